@@ -1,0 +1,423 @@
+//! How a record stands in a Redis hash: plain text fields that HGETALL shows and any client can read.
+//!
+//! | field | value |
+//! |---|---|
+//! | `s` | `<schema version> <active\|ended> <created_at> <last_used_at> <expires_at> <ttl_ms>` |
+//! | `id` `p` `g` `e` | session id, principal, generation, highest epoch |
+//! | `h` | content hash |
+//! | `z` | `<lease_until> <worker or ->`: who cleans the tombstone |
+//! | `l:<name>` | a label |
+//! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until or 0> <rebinds>` |
+//! | `i:` `u:` `o:` `d:<server>` | instance, upstream session, owner, driver |
+//! | `k:` `q:` `r:<server>` | token, upstream session left behind, last reason |
+//!
+//! Invariants: the values packed from numbers (`s`, `b:`) fit the 64 bytes at which Redis keeps a hash a listpack; what a use reads
+//! and writes is one field, `s`; a field that is absent has no value; fields of names that are not in this table are
+//! kept as they are, so that an older module does not drop what a newer one wrote.
+
+use std::collections::BTreeMap;
+
+use crate::names::{NameError, ServerName, WorkerId, parse_integer};
+use crate::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
+use crate::time::{Millis, Timestamp};
+
+/// The version of the fields' meaning. A record of a later one is refused, never half understood.
+pub const SCHEMA_VERSION: u64 = 1;
+
+/// The field that holds a record's [`Life`].
+pub const LIFE_FIELD: &str = "s";
+/// The field that holds its principal.
+pub const PRINCIPAL_FIELD: &str = "p";
+
+/// The letters of a binding's fields, each followed by `:<server>`.
+pub mod letter {
+    /// Phase, epoch, times and count.
+    pub const HEAD: char = 'b';
+    /// Instance.
+    pub const INSTANCE: char = 'i';
+    /// Upstream session.
+    pub const UPSTREAM_SESSION: char = 'u';
+    /// Owner.
+    pub const OWNER: char = 'o';
+    /// Driver.
+    pub const DRIVER: char = 'd';
+    /// Token.
+    pub const TOKEN: char = 'k';
+    /// The upstream session left behind.
+    pub const PREVIOUS: char = 'q';
+    /// Why it was last moved.
+    pub const REASON: char = 'r';
+    /// A label; followed by its name instead of a server's.
+    pub const LABEL: char = 'l';
+}
+
+const BINDING_LETTERS: [char; 8] = [
+    letter::HEAD,
+    letter::INSTANCE,
+    letter::UPSTREAM_SESSION,
+    letter::OWNER,
+    letter::DRIVER,
+    letter::TOKEN,
+    letter::PREVIOUS,
+    letter::REASON,
+];
+
+/// A stored record that cannot be read. It is never overwritten.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CorruptRecord {
+    /// A field is missing or does not read as it must.
+    #[error("corrupt session record: {0}")]
+    Field(Box<str>),
+    /// A newer module wrote it.
+    #[error("corrupt session record: s: written by a newer version ({0})")]
+    Newer(u64),
+}
+
+impl CorruptRecord {
+    /// The named field is missing or does not read as it must. Bytes that are not text are shown as such.
+    #[must_use]
+    pub fn field(name: &[u8]) -> Self {
+        Self::Field(name.escape_ascii().to_string().into())
+    }
+}
+
+/// What a binding's head field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// How far the binding is.
+    pub phase: Phase,
+    /// Its fence.
+    pub epoch: u64,
+    /// When this epoch began.
+    pub bound_at: Timestamp,
+    /// How often it was moved.
+    pub rebinds: u64,
+}
+
+/// The name of a server's or label's field.
+#[must_use]
+pub fn field_name(letter: char, name: &str) -> String {
+    let mut field = String::with_capacity(name.len().saturating_add(2));
+    field.push(letter);
+    field.push(':');
+    field.push_str(name);
+    field
+}
+
+/// The whole record as fields, in a stable order.
+#[must_use]
+pub fn encode(record: &Record) -> Vec<(String, String)> {
+    let mut fields = vec![
+        (LIFE_FIELD.to_owned(), encode_life(&record.life)),
+        ("id".to_owned(), record.id.to_string()),
+        (
+            PRINCIPAL_FIELD.to_owned(),
+            record.principal.as_str().to_owned(),
+        ),
+        ("g".to_owned(), record.generation.to_string()),
+    ];
+    if record.highest_epoch > 0 {
+        fields.push(("e".to_owned(), record.highest_epoch.to_string()));
+    }
+    if let Some(hash) = &record.content_hash {
+        fields.push(("h".to_owned(), hash.to_string()));
+    }
+    if let Some(Cleaning {
+        worker,
+        lease_until,
+    }) = &record.cleaning
+    {
+        let worker = worker.as_ref().map_or("-", WorkerId::as_str);
+        fields.push(("z".to_owned(), format!("{lease_until} {worker}")));
+    }
+    for (name, value) in &record.labels {
+        fields.push((field_name(letter::LABEL, name.as_str()), value.to_string()));
+    }
+    for (server, binding) in &record.bindings {
+        encode_binding(server, binding, &mut fields);
+    }
+    fields
+}
+
+fn encode_binding(server: &ServerName, binding: &Binding, fields: &mut Vec<(String, String)>) {
+    let (word, lease_until) = match binding.phase {
+        Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
+        Phase::Bound => ("bound", 0),
+    };
+    let head = format!(
+        "{word} {} {} {lease_until} {}",
+        binding.epoch, binding.bound_at, binding.rebinds
+    );
+    let optional = |name: Option<&str>| name.map(str::to_owned);
+    let values = [
+        Some(head),
+        Some(binding.instance.to_string()),
+        optional(binding.upstream_session.as_ref().map(|s| s.as_str())),
+        optional(binding.owner.as_ref().map(WorkerId::as_str)),
+        Some(binding.driver.to_string()),
+        Some(binding.token.to_string()),
+        optional(binding.previous.as_ref().map(|s| s.as_str())),
+        optional(binding.last_reason.as_ref().map(|r| r.as_str())),
+    ];
+    for (letter, value) in BINDING_LETTERS.into_iter().zip(values) {
+        if let Some(value) = value {
+            fields.push((field_name(letter, server.as_str()), value));
+        }
+    }
+}
+
+/// The field `s`.
+#[must_use]
+pub fn encode_life(life: &Life) -> String {
+    let word = match life.lifecycle {
+        Lifecycle::Active => "active",
+        Lifecycle::Ended => "ended",
+    };
+    format!(
+        "{SCHEMA_VERSION} {word} {} {} {} {}",
+        life.created_at, life.last_used_at, life.expires_at, life.ttl
+    )
+}
+
+/// Reads the field `s`.
+///
+/// # Errors
+/// Says that `s` is corrupt, or that a newer version wrote it.
+pub fn decode_life(value: &[u8]) -> Result<Life, CorruptRecord> {
+    let mut words = value.split(|byte| *byte == b' ');
+    let version = words.next().and_then(read_number);
+    if let Some(newer) = version.filter(|version| *version > SCHEMA_VERSION) {
+        return Err(CorruptRecord::Newer(newer));
+    }
+    version
+        .and_then(|_| read_life(words))
+        .ok_or_else(|| CorruptRecord::field(LIFE_FIELD.as_bytes()))
+}
+
+fn read_life<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<Life> {
+    let lifecycle = match words.next()? {
+        b"active" => Lifecycle::Active,
+        b"ended" => Lifecycle::Ended,
+        _ => return None,
+    };
+    let mut number = || words.next().and_then(read_number);
+    let life = Life {
+        lifecycle,
+        created_at: Timestamp::from_unix_ms(number()?),
+        last_used_at: Timestamp::from_unix_ms(number()?),
+        expires_at: Timestamp::from_unix_ms(number()?),
+        ttl: Millis::new(number()?),
+    };
+    words.next().is_none().then_some(life)
+}
+
+/// Reads a binding's head field.
+///
+/// # Errors
+/// Says that it is corrupt.
+pub fn decode_head(server: &ServerName, value: &[u8]) -> Result<Head, CorruptRecord> {
+    read_head(value)
+        .ok_or_else(|| CorruptRecord::field(field_name(letter::HEAD, server.as_str()).as_bytes()))
+}
+
+fn read_head(value: &[u8]) -> Option<Head> {
+    let mut words = value.split(|byte| *byte == b' ');
+    let word = words.next()?;
+    let mut number = || words.next().and_then(read_number);
+    let (epoch, bound_at, lease_until, rebinds) = (number()?, number()?, number()?, number()?);
+    let phase = match word {
+        b"claimed" => Phase::Claimed {
+            lease_until: Timestamp::from_unix_ms(lease_until),
+        },
+        b"bound" => Phase::Bound,
+        _ => return None,
+    };
+    words.next().is_none().then_some(Head {
+        phase,
+        epoch,
+        bound_at: Timestamp::from_unix_ms(bound_at),
+        rebinds,
+    })
+}
+
+fn read_number(word: &[u8]) -> Option<u64> {
+    parse_integer("number", word, 0, u64::MAX).ok()
+}
+
+/// Reads a whole record from all fields of a hash, in any order.
+///
+/// # Errors
+/// Names the first field that is missing or does not read as it must.
+pub fn decode<'a>(
+    fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<Record, CorruptRecord> {
+    let fields: BTreeMap<&[u8], &[u8]> = fields.into_iter().collect();
+    let mut bindings = BTreeMap::new();
+    let mut labels = BTreeMap::new();
+    for (field, value) in &fields {
+        let Some((letter, name)) = split_field(field) else {
+            continue;
+        };
+        match letter {
+            letter::HEAD => {
+                let server = read(field, name, ServerName::parse)?;
+                let binding = decode_binding(&server, value, &fields)?;
+                bindings.insert(server, binding);
+            }
+            letter::LABEL => {
+                labels.insert(
+                    read(field, name, crate::names::LabelName::parse)?,
+                    read(field, value, crate::names::LabelValue::parse)?,
+                );
+            }
+            // Half a binding: its head is gone.
+            other
+                if BINDING_LETTERS.contains(&other)
+                    && !fields.contains_key([b"b:", name].concat().as_slice()) =>
+            {
+                return Err(CorruptRecord::field(&[b"b:", name].concat()));
+            }
+            _ => {}
+        }
+    }
+    Ok(Record {
+        id: required(&fields, b"id", crate::names::SessionId::parse)?,
+        principal: required(
+            &fields,
+            PRINCIPAL_FIELD.as_bytes(),
+            crate::names::Principal::parse,
+        )?,
+        generation: required(&fields, b"g", number)?,
+        highest_epoch: optional(&fields, b"e", number)?.unwrap_or(0),
+        life: decode_life(fields.get(LIFE_FIELD.as_bytes()).copied().unwrap_or(b""))?,
+        content_hash: optional(&fields, b"h", crate::names::ContentHash::parse)?,
+        labels,
+        bindings,
+        cleaning: match fields.get(&b"z"[..]) {
+            Some(value) => Some(read_cleaning(value).ok_or_else(|| CorruptRecord::field(b"z"))?),
+            None => None,
+        },
+    })
+}
+
+fn decode_binding(
+    server: &ServerName,
+    head: &[u8],
+    fields: &BTreeMap<&[u8], &[u8]>,
+) -> Result<Binding, CorruptRecord> {
+    let head = decode_head(server, head)?;
+    let name = |letter| field_name(letter, server.as_str()).into_bytes();
+    Ok(Binding {
+        phase: head.phase,
+        instance: required(
+            fields,
+            &name(letter::INSTANCE),
+            crate::names::InstanceName::parse,
+        )?,
+        upstream_session: optional(
+            fields,
+            &name(letter::UPSTREAM_SESSION),
+            crate::names::UpstreamSession::parse,
+        )?,
+        owner: optional(fields, &name(letter::OWNER), WorkerId::parse)?,
+        driver: required(fields, &name(letter::DRIVER), WorkerId::parse)?,
+        epoch: head.epoch,
+        bound_at: head.bound_at,
+        rebinds: head.rebinds,
+        last_reason: optional(fields, &name(letter::REASON), crate::names::Reason::parse)?,
+        token: required(fields, &name(letter::TOKEN), crate::names::Token::parse)?,
+        previous: optional(
+            fields,
+            &name(letter::PREVIOUS),
+            crate::names::UpstreamSession::parse,
+        )?,
+    })
+}
+
+fn read_cleaning(value: &[u8]) -> Option<Cleaning> {
+    let space = value.iter().position(|byte| *byte == b' ')?;
+    let (until, worker) = value.split_at_checked(space)?;
+    let worker = worker.get(1..)?;
+    Some(Cleaning {
+        worker: match worker {
+            b"-" => None,
+            name => Some(WorkerId::parse(name).ok()?),
+        },
+        lease_until: Timestamp::from_unix_ms(read_number(until)?),
+    })
+}
+
+fn number(value: &[u8]) -> Result<u64, NameError> {
+    parse_integer("number", value, 0, u64::MAX)
+}
+
+fn split_field(field: &[u8]) -> Option<(char, &[u8])> {
+    match field {
+        [letter, b':', name @ ..] => Some((char::from(*letter), name)),
+        _ => None,
+    }
+}
+
+fn read<T>(
+    field: &[u8],
+    value: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, NameError>,
+) -> Result<T, CorruptRecord> {
+    parse(value).map_err(|_| CorruptRecord::field(field))
+}
+
+fn optional<T>(
+    fields: &BTreeMap<&[u8], &[u8]>,
+    field: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, NameError>,
+) -> Result<Option<T>, CorruptRecord> {
+    fields
+        .get(field)
+        .map(|value| read(field, value, parse))
+        .transpose()
+}
+
+fn required<T>(
+    fields: &BTreeMap<&[u8], &[u8]>,
+    field: &[u8],
+    parse: impl Fn(&[u8]) -> Result<T, NameError>,
+) -> Result<T, CorruptRecord> {
+    optional(fields, field, parse)?.ok_or_else(|| CorruptRecord::field(field))
+}
+
+/// What has to be written so that a hash that held `before` holds `after`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Fields to set, with their values.
+    pub set: Vec<(String, String)>,
+    /// Fields to delete.
+    pub delete: Vec<String>,
+}
+
+/// Compares the fields a hash held with those of the record as it is to be. Fields of unknown names are left alone.
+#[must_use]
+pub fn changes<'a>(
+    before: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    after: &Record,
+) -> Changes {
+    let mut before: BTreeMap<&[u8], &[u8]> = before.into_iter().collect();
+    let mut changes = Changes::default();
+    for (field, value) in encode(after) {
+        if before.remove(field.as_bytes()) != Some(value.as_bytes()) {
+            changes.set.push((field, value));
+        }
+    }
+    changes.delete = before
+        .into_keys()
+        .filter(|field| is_ours(field))
+        .filter_map(|field| std::str::from_utf8(field).ok().map(str::to_owned))
+        .collect();
+    changes
+}
+
+fn is_ours(field: &[u8]) -> bool {
+    match split_field(field) {
+        Some((letter, _)) => letter == letter::LABEL || BINDING_LETTERS.contains(&letter),
+        None => matches!(field, b"s" | b"id" | b"p" | b"g" | b"e" | b"h" | b"z"),
+    }
+}

@@ -1,0 +1,211 @@
+//! What a session is: one record, its life and its bindings.
+//!
+//! Invariant: expiry is not stored. A record is active, or ended on purpose; that it expired is read from its
+//! deadline by whoever looks, so it happens to everybody at the same moment.
+
+use std::collections::BTreeMap;
+
+use crate::context::Tuning;
+use crate::names::{
+    ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
+    Token, UpstreamSession, WorkerId,
+};
+use crate::time::{Millis, Timestamp};
+
+/// A session as it stands under its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The id the client or the caller knows.
+    pub id: SessionId,
+    /// Who owns it.
+    pub principal: Principal,
+    /// The incarnation. Only grows.
+    pub generation: u64,
+    /// The highest epoch any binding of this key ever had.
+    pub highest_epoch: u64,
+    /// Its state and times.
+    pub life: Life,
+    /// What is mounted, for code sessions.
+    pub content_hash: Option<ContentHash>,
+    /// What another worker needs to continue it.
+    pub labels: BTreeMap<LabelName, LabelValue>,
+    /// Where its calls go, by server.
+    pub bindings: BTreeMap<ServerName, Binding>,
+    /// Who cleans up what it held, once it is a tombstone.
+    pub cleaning: Option<Cleaning>,
+}
+
+/// The part of a record that every use reads, and the only part that a mere use writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// What was last decided about it.
+    pub lifecycle: Lifecycle,
+    /// When this incarnation began.
+    pub created_at: Timestamp,
+    /// The last use that was written; a later one may be up to one touch step ahead of it.
+    pub last_used_at: Timestamp,
+    /// From this moment on an active record counts as expired. For an ended one, when it ended.
+    pub expires_at: Timestamp,
+    /// How long it may be idle.
+    pub ttl: Millis,
+}
+
+/// What is stored of a record's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// In use, or expired if its deadline has passed.
+    Active,
+    /// Ended on purpose.
+    Ended,
+}
+
+/// What a record's state is at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In use.
+    Active,
+    /// Idle past its TTL.
+    Expired,
+    /// Ended on purpose.
+    Ended,
+}
+
+impl Standing {
+    /// The word of the contract.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Expired => "expired",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl Life {
+    /// A life that begins now.
+    #[must_use]
+    pub fn begin(now: Timestamp, ttl: Millis, tuning: &Tuning) -> Self {
+        Self {
+            lifecycle: Lifecycle::Active,
+            created_at: now,
+            last_used_at: now,
+            expires_at: deadline(now, ttl, tuning),
+            ttl,
+        }
+    }
+
+    /// What the record is at `now`.
+    #[must_use]
+    pub fn standing(&self, now: Timestamp) -> Standing {
+        match self.lifecycle {
+            Lifecycle::Ended => Standing::Ended,
+            Lifecycle::Active if now >= self.expires_at => Standing::Expired,
+            Lifecycle::Active => Standing::Active,
+        }
+    }
+
+    /// Notes a use at `now`, and says whether that has to be written: a new TTL always, a mere use only when one
+    /// touch step has passed since the last written one, so that a busy session does not flood the replicas.
+    /// Wall clocks step back; a record's time does not.
+    pub fn slide(&mut self, now: Timestamp, ttl: Option<Millis>, tuning: &Tuning) -> bool {
+        let ttl = ttl.unwrap_or(self.ttl);
+        let due = self.last_used_at.plus(step(self.ttl, tuning));
+        if ttl == self.ttl && now < due {
+            return false;
+        }
+        let now = now.max(self.last_used_at);
+        *self = Self {
+            last_used_at: now,
+            expires_at: deadline(now, ttl, tuning),
+            ttl,
+            ..*self
+        };
+        true
+    }
+
+    /// When the key under which the record stands may be dropped: the tombstone's end.
+    #[must_use]
+    pub fn tombstone_ends_at(&self, tuning: &Tuning) -> Timestamp {
+        let by_ratio = self
+            .last_used_at
+            .plus(self.ttl.times(tuning.tombstone_ratio));
+        by_ratio.max(self.expires_at.plus(tuning.tombstone_min))
+    }
+}
+
+/// The stored deadline is ahead by one touch step, so that a session whose last touches were not written never
+/// expires early.
+fn deadline(now: Timestamp, ttl: Millis, tuning: &Tuning) -> Timestamp {
+    now.plus(ttl).plus(step(ttl, tuning))
+}
+
+fn step(ttl: Millis, tuning: &Tuning) -> Millis {
+    ttl.divided_by(tuning.touch_step)
+}
+
+/// Where the calls of a session to one server go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Whether somebody still initialises it.
+    pub phase: Phase,
+    /// The instance it goes to.
+    pub instance: InstanceName,
+    /// The session id the upstream gave.
+    pub upstream_session: Option<UpstreamSession>,
+    /// The worker that holds its connection, if only one can.
+    pub owner: Option<WorkerId>,
+    /// The worker that last bound it, or was last seen driving it when the record was written anyway.
+    pub driver: WorkerId,
+    /// Fences every claim of this binding from every other. Only grows.
+    pub epoch: u64,
+    /// When this epoch began.
+    pub bound_at: Timestamp,
+    /// How often it was moved.
+    pub rebinds: u64,
+    /// Why it was last moved.
+    pub last_reason: Option<Reason>,
+    /// The attempt that made this epoch.
+    pub token: Token,
+    /// The upstream session that the claim under way leaves behind; dropped when it is confirmed.
+    pub previous: Option<UpstreamSession>,
+}
+
+/// How far a binding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// One attempt initialises it, until the lease lapses.
+    Claimed {
+        /// When the claim may be taken over.
+        lease_until: Timestamp,
+    },
+    /// It is in use.
+    Bound,
+}
+
+impl Binding {
+    /// Whether an attempt is initialising it at `now`.
+    #[must_use]
+    pub fn is_claim_live(&self, now: Timestamp) -> bool {
+        matches!(self.phase, Phase::Claimed { lease_until } if now < lease_until)
+    }
+}
+
+/// A worker's lease on the cleaning of a tombstone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Who cleans; none for the caller of END, which names no worker.
+    pub worker: Option<WorkerId>,
+    /// When another may take over.
+    pub lease_until: Timestamp,
+}
+
+impl Record {
+    /// Whether any of its bindings is being initialised at `now`.
+    #[must_use]
+    pub fn has_live_claim(&self, now: Timestamp) -> bool {
+        self.bindings
+            .values()
+            .any(|binding| binding.is_claim_live(now))
+    }
+}

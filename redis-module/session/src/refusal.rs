@@ -1,0 +1,94 @@
+//! Why a rule refused: the stable codes of the contract, in one table.
+//!
+//! Invariant: a refusal means that nothing was changed.
+
+use crate::codec::CorruptRecord;
+use crate::names::{NameError, WorkerId};
+
+/// Why a transition did not happen. The first word of the message is the stable code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such session: it never was, expired, or was reaped.
+    #[error("NOSESSION no such session: it never was, expired, or was reaped")]
+    NoSession,
+    /// The session was ended on purpose, and its tombstone still stands.
+    #[error("ENDED the session was ended")]
+    Ended,
+    /// The session belongs to another principal. Nothing else about it is revealed.
+    #[error("DENIED the session belongs to another principal")]
+    Denied,
+    /// An epoch, token or generation that is not the current one.
+    #[error("STALE {0}")]
+    Stale(Stale),
+    /// The binding is driven by a worker that is alive and is not the caller.
+    #[error("OWNED the binding's owner is alive: {0}")]
+    Owned(WorkerId),
+    /// Something live holds it.
+    #[error("BUSY {0}")]
+    Busy(Busy),
+    /// A cap was reached.
+    #[error("LIMIT {what} {value}")]
+    Limit {
+        /// Which cap.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+    },
+    /// The key holds a session with another id.
+    #[error("ERR the key holds a session with another id")]
+    OtherId,
+    /// An argument is out of its limit or alphabet.
+    #[error("ERR {0}")]
+    Argument(#[from] NameError),
+    /// The stored record cannot be read.
+    #[error("ERR {0}")]
+    Corrupt(#[from] CorruptRecord),
+}
+
+/// What was not current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stale {
+    /// The binding has another epoch or token, or is gone.
+    #[error("the epoch or token given is not the binding's current one")]
+    Binding,
+    /// The session has another incarnation, or another worker cleans it.
+    #[error("the generation given is not the current one, or another worker holds the cleaning")]
+    Generation,
+    /// A later boot of the same worker name has announced itself.
+    #[error("a later boot of this worker name is known")]
+    Boot,
+}
+
+/// What holds a session or keeps a step from being taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Busy {
+    /// Somebody is initialising one of its bindings.
+    #[error("a claim is live")]
+    Claim,
+    /// Another worker is cleaning up.
+    #[error("another worker is cleaning it up")]
+    Cleaning,
+    /// The session is still active.
+    #[error("the session is active")]
+    Active,
+    /// The worker announced that it is draining.
+    #[error("the worker is draining")]
+    Draining,
+}
+
+impl Refusal {
+    /// The stable code: the first word of the message.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoSession => "NOSESSION",
+            Self::Ended => "ENDED",
+            Self::Denied => "DENIED",
+            Self::Stale(_) => "STALE",
+            Self::Owned(_) => "OWNED",
+            Self::Busy(_) => "BUSY",
+            Self::Limit { .. } => "LIMIT",
+            Self::OtherId | Self::Argument(_) | Self::Corrupt(_) => "ERR",
+        }
+    }
+}

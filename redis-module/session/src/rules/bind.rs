@@ -1,0 +1,166 @@
+//! BIND: first bind wins.
+
+use super::active;
+use crate::context::{Context, Decided, Written};
+use crate::limits::{BINDINGS_MAX, INSTANCES_MAX};
+use crate::names::{
+    InstanceName, NameError, Principal, Problem, ServerName, Token, UpstreamSession, WorkerId,
+};
+use crate::placement::place;
+use crate::record::{Binding, Phase, Record};
+use crate::refusal::{Busy, Refusal};
+use crate::time::Millis;
+use crate::view::BindingView;
+
+/// What BIND asks for.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Which server to bind.
+    pub server: ServerName,
+    /// Who asks.
+    pub worker: WorkerId,
+    /// This attempt.
+    pub token: Token,
+    /// How long the attempt may take to initialise.
+    pub lease: Millis,
+    /// Where it may go, 1 to 1024.
+    pub instances: Vec<InstanceName>,
+    /// The upstream's session, where it is already initialised: then the binding is bound at once.
+    pub upstream_session: Option<UpstreamSession>,
+    /// Whether only the caller can drive it.
+    pub ownership: Ownership,
+}
+
+/// Who may drive a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// Any worker: its state is in the upstream.
+    Shared,
+    /// The worker that holds its connection.
+    Owned,
+}
+
+impl Ownership {
+    pub(super) fn owner(self, worker: &WorkerId) -> Option<WorkerId> {
+        match self {
+            Self::Shared => None,
+            Self::Owned => Some(worker.clone()),
+        }
+    }
+}
+
+/// The answer of BIND: whose attempt it is, and what holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Whether the binding is this attempt's.
+    pub won: bool,
+    /// What holds now.
+    pub binding: BindingView,
+}
+
+/// Binds the server, or finds it bound.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`, `DENIED`; `LIMIT bindings`; `BUSY` for an owned binding by a draining worker; `ERR` without
+/// instances or with too many.
+pub fn bind(
+    slot: &mut Option<Record>,
+    key: &[u8],
+    request: &Bind,
+    context: &Context<'_>,
+) -> Result<Decided<Bound>, Refusal> {
+    check_instances(&request.instances)?;
+    let record = active(slot, &request.principal, context)?;
+    if let Some(binding) = record.bindings.get_mut(&request.server) {
+        let renewed = renew(binding, request, context);
+        let slid = record.life.slide(context.now, None, context.tuning);
+        let reply = Bound {
+            won: binding.token == request.token,
+            binding: BindingView::of(&request.server, binding, context),
+        };
+        let written = match (renewed, slid) {
+            (Renewed::Yes, _) => Written::Record,
+            (Renewed::No, true) => Written::Life,
+            (Renewed::No, false) => Written::Nothing,
+        };
+        return Ok(Decided::new(reply, written));
+    }
+    if record.bindings.len() >= BINDINGS_MAX {
+        return Err(Refusal::Limit {
+            what: "bindings",
+            value: BINDINGS_MAX,
+        });
+    }
+    if request.ownership == Ownership::Owned && context.workers.is_draining(&request.worker) {
+        return Err(Refusal::Busy(Busy::Draining));
+    }
+    let instance = place(key, &request.server, &request.instances, None, context.load)
+        .ok_or_else(no_instances)?;
+    record.highest_epoch = context.number_after(record.highest_epoch);
+    let binding = Binding {
+        phase: match request.upstream_session {
+            Some(_) => Phase::Bound,
+            None => claimed(request.lease, context),
+        },
+        instance: instance.clone(),
+        upstream_session: request.upstream_session.clone(),
+        owner: request.ownership.owner(&request.worker),
+        driver: request.worker.clone(),
+        epoch: record.highest_epoch,
+        bound_at: context.now,
+        rebinds: 0,
+        last_reason: None,
+        token: request.token.clone(),
+        previous: None,
+    };
+    let reply = Bound {
+        won: true,
+        binding: BindingView::of(&request.server, &binding, context),
+    };
+    record.bindings.insert(request.server.clone(), binding);
+    record.life.slide(context.now, None, context.tuning);
+    Ok(Decided::new(reply, Written::Record))
+}
+
+enum Renewed {
+    Yes,
+    No,
+}
+
+/// A retry of the attempt that holds the claim renews its lease, or tells what it has initialised meanwhile.
+fn renew(binding: &mut Binding, request: &Bind, context: &Context<'_>) -> Renewed {
+    if binding.token != request.token || binding.phase == Phase::Bound {
+        return Renewed::No;
+    }
+    match &request.upstream_session {
+        Some(upstream_session) => {
+            binding.phase = Phase::Bound;
+            binding.upstream_session = Some(upstream_session.clone());
+            binding.previous = None;
+        }
+        None => binding.phase = claimed(request.lease, context),
+    }
+    Renewed::Yes
+}
+
+pub(super) fn claimed(lease: Millis, context: &Context<'_>) -> Phase {
+    Phase::Claimed {
+        lease_until: context.now.plus(lease),
+    }
+}
+
+pub(super) fn check_instances(instances: &[InstanceName]) -> Result<(), Refusal> {
+    if instances.is_empty() || instances.len() > INSTANCES_MAX {
+        return Err(no_instances());
+    }
+    Ok(())
+}
+
+pub(super) fn no_instances() -> Refusal {
+    Refusal::Argument(NameError {
+        what: "INSTANCES",
+        problem: Problem::Range(1, INSTANCES_MAX as u64),
+    })
+}

@@ -1,0 +1,79 @@
+//! CLAIM and FORGET: one worker cleans up a tombstone, then drops it.
+
+use crate::context::{Context, Decided, Written};
+use crate::names::WorkerId;
+use crate::record::{Cleaning, Record, Standing};
+use crate::refusal::{Busy, Refusal, Stale};
+use crate::time::Millis;
+use crate::view::RecordView;
+
+/// What CLAIM asks for.
+#[derive(Clone, Debug)]
+pub struct Clean {
+    /// Who wants to clean.
+    pub worker: WorkerId,
+    /// For how long nobody else may.
+    pub lease: Millis,
+}
+
+/// What FORGET asks for.
+#[derive(Clone, Debug)]
+pub struct Forget {
+    /// The incarnation that was cleaned.
+    pub generation: u64,
+    /// Who cleaned it.
+    pub worker: WorkerId,
+}
+
+/// Takes a tombstone for cleaning. The same worker asking again renews its lease.
+///
+/// # Errors
+/// `NOSESSION`; `BUSY` where the session is active, a claim on one of its bindings is live, or another worker cleans.
+pub fn claim(
+    slot: &mut Option<Record>,
+    request: &Clean,
+    context: &Context<'_>,
+) -> Result<Decided<RecordView>, Refusal> {
+    let record = slot.as_mut().ok_or(Refusal::NoSession)?;
+    if record.life.standing(context.now) == Standing::Active {
+        return Err(Refusal::Busy(Busy::Active));
+    }
+    if record.has_live_claim(context.now) {
+        return Err(Refusal::Busy(Busy::Claim));
+    }
+    if let Some(cleaning) = &record.cleaning {
+        let is_other = cleaning.worker.as_ref() != Some(&request.worker);
+        if is_other && context.now < cleaning.lease_until {
+            return Err(Refusal::Busy(Busy::Cleaning));
+        }
+    }
+    record.cleaning = Some(Cleaning {
+        worker: Some(request.worker.clone()),
+        lease_until: context.now.plus(request.lease),
+    });
+    let reply = RecordView::of(record, context);
+    Ok(Decided::new(reply, Written::Record))
+}
+
+/// Drops the tombstone, and answers the least floor under which no number of a new record under this key may fall.
+///
+/// # Errors
+/// `NOSESSION`; `STALE` unless the caller holds the cleaning of exactly this incarnation.
+pub fn forget(
+    slot: &mut Option<Record>,
+    request: &Forget,
+    context: &Context<'_>,
+) -> Result<Decided<u64>, Refusal> {
+    let record = slot.as_ref().ok_or(Refusal::NoSession)?;
+    let holds = record
+        .cleaning
+        .as_ref()
+        .is_some_and(|cleaning| cleaning.worker.as_ref() == Some(&request.worker));
+    let is_tombstone = record.life.standing(context.now) != Standing::Active;
+    if record.generation != request.generation || !holds || !is_tombstone {
+        return Err(Refusal::Stale(Stale::Generation));
+    }
+    let floor = record.generation.max(record.highest_epoch);
+    *slot = None;
+    Ok(Decided::new(floor, Written::Removed))
+}

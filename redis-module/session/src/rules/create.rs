@@ -1,0 +1,153 @@
+//! CREATE: a new session, or the one that is there.
+
+use std::collections::BTreeMap;
+
+use super::authorize;
+use crate::context::{Context, Decided, Written};
+use crate::limits::LABELS_MAX;
+use crate::names::{ContentHash, LabelName, LabelValue, Principal, SessionId};
+use crate::record::{Life, Record, Standing};
+use crate::refusal::Refusal;
+use crate::time::Millis;
+use crate::view::{BindingView, RecordView, bindings_of};
+
+/// What CREATE asks for.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// The session's id.
+    pub id: SessionId,
+    /// Who will own it.
+    pub principal: Principal,
+    /// How long it may be idle.
+    pub ttl: Millis,
+    /// What is mounted, for code sessions.
+    pub content_hash: Option<ContentHash>,
+    /// What another worker needs to continue it. Set on a new incarnation only.
+    pub labels: BTreeMap<LabelName, LabelValue>,
+    /// Whether a tombstone may be revived.
+    pub revival: Revival,
+}
+
+/// What CREATE does on a tombstone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revival {
+    /// Begins a new incarnation.
+    Allowed,
+    /// Leaves it standing and is refused: a session minted while the store was away must not undo an END.
+    Refused,
+}
+
+/// The answer of CREATE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Whether this call began the incarnation.
+    pub created: bool,
+    /// Whether the content hash given differs from the record's. It is not set: TOUCH does that once the content is
+    /// in place.
+    pub hash_changed: bool,
+    /// What the tombstone still held. The caller cleans it up.
+    pub previous: Vec<BindingView>,
+    /// The record as it stands now.
+    pub record: RecordView,
+}
+
+/// Creates the session, or finds it.
+///
+/// # Errors
+/// `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED` or
+/// `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set.
+pub fn create(
+    slot: &mut Option<Record>,
+    request: &Create,
+    context: &Context<'_>,
+) -> Result<Decided<Created>, Refusal> {
+    let Some(record) = slot else {
+        check_labels(request)?;
+        let record = slot.insert(begin(request, context, context.floor, context.floor));
+        return Ok(created(record, Vec::new(), context));
+    };
+    authorize(&record.principal, &request.principal)?;
+    if record.id != request.id {
+        return Err(Refusal::OtherId);
+    }
+    match (record.life.standing(context.now), request.revival) {
+        (Standing::Active, _) => Ok(found(record, request, context)),
+        (Standing::Ended, Revival::Refused) => Err(Refusal::Ended),
+        (Standing::Expired, Revival::Refused) => Err(Refusal::NoSession),
+        (Standing::Ended | Standing::Expired, Revival::Allowed) => {
+            check_labels(request)?;
+            let previous = bindings_of(record, context);
+            // Where the wall clock stepped back, the record's time does not: the key must outlive the numbers that
+            // were given by the earlier time.
+            let begins_at = context.now.max(record.life.last_used_at);
+            // The contract says generation + 1 here; only a key without any record starts from the clock.
+            *record = Record {
+                generation: record.generation.saturating_add(1),
+                life: Life::begin(begins_at, request.ttl, context.tuning),
+                ..begin(request, context, 0, record.highest_epoch)
+            };
+            Ok(created(record, previous, context))
+        }
+    }
+}
+
+fn check_labels(request: &Create) -> Result<(), Refusal> {
+    if request.labels.len() > LABELS_MAX {
+        return Err(Refusal::Limit {
+            what: "labels",
+            value: LABELS_MAX,
+        });
+    }
+    Ok(())
+}
+
+fn begin(
+    request: &Create,
+    context: &Context<'_>,
+    generation_floor: u64,
+    highest_epoch: u64,
+) -> Record {
+    Record {
+        id: request.id.clone(),
+        principal: request.principal.clone(),
+        generation: context.number_after(generation_floor),
+        highest_epoch,
+        life: Life::begin(context.now, request.ttl, context.tuning),
+        content_hash: request.content_hash.clone(),
+        labels: request.labels.clone(),
+        bindings: BTreeMap::new(),
+        cleaning: None,
+    }
+}
+
+fn created(record: &Record, previous: Vec<BindingView>, context: &Context<'_>) -> Decided<Created> {
+    let reply = Created {
+        created: true,
+        hash_changed: false,
+        previous,
+        record: RecordView::of(record, context),
+    };
+    Decided::new(reply, Written::Record)
+}
+
+fn found(record: &mut Record, request: &Create, context: &Context<'_>) -> Decided<Created> {
+    let slid = record
+        .life
+        .slide(context.now, Some(request.ttl), context.tuning);
+    let hash_changed =
+        request.content_hash.is_some() && request.content_hash != record.content_hash;
+    let reply = Created {
+        created: false,
+        hash_changed,
+        previous: Vec::new(),
+        record: RecordView::of(record, context),
+    };
+    Decided::new(
+        reply,
+        if slid {
+            Written::Life
+        } else {
+            Written::Nothing
+        },
+    )
+}

@@ -1,0 +1,80 @@
+//! END and KILL: end a session on purpose. Its tombstone keeps what has to be cleaned up.
+
+use super::authorize;
+use crate::context::{Context, Decided, Written};
+use crate::limits::END_CLEANING_LEASE;
+use crate::names::Principal;
+use crate::record::{Cleaning, Lifecycle, Record, Standing};
+use crate::refusal::{Busy, Refusal};
+use crate::view::RecordView;
+
+/// What END asks for.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// Whose session it must be; none for the operator's KILL.
+    pub principal: Option<Principal>,
+    /// Whether a session in the middle of something is ended.
+    pub when: EndWhen,
+}
+
+/// When END may end a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndWhen {
+    /// Whatever it does.
+    Always,
+    /// Only while nothing live holds it.
+    Idle,
+}
+
+/// The answer of END.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether this call ended it.
+    pub ended_now: bool,
+    /// The record with what it still holds. The caller that ended it cleans up, and has the lease for that.
+    pub record: RecordView,
+}
+
+/// Ends the session. Ending twice is no error.
+///
+/// # Errors
+/// `NOSESSION` (never was, or expired), `DENIED`; `BUSY` where only an idle session was to be ended.
+pub fn end(
+    slot: &mut Option<Record>,
+    request: &End,
+    context: &Context<'_>,
+) -> Result<Decided<Ended>, Refusal> {
+    let record = slot.as_mut().ok_or(Refusal::NoSession)?;
+    if let Some(principal) = &request.principal {
+        authorize(&record.principal, principal)?;
+    }
+    let ended_now = match record.life.standing(context.now) {
+        Standing::Expired => return Err(Refusal::NoSession),
+        Standing::Ended => false,
+        Standing::Active => true,
+    };
+    if ended_now {
+        if request.when == EndWhen::Idle && record.has_live_claim(context.now) {
+            return Err(Refusal::Busy(Busy::Claim));
+        }
+        record.life.lifecycle = Lifecycle::Ended;
+        // The end counts as the last use: the tombstone outlives every number given before it, however short its
+        // settings make it.
+        record.life.last_used_at = context.now.max(record.life.last_used_at);
+        record.life.expires_at = record.life.last_used_at;
+        record.cleaning = Some(Cleaning {
+            worker: None,
+            lease_until: context.now.plus(END_CLEANING_LEASE),
+        });
+    }
+    let reply = Ended {
+        ended_now,
+        record: RecordView::of(record, context),
+    };
+    let written = if ended_now {
+        Written::Record
+    } else {
+        Written::Nothing
+    };
+    Ok(Decided::new(reply, written))
+}

@@ -1,0 +1,74 @@
+//! The transitions, one file each.
+//!
+//! Every rule takes the slot under a key (`None`: no record there), a request and a [`Context`], checks everything
+//! first, and only then changes the slot: a refusal leaves it as it was.
+
+mod bind;
+mod cleaning;
+mod confirm;
+mod create;
+mod end;
+mod get;
+mod rebind;
+mod route;
+mod touch;
+mod unbind;
+
+pub use bind::{Bind, Bound, Ownership, bind};
+pub use cleaning::{Clean, Forget, claim, forget};
+pub use confirm::{Confirm, confirm};
+pub use create::{Create, Created, Revival, create};
+pub use end::{End, EndWhen, Ended, end};
+pub use get::get;
+pub use rebind::{Rebind, Rebound, rebind};
+pub use route::{Driven, Route, RouteState, Routed, UsedBinding, WorkerLost, route, route_binding};
+pub use touch::{Touch, Touched, touch};
+pub use unbind::{Unbind, unbind};
+
+use crate::context::Context;
+use crate::names::{Principal, ServerName};
+use crate::record::{Binding, Life, Record, Standing};
+use crate::refusal::{Refusal, Stale};
+
+/// The first check of every command that names a principal, before anything else about the record is looked at.
+fn authorize(owner: &Principal, principal: &Principal) -> Result<(), Refusal> {
+    if owner == principal {
+        Ok(())
+    } else {
+        Err(Refusal::Denied)
+    }
+}
+
+/// The second: the session is in use.
+fn require_active(life: &Life, context: &Context<'_>) -> Result<(), Refusal> {
+    match life.standing(context.now) {
+        Standing::Active => Ok(()),
+        Standing::Ended => Err(Refusal::Ended),
+        Standing::Expired => Err(Refusal::NoSession),
+    }
+}
+
+/// The record in the slot, in use and the principal's own.
+fn active<'a>(
+    slot: &'a mut Option<Record>,
+    principal: &Principal,
+    context: &Context<'_>,
+) -> Result<&'a mut Record, Refusal> {
+    let record = slot.as_mut().ok_or(Refusal::NoSession)?;
+    authorize(&record.principal, principal)?;
+    require_active(&record.life, context)?;
+    Ok(record)
+}
+
+/// The record's binding to `server` at exactly `epoch`.
+fn binding_at<'a>(
+    record: &'a mut Record,
+    server: &ServerName,
+    epoch: u64,
+) -> Result<&'a mut Binding, Refusal> {
+    record
+        .bindings
+        .get_mut(server)
+        .filter(|binding| binding.epoch == epoch)
+        .ok_or(Refusal::Stale(Stale::Binding))
+}

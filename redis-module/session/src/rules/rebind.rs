@@ -1,0 +1,184 @@
+//! REBIND: compare-and-set on the epoch. Of many who see one loss, exactly one moves the binding.
+
+use super::active;
+use super::bind::{Ownership, check_instances, claimed, no_instances};
+use crate::context::{Context, Decided, Written};
+use crate::names::{InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId};
+use crate::placement::place;
+use crate::record::{Binding, Phase, Record};
+use crate::refusal::{Busy, Refusal, Stale};
+use crate::time::Millis;
+use crate::view::BindingView;
+
+/// What REBIND asks for.
+#[derive(Clone, Debug)]
+pub struct Rebind {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Which server's binding to move.
+    pub server: ServerName,
+    /// The epoch the caller saw fail.
+    pub epoch: u64,
+    /// Who asks.
+    pub worker: WorkerId,
+    /// This attempt.
+    pub token: Token,
+    /// How long the attempt may take to initialise.
+    pub lease: Millis,
+    /// Where it may go, 1 to 1024.
+    pub instances: Vec<InstanceName>,
+    /// An instance to leave, unless it is the only one.
+    pub avoid: Option<InstanceName>,
+    /// Why, for people.
+    pub reason: Option<Reason>,
+    /// Whether only the caller can drive the binding.
+    pub ownership: Ownership,
+}
+
+/// The answer of REBIND.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebound {
+    /// Whether the claim is this attempt's. If not, the binding is what another made of it, to be adopted.
+    pub won: bool,
+    /// The upstream session left behind, for the winner to delete.
+    pub previous: Option<UpstreamSession>,
+    /// What holds now.
+    pub binding: BindingView,
+}
+
+/// What the comparison of epoch, token and lease comes to.
+enum Comparison {
+    /// The caller moves it.
+    Move,
+    /// The caller has moved it already and asks again: the earlier answer was lost.
+    Again,
+    /// Another has moved it, or is moving it.
+    Adopt,
+}
+
+/// Moves the binding to a new claim.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is alive, is
+/// not the caller and does not drain; `BUSY` for an owned binding by a draining worker; `ERR` without instances or
+/// with too many.
+pub fn rebind(
+    slot: &mut Option<Record>,
+    key: &[u8],
+    request: &Rebind,
+    context: &Context<'_>,
+) -> Result<Decided<Rebound>, Refusal> {
+    check_instances(&request.instances)?;
+    let record = active(slot, &request.principal, context)?;
+    let binding = record
+        .bindings
+        .get_mut(&request.server)
+        .ok_or(Refusal::Stale(Stale::Binding))?;
+    let written = match compare(binding, request, context) {
+        Comparison::Move => {
+            check_owner(binding, request, context)?;
+            if request.ownership == Ownership::Owned && context.workers.is_draining(&request.worker)
+            {
+                return Err(Refusal::Busy(Busy::Draining));
+            }
+            let instance = choose(key, binding, request, context)?;
+            record.highest_epoch = context.number_after(record.highest_epoch);
+            take_over(binding, instance, record.highest_epoch, request, context);
+            Written::Record
+        }
+        Comparison::Again if binding.phase != Phase::Bound => {
+            binding.phase = claimed(request.lease, context);
+            Written::Record
+        }
+        Comparison::Again | Comparison::Adopt => Written::Nothing,
+    };
+    let won = binding.token == request.token;
+    let reply = Rebound {
+        won,
+        previous: binding.previous.clone().filter(|_| won),
+        binding: BindingView::of(&request.server, binding, context),
+    };
+    let slid = record.life.slide(context.now, None, context.tuning);
+    let written = if slid {
+        written.max(Written::Life)
+    } else {
+        written
+    };
+    Ok(Decided::new(reply, written))
+}
+
+fn compare(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Comparison {
+    let is_own = binding.token == request.token;
+    if binding.epoch == request.epoch {
+        // A holder whose instance fails while it initialises moves its own claim on; nobody else may before the
+        // lease lapses.
+        if binding.is_claim_live(context.now) && !is_own {
+            Comparison::Adopt
+        } else {
+            Comparison::Move
+        }
+    } else if is_own {
+        Comparison::Again
+    } else {
+        Comparison::Adopt
+    }
+}
+
+fn check_owner(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Result<(), Refusal> {
+    match &binding.owner {
+        Some(owner)
+            if *owner != request.worker
+                && context.workers.is_alive(owner)
+                && !context.workers.is_draining(owner) =>
+        {
+            Err(Refusal::Owned(owner.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The present instance is kept where it may be: a dead worker does not move a healthy instance.
+fn choose(
+    key: &[u8],
+    binding: &Binding,
+    request: &Rebind,
+    context: &Context<'_>,
+) -> Result<InstanceName, Refusal> {
+    let avoid = request.avoid.as_ref();
+    if avoid != Some(&binding.instance) && request.instances.contains(&binding.instance) {
+        return Ok(binding.instance.clone());
+    }
+    place(
+        key,
+        &request.server,
+        &request.instances,
+        avoid,
+        context.load,
+    )
+    .cloned()
+    .ok_or_else(no_instances)
+}
+
+fn take_over(
+    binding: &mut Binding,
+    instance: InstanceName,
+    epoch: u64,
+    request: &Rebind,
+    context: &Context<'_>,
+) {
+    // A claim that was never confirmed has no upstream session of its own: what it left behind still waits.
+    let left_behind = binding.upstream_session.take().or(binding.previous.take());
+    *binding = Binding {
+        phase: claimed(request.lease, context),
+        instance,
+        upstream_session: None,
+        owner: request.ownership.owner(&request.worker),
+        driver: request.worker.clone(),
+        epoch,
+        bound_at: context.now,
+        rebinds: binding.rebinds.saturating_add(1),
+        last_reason: request.reason.clone(),
+        token: request.token.clone(),
+        previous: left_behind,
+    };
+}

@@ -1,0 +1,158 @@
+//! ROUTE: the hot path. Where do this session's calls to a server go?
+//!
+//! It comes in two forms: [`route`] over a whole record, and [`route_binding`] over just the parts it reads, for a
+//! store that can fetch those alone.
+
+use super::{authorize, require_active};
+use crate::context::{Context, Decided, Written};
+use crate::names::{Principal, ServerName, WorkerId};
+use crate::record::{Binding, Life, Phase, Record};
+use crate::refusal::Refusal;
+use crate::view::{BindingState, BindingView};
+
+/// What ROUTE asks for.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Which server is to be called.
+    pub server: ServerName,
+    /// Who asks.
+    pub worker: WorkerId,
+}
+
+/// The answer of ROUTE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// Where the calls go; none while the server is unbound.
+    pub binding: Option<BindingView>,
+    /// Set on the first use after the driver's death.
+    pub worker_lost: Option<WorkerLost>,
+}
+
+/// What ROUTE answers, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteState {
+    /// Nobody has bound this server yet.
+    Unbound,
+    /// There is a binding, in this state.
+    Binding(BindingState),
+}
+
+impl RouteState {
+    /// The word of the contract.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unbound => "unbound",
+            Self::Binding(state) => state.as_str(),
+        }
+    }
+}
+
+/// The worker that drove a binding before is dead, and the caller is the first to use it since. That needs no new
+/// epoch, because the binding's state is not in a worker; but it is told once, so that it can be logged and counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerLost {
+    /// The dead worker.
+    pub worker: WorkerId,
+}
+
+/// The parts of a binding that ROUTE decides by.
+#[derive(Debug)]
+pub struct Driven<'a> {
+    /// Whether it is still being initialised.
+    pub phase: Phase,
+    /// The worker that holds its connection, if only one can.
+    pub owner: Option<&'a WorkerId>,
+    /// The worker that last bound it, or was last seen driving it.
+    pub driver: &'a mut WorkerId,
+}
+
+impl<'a> Driven<'a> {
+    fn of(binding: &'a mut Binding) -> Self {
+        Self {
+            phase: binding.phase,
+            owner: binding.owner.as_ref(),
+            driver: &mut binding.driver,
+        }
+    }
+}
+
+/// What [`route_binding`] found of the binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedBinding {
+    /// `unbound`, `claimed`, `bound` or `orphaned`.
+    pub state: RouteState,
+    /// Set on the first use after the driver's death; the binding's driver is then the caller.
+    pub worker_lost: Option<WorkerLost>,
+}
+
+/// Checks principal and state, slides the TTL, and says where calls go.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`, `DENIED`.
+pub fn route(
+    slot: &mut Option<Record>,
+    request: &Route,
+    context: &Context<'_>,
+) -> Result<Decided<Routed>, Refusal> {
+    let record = slot.as_mut().ok_or(Refusal::NoSession)?;
+    authorize(&record.principal, &request.principal)?;
+    let driven = record.bindings.get_mut(&request.server).map(Driven::of);
+    let used = route_binding(&mut record.life, driven, &request.worker, context)?;
+    let reply = Routed {
+        binding: record
+            .bindings
+            .get(&request.server)
+            .map(|binding| BindingView::of(&request.server, binding, context)),
+        worker_lost: used.reply.worker_lost,
+    };
+    Ok(Decided::new(reply, used.written))
+}
+
+/// ROUTE over the parts it reads, after the caller has compared the principal.
+///
+/// The driver is written on the first use after its death, and otherwise only when the record is written anyway: a
+/// write on every change of worker would make each call of a load-balanced session a replicated write.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`.
+pub fn route_binding(
+    life: &mut Life,
+    binding: Option<Driven<'_>>,
+    worker: &WorkerId,
+    context: &Context<'_>,
+) -> Result<Decided<UsedBinding>, Refusal> {
+    require_active(life, context)?;
+    let slid = life.slide(context.now, None, context.tuning);
+    let mut written = if slid {
+        Written::Life
+    } else {
+        Written::Nothing
+    };
+    let Some(binding) = binding else {
+        let reply = UsedBinding {
+            state: RouteState::Unbound,
+            worker_lost: None,
+        };
+        return Ok(Decided::new(reply, written));
+    };
+    let state = BindingState::of(binding.phase, binding.owner, context);
+    let mut worker_lost = None;
+    let is_shared = binding.owner.is_none() && binding.phase == Phase::Bound;
+    if is_shared && *binding.driver != *worker {
+        let is_dead = !context.workers.is_alive(binding.driver);
+        // A late request of a worker that is dead itself must neither swallow the news nor become news once more.
+        if (is_dead || slid) && context.workers.is_alive(worker) {
+            let driver = std::mem::replace(binding.driver, worker.clone());
+            written = Written::Record;
+            worker_lost = is_dead.then_some(WorkerLost { worker: driver });
+        }
+    }
+    let reply = UsedBinding {
+        state: RouteState::Binding(state),
+        worker_lost,
+    };
+    Ok(Decided::new(reply, written))
+}

@@ -1,0 +1,72 @@
+//! TOUCH: note a use, and set what is given.
+
+use std::collections::BTreeMap;
+
+use super::active;
+use crate::context::{Context, Decided, Written};
+use crate::limits::LABELS_MAX;
+use crate::names::{ContentHash, LabelName, LabelValue, Principal};
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::time::{Millis, Timestamp};
+
+/// What TOUCH asks for.
+#[derive(Clone, Debug)]
+pub struct Touch {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// A new time to live; none keeps its own.
+    pub ttl: Option<Millis>,
+    /// The content that is now in place.
+    pub content_hash: Option<ContentHash>,
+    /// Labels to set. Others stay.
+    pub labels: BTreeMap<LabelName, LabelValue>,
+}
+
+/// The answer of TOUCH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// When the session expires if it is not used.
+    pub expires_at: Timestamp,
+}
+
+/// Slides the TTL and sets what is given.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`, `DENIED`; `LIMIT labels` where the labels would be too many.
+pub fn touch(
+    slot: &mut Option<Record>,
+    request: &Touch,
+    context: &Context<'_>,
+) -> Result<Decided<Touched>, Refusal> {
+    let record = active(slot, &request.principal, context)?;
+    let new_labels = request
+        .labels
+        .keys()
+        .filter(|name| !record.labels.contains_key(*name))
+        .count();
+    if record.labels.len().saturating_add(new_labels) > LABELS_MAX {
+        return Err(Refusal::Limit {
+            what: "labels",
+            value: LABELS_MAX,
+        });
+    }
+    let mut written = Written::Nothing;
+    if record.life.slide(context.now, request.ttl, context.tuning) {
+        written = Written::Life;
+    }
+    if request.content_hash.is_some() && request.content_hash != record.content_hash {
+        record.content_hash.clone_from(&request.content_hash);
+        written = Written::Record;
+    }
+    for (name, value) in &request.labels {
+        if record.labels.get(name) != Some(value) {
+            record.labels.insert(name.clone(), value.clone());
+            written = Written::Record;
+        }
+    }
+    let reply = Touched {
+        expires_at: record.life.expires_at,
+    };
+    Ok(Decided::new(reply, written))
+}

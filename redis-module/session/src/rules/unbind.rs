@@ -1,0 +1,46 @@
+//! UNBIND: drop one binding, or give up a claim.
+
+use super::{active, binding_at};
+use crate::context::{Context, Decided, Written};
+use crate::names::{Principal, ServerName, Token};
+use crate::record::{Phase, Record};
+use crate::refusal::{Refusal, Stale};
+use crate::view::BindingView;
+
+/// What UNBIND asks for.
+#[derive(Clone, Debug)]
+pub struct Unbind {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Which server's binding.
+    pub server: ServerName,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The attempt that made it: needed for a claim, and compared wherever it is given.
+    pub token: Option<Token>,
+}
+
+/// Drops the binding and answers with what it was, so that the caller can clean up.
+///
+/// # Errors
+/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` for another epoch or token.
+pub fn unbind(
+    slot: &mut Option<Record>,
+    request: &Unbind,
+    context: &Context<'_>,
+) -> Result<Decided<BindingView>, Refusal> {
+    let record = active(slot, &request.principal, context)?;
+    let binding = binding_at(record, &request.server, request.epoch)?;
+    let matches = match (&request.token, binding.phase) {
+        (Some(token), _) => *token == binding.token,
+        (None, Phase::Bound) => true,
+        (None, Phase::Claimed { .. }) => false,
+    };
+    if !matches {
+        return Err(Refusal::Stale(Stale::Binding));
+    }
+    let reply = BindingView::of(&request.server, binding, context);
+    record.bindings.remove(&request.server);
+    record.life.slide(context.now, None, context.tuning);
+    Ok(Decided::new(reply, Written::Record))
+}

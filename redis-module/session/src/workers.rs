@@ -1,0 +1,306 @@
+//! Which workers are alive, as one node has heard it.
+//!
+//! A worker is a name and the boot id of one run of it. It lives from its last beat until that beat's TTL lapses on
+//! the node's monotonic clock. Invariant: of one name at most one boot is alive, and a boot that a later one has
+//! replaced never comes back.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::context::Liveness;
+use crate::limits::{RETIRED_BOOTS_MAX, WORKERS_MAX};
+use crate::names::{Address, WorkerId};
+use crate::refusal::{Refusal, Stale};
+use crate::time::{Millis, Monotonic, Timestamp};
+
+/// What a node knows of the workers.
+#[derive(Debug)]
+pub struct Workers {
+    heard: BTreeMap<Box<str>, Heard>,
+    /// Workers met in records that have never beaten here, with the end of their grace.
+    /// Behind a `RefCell` because looking is what discovers them.
+    met: RefCell<BTreeMap<WorkerId, Monotonic>>,
+    /// Until then a worker that was never heard counts as alive.
+    grace_until: Monotonic,
+    grace: Millis,
+}
+
+#[derive(Debug)]
+struct Heard {
+    worker: WorkerId,
+    address: Address,
+    lives_until: Monotonic,
+    last_beat_at: Timestamp,
+    drain: Drain,
+    retired_boots: VecDeque<Box<str>>,
+}
+
+/// Whether a worker takes on new connections of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// It does.
+    Serving,
+    /// It finishes what it has.
+    Draining,
+}
+
+/// What is told of one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Name and boot id.
+    pub worker: WorkerId,
+    /// Where its peers reach it.
+    pub address: Address,
+    /// Whether its last beat still holds.
+    pub alive: bool,
+    /// What it announced.
+    pub drain: Drain,
+    /// When it was last heard.
+    pub last_beat_at: Timestamp,
+}
+
+/// One announcement of life.
+#[derive(Clone, Debug)]
+pub struct Beat {
+    /// Who lives.
+    pub worker: WorkerId,
+    /// Where its peers reach it.
+    pub address: Address,
+    /// For how long this beat holds.
+    pub ttl: Millis,
+    /// Whether it takes on new connections.
+    pub drain: Drain,
+}
+
+impl Workers {
+    /// A node that starts (or was promoted) at `started`, has heard nobody yet, and counts everybody as alive for
+    /// `grace`.
+    #[must_use]
+    pub fn new(started: Monotonic, grace: Millis) -> Self {
+        Self {
+            heard: BTreeMap::new(),
+            met: RefCell::default(),
+            grace_until: started.plus(grace),
+            grace,
+        }
+    }
+
+    /// Changes the grace of workers not yet met.
+    pub fn set_grace(&mut self, grace: Millis) {
+        self.grace = grace;
+    }
+
+    /// Notes a beat.
+    ///
+    /// # Errors
+    /// `STALE` for a boot that a later one of the same name has replaced; `LIMIT` when too many workers live.
+    pub fn beat(&mut self, beat: Beat, mono: Monotonic, now: Timestamp) -> Result<(), Refusal> {
+        let name = beat.worker.name();
+        let known = self.heard.contains_key(name);
+        if !known && self.heard.len() >= WORKERS_MAX {
+            self.forget_the_longest_dead(mono)?;
+        }
+        let mut retired_boots = VecDeque::new();
+        if let Some(heard) = self.heard.get_mut(name) {
+            if heard
+                .retired_boots
+                .iter()
+                .any(|boot| **boot == *beat.worker.boot())
+            {
+                return Err(Refusal::Stale(Stale::Boot));
+            }
+            retired_boots = std::mem::take(&mut heard.retired_boots);
+            if heard.worker != beat.worker {
+                retired_boots.push_back(heard.worker.boot().into());
+                if retired_boots.len() > RETIRED_BOOTS_MAX {
+                    retired_boots.pop_front();
+                }
+            }
+        }
+        self.met.get_mut().remove(&beat.worker);
+        self.heard.insert(
+            name.into(),
+            Heard {
+                lives_until: mono.plus(beat.ttl),
+                last_beat_at: now,
+                address: beat.address,
+                drain: beat.drain,
+                worker: beat.worker,
+                retired_boots,
+            },
+        );
+        Ok(())
+    }
+
+    /// The worker says that it is gone. A boot that is not the current one changes nothing; one that never beat here
+    /// loses its grace. Answers whether it was alive.
+    pub fn gone(&mut self, worker: &WorkerId, mono: Monotonic) -> bool {
+        match self.heard.get_mut(worker.name()) {
+            Some(heard) if heard.worker == *worker => {
+                let was_alive = mono < heard.lives_until;
+                heard.lives_until = Monotonic::default();
+                was_alive
+            }
+            Some(_) => false,
+            None => {
+                let was_alive = self.is_stranger_alive(worker, mono);
+                if let Some(until) = self.met.get_mut().get_mut(worker) {
+                    *until = Monotonic::default();
+                }
+                was_alive
+            }
+        }
+    }
+
+    /// Everybody heard, by name.
+    #[must_use]
+    pub fn list(&self, mono: Monotonic) -> Vec<WorkerView> {
+        self.heard
+            .values()
+            .map(|heard| WorkerView {
+                worker: heard.worker.clone(),
+                address: heard.address.clone(),
+                alive: mono < heard.lives_until,
+                drain: heard.drain,
+                last_beat_at: heard.last_beat_at,
+            })
+            .collect()
+    }
+
+    /// The same knowledge, asked at one moment.
+    #[must_use]
+    pub const fn at(&self, mono: Monotonic) -> WorkersAt<'_> {
+        WorkersAt {
+            workers: self,
+            mono,
+        }
+    }
+
+    fn forget_the_longest_dead(&mut self, mono: Monotonic) -> Result<(), Refusal> {
+        let longest_dead = self
+            .heard
+            .iter()
+            .filter(|(_, heard)| heard.lives_until <= mono)
+            .min_by_key(|(_, heard)| heard.last_beat_at)
+            .map(|(name, _)| name.clone())
+            .ok_or(Refusal::Limit {
+                what: "workers",
+                value: WORKERS_MAX,
+            })?;
+        self.heard.remove(&longest_dead);
+        Ok(())
+    }
+
+    /// A worker that never beat here lives from the first time a record names it until its grace is over. Beyond the
+    /// bound on how many such are remembered, only the node's own grace counts.
+    fn is_stranger_alive(&self, worker: &WorkerId, mono: Monotonic) -> bool {
+        let mut met = self.met.borrow_mut();
+        if let Some(until) = met.get(worker) {
+            return mono < *until;
+        }
+        if met.len() < WORKERS_MAX {
+            met.insert(worker.clone(), mono.plus(self.grace));
+            return true;
+        }
+        mono < self.grace_until
+    }
+}
+
+/// [`Workers`] at one moment.
+pub struct WorkersAt<'a> {
+    workers: &'a Workers,
+    mono: Monotonic,
+}
+
+impl WorkersAt<'_> {
+    fn heard(&self, worker: &WorkerId) -> Option<&Heard> {
+        self.workers
+            .heard
+            .get(worker.name())
+            .filter(|heard| heard.worker == *worker)
+    }
+}
+
+impl Liveness for WorkersAt<'_> {
+    fn is_alive(&self, worker: &WorkerId) -> bool {
+        match self.workers.heard.get(worker.name()) {
+            Some(heard) if heard.worker == *worker => self.mono < heard.lives_until,
+            // Another boot of this name was heard: a name has one living boot, and a new one beats before it binds.
+            Some(_) => false,
+            None => self.workers.is_stranger_alive(worker, self.mono),
+        }
+    }
+
+    fn is_draining(&self, worker: &WorkerId) -> bool {
+        self.heard(worker)
+            .is_some_and(|heard| heard.drain == Drain::Draining)
+    }
+
+    fn address(&self, worker: &WorkerId) -> Option<&str> {
+        self.heard(worker).map(|heard| heard.address.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    const GRACE: Millis = Millis::new(15_000);
+
+    fn worker(id: &str) -> WorkerId {
+        WorkerId::parse(id.as_bytes()).unwrap()
+    }
+
+    fn beat(workers: &mut Workers, id: &str, mono: u64) -> Result<(), Refusal> {
+        workers.beat(
+            Beat {
+                worker: worker(id),
+                address: Address::parse(b"127.0.0.1:9").unwrap(),
+                ttl: Millis::new(1_500),
+                drain: Drain::Serving,
+            },
+            Monotonic::from_ms(mono),
+            Timestamp::from_unix_ms(mono),
+        )
+    }
+
+    fn is_alive(workers: &Workers, id: &str, mono: u64) -> bool {
+        workers.at(Monotonic::from_ms(mono)).is_alive(&worker(id))
+    }
+
+    #[test]
+    fn a_worker_lives_until_its_beat_lapses() {
+        let mut workers = Workers::new(Monotonic::from_ms(0), GRACE);
+        beat(&mut workers, "w:1", 100).unwrap();
+        assert!(is_alive(&workers, "w:1", 1_599));
+        assert!(!is_alive(&workers, "w:1", 1_600));
+        beat(&mut workers, "w:1", 2_000).unwrap();
+        assert!(is_alive(&workers, "w:1", 2_001));
+        assert!(workers.gone(&worker("w:1"), Monotonic::from_ms(2_001)));
+        assert!(!is_alive(&workers, "w:1", 2_001));
+    }
+
+    #[test]
+    fn a_new_boot_kills_the_old_one_for_good() {
+        let mut workers = Workers::new(Monotonic::from_ms(0), GRACE);
+        beat(&mut workers, "w:1", 100).unwrap();
+        beat(&mut workers, "w:2", 200).unwrap();
+        assert!(!is_alive(&workers, "w:1", 201));
+        assert!(is_alive(&workers, "w:2", 201));
+        assert_eq!(
+            beat(&mut workers, "w:1", 300),
+            Err(Refusal::Stale(Stale::Boot))
+        );
+        assert!(!workers.gone(&worker("w:1"), Monotonic::from_ms(301)));
+        assert!(is_alive(&workers, "w:2", 301));
+    }
+
+    #[test]
+    fn a_stranger_lives_for_its_grace_from_first_sight() {
+        let workers = Workers::new(Monotonic::from_ms(0), GRACE);
+        assert!(is_alive(&workers, "w:1", 50_000));
+        assert!(is_alive(&workers, "w:1", 64_999));
+        assert!(!is_alive(&workers, "w:1", 65_000));
+    }
+}

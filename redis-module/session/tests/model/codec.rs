@@ -1,0 +1,397 @@
+//! The stored form: what is written is what is read, what is not ours stays, and what is corrupt is named.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+
+use mooring_session::codec::{
+    CorruptRecord, SCHEMA_VERSION, changes, decode, decode_head, decode_life, encode, encode_life,
+};
+use mooring_session::limits::{TTL_MAX, TTL_MIN};
+use mooring_session::names::{
+    ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
+    Token, UpstreamSession, WorkerId,
+};
+use mooring_session::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
+use mooring_session::time::{Millis, Timestamp};
+
+use crate::support::server;
+
+type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// At which length Redis stops keeping a hash a listpack by default.
+const LISTPACK_VALUE_BYTES: usize = 64;
+const IDENTIFIER: &str = "[A-Za-z0-9._:-]";
+const VISIBLE: &str = "[!-~]";
+/// Text without control characters, in one, two, three and four bytes of UTF-8.
+const TEXT: &str = "[ -~é漢🚢]";
+
+fn text<T: std::fmt::Debug>(
+    alphabet: &str,
+    least: usize,
+    most: usize,
+    parse: impl Fn(&[u8]) -> T,
+) -> impl Strategy<Value = T> {
+    let pattern = format!("{alphabet}{{{least},{most}}}");
+    proptest::string::string_regex(&pattern)
+        .unwrap()
+        .prop_map(move |text| parse(text.as_bytes()))
+}
+
+fn moment() -> impl Strategy<Value = Timestamp> {
+    // Thirteen digits: from 1970 to 2286.
+    (0_u64..10_000_000_000_000).prop_map(Timestamp::from_unix_ms)
+}
+
+fn life() -> impl Strategy<Value = Life> {
+    (
+        prop_oneof![Just(Lifecycle::Active), Just(Lifecycle::Ended)],
+        moment(),
+        moment(),
+        moment(),
+        TTL_MIN.get()..=TTL_MAX.get(),
+    )
+        .prop_map(
+            |(lifecycle, created_at, last_used_at, expires_at, ttl)| Life {
+                lifecycle,
+                created_at,
+                last_used_at,
+                expires_at,
+                ttl: Millis::new(ttl),
+            },
+        )
+}
+
+fn worker_id() -> impl Strategy<Value = WorkerId> {
+    text(VISIBLE, 1, 128, |bytes| {
+        WorkerId::parse(bytes).unwrap_or_else(|_| WorkerId::parse(b"w:1").unwrap())
+    })
+}
+
+fn upstream_session() -> impl Strategy<Value = UpstreamSession> {
+    text(VISIBLE, 1, 1024, |bytes| {
+        UpstreamSession::parse(bytes).unwrap()
+    })
+}
+
+fn binding() -> impl Strategy<Value = Binding> {
+    let phase = prop_oneof![
+        Just(Phase::Bound),
+        moment().prop_map(|lease_until| Phase::Claimed { lease_until })
+    ];
+    (
+        (phase, moment(), moment(), 0_u64..1_000_000_000),
+        text(VISIBLE, 1, 128, |b| InstanceName::parse(b).unwrap()),
+        (
+            option::of(upstream_session()),
+            option::of(upstream_session()),
+        ),
+        (option::of(worker_id()), worker_id()),
+        text(VISIBLE, 1, 64, |b| Token::parse(b).unwrap()),
+        option::of(text(TEXT, 1, 30, |b| Reason::parse(b).unwrap())),
+    )
+        .prop_map(
+            |(head, instance, (upstream_session, previous), (owner, driver), token, reason)| {
+                let (phase, epoch, bound_at, rebinds) = head;
+                Binding {
+                    phase,
+                    instance,
+                    upstream_session,
+                    owner,
+                    driver,
+                    epoch: epoch.unix_ms(),
+                    bound_at,
+                    rebinds,
+                    last_reason: reason,
+                    token,
+                    previous,
+                }
+            },
+        )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let cleaning = (option::of(worker_id()), moment()).prop_map(|(worker, lease_until)| Cleaning {
+        worker,
+        lease_until,
+    });
+    let principal = text(TEXT, 1, 80, |bytes| {
+        Principal::parse(bytes).unwrap_or_else(|_| Principal::parse(b"alice").unwrap())
+    });
+    (
+        text(IDENTIFIER, 1, 128, |b| SessionId::parse(b).unwrap()),
+        principal,
+        (any::<u64>(), any::<u64>()),
+        life(),
+        option::of(text(VISIBLE, 1, 64, |b| ContentHash::parse(b).unwrap())),
+        btree_map(
+            text(IDENTIFIER, 1, 32, |b| LabelName::parse(b).unwrap()),
+            text(TEXT, 0, 64, |b| LabelValue::parse(b).unwrap()),
+            0..4,
+        ),
+        btree_map(
+            text(VISIBLE, 1, 60, |b| ServerName::parse(b).unwrap()),
+            binding(),
+            0..3,
+        ),
+        option::of(cleaning),
+    )
+        .prop_map(
+            |(id, principal, numbers, life, content_hash, labels, bindings, cleaning)| Record {
+                id,
+                principal,
+                generation: numbers.0,
+                highest_epoch: numbers.1,
+                life,
+                content_hash,
+                labels,
+                bindings,
+                cleaning,
+            },
+        )
+}
+
+/// Fields of a later module: names that the table of this version does not hold.
+fn unknown_fields() -> impl Strategy<Value = Fields> {
+    let name = prop_oneof![
+        "[acfmntvwxy]:[!-~]{0,20}".prop_map(String::into_bytes),
+        "[A-Z]{1,3}".prop_map(String::into_bytes),
+        Just(b"\xff\xfe".to_vec()),
+        Just(Vec::new()),
+    ];
+    btree_map(name, vec(any::<u8>(), 0..40), 0..4)
+}
+
+fn fields_of(record: &Record) -> Fields {
+    encode(record)
+        .into_iter()
+        .map(|(field, value)| (field.into_bytes(), value.into_bytes()))
+        .collect()
+}
+
+fn pairs(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields
+        .iter()
+        .map(|(field, value)| (field.as_slice(), value.as_slice()))
+}
+
+fn named(field: &[u8]) -> CorruptRecord {
+    CorruptRecord::field(field)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_is_what_is_read(record in record(), unknown in unknown_fields()) {
+        let mut fields = fields_of(&record);
+        fields.extend(unknown);
+        prop_assert_eq!(decode(pairs(&fields)), Ok(record));
+    }
+
+    #[test]
+    fn the_changes_lead_from_one_record_to_the_other_and_touch_nothing_else(
+        before in record(),
+        after in record(),
+        keeps_bindings in any::<bool>(),
+        unknown in unknown_fields(),
+    ) {
+        let mut after = after;
+        if keeps_bindings {
+            after.bindings.extend(before.bindings.clone());
+        }
+        let mut fields = fields_of(&before);
+        fields.extend(unknown.clone());
+        let changes = changes(pairs(&fields), &after);
+        for field in &changes.delete {
+            prop_assert!(fields.remove(field.as_bytes()).is_some(), "{} was not there", field);
+        }
+        for (field, value) in changes.set {
+            let old = fields.insert(field.clone().into_bytes(), value.clone().into_bytes());
+            prop_assert_ne!(old, Some(value.into_bytes()), "{} was written in vain", field);
+        }
+        let mut expected = fields_of(&after);
+        expected.extend(unknown);
+        prop_assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn what_is_packed_fits_a_listpack(record in record()) {
+        let longest_worker = record.cleaning.as_ref().and_then(|c| c.worker.as_ref());
+        for (field, value) in encode(&record) {
+            prop_assert!(field.len() <= LISTPACK_VALUE_BYTES, "the field name {}", field);
+            let is_packed = matches!(field.as_str(), "s" | "g" | "e")
+                || field.starts_with("b:")
+                // Thirteen digits, a space and a name that the caller chose.
+                || (field == "z" && longest_worker.is_none_or(|worker| worker.as_str().len() <= 50));
+            prop_assert!(!is_packed || value.len() <= LISTPACK_VALUE_BYTES, "{}: {}", field, value);
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused_or_read_and_never_panic(
+        fields in btree_map(
+            prop_oneof![
+                vec(any::<u8>(), 0..12),
+                "(s|id|p|g|e|h|z|[biuodkqrl]:[a-c]{0,2})".prop_map(String::into_bytes),
+            ],
+            prop_oneof![
+                vec(any::<u8>(), 0..40),
+                "(1 )?(active|ended|claimed|bound|-)?( ?[0-9]{1,21}){0,6}".prop_map(String::into_bytes),
+            ],
+            0..12,
+        ),
+        value in vec(any::<u8>(), 0..80),
+    ) {
+        if let Ok(record) = decode(pairs(&fields)) {
+            prop_assert_eq!(decode(pairs(&fields_of(&record))), Ok(record));
+        }
+        match decode_life(&value) {
+            Err(CorruptRecord::Newer(version)) => prop_assert!(version > SCHEMA_VERSION),
+            Err(corrupt) => prop_assert_eq!(corrupt, named(b"s")),
+            Ok(life) => prop_assert_eq!(decode_life(encode_life(&life).as_bytes()), Ok(life)),
+        }
+        if let Err(corrupt) = decode_head(&server("tools"), &value) {
+            prop_assert_eq!(corrupt, named(b"b:tools"));
+        }
+    }
+
+    /// One damaged field: the record is refused by that field's name, or it was damaged into another valid value.
+    #[test]
+    fn a_damaged_field_is_named(
+        record in record(),
+        which in any::<prop::sample::Index>(),
+        garbage in vec(any::<u8>(), 0..30),
+    ) {
+        let mut fields = fields_of(&record);
+        let field = which.get(&fields.keys().cloned().collect::<Vec<_>>()).clone();
+        let old = fields.insert(field.clone(), garbage.clone());
+        prop_assume!(old != Some(garbage));
+        match decode(pairs(&fields)) {
+            Ok(read) => prop_assert_ne!(read, record),
+            Err(CorruptRecord::Newer(_)) => prop_assert_eq!(field, b"s".to_vec()),
+            Err(corrupt) => prop_assert_eq!(corrupt, named(&field)),
+        }
+    }
+}
+
+fn small_record() -> Fields {
+    [
+        ("s", "1 active 1 2 3 4000"),
+        ("id", "s1"),
+        ("p", "alice"),
+        ("g", "5"),
+        ("e", "6"),
+        ("h", "abc"),
+        ("z", "7 w:1"),
+        ("l:init", "x"),
+        ("b:tools", "claimed 6 1 9 0"),
+        ("i:tools", "a"),
+        ("d:tools", "w:1"),
+        ("k:tools", "t"),
+    ]
+    .into_iter()
+    .map(|(field, value)| (field.into(), value.into()))
+    .collect()
+}
+
+#[test]
+fn every_field_that_must_be_there_is_missed_by_name() {
+    assert!(decode(pairs(&small_record())).is_ok());
+    for field in [
+        "s", "id", "p", "g", "b:tools", "i:tools", "d:tools", "k:tools",
+    ] {
+        let mut fields = small_record();
+        fields.remove(field.as_bytes());
+        assert_eq!(decode(pairs(&fields)), Err(named(field.as_bytes())));
+    }
+    for field in ["e", "h", "z", "l:init"] {
+        let mut fields = small_record();
+        fields.remove(field.as_bytes());
+        assert!(decode(pairs(&fields)).is_ok(), "{field} may be absent");
+    }
+}
+
+#[test]
+fn every_field_that_does_not_read_is_named() {
+    for (field, value) in [
+        ("s", ""),
+        ("s", "1 active 1 2 3"),
+        ("s", "1 active 1 2 3 4 5"),
+        ("s", "1 expired 1 2 3 4"),
+        ("s", "1 active 1  2 3 4"),
+        ("s", "1 active 1 -2 3 4"),
+        ("s", "x active 1 2 3 4"),
+        ("id", "a b"),
+        ("p", "*"),
+        ("p", ""),
+        ("g", "05"),
+        ("g", "18446744073709551616"),
+        ("e", "six"),
+        ("h", ""),
+        ("z", "7"),
+        ("z", "7 "),
+        ("z", "w:1 7"),
+        ("z", "7 w 1"),
+        ("l:init", "a\nb"),
+        ("l:a b", "x"),
+        ("b:tools", "bound 6 1 0"),
+        ("b:tools", "bound 6 1 0 0 0"),
+        ("b:tools", "orphaned 6 1 0 0"),
+        ("i:tools", ""),
+        ("u:tools", "a b"),
+        ("o:tools", ""),
+        ("d:tools", "\u{e9}"),
+        ("k:tools", ""),
+        ("q:tools", " "),
+        ("r:tools", "\u{7}"),
+    ] {
+        let mut fields = small_record();
+        fields.insert(field.into(), value.into());
+        assert_eq!(
+            decode(pairs(&fields)),
+            Err(named(field.as_bytes())),
+            "{field}: {value:?}"
+        );
+    }
+}
+
+#[test]
+fn half_a_binding_is_missed_by_its_head() {
+    for letter in ["i", "u", "o", "d", "k", "q", "r"] {
+        let mut fields = small_record();
+        fields.insert(format!("{letter}:other").into(), b"x".to_vec());
+        assert_eq!(decode(pairs(&fields)), Err(named(b"b:other")), "{letter}");
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_as_such() {
+    let mut fields = small_record();
+    let newer = SCHEMA_VERSION + 1;
+    fields.insert(b"s".to_vec(), format!("{newer} whatever").into());
+    assert_eq!(decode(pairs(&fields)), Err(CorruptRecord::Newer(newer)));
+}
+
+#[test]
+fn a_corrupt_field_is_shown_as_text_whatever_its_bytes() {
+    let corrupt = named(b"l:\xff\n");
+    assert_eq!(corrupt.to_string(), r"corrupt session record: l:\xff\n");
+}
+
+#[test]
+fn the_longest_values_fit_a_listpack() {
+    let longest = Timestamp::from_unix_ms(9_999_999_999_999);
+    let life = Life {
+        lifecycle: Lifecycle::Active,
+        created_at: longest,
+        last_used_at: longest,
+        expires_at: longest,
+        ttl: TTL_MAX,
+    };
+    let value = encode_life(&life);
+    assert!(value.len() <= LISTPACK_VALUE_BYTES, "{value}");
+    assert_eq!(decode_life(value.as_bytes()), Ok(life));
+}

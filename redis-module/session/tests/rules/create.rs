@@ -1,0 +1,179 @@
+//! CREATE: begins an incarnation or finds one, and never repeats a generation.
+
+use std::collections::BTreeMap;
+
+use mooring_session::limits::LABELS_MAX;
+use mooring_session::names::{ContentHash, LabelName, LabelValue};
+use mooring_session::record::Standing;
+use mooring_session::rules::{self, Create, Revival};
+use mooring_session::time::Millis;
+use mooring_session::{Context, NoLoad, Tuning};
+
+use crate::states::{Crew, NOW, State, a_create, at, create, end, slot_in};
+use crate::support::{Command, Reply, session_id};
+use crate::{check, describe, run, run_on};
+
+#[test]
+fn creates_or_finds() {
+    check(
+        &create(),
+        &[
+            (State::Absent, "created 1 generation +0 previous 0, record"),
+            (
+                State::Active,
+                "created 0 generation -500 previous 0, nothing",
+            ),
+            (
+                State::Bound,
+                "created 0 generation -500 previous 0, nothing",
+            ),
+            (
+                State::Expired,
+                "created 1 generation -19999 previous 0, record",
+            ),
+            (
+                State::ExpiredBound,
+                "created 1 generation -19999 previous 1, record",
+            ),
+            (State::Ended, "created 1 generation -499 previous 0, record"),
+            (
+                State::EndedBound,
+                "created 1 generation -499 previous 1, record",
+            ),
+            (
+                State::Cleaned,
+                "created 1 generation -499 previous 1, record",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn norevive_leaves_a_tombstone_standing() {
+    let command = Command::Create(Create {
+        revival: Revival::Refused,
+        ..a_create()
+    });
+    check(
+        &command,
+        &[
+            (State::Absent, "created 1 generation +0 previous 0, record"),
+            (
+                State::Active,
+                "created 0 generation -500 previous 0, nothing",
+            ),
+            (State::Expired, "NOSESSION"),
+            (State::EndedBound, "ENDED"),
+        ],
+    );
+}
+
+#[test]
+fn another_ttl_is_always_written() {
+    let command = Command::Create(Create {
+        ttl: Millis::new(32_000),
+        ..a_create()
+    });
+    check(
+        &command,
+        &[(State::Bound, "created 0 generation -500 previous 0, life")],
+    );
+}
+
+#[test]
+fn another_id_under_the_key_is_refused() {
+    let command = Command::Create(Create {
+        id: session_id("s2"),
+        ..a_create()
+    });
+    check(
+        &command,
+        &[
+            (State::Active, "ERR"),
+            (State::Expired, "ERR"),
+            (State::Ended, "ERR"),
+        ],
+    );
+}
+
+#[test]
+fn a_new_incarnation_keeps_nothing_but_the_highest_epoch() {
+    let (slot, _) = run(&create(), State::Cleaned);
+    let (record, old) = (slot.unwrap(), slot_in(State::Cleaned).unwrap());
+    assert!(record.bindings.is_empty());
+    assert_eq!(record.cleaning, None);
+    assert_eq!(record.life.standing(at(NOW)), Standing::Active);
+    assert_eq!(record.highest_epoch, old.highest_epoch);
+}
+
+#[test]
+fn a_forgotten_key_created_in_the_same_millisecond_goes_on_above_its_floor() {
+    let tuning = Tuning::default();
+    let context = Context {
+        now: at(NOW),
+        floor: NOW + 7,
+        tuning: &tuning,
+        workers: &Crew,
+        load: &NoLoad,
+    };
+    let mut slot = None;
+    let created = rules::create(&mut slot, &a_create(), &context).unwrap();
+    assert_eq!(created.reply.record.generation, NOW + 8);
+    assert_eq!(slot.unwrap().highest_epoch, NOW + 7);
+}
+
+#[test]
+fn a_record_revived_after_the_clock_stepped_back_lives_on_in_its_own_time() {
+    let mut slot = slot_in(State::Active);
+    run_on(&mut slot, &end(), NOW).unwrap();
+    run_on(&mut slot, &create(), NOW - 900_000).unwrap();
+    let record = slot.unwrap();
+    assert!(
+        record.life.created_at >= at(NOW),
+        "a new incarnation began before the old one ended"
+    );
+    assert!(
+        record.life.tombstone_ends_at(&Tuning::default()) > at(record.generation),
+        "the key would be dropped, and its numbers forgotten, while they are ahead of the clock"
+    );
+}
+
+#[test]
+fn the_content_hash_is_compared_and_not_set() {
+    let hash = |text: &str| ContentHash::parse(text.as_bytes()).unwrap();
+    let with = |text: &str| {
+        Command::Create(Create {
+            content_hash: Some(hash(text)),
+            ..a_create()
+        })
+    };
+    let mut slot = None;
+    run_on(&mut slot, &with("h1"), NOW).unwrap();
+    for (given, expected) in [(with("h1"), false), (with("h2"), true), (create(), false)] {
+        let Reply::Create(reply) = run_on(&mut slot, &given, NOW).unwrap().reply else {
+            panic!("CREATE answers as CREATE does");
+        };
+        assert_eq!(reply.hash_changed, expected, "{given:?}");
+        assert_eq!(reply.record.content_hash, Some(hash("h1")));
+    }
+}
+
+#[test]
+fn labels_have_a_limit() {
+    let with = |count: usize| {
+        let labels: BTreeMap<_, _> = (0..count)
+            .map(|n| {
+                let name = LabelName::parse(format!("l{n}").as_bytes()).unwrap();
+                (name, LabelValue::parse(b"v").unwrap())
+            })
+            .collect();
+        Command::Create(Create {
+            labels,
+            ..a_create()
+        })
+    };
+    let (slot, _) = run(&with(LABELS_MAX), State::Absent);
+    assert_eq!(slot.unwrap().labels.len(), LABELS_MAX);
+    let (slot, outcome) = run(&with(LABELS_MAX + 1), State::Absent);
+    assert_eq!((slot, describe(&outcome).as_str()), (None, "LIMIT"));
+}

@@ -1,0 +1,62 @@
+//! The sliding deadline against an exact model of the last use, over every touch step.
+
+use mooring_session::Tuning;
+use mooring_session::record::{Life, Standing};
+use mooring_session::time::Millis;
+
+use crate::states::at;
+
+/// Uses at irregular intervals up to just under the TTL: alive until exactly the TTL after the last use at least,
+/// and expired one step later at most.
+#[test]
+fn a_session_expires_neither_early_nor_more_than_a_step_late() {
+    for touch_step in [1, 2, 3, 16, 1000] {
+        let tuning = Tuning {
+            touch_step,
+            ..Tuning::default()
+        };
+        for ttl in [1_000, 1_001, 16_000, 86_400_000] {
+            let ttl = Millis::new(ttl);
+            let step = ttl.get() / touch_step;
+            let mut now = 1_000_000;
+            let mut life = Life::begin(at(now), ttl, &tuning);
+            for n in 0..200_u64 {
+                now += (n * n * 7_919 + n) % ttl.get();
+                let used = life.standing(at(now)) == Standing::Active;
+                assert!(
+                    used,
+                    "expired before {ttl} ms without use, step {touch_step}"
+                );
+                life.slide(at(now), None, &tuning);
+                let standing = |later| life.standing(at(now + later));
+                assert_eq!(standing(ttl.get() - 1), Standing::Active);
+                assert_eq!(standing(ttl.get() + step), Standing::Expired);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_records_time_does_not_run_backwards() {
+    let tuning = Tuning::default();
+    let mut life = Life::begin(at(1_000_000), Millis::new(16_000), &tuning);
+    let before = life;
+    assert!(!life.slide(at(10), None, &tuning));
+    assert_eq!(life, before);
+    assert!(life.slide(at(10), Some(Millis::new(32_000)), &tuning));
+    assert_eq!(life.last_used_at, before.last_used_at);
+    assert_eq!(life.expires_at, at(1_000_000 + 32_000 + 2_000));
+}
+
+#[test]
+fn the_tombstone_lasts_as_long_as_the_settings_say() {
+    let tuning = Tuning {
+        tombstone_ratio: 2,
+        tombstone_min: Millis::new(20_000),
+        touch_step: 16,
+    };
+    for (ttl, expected) in [(16_000, 17_000 + 20_000_u64), (160_000, 320_000)] {
+        let life = Life::begin(at(0), Millis::new(ttl), &tuning);
+        assert_eq!(life.tombstone_ends_at(&tuning), at(expected), "ttl {ttl}");
+    }
+}

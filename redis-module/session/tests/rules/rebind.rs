@@ -1,0 +1,166 @@
+//! REBIND: of many who see one loss, exactly one moves the binding.
+
+use mooring_session::limits::INSTANCES_MAX;
+use mooring_session::rules::{Ownership, Rebind};
+
+use crate::states::{EPOCH, NOW, State, a_rebind, confirm_as, slot_in};
+use crate::support::{Command, instance, reason, token, worker};
+use crate::{check, describe, run, run_on};
+
+fn rebind(change: impl Fn(&mut Rebind)) -> Command {
+    let mut request = a_rebind();
+    change(&mut request);
+    Command::Rebind(request)
+}
+
+#[test]
+fn the_epoch_seen_moves_it_and_keeps_a_healthy_instance() {
+    check(
+        &rebind(|_| {}),
+        &[
+            (State::Absent, "NOSESSION"),
+            (State::Active, "STALE"),
+            (State::Expired, "NOSESSION"),
+            (State::ExpiredBound, "NOSESSION"),
+            (State::EndedBound, "ENDED"),
+            (State::Claimed, "won 0 claimed a -400 - left -, nothing"),
+            (State::Lapsed, "won 1 claimed a +0 - left -, record"),
+            (State::Bound, "won 1 claimed a +0 - left u1, record"),
+            (
+                State::BoundByTheDead,
+                "won 1 claimed a +0 - left u1, record",
+            ),
+            (State::Owned, "OWNED"),
+            (
+                State::OwnedByTheDead,
+                "won 1 claimed a +0 - left u1, record",
+            ),
+            (
+                State::OwnedByTheDraining,
+                "won 1 claimed a +0 - left u1, record",
+            ),
+            (State::OwnedLapsed, "OWNED"),
+        ],
+    );
+}
+
+#[test]
+fn another_epoch_adopts_what_holds() {
+    for epoch in [EPOCH - 1, EPOCH + 1, 0] {
+        check(
+            &rebind(|request| request.epoch = epoch),
+            &[
+                (State::Claimed, "won 0 claimed a -400 - left -, nothing"),
+                (State::Lapsed, "won 0 orphaned a -400 - left -, nothing"),
+                (State::Bound, "won 0 bound a -400 u1 left -, nothing"),
+                (State::Owned, "won 0 bound a -400 u1 left -, nothing"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn the_owner_moves_its_own() {
+    check(
+        &rebind(|request| request.worker = worker("holder:1")),
+        &[(State::Owned, "won 1 claimed a +0 - left u1, record")],
+    );
+}
+
+#[test]
+fn a_holder_moves_its_own_live_claim_on() {
+    check(
+        &rebind(|request| request.token = token("held")),
+        &[(State::Claimed, "won 1 claimed a +0 - left -, record")],
+    );
+}
+
+#[test]
+fn a_draining_worker_owns_nothing_new() {
+    check(
+        &rebind(|request| {
+            request.worker = worker("draining:1");
+            request.ownership = Ownership::Owned;
+        }),
+        &[
+            (State::OwnedByTheDead, "BUSY"),
+            (State::OwnedByTheDraining, "BUSY"),
+            (State::Claimed, "won 0 claimed a -400 - left -, nothing"),
+        ],
+    );
+}
+
+#[test]
+fn an_instance_that_is_avoided_or_not_named_is_left() {
+    let avoiding = rebind(|request| request.avoid = Some(instance("a")));
+    let without = rebind(|request| request.instances = vec![instance("b")]);
+    let alone = rebind(|request| {
+        request.instances = vec![instance("a")];
+        request.avoid = Some(instance("a"));
+    });
+    for (command, expected) in [
+        (avoiding, "won 1 claimed b +0 - left u1, record"),
+        (without, "won 1 claimed b +0 - left u1, record"),
+        (alone, "won 1 claimed a +0 - left u1, record"),
+    ] {
+        check(&command, &[(State::Bound, expected)]);
+    }
+}
+
+#[test]
+fn a_retry_gets_the_same_answer_until_it_is_confirmed() {
+    let (mut slot, first) = run(&rebind(|_| {}), State::Bound);
+    let again = run_on(&mut slot, &rebind(|_| {}), NOW);
+    assert_eq!(again, first);
+    run_on(&mut slot, &confirm_as("mine", NOW, Some("u2")), NOW).unwrap();
+    let outcome = run_on(&mut slot, &rebind(|_| {}), NOW);
+    assert_eq!(describe(&outcome), "won 1 bound a +0 u2 left -, nothing");
+}
+
+#[test]
+fn the_losers_of_one_loss_adopt() {
+    let (mut slot, _) = run(&rebind(|_| {}), State::Bound);
+    for n in 0..12 {
+        let loser = rebind(|request| request.token = token(&format!("loser-{n}")));
+        let outcome = run_on(&mut slot, &loser, NOW);
+        assert_eq!(describe(&outcome), "won 0 claimed a +0 - left -, nothing");
+    }
+}
+
+#[test]
+fn what_an_unconfirmed_claim_left_behind_is_handed_on() {
+    let (mut slot, _) = run(&rebind(|_| {}), State::Bound);
+    let next = rebind(|request| {
+        request.epoch = NOW;
+        request.token = token("next");
+    });
+    let outcome = run_on(&mut slot, &next, NOW + 5_000);
+    assert_eq!(
+        describe(&outcome),
+        "won 1 claimed a +5000 - left u1, record"
+    );
+}
+
+#[test]
+fn moves_are_counted_and_say_why() {
+    let moved = rebind(|request| request.reason = Some(reason("instance lost")));
+    let (slot, _) = run(&moved, State::Bound);
+    let record = slot.unwrap();
+    let binding = record.bindings.values().next().unwrap();
+    assert_eq!(binding.rebinds, 1);
+    assert_eq!(binding.last_reason, Some(reason("instance lost")));
+    assert_eq!(binding.driver, worker("caller:1"));
+    assert_eq!(binding.owner, None);
+}
+
+#[test]
+fn instances_have_a_limit() {
+    for count in [0, INSTANCES_MAX + 1] {
+        let (slot, outcome) = run(
+            &rebind(|request| request.instances = vec![instance("a"); count]),
+            State::Bound,
+        );
+        assert_eq!(describe(&outcome), "ERR");
+        assert_eq!(slot, slot_in(State::Bound));
+    }
+}

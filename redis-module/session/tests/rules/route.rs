@@ -1,0 +1,126 @@
+//! ROUTE: says where calls go, and tells the death of a driver once, to the first who comes after it.
+
+use mooring_session::context::{Decided, Written};
+use mooring_session::rules::{Driven, RouteState, UsedBinding, WorkerLost, route_binding};
+use mooring_session::{Refusal, Tuning};
+
+use crate::states::{NOW, State, route_by, slot_in};
+use crate::support::{server, worker};
+use crate::{check, context, describe, run, run_on};
+
+#[test]
+fn says_where_calls_go() {
+    check(
+        &route_by("caller:1"),
+        &[
+            (State::Absent, "NOSESSION"),
+            (State::Active, "unbound, nothing"),
+            (State::Expired, "NOSESSION"),
+            (State::ExpiredBound, "NOSESSION"),
+            (State::Ended, "ENDED"),
+            (State::EndedBound, "ENDED"),
+            (State::Claimed, "claimed a -400 -, nothing"),
+            (State::Lapsed, "orphaned a -400 -, nothing"),
+            (State::Bound, "bound a -400 u1, nothing"),
+            (State::BoundByTheDead, "bound a -400 u1 lost dead:1, record"),
+            (State::Owned, "bound a -400 u1, nothing"),
+            (State::OwnedByTheDead, "orphaned a -400 u1, nothing"),
+            (State::OwnedByTheDraining, "bound a -400 u1, nothing"),
+            (State::OwnedLapsed, "orphaned a -400 -, nothing"),
+        ],
+    );
+}
+
+#[test]
+fn a_death_is_told_once() {
+    let (mut slot, _) = run(&route_by("caller:1"), State::BoundByTheDead);
+    for caller in ["caller:1", "caller:2", "caller:1"] {
+        let outcome = run_on(&mut slot, &route_by(caller), NOW);
+        assert_eq!(describe(&outcome), "bound a -400 u1, nothing");
+    }
+}
+
+#[test]
+fn the_driver_itself_is_told_nothing() {
+    check(
+        &route_by("dead:1"),
+        &[(State::BoundByTheDead, "bound a -400 u1, nothing")],
+    );
+}
+
+#[test]
+fn a_late_route_of_a_dead_worker_neither_hears_the_news_nor_becomes_it() {
+    check(
+        &route_by("dead:2"),
+        &[
+            (State::BoundByTheDead, "bound a -400 u1, nothing"),
+            (State::Bound, "bound a -400 u1, nothing"),
+        ],
+    );
+    let mut slot = slot_in(State::Bound);
+    let outcome = run_on(&mut slot, &route_by("dead:2"), NOW + 500);
+    assert_eq!(describe(&outcome), "bound a -400 u1, life");
+}
+
+#[test]
+fn a_live_driver_is_replaced_only_when_the_use_is_written_anyway() {
+    let mut slot = slot_in(State::Bound);
+    let driver = |slot: &Option<_>| {
+        let record: &mooring_session::record::Record = slot.as_ref().unwrap();
+        record.bindings.values().next().unwrap().driver.clone()
+    };
+    run_on(&mut slot, &route_by("caller:1"), NOW + 499).unwrap();
+    assert_eq!(driver(&slot), worker("holder:1"));
+    let outcome = run_on(&mut slot, &route_by("holder:1"), NOW + 500);
+    assert_eq!(describe(&outcome), "bound a -400 u1, life");
+    let outcome = run_on(&mut slot, &route_by("caller:1"), NOW + 1_500);
+    assert_eq!(describe(&outcome), "bound a -400 u1, record");
+    assert_eq!(driver(&slot), worker("caller:1"));
+}
+
+/// The form over parts, which the module uses, comes to the same as the form over the record.
+#[test]
+fn both_forms_agree() {
+    let tuning = Tuning::default();
+    let context = context(NOW, &tuning);
+    for (state, expected) in [
+        (State::Ended, Err(Refusal::Ended)),
+        (State::Expired, Err(Refusal::NoSession)),
+        (
+            State::BoundByTheDead,
+            Ok(Decided::new(
+                UsedBinding {
+                    state: RouteState::Binding(mooring_session::view::BindingState::Bound),
+                    worker_lost: Some(WorkerLost {
+                        worker: worker("dead:1"),
+                    }),
+                },
+                Written::Record,
+            )),
+        ),
+        (
+            State::Active,
+            Ok(Decided::new(
+                UsedBinding {
+                    state: RouteState::Unbound,
+                    worker_lost: None,
+                },
+                Written::Nothing,
+            )),
+        ),
+    ] {
+        let mut record = slot_in(state).unwrap();
+        let driven = record
+            .bindings
+            .get_mut(&server("tools"))
+            .map(|binding| Driven {
+                phase: binding.phase,
+                owner: binding.owner.as_ref(),
+                driver: &mut binding.driver,
+            });
+        let used = route_binding(&mut record.life, driven, &worker("caller:1"), &context);
+        assert_eq!(used, expected, "{state:?}");
+        let (whole, _) = run(&route_by("caller:1"), state);
+        assert_eq!(whole, Some(record), "{state:?}");
+    }
+}
