@@ -1,0 +1,155 @@
+//! Many connections, one thread: writes to all of them, then reads from all of them.
+//!
+//! Replies are counted by their bytes. All replies of a variant are of one length, which is taken from one that was
+//! read whole; a reply of another length would show as a time-out or as bytes left over, and ends the benchmark.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::workload::{Batch, Requests, Variant};
+
+const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+pub(crate) struct Client {
+    connections: Vec<UnixStream>,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(socket: impl AsRef<Path>, count: usize) -> Result<Self> {
+        let connect = |_| -> Result<UnixStream> {
+            let connection = UnixStream::connect(&socket)?;
+            connection.set_read_timeout(Some(REPLY_WAIT_MAX))?;
+            Ok(connection)
+        };
+        Ok(Self {
+            connections: (0..count).map(connect).collect::<Result<_>>()?,
+            buffer: vec![0; 1 << 20],
+        })
+    }
+
+    /// One command and its reply as text.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String> {
+        self.connections[0].write_all(&encode(words))?;
+        let mut reply = Vec::new();
+        loop {
+            let length = self.connections[0].read(&mut self.buffer)?;
+            ensure!(length > 0, "the server closed the connection");
+            reply.extend_from_slice(&self.buffer[..length]);
+            if let Some(end) = reply_end(&reply) {
+                ensure!(end == reply.len(), "more than one reply");
+                let text = String::from_utf8(reply)?;
+                ensure!(!text.starts_with('-'), "{words:?}: {text}");
+                return Ok(text);
+            }
+        }
+    }
+
+    /// Empties the server, and makes what the variant works on. Answers the digest of its script.
+    pub(crate) fn prepare(&mut self, variant: &Variant) -> Result<String> {
+        self.ask(&["FLUSHALL", "SYNC"])?;
+        for command in variant.setup() {
+            let words: Vec<&str> = command.iter().map(String::as_str).collect();
+            self.ask(&words)?;
+        }
+        let Some(script) = variant.script() else {
+            return Ok(String::new());
+        };
+        let digest = self.ask(&["SCRIPT", "LOAD", script])?;
+        let digest = digest
+            .lines()
+            .nth(1)
+            .context("SCRIPT LOAD gave no digest")?;
+        Ok(digest.to_owned())
+    }
+
+    /// Sends all requests and waits for all replies.
+    pub(crate) fn drive(&mut self, requests: &Requests) -> Result<Duration> {
+        let started = Instant::now();
+        let mut operation_bytes = None;
+        for turn in requests.turns() {
+            for (connection, batch) in self.connections.iter_mut().zip(turn) {
+                connection.write_all(&batch.bytes)?;
+            }
+            for (connection, batch) in self.connections.iter_mut().zip(turn) {
+                match operation_bytes {
+                    Some(each) => {
+                        read_bytes(connection, &mut self.buffer, each * batch.operations)?;
+                    }
+                    None => operation_bytes = Some(read_replies(connection, batch)?),
+                }
+            }
+        }
+        Ok(started.elapsed())
+    }
+}
+
+/// Reads the replies to one batch by their structure, and tells how long those of one operation are.
+fn read_replies(connection: &mut UnixStream, batch: &Batch) -> Result<usize> {
+    let mut replies = Vec::new();
+    let mut buffer = [0; 4096];
+    let (mut position, mut count) = (0, 0);
+    while count < batch.replies {
+        let length = connection.read(&mut buffer)?;
+        ensure!(length > 0, "the server closed the connection");
+        replies.extend_from_slice(&buffer[..length]);
+        while let Some(end) = reply_end(&replies[position..]) {
+            position += end;
+            count += 1;
+        }
+    }
+    let text = String::from_utf8_lossy(&replies);
+    ensure!(!text.contains("\r\n-") && !text.starts_with('-'), "{text}");
+    let each = replies.len() / batch.operations;
+    ensure!(
+        count == batch.replies && each * batch.operations == replies.len(),
+        "replies of different lengths: {text}"
+    );
+    Ok(each)
+}
+
+fn read_bytes(connection: &mut UnixStream, buffer: &mut [u8], mut count: usize) -> Result<()> {
+    while count > 0 {
+        let length = connection.read(buffer).context("a reply was too short")?;
+        ensure!(length > 0, "the server closed the connection");
+        match count.checked_sub(length) {
+            Some(left) => count = left,
+            None => bail!("a reply was too long"),
+        }
+    }
+    Ok(())
+}
+
+/// Where the first whole RESP2 reply in `bytes` ends.
+pub(crate) fn reply_end(bytes: &[u8]) -> Option<usize> {
+    let line_end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
+    let number = || -> Option<i64> {
+        std::str::from_utf8(&bytes[1..line_end - 2])
+            .ok()?
+            .parse()
+            .ok()
+    };
+    match bytes.first()? {
+        b'$' => match usize::try_from(number()?) {
+            Ok(length) => Some(line_end + length + 2).filter(|end| *end <= bytes.len()),
+            Err(_) => Some(line_end),
+        },
+        b'*' => (0..number()?).try_fold(line_end, |position, _| {
+            Some(position + reply_end(bytes.get(position..)?)?)
+        }),
+        _ => Some(line_end),
+    }
+}
+
+/// A command as Redis reads it.
+pub(crate) fn encode(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,118 @@
+//! CREATE and ROUTE against what a gateway would use without the module: plain strings, Lua, and MULTI/EXEC.
+//!
+//! Run by `cargo bench -p mooring-module`. It starts its own redis-server on a Unix socket in a temporary directory,
+//! drives it over many connections at once, with and without pipelining, and prints ratios: every round measures
+//! every variant once, in another order each time, and a ratio is the median over the rounds of two rates of the same
+//! round, so that a noisy machine hits both alike. `us/op` is the server's own CPU time per command.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a benchmark prints its result, and fails by panicking"
+)]
+
+mod client;
+mod server;
+mod workload;
+
+use anyhow::Result;
+use client::Client;
+use server::Server;
+use workload::{Variant, create_variants, route_variants};
+
+const ROUNDS: usize = 9;
+const CONNECTIONS: usize = 50;
+
+/// How many commands a connection sends before it reads, and how many are measured in one go.
+const DEPTHS: [(usize, usize); 2] = [(1, 40_000), (16, 160_000)];
+
+/// A commanded pace: commands per second, and the server's CPU time for one.
+#[derive(Clone, Copy)]
+struct Pace {
+    per_second: f64,
+    server_us: f64,
+}
+
+fn main() -> Result<()> {
+    // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let server = Server::start()?;
+    println!("{}", server.describe()?);
+    for (title, variants) in [
+        ("CREATE of a new session", create_variants()),
+        ("ROUTE of a bound session", route_variants()),
+    ] {
+        for (depth, count) in DEPTHS {
+            let paces = measure(&server, &variants, depth, count)?;
+            print(title, depth, &variants, &paces);
+        }
+    }
+    Ok(())
+}
+
+/// One row of paces per round.
+fn measure(
+    server: &Server,
+    variants: &[Variant],
+    depth: usize,
+    count: usize,
+) -> Result<Vec<Vec<Pace>>> {
+    let mut rounds = Vec::new();
+    for round in 0..ROUNDS {
+        let mut paces = vec![None; variants.len()];
+        for turn in 0..variants.len() {
+            // Another one begins each round, and every second round goes backwards.
+            let place = (turn + round) % variants.len();
+            let place = if round % 2 == 0 {
+                place
+            } else {
+                variants.len() - 1 - place
+            };
+            paces[place] = Some(run(server, &variants[place], depth, count)?);
+        }
+        rounds.push(paces.into_iter().flatten().collect());
+    }
+    Ok(rounds)
+}
+
+fn run(server: &Server, variant: &Variant, depth: usize, count: usize) -> Result<Pace> {
+    let mut client = Client::connect(server.socket(), CONNECTIONS)?;
+    let script = client.prepare(variant)?;
+    let requests = variant.requests(&script, CONNECTIONS, depth, count);
+    let cpu_before = server.cpu_seconds()?;
+    let elapsed = client.drive(&requests)?;
+    let cpu = server.cpu_seconds()? - cpu_before;
+    let operations = requests.operations() as f64;
+    Ok(Pace {
+        per_second: operations / elapsed.as_secs_f64(),
+        server_us: cpu * 1e6 / operations,
+    })
+}
+
+fn print(title: &str, depth: usize, variants: &[Variant], rounds: &[Vec<Pace>]) {
+    println!("\n{title}, {CONNECTIONS} connections, -P {depth}");
+    println!(
+        "{:<28} {:>10} {:>8} {:>18}",
+        "", "median/s", "us/op", "module against it"
+    );
+    for (place, variant) in variants.iter().enumerate() {
+        let column = |value: fn(&[Pace], usize) -> f64| {
+            median(rounds.iter().map(|paces| value(paces, place)).collect())
+        };
+        println!(
+            "{:<28} {:>10.0} {:>8.2} {:>17.2}x",
+            variant.name(),
+            column(|paces, place| paces[place].per_second),
+            column(|paces, place| paces[place].server_us),
+            // The module is the first variant of every list.
+            column(|paces, place| paces[0].per_second / paces[place].per_second),
+        );
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,109 @@
+//! A redis-server of its own with the module loaded, ended with the benchmark.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+const START_WAIT_MAX: Duration = Duration::from_secs(10);
+
+pub(crate) struct Server {
+    process: Child,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Builds the module as it is shipped, and starts a server with it: no persistence, on a processor of its own.
+    pub(crate) fn start() -> Result<Self> {
+        let module = build_module()?;
+        let directory = tempfile::tempdir()?;
+        let process = Command::new("taskset")
+            .args(["-c", "0", "redis-server", "--port", "0", "--save", ""])
+            .args(["--hash-max-listpack-value", "512"])
+            .args(["--enable-debug-command", "yes"])
+            .arg("--unixsocket")
+            .arg(directory.path().join("redis.sock"))
+            .arg("--dir")
+            .arg(directory.path())
+            .arg("--loadmodule")
+            .arg(&module)
+            .stdout(Stdio::null())
+            .spawn()
+            .context("starting redis-server under taskset")?;
+        let server = Self { process, directory };
+        server.wait_until_up()?;
+        let own = std::process::id().to_string();
+        let pinned = Command::new("taskset")
+            .args(["-a", "-p", "-c", "1", &own])
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(pinned.success(), "taskset: two processors are needed");
+        Ok(server)
+    }
+
+    fn wait_until_up(&self) -> Result<()> {
+        let deadline = Instant::now() + START_WAIT_MAX;
+        while Instant::now() < deadline {
+            if let Ok(mut client) = Client::connect(self.socket(), 1)
+                && client.ask(&["PING"]).is_ok()
+            {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        bail!("redis-server did not come up: is it installed?")
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.path().join("redis.sock")
+    }
+
+    /// The CPU time that the server's main thread has taken since it started.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        let info = Client::connect(self.socket(), 1)?.ask(&["INFO", "cpu"])?;
+        let field = |name: &str| -> Result<f64> {
+            let value = info.lines().find_map(|line| line.strip_prefix(name));
+            Ok(value
+                .with_context(|| format!("INFO cpu lacks {name}"))?
+                .trim()
+                .parse()?)
+        };
+        Ok(field("used_cpu_user_main_thread:")? + field("used_cpu_sys_main_thread:")?)
+    }
+
+    /// What was measured.
+    pub(crate) fn describe(&self) -> Result<String> {
+        let info = Client::connect(self.socket(), 1)?.ask(&["INFO", "server"])?;
+        let version = info.lines().find(|line| line.starts_with("redis_version"));
+        Ok(format!(
+            "{} on a Unix socket",
+            version.unwrap_or("redis").trim()
+        ))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Cargo builds no library for the benchmark of a crate that nothing can link.
+fn build_module() -> Result<PathBuf> {
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--package", "mooring-module"])
+        .status()?;
+    ensure!(built.success(), "the module does not build");
+    let own = std::env::current_exe()?;
+    let directory = own.parent().and_then(Path::parent);
+    let module = directory
+        .context("an odd place for a benchmark")?
+        .join("libmooring.so");
+    ensure!(module.exists(), "{} is not there", module.display());
+    Ok(module)
+}

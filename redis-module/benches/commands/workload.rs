@@ -1,0 +1,297 @@
+//! What is measured: the module's command, and the same step in other ways.
+
+use crate::client::encode;
+
+const SESSIONS: usize = 1_000;
+const PRINCIPAL: &str = "zoe@example.org";
+const WORKER: &str = "gateway-1:5f3a9c0d";
+
+const TOKEN: &str = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
+const UPSTREAM: &str = "0b1c2d3e4f5061728394a5b6c7d8e9f0";
+const LABEL: &str = "3f2a9c0d1b4e5f6a";
+const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+const LIFE: &str = "1 active 1790000000000 1790000000000 1790000956250 900000";
+const ROUTE_FIELDS: [&str; 8] = [
+    "s", "p", "b:tools", "i:tools", "u:tools", "o:tools", "d:tools", "r:tools",
+];
+
+/// Plain strings hold what ADR-0042 keeps as JSON.
+const JSON: &str = "{\"session_id\":\"3f2a9c0d1b4e5f6a7b8c9d0e\",\"content_hash\":\
+    \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\",\
+    \"last_used_at\":1790000000.123,\"created_at\":1790000000.123}";
+
+/// The transition of CREATE, as far as a new record goes.
+const CREATE_LUA: &str = r"
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local p = redis.call('HGET', KEYS[1], 'p')
+if p then
+  if p ~= ARGV[2] then return redis.error_reply('DENIED') end
+else
+  local ttl = tonumber(ARGV[3])
+  local ends = string.format('%d', now + ttl + math.floor(ttl / 16))
+  local at = string.format('%d', now)
+  redis.call('HSET', KEYS[1], 's', '1 active ' .. at .. ' ' .. at .. ' ' .. ends .. ' ' .. ARGV[3],
+    'id', ARGV[1], 'p', ARGV[2], 'g', at, 'h', ARGV[4], 'l:init', ARGV[5])
+  redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
+end
+return redis.call('HGETALL', KEYS[1])
+";
+
+/// The transition of ROUTE on a bound session, with its coalesced touch.
+const ROUTE_LUA: &str = r"
+local r = redis.call('HMGET', KEYS[1], 's', 'p', 'b:tools', 'i:tools', 'u:tools', 'o:tools', 'd:tools', 'r:tools')
+if not r[1] then return redis.error_reply('NOSESSION') end
+if r[2] ~= ARGV[1] then return redis.error_reply('DENIED') end
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local v, state, created, used, expires, ttl = string.match(r[1], '^(%d+) (%a+) (%d+) (%d+) (%d+) (%d+)$')
+if state ~= 'active' then return redis.error_reply('ENDED') end
+if now >= tonumber(expires) then return redis.error_reply('NOSESSION') end
+ttl = tonumber(ttl)
+if now >= tonumber(used) + ttl / 16 then
+  redis.call('HSET', KEYS[1], 's', '1 active ' .. created .. ' ' .. string.format('%d', now) .. ' '
+    .. string.format('%d', now + ttl + math.floor(ttl / 16)) .. ' ' .. string.format('%d', ttl))
+  redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
+end
+return r
+";
+
+/// One way to do it.
+pub(crate) struct Variant {
+    name: &'static str,
+    script: Option<&'static str>,
+    target: Target,
+    /// The commands of one operation on a key; several go out in one write.
+    operation: fn(key: &str, script: &str) -> Vec<Vec<String>>,
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn key(session: usize) -> String {
+    format!("mcpgw:session_affinity:{session:032}")
+}
+
+fn id_of(key: &str) -> &str {
+    key.rsplit(':').next().unwrap_or(key)
+}
+
+fn create(key: &str) -> Vec<String> {
+    let id = id_of(key);
+    words(&[
+        "SESSION.CREATE",
+        key,
+        id,
+        PRINCIPAL,
+        "TTL",
+        "900000",
+        "HASH",
+        HASH,
+        "LABEL",
+        "init",
+        LABEL,
+    ])
+}
+
+fn bind(key: &str) -> Vec<String> {
+    words(&[
+        "SESSION.BIND",
+        key,
+        PRINCIPAL,
+        "tools",
+        WORKER,
+        TOKEN,
+        "LEASE",
+        "5000",
+        "INSTANCES",
+        "2",
+        "http://127.0.0.1:9001/mcp",
+        "http://127.0.0.1:9002/mcp",
+        "UPSTREAM",
+        UPSTREAM,
+    ])
+}
+
+/// CREATE of a new session, the module's first.
+pub(crate) fn create_variants() -> Vec<Variant> {
+    let variant = |name, script, operation| Variant {
+        name,
+        script,
+        target: Target::New,
+        operation,
+    };
+    vec![
+        variant("SESSION.CREATE", None, |key, _| vec![create(key)]),
+        variant("SET NX EX", None, |key, _| {
+            vec![words(&["SET", key, JSON, "NX", "EX", "900"])]
+        }),
+        variant("EVALSHA", Some(CREATE_LUA), |key, script| {
+            let id = id_of(key);
+            vec![words(&[
+                "EVALSHA", script, "1", key, id, PRINCIPAL, "900000", HASH, LABEL,
+            ])]
+        }),
+        variant("MULTI/EXEC, blind", None, |key, _| {
+            vec![
+                words(&["MULTI"]),
+                words(&[
+                    "HSET",
+                    key,
+                    "s",
+                    LIFE,
+                    "id",
+                    id_of(key),
+                    "p",
+                    PRINCIPAL,
+                    "g",
+                    "1790000000000",
+                    "h",
+                    HASH,
+                    "l:init",
+                    LABEL,
+                ]),
+                words(&["PEXPIRE", key, "1800000"]),
+                words(&["HGETALL", key]),
+                words(&["EXEC"]),
+            ]
+        }),
+    ]
+}
+
+/// ROUTE of a bound session, the module's first.
+pub(crate) fn route_variants() -> Vec<Variant> {
+    let variant = |name, script, target, operation| Variant {
+        name,
+        script,
+        target,
+        operation,
+    };
+    vec![
+        variant("SESSION.ROUTE", None, Target::Sessions, |key, _| {
+            vec![words(&["SESSION.ROUTE", key, PRINCIPAL, "tools", WORKER])]
+        }),
+        variant("GETEX", None, Target::Strings, |key, _| {
+            vec![words(&["GETEX", key, "EX", "900"])]
+        }),
+        variant(
+            "EVALSHA",
+            Some(ROUTE_LUA),
+            Target::Sessions,
+            |key, script| vec![words(&["EVALSHA", script, "1", key, PRINCIPAL, WORKER])],
+        ),
+        variant("MULTI/EXEC, blind", None, Target::Sessions, |key, _| {
+            let mut read = words(&["HMGET", key]);
+            read.extend(ROUTE_FIELDS.map(str::to_owned));
+            vec![
+                words(&["MULTI"]),
+                read,
+                words(&["PEXPIRE", key, "1800000"]),
+                words(&["EXEC"]),
+            ]
+        }),
+    ]
+}
+
+/// What an operation works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// A key that is not there.
+    New,
+    /// One of a thousand strings.
+    Strings,
+    /// One of a thousand bound sessions.
+    Sessions,
+}
+
+/// Everything that one measurement sends.
+pub(crate) struct Requests {
+    turns: Vec<Vec<Batch>>,
+    operations: usize,
+}
+
+/// What one connection sends before it reads.
+pub(crate) struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) operations: usize,
+    pub(crate) replies: usize,
+}
+
+impl Requests {
+    pub(crate) fn turns(&self) -> &[Vec<Batch>] {
+        &self.turns
+    }
+
+    pub(crate) const fn operations(&self) -> usize {
+        self.operations
+    }
+}
+
+impl Variant {
+    pub(crate) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) const fn script(&self) -> Option<&'static str> {
+        self.script
+    }
+
+    /// What has to be there before.
+    pub(crate) fn setup(&self) -> Vec<Vec<String>> {
+        let mut commands = Vec::new();
+        for session in 0..SESSIONS {
+            let key = key(session);
+            match self.target {
+                Target::New => break,
+                Target::Strings => commands.push(words(&["SET", &key, JSON, "EX", "900"])),
+                Target::Sessions => {
+                    commands.push(create(&key));
+                    commands.push(bind(&key));
+                }
+            }
+        }
+        commands
+    }
+
+    /// `count` operations, `depth` at a time on each of `connections`.
+    pub(crate) fn requests(
+        &self,
+        script: &str,
+        connections: usize,
+        depth: usize,
+        count: usize,
+    ) -> Requests {
+        let mut next = 0;
+        let mut batch = || {
+            let mut bytes = Vec::new();
+            let mut replies = 0;
+            for _ in 0..depth {
+                let session = match self.target {
+                    Target::New => next,
+                    // A stride that meets all of them, so that neighbours are not asked for in a row.
+                    Target::Strings | Target::Sessions => next * 617 % SESSIONS,
+                };
+                next += 1;
+                for command in (self.operation)(&key(session), script) {
+                    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+                    bytes.extend_from_slice(&encode(&words));
+                    replies += 1;
+                }
+            }
+            Batch {
+                bytes,
+                operations: depth,
+                replies,
+            }
+        };
+        let turns = count / (connections * depth);
+        let turns = (0..turns)
+            .map(|_| (0..connections).map(|_| batch()).collect())
+            .collect();
+        Requests {
+            turns,
+            operations: next,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `WORKER.BEAT worker address TTL ms [DRAINING]`
+
+use mooring_session::limits::{BEAT_TTL_MAX, BEAT_TTL_MIN};
+use mooring_session::names::{Address, WorkerId};
+use mooring_session::time::Timestamp;
+use mooring_session::workers::{Beat, Drain};
+
+use crate::arguments::{OptionWord, Parser, Seen, required};
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+use crate::settings;
+
+struct BeatCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"worker.beat",
+    entry: ffi::entry::<BeatCommand>(),
+    flags: c"fast",
+    arity: -5,
+    key: KeyAccess::Keyless,
+    summary:
+        c"Announces that a worker is alive. A new boot of the same name makes the old one dead.",
+    complexity: c"O(log(W)) with W being the number of workers heard",
+    since: c"0.1.0",
+    tips: Some(c"request_policy:all_shards response_policy:all_succeeded"),
+    categories: c"fast worker",
+    core_categories: c"fast",
+    arguments: &[
+        ArgumentSpec::text(c"worker"),
+        ArgumentSpec::text(c"address"),
+        ArgumentSpec::integer(c"ms").after(c"TTL"),
+        ArgumentSpec::word(c"draining", c"DRAINING"),
+    ],
+    reply: "`alive` 1",
+};
+
+#[derive(Clone, Copy)]
+enum Word {
+    Ttl,
+    Draining,
+}
+
+const OPTIONS: [OptionWord<Word>; 2] = [
+    OptionWord::once("TTL", Word::Ttl),
+    OptionWord::once("DRAINING", Word::Draining),
+];
+
+impl Command for BeatCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let beat = parse(arguments)?;
+        let monotonic = module.monotonic();
+        let now = Timestamp::from_unix_ms(context.unix_ms());
+        module.workers.set_grace(settings::worker_grace());
+        module.workers.beat(beat, monotonic, now)?;
+        reply::alive(context);
+        Ok(Outcome::Quiet)
+    }
+}
+
+fn parse(arguments: Arguments<'_>) -> Result<Beat, Failure> {
+    let mut words = Parser::new(arguments);
+    let worker = words.name(WorkerId::parse)?;
+    let address = words.name(Address::parse)?;
+    let (mut ttl, mut drain) = (None, Drain::Serving);
+    let mut seen = Seen::default();
+    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
+        match option {
+            Word::Ttl => ttl = Some(words.duration("TTL", BEAT_TTL_MIN, BEAT_TTL_MAX)?),
+            Word::Draining => drain = Drain::Draining,
+        }
+    }
+    Ok(Beat {
+        worker,
+        address,
+        ttl: required("TTL", ttl)?,
+        drain,
+    })
+}

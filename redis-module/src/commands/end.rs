@@ -1,0 +1,90 @@
+//! `SESSION.END key principal [IFIDLE]`
+
+use mooring_session::names::Principal;
+use mooring_session::rules::{self, End, EndWhen, Ended};
+
+use crate::arguments::{OptionWord, Parser, Seen};
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context, Text};
+use crate::handler::{Command, Outcome};
+use crate::module::{Module, Surroundings};
+use crate::record_io::Slot;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct EndCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.end",
+    entry: ffi::entry::<EndCommand>(),
+    flags: c"write fast",
+    arity: -3,
+    key: KeyAccess::Update,
+    summary: c"Ends a session. Its tombstone keeps what the caller has to clean up.",
+    complexity: c"O(N) with N being the number of fields of the record",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output"),
+    categories: c"write fast session",
+    core_categories: c"write fast",
+    arguments: &[
+        ArgumentSpec::key(),
+        ArgumentSpec::text(c"principal"),
+        ArgumentSpec::word(c"ifidle", c"IFIDLE"),
+    ],
+    reply: "`ended_now` 0|1, then the record",
+};
+
+const OPTIONS: [OptionWord<EndWhen>; 1] = [OptionWord::once("IFIDLE", EndWhen::Idle)];
+
+impl Command for EndCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        let ended = apply(context, module, key, &request)?;
+        reply::ended(context, &ended);
+        Ok(outcome(&ended))
+    }
+}
+
+fn parse(arguments: Arguments<'_>) -> Result<End, Failure> {
+    let mut words = Parser::new(arguments);
+    words.key()?;
+    let mut request = End {
+        principal: Some(words.name(Principal::parse)?),
+        when: EndWhen::Always,
+    };
+    let mut seen = Seen::default();
+    while let Some(when) = words.option(&OPTIONS, &mut seen)? {
+        request.when = when;
+    }
+    Ok(request)
+}
+
+/// What END and KILL do.
+pub(super) fn apply(
+    context: &Context,
+    module: &mut Module,
+    key: Text<'_>,
+    request: &End,
+) -> Result<Ended, Failure> {
+    let mut slot = Slot::load(context, key)?;
+    let surroundings = Surroundings::at(module, context.unix_ms());
+    let decided = rules::end(&mut slot.record, request, &surroundings.context())?;
+    slot.store(decided.written);
+    module.figures.ends += u64::from(decided.reply.ended_now);
+    Ok(decided.reply)
+}
+
+/// Ending twice is one transition.
+pub(super) const fn outcome(ended: &Ended) -> Outcome {
+    if ended.ended_now {
+        Outcome::Transition(c"session.ended")
+    } else {
+        Outcome::Quiet
+    }
+}

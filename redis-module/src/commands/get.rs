@@ -1,0 +1,54 @@
+//! `SESSION.GET key`
+
+use mooring_session::rules;
+use mooring_session::view::RecordView;
+
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context, Text};
+use crate::handler::{Command, Outcome};
+use crate::module::{Module, Surroundings};
+use crate::record_io;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct GetCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.get",
+    entry: ffi::entry::<GetCommand>(),
+    flags: c"readonly fast",
+    arity: 2,
+    key: KeyAccess::Read,
+    summary: c"Tells what stands under a key, tombstones included. Touches nothing.",
+    complexity: c"O(N) with N being the number of fields of the record",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output"),
+    categories: c"read fast session",
+    core_categories: c"read fast",
+    arguments: &[ArgumentSpec::key()],
+    reply: "the record",
+};
+
+impl Command for GetCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let mut words = Parser::new(arguments);
+        words.key()?;
+        words.end()?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        let record = apply(context, module, key)?;
+        reply::record(context, &record);
+        Ok(Outcome::Quiet)
+    }
+}
+
+fn apply(context: &Context, module: &Module, key: Text<'_>) -> Result<RecordView, Failure> {
+    let record = record_io::look(context, key)?;
+    let surroundings = Surroundings::at(module, context.unix_ms());
+    Ok(rules::get(record.as_ref(), &surroundings.context())?)
+}

@@ -1,0 +1,46 @@
+//! `WORKER.GONE worker`
+
+use mooring_session::names::WorkerId;
+
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct GoneCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"worker.gone",
+    entry: ffi::entry::<GoneCommand>(),
+    flags: c"fast",
+    arity: 2,
+    key: KeyAccess::Keyless,
+    summary: c"Says that a worker is gone, at once: a clean shutdown.",
+    complexity: c"O(log(W)) with W being the number of workers heard",
+    since: c"0.1.0",
+    tips: Some(c"request_policy:all_shards response_policy:agg_max"),
+    categories: c"fast worker",
+    core_categories: c"fast",
+    arguments: &[ArgumentSpec::text(c"worker")],
+    reply: "`was_alive` 0|1",
+};
+
+impl Command for GoneCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let mut words = Parser::new(arguments);
+        let worker = words.name(WorkerId::parse)?;
+        words.end()?;
+        let monotonic = module.monotonic();
+        let was_alive = module.workers.gone(&worker, monotonic);
+        reply::gone(context, was_alive);
+        Ok(Outcome::Quiet)
+    }
+}

@@ -1,0 +1,51 @@
+//! `SESSION.KILL key`: the operator's END, which names no principal.
+
+use mooring_session::rules::{End, EndWhen};
+
+use super::end;
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct KillCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.kill",
+    entry: ffi::entry::<KillCommand>(),
+    flags: c"write fast",
+    arity: 2,
+    key: KeyAccess::Update,
+    summary: c"Ends anybody's session: the operator's END.",
+    complexity: c"O(N) with N being the number of fields of the record",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output"),
+    categories: c"write fast dangerous session",
+    core_categories: c"write fast dangerous",
+    arguments: &[ArgumentSpec::key()],
+    reply: "as SESSION.END",
+};
+
+impl Command for KillCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let mut words = Parser::new(arguments);
+        words.key()?;
+        words.end()?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        let request = End {
+            principal: None,
+            when: EndWhen::Always,
+        };
+        let ended = end::apply(context, module, key, &request)?;
+        reply::ended(context, &ended);
+        Ok(end::outcome(&ended))
+    }
+}

@@ -1,0 +1,41 @@
+//! `SESSION.STATS`
+
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::figures;
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{CommandSpec, KeyAccess};
+use crate::reply;
+
+struct StatsCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.stats",
+    entry: ffi::entry::<StatsCommand>(),
+    flags: c"readonly fast",
+    arity: 1,
+    key: KeyAccess::Keyless,
+    summary: c"Tells the figures that stand in INFO mooring.",
+    complexity: c"O(W) with W being the number of workers heard",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
+    categories: c"read fast session",
+    core_categories: c"read fast",
+    arguments: &[],
+    reply: "the figures by name",
+};
+
+impl Command for StatsCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        Parser::new(arguments).end()?;
+        reply::figures(context, &figures::all(module));
+        Ok(Outcome::Quiet)
+    }
+}

@@ -1,0 +1,110 @@
+//! `SESSION.TOUCH key principal [TTL ms] [HASH content_hash] [LABEL name value]...`
+
+use std::collections::BTreeMap;
+
+use mooring_session::names::{ContentHash, Principal};
+use mooring_session::rules::{self, Touch, Touched};
+
+use crate::arguments::{OptionWord, Parser, Seen};
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context, Text};
+use crate::handler::{Command, Outcome};
+use crate::module::{Module, Surroundings};
+use crate::record_io::Slot;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct TouchCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.touch",
+    entry: ffi::entry::<TouchCommand>(),
+    // No deny-oom: a session in use must not be lost because memory is short.
+    flags: c"write fast",
+    arity: -3,
+    key: KeyAccess::Update,
+    summary: c"Notes a use of a session, and sets what is given.",
+    complexity: c"O(N) with N being the number of fields of the record",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output"),
+    categories: c"write fast session",
+    core_categories: c"write fast",
+    arguments: &[
+        ArgumentSpec::key(),
+        ArgumentSpec::text(c"principal"),
+        ArgumentSpec::integer(c"ms").after(c"TTL").optional(),
+        ArgumentSpec::text(c"content_hash")
+            .after(c"HASH")
+            .optional(),
+        ArgumentSpec::block(
+            c"label",
+            c"LABEL",
+            &[ArgumentSpec::text(c"name"), ArgumentSpec::text(c"value")],
+        )
+        .optional()
+        .multiple(),
+    ],
+    reply: "`expires_at`",
+};
+
+#[derive(Clone, Copy)]
+enum Word {
+    Ttl,
+    Hash,
+    Label,
+}
+
+const OPTIONS: [OptionWord<Word>; 3] = [
+    OptionWord::once("TTL", Word::Ttl),
+    OptionWord::once("HASH", Word::Hash),
+    OptionWord::repeated("LABEL", Word::Label),
+];
+
+impl Command for TouchCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        let touched = apply(context, module, key, &request)?;
+        reply::expires_at(context, touched.expires_at);
+        Ok(Outcome::Quiet)
+    }
+}
+
+fn parse(arguments: Arguments<'_>) -> Result<Touch, Failure> {
+    let mut words = Parser::new(arguments);
+    words.key()?;
+    let mut request = Touch {
+        principal: words.name(Principal::parse)?,
+        ttl: None,
+        content_hash: None,
+        labels: BTreeMap::new(),
+    };
+    let mut seen = Seen::default();
+    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
+        match option {
+            Word::Ttl => request.ttl = Some(words.ttl()?),
+            Word::Hash => request.content_hash = Some(words.name(ContentHash::parse)?),
+            Word::Label => words.label(&mut request.labels)?,
+        }
+    }
+    Ok(request)
+}
+
+fn apply(
+    context: &Context,
+    module: &mut Module,
+    key: Text<'_>,
+    request: &Touch,
+) -> Result<Touched, Failure> {
+    let mut slot = Slot::load(context, key)?;
+    let surroundings = Surroundings::at(module, context.unix_ms());
+    let decided = rules::touch(&mut slot.record, request, &surroundings.context())?;
+    slot.store(decided.written);
+    module.figures.note_touch(decided.written);
+    Ok(decided.reply)
+}

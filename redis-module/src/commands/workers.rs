@@ -1,0 +1,40 @@
+//! `WORKER.LIST`
+
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{CommandSpec, KeyAccess};
+use crate::reply;
+
+struct WorkersCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"worker.list",
+    entry: ffi::entry::<WorkersCommand>(),
+    flags: c"readonly",
+    arity: 1,
+    key: KeyAccess::Keyless,
+    summary: c"Lists the workers that this node has heard.",
+    complexity: c"O(W) with W being the number of workers heard",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
+    categories: c"read slow worker",
+    core_categories: c"read slow",
+    arguments: &[],
+    reply: "for each worker `worker`, `address`, `alive` 0|1, `draining` 0|1, `last_beat_at`",
+};
+
+impl Command for WorkersCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        Parser::new(arguments).end()?;
+        reply::workers(context, &module.workers.list(module.monotonic()));
+        Ok(Outcome::Quiet)
+    }
+}

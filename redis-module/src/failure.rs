@@ -1,0 +1,75 @@
+//! Why a command answers with an error: the one table from causes to codes.
+//!
+//! Invariant: the first word of every message is its code, an upper-case word that operators count by.
+
+use mooring_session::Refusal;
+use mooring_session::codec::CorruptRecord;
+use mooring_session::names::NameError;
+
+/// Why a command failed. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The rules said no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The key holds something else than a hash. The server's own words.
+    #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
+    WrongType,
+    /// A word that the grammar has no place for.
+    #[error("ERR syntax error near '{0}'")]
+    Syntax(Box<str>),
+    /// An option that has to be there.
+    #[error("ERR syntax error: {0} is missing")]
+    Missing(&'static str),
+    /// A defect of this module.
+    #[error("ERR internal error")]
+    Internal,
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl From<CorruptRecord> for Failure {
+    fn from(error: CorruptRecord) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// The stable codes, in the order in which they are reported.
+pub(crate) const CODES: [&str; 9] = [
+    "NOSESSION",
+    "ENDED",
+    "DENIED",
+    "STALE",
+    "OWNED",
+    "BUSY",
+    "LIMIT",
+    "ERR",
+    "WRONGTYPE",
+];
+
+impl Failure {
+    /// How much of a client's word an error repeats.
+    const WORD_SHOWN_BYTES_MAX: usize = 64;
+
+    /// A syntax error at `word`, which is shown escaped and cut.
+    pub(crate) fn near(word: &[u8]) -> Self {
+        let shown = word
+            .get(..Self::WORD_SHOWN_BYTES_MAX)
+            .unwrap_or(word)
+            .escape_ascii();
+        Self::Syntax(shown.to_string().into())
+    }
+
+    /// The stable code.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::WrongType => "WRONGTYPE",
+            Self::Syntax(_) | Self::Missing(_) | Self::Internal => "ERR",
+        }
+    }
+}

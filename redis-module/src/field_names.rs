@@ -1,0 +1,99 @@
+//! Names of hash fields as strings of the server, made once: the hot path reads by them and allocates none.
+
+use mooring_session::codec::{self, letter};
+use mooring_session::names::ServerName;
+
+use crate::failure::Failure;
+use crate::ffi::{OwnedText, Text};
+
+/// The names that are asked for again and again.
+pub(crate) struct FieldNames {
+    life: OwnedText,
+    principal: OwnedText,
+    /// Ordered by server.
+    by_server: Vec<(ServerName, BindingFields)>,
+}
+
+/// A fleet has a handful of servers; whoever makes up more loses only the time to make the names again.
+const SERVERS_REMEMBERED_MAX: usize = 1_024;
+
+impl FieldNames {
+    /// The names that every record has.
+    pub(crate) fn new() -> Self {
+        Self {
+            life: OwnedText::new(codec::LIFE_FIELD.as_bytes()),
+            principal: OwnedText::new(codec::PRINCIPAL_FIELD.as_bytes()),
+            by_server: Vec::new(),
+        }
+    }
+
+    /// The names of one server's fields. A server that was asked for before is known to have a valid name.
+    ///
+    /// # Errors
+    /// `ERR` for an invalid name.
+    pub(crate) fn of(&mut self, server: &[u8]) -> Result<RouteFields<'_>, Failure> {
+        let found = self
+            .by_server
+            .binary_search_by(|(known, _)| known.as_str().as_bytes().cmp(server));
+        let place = match found {
+            Ok(place) => place,
+            Err(place) => self.insert(place, ServerName::parse(server)?),
+        };
+        let (server, binding) = self.by_server.get(place).ok_or(Failure::Internal)?;
+        Ok(RouteFields {
+            life: self.life.text(),
+            principal: self.principal.text(),
+            server,
+            binding,
+        })
+    }
+
+    fn insert(&mut self, mut place: usize, server: ServerName) -> usize {
+        if self.by_server.len() >= SERVERS_REMEMBERED_MAX {
+            self.by_server.clear();
+            place = 0;
+        }
+        let fields = BindingFields::new(server.as_str());
+        self.by_server.insert(place, (server, fields));
+        place
+    }
+}
+
+/// The fields that ROUTE reads.
+pub(crate) struct RouteFields<'a> {
+    /// The record's life.
+    pub(crate) life: Text<'a>,
+    /// Its principal.
+    pub(crate) principal: Text<'a>,
+    /// The server.
+    pub(crate) server: &'a ServerName,
+    /// Its binding.
+    pub(crate) binding: &'a BindingFields,
+}
+
+/// The fields of one server's binding that ROUTE reads.
+pub(crate) struct BindingFields {
+    /// Phase, epoch, times and count.
+    pub(crate) head: OwnedText,
+    /// Instance.
+    pub(crate) instance: OwnedText,
+    /// Upstream session.
+    pub(crate) upstream_session: OwnedText,
+    /// Owner.
+    pub(crate) owner: OwnedText,
+    /// Driver.
+    pub(crate) driver: OwnedText,
+}
+
+impl BindingFields {
+    fn new(server: &str) -> Self {
+        let name = |letter| OwnedText::new(codec::field_name(letter, server).as_bytes());
+        Self {
+            head: name(letter::HEAD),
+            instance: name(letter::INSTANCE),
+            upstream_session: name(letter::UPSTREAM_SESSION),
+            owner: name(letter::OWNER),
+            driver: name(letter::DRIVER),
+        }
+    }
+}

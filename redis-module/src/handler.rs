@@ -1,0 +1,141 @@
+//! The edge between the server and the commands.
+//!
+//! Invariants: nothing unwinds into Redis, which would abort it: a panic becomes `ERR internal error` and a log line
+//! with its place. Every failure is answered with its stable code and counted. The module's state is locked for the
+//! length of one command and never while a keyspace event is published, whose subscribers may call back in.
+
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::failure::Failure;
+use crate::ffi::loading::Loading;
+use crate::ffi::{Arguments, Context, Level, Report, log_warning};
+use crate::figures;
+use crate::module::Module;
+
+/// One command: reads its arguments, applies a rule, replies.
+pub(crate) trait Command {
+    /// Runs it to its reply. What fails has replied nothing and changed nothing.
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure>;
+}
+
+/// What a command that succeeded has to tell beside its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing.
+    Quiet,
+    /// Its key made a transition: the name of the keyspace event.
+    Transition(&'static CStr),
+}
+
+/// Runs a command behind the edge.
+pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
+    let result = guard(|| {
+        Module::with(|module| {
+            let result = C::run(context, module, arguments);
+            if let Err(failure) = &result {
+                module.figures.note_failure(failure);
+            }
+            result
+        })
+    });
+    match result {
+        Ok(Outcome::Quiet) => {}
+        Ok(Outcome::Transition(event)) => {
+            if let Some(key) = arguments.get(1) {
+                context.notify(event, key);
+            }
+        }
+        Err(failure) => context.reply_error(&failure.to_string()),
+    }
+}
+
+/// Loads the module. Answers whether it went well; if not, the log says why and the server goes without.
+pub(crate) fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> bool {
+    log_panics();
+    match guard(|| Ok(crate::load(loading, arguments))) {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            let line = format!("not loaded: {error}");
+            loading.context().log(Level::Warning, &line);
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// This node was a replica, to which no worker beats, and now serves.
+pub(crate) fn promoted() {
+    let forgotten = guard(|| {
+        Module::with(|module| {
+            module.forget_workers();
+            Ok(())
+        })
+    });
+    if forgotten.is_err() {
+        log_warning("promoted, and the module's state is not at hand: workers get no grace");
+    }
+}
+
+/// Gives back what the module holds, before it is unloaded.
+pub(crate) fn unload() {
+    let _ = guard(|| {
+        Module::remove();
+        drop(std::panic::take_hook());
+        Ok(())
+    });
+}
+
+/// Writes the module's section of INFO.
+pub(crate) fn report(report: &Report) {
+    let written = guard(|| {
+        Module::with(|module| {
+            for (name, value) in figures::all(module) {
+                report.figure(name, value);
+            }
+            Ok(())
+        })
+    });
+    if written.is_err() {
+        log_warning("INFO mooring: the module's state is not at hand");
+    }
+}
+
+/// The one place where panics end.
+pub(crate) fn guard<T>(step: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    // What a panic leaves half done is the module's own bookkeeping, which no decision leans on; the record is
+    // written in one go after the rule has decided.
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or(Err(Failure::Internal))
+}
+
+/// Sends the place of every panic to the server's log. The message stays out of it: it may quote a client's words.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map_or_else(
+            || "an unknown place".to_owned(),
+            |location| format!("{}:{}", location.file(), location.line()),
+        );
+        log_warning(&format!(
+            "internal error at {place}; the command was refused"
+        ));
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "the panic is what is tested")]
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_error() {
+        let result: Result<(), _> = guard(|| panic!("a defect"));
+        assert_eq!(
+            result.map_err(|failure| failure.to_string()),
+            Err("ERR internal error".to_owned())
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! `libmooring.so`: the Redis module that owns session state.
+//!
+//! The rules are another crate, `mooring-session`, and know no Redis. This one brings them to a server: it reads
+//! arguments, fetches the record, lets a rule decide, writes and replicates what changed, and replies.
+//!
+//! Where to find what:
+//! * [`commands`]: one file per command, and the table of them. [`registrar`] brings the table to Redis.
+//! * [`handler`]: the edge where panics and errors end. [`failure`]: errors and their codes.
+//! * [`arguments`], [`record_io`], [`reply`]: what a command reads, changes and answers.
+//! * [`module`]: what is held in memory. [`figures`]: what is counted. [`settings`]: what can be set.
+//! * `reference`: docs/commands.md, held equal to the tables by a test.
+//! * [`ffi`]: every call of the server's API, and all the `unsafe` there is.
+
+mod arguments;
+mod commands;
+mod digest;
+mod failure;
+mod ffi;
+mod field_names;
+mod figures;
+mod handler;
+mod module;
+mod record_io;
+#[cfg(test)]
+mod reference;
+mod registrar;
+mod reply;
+mod settings;
+
+use std::ffi::{CStr, c_int};
+
+use ffi::loading::{LoadError, Loading};
+use ffi::{Arguments, Level, Text};
+
+/// The module's name: the prefix of its settings and of its INFO section.
+const NAME: &CStr = c"mooring";
+
+/// The module's version as Redis shows it: major, minor and patch, two digits each.
+const VERSION: c_int = 100;
+
+/// What the server counts as the module's memory is the module's memory. Tests run without a server.
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: ffi::ServerAllocator = ffi::ServerAllocator;
+
+/// Why the module was not loaded.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Server(#[from] LoadError),
+    #[error(transparent)]
+    Arguments(#[from] settings::SettingError),
+}
+
+/// Brings the module to a server: settings, commands, INFO.
+fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartError> {
+    settings::take_arguments((0..).map_while(|n| arguments.get(n)).map(Text::as_bytes))?;
+    for setting in settings::SETTINGS {
+        loading.register_setting(setting)?;
+    }
+    loading.read_settings()?;
+    loading.set_options();
+    module::Module::install();
+    registrar::register(loading, &commands::TABLE)?;
+    loading.register_report()?;
+    loading.subscribe_to_promotion()?;
+    warn_of_wide_hashes(loading);
+    Ok(())
+}
+
+/// The longest value that a record aims at. Where the server turns hashes with such values into tables, a session
+/// takes twice the memory.
+const LISTPACK_VALUE_BYTES_WANTED: u64 = 512;
+
+fn warn_of_wide_hashes(loading: &Loading<'_>) {
+    let context = loading.context();
+    let value = context.server_setting(c"hash-max-listpack-value");
+    let bytes = value
+        .and_then(|value| String::from_utf8(value).ok())
+        .and_then(|value| value.parse::<u64>().ok());
+    if let Some(bytes) = bytes.filter(|bytes| *bytes < LISTPACK_VALUE_BYTES_WANTED) {
+        let line = format!(
+            "hash-max-listpack-value is {bytes}: sessions with longer values take twice the memory; \
+             {LISTPACK_VALUE_BYTES_WANTED} is advised"
+        );
+        context.log(Level::Warning, &line);
+    }
+}

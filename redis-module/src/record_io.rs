@@ -1,0 +1,133 @@
+//! Records in and out of the keyspace.
+//!
+//! Invariants: what is not a valid record is refused and never overwritten. A change is written in one go after the
+//! rule has decided, as absolute effects (HSET, HDEL, PEXPIREAT) that replicas and the append-only file repeat
+//! without a clock and without this module. A no-op writes and replicates nothing. Client-side caches hear of
+//! changed data, not of a slid TTL.
+
+use mooring_session::codec::{self, Changes};
+use mooring_session::record::{Life, Record};
+use mooring_session::{Tuning, Written};
+
+use crate::failure::Failure;
+use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
+use crate::settings;
+
+/// The key of a command with the record under it, if there is one.
+pub(crate) struct Slot<'c> {
+    context: &'c Context,
+    name: Text<'c>,
+    key: Key<'c>,
+    before: Fields,
+    life_before: Option<Life>,
+    /// The record, for a rule to change.
+    pub(crate) record: Option<Record>,
+}
+
+impl<'c> Slot<'c> {
+    /// Reads the record under `name`, to change it.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` for a key that is no hash, `ERR corrupt session record` for a hash that is no record.
+    pub(crate) fn load(context: &'c Context, name: Text<'c>) -> Result<Self, Failure> {
+        let key = context.open(name);
+        let (before, record) = read(&key)?;
+        Ok(Self {
+            context,
+            name,
+            key,
+            before,
+            life_before: record.as_ref().map(|record| record.life),
+            record,
+        })
+    }
+
+    /// Writes what a rule changed.
+    pub(crate) fn store(&self, written: Written) {
+        let Some(record) = &self.record else {
+            return;
+        };
+        match written {
+            // No command of this version removes a record; Redis does, at the tombstone's end.
+            Written::Nothing | Written::Removed => return,
+            Written::Life => {
+                let life = OwnedText::new(codec::encode_life(&record.life).as_bytes());
+                let field = OwnedText::new(codec::LIFE_FIELD.as_bytes());
+                set(
+                    self.context,
+                    self.name,
+                    &self.key,
+                    &[[field.text(), life.text()]],
+                );
+            }
+            Written::Record => {
+                self.apply(&codec::changes(self.before.iter(), record));
+                self.context.signal_modified(self.name);
+            }
+        }
+        if self.life_before != Some(record.life) {
+            expire(self.context, self.name, &self.key, &record.life);
+        }
+    }
+
+    fn apply(&self, changes: &Changes) {
+        let owned: Vec<[OwnedText; 2]> = changes
+            .set
+            .iter()
+            .map(|(field, value)| [field, value].map(|text| OwnedText::new(text.as_bytes())))
+            .collect();
+        let pairs: Vec<[Text<'_>; 2]> = owned
+            .iter()
+            .map(|pair| pair.each_ref().map(OwnedText::text))
+            .collect();
+        set(self.context, self.name, &self.key, &pairs);
+        let owned: Vec<OwnedText> = changes
+            .delete
+            .iter()
+            .map(|field| OwnedText::new(field.as_bytes()))
+            .collect();
+        if !owned.is_empty() {
+            let fields: Vec<Text<'_>> = owned.iter().map(OwnedText::text).collect();
+            self.key.delete(&fields);
+            self.context.replicate_delete(self.name, &fields);
+        }
+    }
+}
+
+/// Reads the record under `name`, only to tell of it.
+///
+/// # Errors
+/// As [`Slot::load`].
+pub(crate) fn look(context: &Context, name: Text<'_>) -> Result<Option<Record>, Failure> {
+    let (_, record) = read(&context.open_to_read(name))?;
+    Ok(record)
+}
+
+fn read(key: &Key<'_>) -> Result<(Fields, Option<Record>), Failure> {
+    match key.kind() {
+        KeyKind::Empty => Ok((Fields::default(), None)),
+        KeyKind::Other => Err(Failure::WrongType),
+        KeyKind::Hash => {
+            let fields = key.read_all();
+            let record = codec::decode(fields.iter())?;
+            Ok((fields, Some(record)))
+        }
+    }
+}
+
+/// Sets fields and replicates that.
+pub(crate) fn set(context: &Context, name: Text<'_>, key: &Key<'_>, pairs: &[[Text<'_>; 2]]) {
+    if !pairs.is_empty() {
+        key.set(pairs);
+        context.replicate_set(name, pairs);
+    }
+}
+
+/// Lets the key live until the record's tombstone ends, and replicates that.
+pub(crate) fn expire(context: &Context, name: Text<'_>, key: &Key<'_>, life: &Life) {
+    let tuning: Tuning = settings::tuning();
+    let ends_at = life.tombstone_ends_at(&tuning).unix_ms();
+    let ends_at = i64::try_from(ends_at).unwrap_or(i64::MAX);
+    key.expire_at(ends_at);
+    context.replicate_expire_at(name, ends_at);
+}

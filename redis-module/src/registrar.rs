@@ -1,0 +1,216 @@
+//! What a command is to Redis, and how the table of them gets there.
+//!
+//! The crate's own registration refuses Redis 7.0, so this module registers by itself: every command with its flags,
+//! key spec and description, and its ACL categories where the server has such. Invariant: what COMMAND DOCS says,
+//! what the reference page says and what the parser takes is one table, [`crate::commands::TABLE`].
+
+use std::ffi::CStr;
+
+use crate::ffi::Entry;
+use crate::ffi::loading::{LoadError, Loading};
+
+/// One command as Redis shall know it.
+pub(crate) struct CommandSpec {
+    /// Its name; INFO commandstats prints this spelling.
+    pub(crate) name: &'static CStr,
+    /// The function behind it.
+    pub(crate) entry: Entry,
+    /// Flags of `RM_CreateCommand`.
+    pub(crate) flags: &'static CStr,
+    /// Words with the name; negative for at least that many.
+    pub(crate) arity: i32,
+    /// What it does with its first argument.
+    pub(crate) key: KeyAccess,
+    /// One sentence.
+    pub(crate) summary: &'static CStr,
+    /// In the way of the Redis documentation.
+    pub(crate) complexity: &'static CStr,
+    /// The version of this module that brought it.
+    pub(crate) since: &'static CStr,
+    /// Hints for clients and proxies.
+    pub(crate) tips: Option<&'static CStr>,
+    /// ACL categories, the module's own included.
+    pub(crate) categories: &'static CStr,
+    /// ACL categories for servers that cannot add any.
+    pub(crate) core_categories: &'static CStr,
+    /// Its grammar.
+    pub(crate) arguments: &'static [ArgumentSpec],
+    /// What it answers, for the reference page.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test makes the reference page")
+    )]
+    pub(crate) reply: &'static str,
+}
+
+/// What a command does with the key that its first argument names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyAccess {
+    /// It names none.
+    Keyless,
+    /// Reads it.
+    Read,
+    /// Reads and changes it.
+    Update,
+}
+
+/// One argument of a command's grammar.
+pub(crate) struct ArgumentSpec {
+    /// What the value is.
+    pub(crate) name: &'static CStr,
+    /// Its type.
+    pub(crate) kind: ArgumentKind,
+    /// The word before it.
+    pub(crate) token: Option<&'static CStr>,
+    /// Whether it may be left out.
+    pub(crate) optional: bool,
+    /// Whether it may come again; with its token, where it has one.
+    pub(crate) multiple: bool,
+    /// What a block is made of.
+    pub(crate) parts: &'static [ArgumentSpec],
+}
+
+/// The type of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArgumentKind {
+    /// The key.
+    Key,
+    /// Text.
+    Text,
+    /// An integer.
+    Integer,
+    /// A word that stands for itself.
+    Word,
+    /// Several values behind one word.
+    Block,
+}
+
+impl ArgumentSpec {
+    const fn new(name: &'static CStr, kind: ArgumentKind) -> Self {
+        Self {
+            name,
+            kind,
+            token: None,
+            optional: false,
+            multiple: false,
+            parts: &[],
+        }
+    }
+
+    /// The key.
+    pub(crate) const fn key() -> Self {
+        Self::new(c"key", ArgumentKind::Key)
+    }
+
+    /// Text.
+    pub(crate) const fn text(name: &'static CStr) -> Self {
+        Self::new(name, ArgumentKind::Text)
+    }
+
+    /// An integer.
+    pub(crate) const fn integer(name: &'static CStr) -> Self {
+        Self::new(name, ArgumentKind::Integer)
+    }
+
+    /// A word that may be there or not.
+    pub(crate) const fn word(name: &'static CStr, token: &'static CStr) -> Self {
+        Self {
+            token: Some(token),
+            optional: true,
+            ..Self::new(name, ArgumentKind::Word)
+        }
+    }
+
+    /// Several values behind one word.
+    pub(crate) const fn block(
+        name: &'static CStr,
+        token: &'static CStr,
+        parts: &'static [Self],
+    ) -> Self {
+        Self {
+            token: Some(token),
+            parts,
+            ..Self::new(name, ArgumentKind::Block)
+        }
+    }
+
+    /// The same behind a word.
+    pub(crate) const fn after(self, token: &'static CStr) -> Self {
+        Self {
+            token: Some(token),
+            ..self
+        }
+    }
+
+    /// The same, and it may be left out.
+    pub(crate) const fn optional(self) -> Self {
+        Self {
+            optional: true,
+            ..self
+        }
+    }
+
+    /// The same, once or more often.
+    pub(crate) const fn multiple(self) -> Self {
+        Self {
+            multiple: true,
+            ..self
+        }
+    }
+
+    #[cfg(test)]
+    fn usage(&self, line: &mut String) {
+        let name = self.name.to_string_lossy();
+        let token = self.token.map(CStr::to_string_lossy);
+        let mut own = String::new();
+        match (&token, self.kind) {
+            (Some(token), ArgumentKind::Word) => own.push_str(token),
+            (Some(token), ArgumentKind::Block) => {
+                own.push_str(token);
+                for part in self.parts {
+                    part.usage(&mut own);
+                }
+            }
+            (Some(token), _) => {
+                own.push_str(token);
+                own.push(' ');
+                own.push_str(&name);
+            }
+            (None, _) => own.push_str(&name),
+        }
+        let (open, close) = if self.optional { ("[", "]") } else { ("", "") };
+        let again = if self.multiple { " ..." } else { "" };
+        for piece in [" ", open, &own, close, again] {
+            line.push_str(piece);
+        }
+    }
+}
+
+#[cfg(test)]
+impl CommandSpec {
+    /// The command's grammar in one line.
+    pub(crate) fn usage(&self) -> String {
+        let mut line = self.name.to_string_lossy().to_uppercase();
+        for argument in self.arguments {
+            argument.usage(&mut line);
+        }
+        line
+    }
+}
+
+/// Registers the categories and all commands.
+///
+/// # Errors
+/// Names the command that the server refused.
+pub(crate) fn register(
+    loading: &Loading<'_>,
+    commands: &'static [CommandSpec],
+) -> Result<(), LoadError> {
+    for category in [c"session", c"worker"] {
+        loading.add_acl_category(category);
+    }
+    for command in commands {
+        loading.register_command(command)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! What answers look like on the wire: maps with names (flat in RESP2), integers for counts and flags, null for what
+//! is absent. Only this file knows.
+//!
+//! Invariants: what a map announces it holds. A reply's fields do not depend on its outcome, except ROUTE's: it is the
+//! hot path, where every field costs.
+
+use std::ffi::CStr;
+
+use mooring_session::rules::{Bound, Created, Ended, Rebound, RouteState};
+use mooring_session::time::Timestamp;
+use mooring_session::view::{BindingView, RecordView};
+use mooring_session::workers::{Drain, WorkerView};
+
+use crate::ffi::Context;
+
+/// Fields of a binding: see [`binding_fields`].
+const BINDING_FIELDS: usize = 13;
+/// Fields of a record: see [`record_fields`].
+const RECORD_FIELDS: usize = 11;
+
+impl Context {
+    fn bytes(&self, name: &str, value: &[u8]) {
+        self.reply_bytes(name.as_bytes());
+        self.reply_bytes(value);
+    }
+
+    fn optional_bytes(&self, name: &str, value: Option<&[u8]>) {
+        self.reply_bytes(name.as_bytes());
+        match value {
+            Some(value) => self.reply_bytes(value),
+            None => self.reply_null(),
+        }
+    }
+
+    fn text(&self, name: &str, value: &str) {
+        self.bytes(name, value.as_bytes());
+    }
+
+    fn optional_text(&self, name: &str, value: Option<&str>) {
+        self.optional_bytes(name, value.map(str::as_bytes));
+    }
+
+    fn integer(&self, name: &str, value: u64) {
+        self.reply_bytes(name.as_bytes());
+        self.reply_integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    fn optional_integer(&self, name: &str, value: Option<u64>) {
+        match value {
+            Some(value) => self.integer(name, value),
+            None => self.optional_text(name, None),
+        }
+    }
+
+    fn flag(&self, name: &str, value: bool) {
+        self.integer(name, u64::from(value));
+    }
+}
+
+/// What ROUTE says of a bound server: of the binding, what a caller needs to send a call. GET tells the rest.
+pub(crate) struct RouteLine<'a> {
+    pub(crate) server: &'a [u8],
+    pub(crate) state: RouteState,
+    pub(crate) instance: &'a [u8],
+    pub(crate) upstream_session: Option<&'a [u8]>,
+    pub(crate) owner: Option<OwnerLine<'a>>,
+    pub(crate) driver: &'a [u8],
+    pub(crate) epoch: u64,
+    pub(crate) lease_until: Option<Timestamp>,
+    pub(crate) worker_lost: Option<&'a [u8]>,
+}
+
+/// The worker that holds a binding's connection.
+pub(crate) struct OwnerLine<'a> {
+    pub(crate) worker: &'a [u8],
+    pub(crate) alive: bool,
+    pub(crate) address: Option<&'a str>,
+}
+
+/// The answer of ROUTE where nobody has bound the server.
+pub(crate) fn unbound(context: &Context) {
+    context.reply_map(1);
+    context.text("state", RouteState::Unbound.as_str());
+}
+
+/// The answer of ROUTE. It is the one reply that leaves out what does not apply: an owner's fields without an owner.
+pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
+    let owner_fields = if line.owner.is_some() { 2 } else { 0 };
+    context.reply_map(9 + owner_fields);
+    context.bytes("server", line.server);
+    context.text("state", line.state.as_str());
+    context.bytes("instance", line.instance);
+    context.optional_bytes("upstream_session", line.upstream_session);
+    context.optional_bytes("owner", line.owner.as_ref().map(|owner| owner.worker));
+    if let Some(owner) = &line.owner {
+        context.flag("owner_alive", owner.alive);
+        context.optional_text("owner_address", owner.address);
+    }
+    context.bytes("driver", line.driver);
+    context.integer("epoch", line.epoch);
+    context.optional_integer("lease_until", line.lease_until.map(Timestamp::unix_ms));
+    context.optional_bytes("worker_lost", line.worker_lost);
+}
+
+/// The answer of BIND.
+pub(crate) fn bound(context: &Context, bound: &Bound) {
+    context.reply_map(BINDING_FIELDS + 1);
+    context.flag("won", bound.won);
+    binding_fields(context, &bound.binding);
+}
+
+/// The answer of REBIND.
+pub(crate) fn rebound(context: &Context, rebound: &Rebound) {
+    context.reply_map(BINDING_FIELDS + 2);
+    context.flag("won", rebound.won);
+    let previous = rebound.previous.as_ref();
+    context.optional_text("previous", previous.map(|previous| previous.as_str()));
+    binding_fields(context, &rebound.binding);
+}
+
+/// One binding.
+pub(crate) fn binding(context: &Context, binding: &BindingView) {
+    context.reply_map(BINDING_FIELDS);
+    binding_fields(context, binding);
+}
+
+fn binding_fields(context: &Context, binding: &BindingView) {
+    let owner = binding.owner.as_ref();
+    context.text("server", binding.server.as_str());
+    context.text("state", binding.state.as_str());
+    context.text("instance", binding.instance.as_str());
+    let upstream_session = binding.upstream_session.as_ref();
+    context.optional_text("upstream_session", upstream_session.map(|s| s.as_str()));
+    context.optional_text("owner", owner.map(|owner| owner.worker.as_str()));
+    context.optional_integer("owner_alive", owner.map(|owner| u64::from(owner.alive)));
+    let address = owner.and_then(|owner| owner.address.as_deref());
+    context.optional_text("owner_address", address);
+    context.text("driver", binding.driver.as_str());
+    context.integer("epoch", binding.epoch);
+    context.integer("bound_at", binding.bound_at.unix_ms());
+    context.optional_integer("lease_until", binding.lease_until.map(Timestamp::unix_ms));
+    context.integer("rebinds", binding.rebinds);
+    let reason = binding.last_reason.as_ref();
+    context.optional_text("last_reason", reason.map(|reason| reason.as_str()));
+}
+
+fn bindings(context: &Context, name: &str, bindings: &[BindingView]) {
+    context.reply_bytes(name.as_bytes());
+    context.reply_array(bindings.len());
+    for each in bindings {
+        binding(context, each);
+    }
+}
+
+/// The answer of CREATE.
+pub(crate) fn created(context: &Context, created: &Created) {
+    context.reply_map(RECORD_FIELDS + 3);
+    context.flag("created", created.created);
+    context.flag("hash_changed", created.hash_changed);
+    bindings(context, "previous", &created.previous);
+    record_fields(context, &created.record);
+}
+
+/// The answer of END and KILL.
+pub(crate) fn ended(context: &Context, ended: &Ended) {
+    context.reply_map(RECORD_FIELDS + 1);
+    context.flag("ended_now", ended.ended_now);
+    record_fields(context, &ended.record);
+}
+
+/// One record.
+pub(crate) fn record(context: &Context, record: &RecordView) {
+    context.reply_map(RECORD_FIELDS);
+    record_fields(context, record);
+}
+
+fn record_fields(context: &Context, record: &RecordView) {
+    context.text("id", record.id.as_str());
+    context.integer("gen", record.generation);
+    context.text("principal", record.principal.as_str());
+    context.text("state", record.standing.as_str());
+    context.integer("created_at", record.created_at.unix_ms());
+    context.integer("last_used_at", record.last_used_at.unix_ms());
+    context.integer("expires_at", record.expires_at.unix_ms());
+    context.integer("ttl_ms", record.ttl.get());
+    let hash = record.content_hash.as_ref();
+    context.optional_text("content_hash", hash.map(|hash| hash.as_str()));
+    context.reply_bytes(b"labels");
+    context.reply_map(record.labels.len());
+    for (name, value) in &record.labels {
+        context.text(name.as_str(), value.as_str());
+    }
+    bindings(context, "bindings", &record.bindings);
+}
+
+/// The answer of TOUCH.
+pub(crate) fn expires_at(context: &Context, moment: Timestamp) {
+    context.reply_map(1);
+    context.integer("expires_at", moment.unix_ms());
+}
+
+/// The answer of BEAT.
+pub(crate) fn alive(context: &Context) {
+    context.reply_map(1);
+    context.flag("alive", true);
+}
+
+/// The answer of GONE.
+pub(crate) fn gone(context: &Context, was_alive: bool) {
+    context.reply_map(1);
+    context.flag("was_alive", was_alive);
+}
+
+/// The answer of WORKER.LIST.
+pub(crate) fn workers(context: &Context, workers: &[WorkerView]) {
+    context.reply_array(workers.len());
+    for worker in workers {
+        context.reply_map(5);
+        context.text("worker", worker.worker.as_str());
+        context.text("address", worker.address.as_str());
+        context.flag("alive", worker.alive);
+        context.flag("draining", worker.drain == Drain::Draining);
+        context.integer("last_beat_at", worker.last_beat_at.unix_ms());
+    }
+}
+
+/// The answer of STATS.
+pub(crate) fn figures(context: &Context, figures: &[(&CStr, u64)]) {
+    context.reply_map(figures.len());
+    for (name, value) in figures {
+        context.reply_bytes(name.to_bytes());
+        context.reply_integer(i64::try_from(*value).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,206 @@
+//! The module's settings: `mooring.<name>` in redis.conf, CONFIG SET and LOADEX, or `<name> <value>` after the file
+//! name in `loadmodule`. Invariant: a setting always holds a value within its range.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use mooring_session::Tuning;
+use mooring_session::time::Millis;
+
+/// One integer setting.
+pub(crate) struct Setting {
+    /// Its name without the module's.
+    pub(crate) name: &'static CStr,
+    /// What it does, with its unit; for the reference page.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a test makes the reference page")
+    )]
+    pub(crate) meaning: &'static str,
+    /// Its value when nobody says anything.
+    pub(crate) default: i64,
+    /// The least value allowed.
+    pub(crate) least: i64,
+    /// The greatest value allowed.
+    pub(crate) most: i64,
+    value: AtomicI64,
+}
+
+/// Why a setting was not taken.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SettingError {
+    /// No setting has this name.
+    #[error("there is no setting {0:?}")]
+    Unknown(String),
+    /// A name without a value.
+    #[error("the setting {0:?} has no value")]
+    NoValue(String),
+    /// Not an integer, or out of range.
+    #[error("{name} must be an integer from {least} to {most}")]
+    Range {
+        /// Which setting.
+        name: String,
+        /// The least value allowed.
+        least: i64,
+        /// The greatest value allowed.
+        most: i64,
+    },
+}
+
+impl Setting {
+    const fn new(
+        name: &'static CStr,
+        default: i64,
+        least: i64,
+        most: i64,
+        meaning: &'static str,
+    ) -> Self {
+        assert!(least >= 0 && least <= default && default <= most);
+        Self {
+            name,
+            meaning,
+            default,
+            least,
+            most,
+            value: AtomicI64::new(default),
+        }
+    }
+
+    /// Its value.
+    pub(crate) fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    /// Sets it. A value out of range sets the nearest one allowed; Redis has refused such before.
+    pub(crate) fn set(&self, value: i64) {
+        self.value
+            .store(value.clamp(self.least, self.most), Ordering::Relaxed);
+    }
+
+    fn unsigned(&self) -> u64 {
+        self.get().unsigned_abs()
+    }
+
+    fn take(&self, value: &[u8]) -> Result<(), SettingError> {
+        let value = std::str::from_utf8(value)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .filter(|value| (self.least..=self.most).contains(value))
+            .ok_or_else(|| SettingError::Range {
+                name: self.name.to_string_lossy().into_owned(),
+                least: self.least,
+                most: self.most,
+            })?;
+        self.set(value);
+        Ok(())
+    }
+}
+
+static TOMBSTONE_RATIO: Setting = Setting::new(
+    c"tombstone-ratio",
+    2,
+    1,
+    10,
+    "the key of a session lives this many TTLs after its last use",
+);
+
+static TOMBSTONE_MIN_MS: Setting = Setting::new(
+    c"tombstone-min-ms",
+    600_000,
+    0,
+    86_400_000,
+    "and at least this many milliseconds after its expiry or end",
+);
+
+static TOUCH_STEP: Setting = Setting::new(
+    c"touch-step",
+    16,
+    1,
+    1_000,
+    "a use is written when one part in this many of the TTL has passed since the last written one",
+);
+
+static WORKER_GRACE_MS: Setting = Setting::new(
+    c"worker-grace-ms",
+    15_000,
+    1_000,
+    600_000,
+    "for how many milliseconds a worker that this node never heard counts as alive",
+);
+
+/// All settings, in the order of the reference page.
+pub(crate) static SETTINGS: [&Setting; 4] = [
+    &TOMBSTONE_RATIO,
+    &TOMBSTONE_MIN_MS,
+    &TOUCH_STEP,
+    &WORKER_GRACE_MS,
+];
+
+/// The settings of the rules, as they are now.
+pub(crate) fn tuning() -> Tuning {
+    Tuning {
+        tombstone_ratio: TOMBSTONE_RATIO.unsigned(),
+        tombstone_min: Millis::new(TOMBSTONE_MIN_MS.unsigned()),
+        touch_step: TOUCH_STEP.unsigned(),
+    }
+}
+
+/// For how long a worker that this node never heard counts as alive.
+pub(crate) fn worker_grace() -> Millis {
+    Millis::new(WORKER_GRACE_MS.unsigned())
+}
+
+/// Takes the settings that stand after the file name in `loadmodule`. They are what the configuration file starts
+/// from. A reload begins at the defaults again.
+///
+/// # Errors
+/// Names the setting and its range.
+pub(crate) fn take_arguments<'a>(
+    mut words: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), SettingError> {
+    for setting in SETTINGS {
+        setting.set(setting.default);
+    }
+    while let Some(name) = words.next() {
+        let shown = || name.escape_ascii().to_string();
+        let bare = name.strip_prefix(b"mooring.").unwrap_or(name);
+        let setting = SETTINGS
+            .into_iter()
+            .find(|setting| setting.name.to_bytes() == bare)
+            .ok_or_else(|| SettingError::Unknown(shown()))?;
+        let value = words.next().ok_or_else(|| SettingError::NoValue(shown()))?;
+        setting.take(value)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn arguments_are_taken_whole_or_refused_with_the_range() {
+        let take = |words: &[&str]| take_arguments(words.iter().map(|word| word.as_bytes()));
+        take(&["mooring.tombstone-ratio", "3", "touch-step", "1000"]).unwrap();
+        assert_eq!(tuning().tombstone_ratio, 3);
+        assert_eq!(tuning().touch_step, 1_000);
+        take(&[]).unwrap();
+        assert_eq!(tuning(), Tuning::default());
+        for (words, message) in [
+            (&["nope", "1"][..], "there is no setting \"nope\""),
+            (&["touch-step"], "the setting \"touch-step\" has no value"),
+            (
+                &["touch-step", "0"],
+                "touch-step must be an integer from 1 to 1000",
+            ),
+            (
+                &["touch-step", "1x"],
+                "touch-step must be an integer from 1 to 1000",
+            ),
+        ] {
+            assert_eq!(take(words).unwrap_err().to_string(), message);
+        }
+        take(&[]).unwrap();
+    }
+}
