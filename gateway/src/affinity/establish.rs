@@ -1,0 +1,325 @@
+//! Establishing: the holder of a claim makes the upstream session that the claim is for.
+//!
+//! Invariant: an upstream session that does not end up in the record is deleted upstream.
+
+use bytes::Bytes;
+use mooring_session::Refusal;
+use mooring_session::limits::LEASE_MIN;
+use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
+use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Unbind};
+use mooring_session::view::BindingView;
+
+use super::settle::{SettleError, lease};
+use super::{Affinity, Loss, Session};
+use crate::mcp::call;
+use crate::metrics;
+use crate::store::{InitDigest, StoreError};
+use crate::upstream::{
+    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, greet,
+    read_answer, within,
+};
+
+/// The label that holds the digest of the client's initialize params.
+pub(super) const INIT_LABEL: &[u8] = b"init";
+/// The label that holds the negotiated revision.
+pub(super) const REVISION_LABEL: &[u8] = b"protocol_version";
+/// The label that holds the log level the client set last.
+pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
+/// Labels that hold the resources the client subscribed to begin with this.
+pub(super) const SUBSCRIPTION_LABEL_PREFIX: &str = "sub.";
+
+/// A claim that this attempt holds.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) binding: BindingView,
+    pub(super) token: Token,
+}
+
+/// What a new upstream session is told beyond the handshake.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CarriedOver {
+    log_level: Option<Box<str>>,
+    subscriptions: Vec<Box<str>>,
+}
+
+impl Affinity {
+    /// Initialises upstream under the claim, moving the claim on while instances cannot be reached. None where the
+    /// claim was lost to another attempt meanwhile.
+    ///
+    /// # Errors
+    /// Where no instance could be initialised; the claim is then given up.
+    pub(super) async fn establish(
+        &self,
+        session: &Session,
+        server: &Server,
+        mut claim: Claim,
+        greeting: &Greeting,
+    ) -> Result<Option<(BindingView, Initialized)>, SettleError> {
+        let mut untried = server.instance_names();
+        loop {
+            untried.retain(|name| *name != claim.binding.instance);
+            let error = match self.try_instance(session, server, &claim, greeting).await {
+                Ok(initialized) => return self.confirm(session, server, &claim, initialized).await,
+                Err(error) => error,
+            };
+            tracing::warn!(
+                session = %session.digest,
+                server = %server.id,
+                instance = %claim.binding.instance,
+                %error,
+                "an instance could not be initialised"
+            );
+            if !error.is_instance_away() {
+                self.give_up(session, server, &claim).await;
+                return Err(SettleError::Handshake(error));
+            }
+            if untried.is_empty() {
+                metrics::affinity_failure("no_instance");
+                self.give_up(session, server, &claim).await;
+                return Err(SettleError::NoInstance(error));
+            }
+            match self
+                .move_claim(session, server, &claim, untried.clone())
+                .await?
+            {
+                Some(moved) => claim = moved,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn try_instance(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+        greeting: &Greeting,
+    ) -> Result<Initialized, HandshakeError> {
+        let Some(instance) = server.instance(&claim.binding.instance) else {
+            // The names in a claim of this attempt were taken from the server itself.
+            return Err(HandshakeError::Exchange(
+                crate::upstream::ExchangeError::NoResponse,
+            ));
+        };
+        let limit = self.options().answer_timeout;
+        greet(
+            self.client(),
+            server,
+            instance,
+            greeting,
+            &session.digest,
+            limit,
+        )
+        .await
+    }
+
+    async fn confirm(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+        initialized: Initialized,
+    ) -> Result<Option<(BindingView, Initialized)>, SettleError> {
+        let request = Confirm {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: claim.binding.epoch,
+            token: claim.token.clone(),
+            upstream_session: initialized.upstream_session.clone(),
+        };
+        let error = match self.store().confirm(&session.key, &request).await {
+            Ok(binding) => return Ok(Some((binding, initialized))),
+            Err(error) => error,
+        };
+        if let (Some(instance), Some(upstream_session)) = (
+            server.instance(&claim.binding.instance),
+            initialized.upstream_session,
+        ) {
+            self.delete_upstream(server, instance, upstream_session)
+                .await;
+        }
+        match error {
+            StoreError::Refused(Refusal::Stale(_)) => Ok(None),
+            error => Err(error.into()),
+        }
+    }
+
+    /// Moves this attempt's own claim to one of the instances it has not tried.
+    async fn move_claim(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+        untried: Vec<InstanceName>,
+    ) -> Result<Option<Claim>, StoreError> {
+        let request = Rebind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: claim.binding.epoch,
+            worker: self.worker().clone(),
+            token: claim.token.clone(),
+            lease: lease(self),
+            instances: untried,
+            avoid: None,
+            reason: super::settle::reason_text(Loss::InstanceRefuses),
+            ownership: Ownership::Shared,
+        };
+        let rebound = self.store().rebind(&session.key, &request).await?;
+        Ok(rebound.won.then(|| Claim {
+            binding: rebound.binding,
+            token: claim.token.clone(),
+        }))
+    }
+
+    /// Gives the claim up, so that the next request need not wait for its lease. What fails here, the lease mends.
+    ///
+    /// A binding that was moved is left to lapse at once instead of being dropped: whoever makes the upstream session
+    /// in the end must see that there was one before, and tell the client that its state is lost.
+    pub(super) async fn give_up(&self, session: &Session, server: &Server, claim: &Claim) {
+        let given_up = if claim.binding.rebinds == 0 {
+            self.unbind(session, server, claim).await
+        } else {
+            self.let_lapse(session, server, claim).await
+        };
+        if let Err(error) = given_up {
+            tracing::debug!(session = %session.digest, %error, "a claim could not be given up");
+        }
+    }
+
+    async fn unbind(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+    ) -> Result<(), StoreError> {
+        let request = Unbind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: claim.binding.epoch,
+            token: Some(claim.token.clone()),
+        };
+        self.store()
+            .unbind(&session.key, &request)
+            .await
+            .map(|_| ())
+    }
+
+    /// The holder's own BIND renews its lease; with the shortest one there is, that ends it.
+    async fn let_lapse(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+    ) -> Result<(), StoreError> {
+        let request = Bind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+            token: claim.token.clone(),
+            lease: LEASE_MIN,
+            instances: server.instance_names(),
+            upstream_session: None,
+            ownership: Ownership::Shared,
+        };
+        self.store().bind(&session.key, &request).await.map(|_| ())
+    }
+
+    /// The client's own handshake, as it stands in the store, and what else its new upstream session has to be told.
+    ///
+    /// # Errors
+    /// [`SettleError::ParamsGone`] where the params are not kept any more.
+    pub(super) async fn stored_greeting(
+        &self,
+        session: &Session,
+    ) -> Result<(Greeting, CarriedOver), SettleError> {
+        let record = self.store().get(&session.key).await?;
+        let label = |name: &[u8]| {
+            let name = LabelName::parse(name).ok()?;
+            record.labels.get(&name)
+        };
+        let digest = label(INIT_LABEL)
+            .and_then(|digest| InitDigest::parse(digest.as_str()))
+            .ok_or(SettleError::ParamsGone)?;
+        let params = self
+            .store()
+            .get_init(&digest)
+            .await?
+            .ok_or(SettleError::ParamsGone)?;
+        let carried_over = CarriedOver {
+            log_level: label(LOG_LEVEL_LABEL).map(|level| level.as_str().into()),
+            subscriptions: record
+                .labels
+                .iter()
+                .filter(|(name, uri)| {
+                    name.as_str().starts_with(SUBSCRIPTION_LABEL_PREFIX) && !uri.as_str().is_empty()
+                })
+                .map(|(_, uri)| uri.as_str().into())
+                .collect(),
+        };
+        let greeting = Greeting {
+            text: Bytes::from(call::initialize(&self.next_id(), &params)),
+            completion: Completion::ByGateway,
+        };
+        Ok((greeting, carried_over))
+    }
+
+    /// Gives the new upstream session the log level and the subscriptions of the old one. What the new instance
+    /// refuses is logged: the state loss is told to the client anyway.
+    pub(super) async fn carry_over(
+        &self,
+        session: &Session,
+        server: &Server,
+        instance: &Instance,
+        initialized: &Initialized,
+        carried_over: &CarriedOver,
+    ) {
+        let level = carried_over
+            .log_level
+            .iter()
+            .map(|level| call::set_level(&self.next_id(), level));
+        let subscriptions = carried_over
+            .subscriptions
+            .iter()
+            .map(|uri| call::subscribe(&self.next_id(), uri));
+        for text in level.chain(subscriptions) {
+            let mut outgoing = Outgoing::post(server, Bytes::from(text))
+                .session_digest(&session.digest)
+                .upstream_session(initialized.upstream_session.as_ref());
+            if let Some(revision) = &initialized.revision {
+                outgoing = outgoing.revision(revision);
+            }
+            let exchange = async {
+                let response = self.client().send(instance, outgoing.to(instance)).await?;
+                read_answer(response).await
+            };
+            if let Err(error) = within(self.options().answer_timeout, exchange).await {
+                tracing::warn!(session = %session.digest, server = %server.id, %error, "a setting of the lost upstream session was not carried over");
+            }
+        }
+    }
+
+    /// Deletes an upstream session that nothing refers to. Failing is logged and left to the upstream's own expiry.
+    pub async fn delete_upstream(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        upstream_session: UpstreamSession,
+    ) {
+        let outgoing = Outgoing::delete(server).upstream_session(Some(&upstream_session));
+        let exchange = async {
+            let response = self
+                .client()
+                .send_once(instance, outgoing.to(instance))
+                .await?;
+            Ok(response.status())
+        };
+        match within(self.options().answer_timeout, exchange).await {
+            Ok(status) => {
+                tracing::debug!(server = %server.id, instance = %instance.name, %status, "upstream session deleted");
+            }
+            Err(error) => {
+                tracing::info!(server = %server.id, instance = %instance.name, %error, "an upstream session could not be deleted");
+            }
+        }
+    }
+}

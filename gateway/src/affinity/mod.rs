@@ -1,0 +1,118 @@
+//! Session affinity: which upstream session carries a client's session, and what happens when it is lost.
+//!
+//! Invariants: no state of a session is kept here. Every worker reads the record in the store before every dispatch,
+//! and every change is one fenced command of the store; so any worker may be killed at any moment, and two workers
+//! that see one loss make one new upstream session between them.
+
+mod close;
+mod driven;
+mod establish;
+mod open;
+mod recover;
+mod session;
+mod settle;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mooring_session::names::{Token, WorkerId};
+use mooring_session::time::Millis;
+
+pub use close::Closed;
+pub use driven::{Driven, Driver, InFlight};
+pub use open::{Introduction, OpenError, Opened, Subscribed};
+pub use recover::Loss;
+pub use session::Session;
+pub use settle::{Moved, SettleError, Settled};
+
+use crate::mcp::ids::gateway_id;
+use crate::store::Store;
+use crate::upstream::Client;
+
+/// The affinity service of one worker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Affinity(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    client: Client,
+    worker: WorkerId,
+    options: AffinityOptions,
+    driven: Driven,
+    sequence: AtomicU64,
+}
+
+/// How long things may take.
+#[derive(Clone, Debug)]
+pub struct AffinityOptions {
+    /// How long a session may be idle.
+    pub session_ttl: Millis,
+    /// How long one attempt to initialise upstream may take before another may begin.
+    pub claim_lease: Millis,
+    /// Longest wait for an instance's answer to a request of the gateway's own.
+    pub answer_timeout: Duration,
+    /// What every key of the store begins with.
+    pub key_prefix: Box<str>,
+}
+
+impl Affinity {
+    /// The service of this worker.
+    #[must_use]
+    pub fn new(store: Store, client: Client, worker: WorkerId, options: AffinityOptions) -> Self {
+        let idle = Duration::from_millis(options.session_ttl.get());
+        Self(Arc::new(Shared {
+            store,
+            client,
+            worker,
+            driven: Driven::new(idle),
+            options,
+            sequence: AtomicU64::new(0),
+        }))
+    }
+
+    /// Where records live.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// How instances are reached.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// This worker.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerId {
+        &self.0.worker
+    }
+
+    /// The sessions that this worker drives.
+    #[must_use]
+    pub fn driven(&self) -> &Driven {
+        &self.0.driven
+    }
+
+    /// How long things may take.
+    #[must_use]
+    pub fn options(&self) -> &AffinityOptions {
+        &self.0.options
+    }
+
+    /// The JSON text of an id for a request of the gateway's own, unique across workers and restarts.
+    #[must_use]
+    pub fn next_id(&self) -> String {
+        let sequence = self.0.sequence.fetch_add(1, Ordering::Relaxed);
+        // A boot id is hexadecimal, which always makes an id; the fallback is one too.
+        gateway_id(self.0.worker.boot(), sequence)
+            .unwrap_or_else(|| format!("\"gateway:{sequence}\""))
+    }
+
+    /// A token for one attempt: random, so that two attempts of one worker are told apart.
+    fn attempt(&self) -> Result<Token, mooring_session::names::NameError> {
+        Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
+    }
+}

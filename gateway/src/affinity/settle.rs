@@ -1,0 +1,221 @@
+//! Settling: from a session and a server to the one binding that carries its calls.
+
+use std::time::Duration;
+
+use mooring_session::names::{InstanceName, Reason};
+use mooring_session::rules::{Bind, Ownership, Route};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingState, BindingView};
+use tokio::time::Instant;
+
+use super::recover::Loss;
+use super::{Affinity, Session};
+use crate::mcp::Rebound;
+use crate::mcp::ids::Epoch;
+use crate::metrics;
+use crate::store::StoreError;
+use crate::upstream::{HandshakeError, Server};
+
+/// First and longest pause between two looks at a claim that another worker holds.
+const POLL_FIRST: Duration = Duration::from_millis(2);
+const POLL_MAX: Duration = Duration::from_millis(100);
+
+/// A binding that is ready for calls.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Where the calls go.
+    pub binding: BindingView,
+    /// Set where the binding was moved on the way, and the upstream's state lost with it.
+    pub moved: Option<Moved>,
+}
+
+/// A binding was moved, and the client is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The instance that was lost.
+    pub from: InstanceName,
+    /// Where the binding is now.
+    pub to: InstanceName,
+    /// Its new epoch.
+    pub epoch: u64,
+    /// Why.
+    pub reason: Loss,
+}
+
+impl Moved {
+    /// What the client is told.
+    #[must_use]
+    pub fn told(&self) -> Rebound<'_> {
+        Rebound {
+            from: self.from.as_str(),
+            to: self.to.as_str(),
+            epoch: Epoch(self.epoch),
+            reason: self.reason.as_str(),
+        }
+    }
+}
+
+/// Why a session has no binding that is ready.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No instance could be reached. Nothing ran.
+    #[error("no instance could be reached: {0}")]
+    NoInstance(#[source] HandshakeError),
+    /// An instance answered the handshake with an error.
+    #[error("the instance refused the handshake: {0}")]
+    Handshake(#[source] HandshakeError),
+    /// The client's initialize params are not kept any more: the client has to initialize again.
+    #[error("the initialize params of the session are gone")]
+    ParamsGone,
+    /// The server's policy is that the client initializes again.
+    #[error("the upstream session was lost and the server's policy is to fail")]
+    LostByPolicy,
+    /// Another worker's claim did not settle in time.
+    #[error("another worker's initialisation did not settle in time")]
+    Unsettled,
+    /// A name of the gateway's own making was refused, which would be a defect.
+    #[error(transparent)]
+    Name(#[from] mooring_session::names::NameError),
+}
+
+impl Affinity {
+    /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn settle(&self, session: &Session, server: &Server) -> Result<Settled, SettleError> {
+        let options = self.options();
+        let lease = Duration::from_millis(options.claim_lease.get());
+        let deadline = Instant::now() + lease + options.answer_timeout;
+        let mut pause = POLL_FIRST;
+        loop {
+            let routed = self.route(session, server).await?;
+            let Some(binding) = routed else {
+                metrics::affinity_miss();
+                match self.bind_anew(session, server).await? {
+                    Some(binding) => {
+                        return Ok(Settled {
+                            binding,
+                            moved: None,
+                        });
+                    }
+                    None => continue,
+                }
+            };
+            match binding.state {
+                BindingState::Bound if server.instance(&binding.instance).is_none() => {
+                    return self
+                        .move_from(session, server, &binding, Loss::InstanceRemoved)
+                        .await;
+                }
+                BindingState::Bound => {
+                    metrics::affinity_hit();
+                    return Ok(Settled {
+                        binding,
+                        moved: None,
+                    });
+                }
+                BindingState::Orphaned => {
+                    return self
+                        .move_from(session, server, &binding, Loss::ClaimLapsed)
+                        .await;
+                }
+                BindingState::Claimed if Instant::now() >= deadline => {
+                    return Err(SettleError::Unsettled);
+                }
+                BindingState::Claimed => {
+                    tokio::time::sleep(pause).await;
+                    pause = pause.saturating_mul(2).min(POLL_MAX);
+                }
+            }
+        }
+    }
+
+    /// One ROUTE. The first use after the death of the worker that drove the binding is logged and counted.
+    async fn route(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<Option<BindingView>, StoreError> {
+        let request = Route {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+        };
+        let routed = self.store().route(&session.key, &request).await?;
+        if let Some(lost) = &routed.worker_lost {
+            metrics::affinity_rebind("worker");
+            tracing::warn!(
+                session = %session.digest,
+                server = %server.id,
+                from = %lost.worker,
+                to = %self.worker(),
+                reason = "worker",
+                "the worker that drove this session is dead; this one continues it"
+            );
+        }
+        Ok(routed.binding)
+    }
+
+    /// Binds a server that the session has not used yet. None where another attempt won: its result is adopted.
+    async fn bind_anew(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<Option<BindingView>, SettleError> {
+        let token = self.attempt()?;
+        let request = Bind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+            token: token.clone(),
+            lease: self.options().claim_lease,
+            instances: server.instance_names(),
+            upstream_session: None,
+            ownership: Ownership::Shared,
+        };
+        let bound = self.store().bind(&session.key, &request).await?;
+        if !bound.won {
+            return Ok(None);
+        }
+        let greeting = self.stored_greeting(session).await?;
+        let claim = super::establish::Claim {
+            binding: bound.binding,
+            token,
+        };
+        let established = self.establish(session, server, claim, &greeting.0).await?;
+        Ok(established.map(|(binding, _)| binding))
+    }
+
+    /// Moves a binding away from where it was lost; the state it had upstream is gone, unless the claim that lapsed
+    /// had none yet.
+    async fn move_from(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        loss: Loss,
+    ) -> Result<Settled, SettleError> {
+        let settled = Box::pin(self.recover(session, server, binding, loss)).await?;
+        // Taking over a lapsed claim counts as a rebind itself, so the first one lost nothing. ROUTE does not say how
+        // often a binding was moved; the answers to REBIND and CONFIRM do.
+        let had_no_state = loss == Loss::ClaimLapsed && settled.binding.rebinds <= 1;
+        Ok(Settled {
+            moved: settled.moved.filter(|_| !had_no_state),
+            ..settled
+        })
+    }
+}
+
+/// A reason as the store takes it.
+pub(super) fn reason_text(loss: Loss) -> Option<Reason> {
+    Reason::parse(loss.as_str().as_bytes()).ok()
+}
+
+/// The lease of a claim.
+pub(super) fn lease(affinity: &Affinity) -> Millis {
+    affinity.options().claim_lease
+}

@@ -1,0 +1,155 @@
+//! The command line: `mooring serve` (also plain `mooring`) and `mooring config ...`. Flags are settings: what is
+//! wrong with them ends with the same exit code as a bad file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::Flags;
+
+/// Exit code after a clean stop.
+pub const EXIT_CLEAN: u8 = 0;
+/// Exit code for everything that has no code of its own, such as a port in use.
+pub const EXIT_FAILURE: u8 = 1;
+/// Exit code for bad settings and bad flags (`EX_USAGE` of sysexits.h).
+pub const EXIT_BAD_SETTINGS: u8 = 64;
+/// Exit code for a missing service, such as a Redis without the module (`EX_UNAVAILABLE`).
+pub const EXIT_SERVICE_MISSING: u8 = 69;
+
+const EXAMPLES: &str = "\
+Examples:
+  mooring --server tools=http://127.0.0.1:9001/mcp
+      serves one MCP server at http://127.0.0.1:4444/mcp, sessions in a local file
+  mooring serve --config mooring.toml --store redis://127.0.0.1:6379
+      serves what the file says; sessions in a Redis that has the mooring module loaded
+  mooring config check --config mooring.toml
+      says what is wrong with a file and starts nothing
+  mooring config reference
+      explains every setting
+
+Exit codes:
+  0   clean stop (SIGTERM, SIGINT)
+  1   any other failure, such as a port in use
+  64  bad settings or flags; every problem is named
+  69  a service is missing, such as a Redis without the mooring module";
+
+/// The stateless MCP gateway: sessions survive any worker.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mooring",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Cli {
+    /// What to do; `serve` where nothing is named.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The flags of `serve`, for plain `mooring`.
+    #[command(flatten)]
+    pub serve: ServeArguments,
+}
+
+impl Cli {
+    /// The command that was asked for.
+    pub fn into_command(self) -> Command {
+        self.command.unwrap_or(Command::Serve(self.serve))
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve MCP until stopped (the default)
+    #[command(after_help = EXAMPLES)]
+    Serve(ServeArguments),
+    /// Check and explain settings; starts nothing
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+/// What to do with settings.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check the settings that `serve` would use, and name every problem
+    Check(ServeArguments),
+    /// Print every setting as an environment variable, as in .env.example
+    Example,
+    /// Print the JSON schema of the settings file
+    Schema,
+    /// Print the reference page of all settings
+    Reference,
+}
+
+/// The flags of `mooring serve`. A flag wins over the environment and the file.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ServeArguments {
+    /// The settings file (TOML); else the one that MOORING_CONFIG names
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address and port to listen on [default: 127.0.0.1:4444]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// Where sessions live: embedded, or a Redis URL [default: embedded]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+    /// A server and its instances; may be repeated
+    #[arg(long = "server", value_name = "ID=URL[,URL]")]
+    pub servers: Vec<String>,
+}
+
+impl From<ServeArguments> for Flags {
+    fn from(arguments: ServeArguments) -> Self {
+        Self {
+            config: arguments.config,
+            listen: arguments.listen,
+            store: arguments.store,
+            servers: arguments.servers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test fails by panicking"
+    )]
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn plain_mooring_serves() {
+        #[track_caller]
+        fn check(words: &[&str]) {
+            let cli = Cli::try_parse_from(words).unwrap();
+            let Command::Serve(arguments) = cli.into_command() else {
+                panic!("{words:?} does not serve");
+            };
+            let flags = Flags::from(arguments);
+            assert_eq!(flags.config, Some(PathBuf::from("f.toml")));
+            assert_eq!(flags.listen.as_deref(), Some("127.0.0.1:0"));
+            assert_eq!(flags.servers, ["a=http://a/", "b=http://b/"]);
+        }
+        let flags = [
+            "--config",
+            "f.toml",
+            "--listen",
+            "127.0.0.1:0",
+            "--server",
+            "a=http://a/",
+            "--server",
+            "b=http://b/",
+        ];
+        check(&[&["mooring"], &flags[..]].concat());
+        check(&[&["mooring", "serve"], &flags[..]].concat());
+    }
+}

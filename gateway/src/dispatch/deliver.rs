@@ -1,0 +1,245 @@
+//! Delivering: settle the session, send, and where the upstream session is lost, recover and decide about sending
+//! again.
+
+use std::time::Instant;
+
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use mooring_session::view::BindingView;
+
+use super::annotations::is_repeatable;
+use crate::affinity::{Affinity, Loss, Moved, Session, SettleError, Settled};
+use crate::mcp::ids::Epoch;
+use crate::metrics;
+use crate::upstream::{
+    ExchangeError, Outgoing, Pulse, Received, SendError, Server, is_session_unknown, read_answer,
+};
+
+/// Most times one message is sent, losses included.
+const ATTEMPTS_MAX: usize = 3;
+
+/// One message to be delivered.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// The session it belongs to.
+    pub session: &'a Session,
+    /// The server it goes to.
+    pub server: &'a Server,
+    /// The request, short of where it goes and of the upstream session.
+    pub outgoing: Outgoing,
+    /// What is done where the upstream session is lost.
+    pub on_loss: OnLoss,
+    /// What may be done where it may have been delivered.
+    pub repeat: Repeat<'a>,
+    /// The epoch of the binding it belongs to, where it belongs to no other: an answer to a request that the upstream
+    /// made must not reach a later upstream session, in which the same id may mean another request.
+    pub epoch: Option<Epoch>,
+}
+
+/// What is done where the upstream session is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// A new one is made, and the client is told in the reply.
+    Recover,
+    /// Nothing: there is no reply in which the client could be told. The next request recovers and tells.
+    GiveUp,
+}
+
+/// Whether a message that may have been delivered may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat<'a> {
+    /// It reads, or sets what it set before.
+    Harmless,
+    /// It calls this tool, whose annotations decide.
+    ByTool(&'a str),
+    /// It must not be.
+    Never,
+}
+
+/// The head of the upstream's response, and over which binding it came.
+#[derive(Debug)]
+pub struct Delivered {
+    /// What the upstream answered.
+    pub response: Received,
+    /// The binding it came over.
+    pub binding: BindingView,
+    /// Set where the binding was moved on the way.
+    pub moved: Option<Moved>,
+}
+
+/// Why a message was not delivered, or its answer not received.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliverError {
+    /// The session has no binding that is ready. Nothing ran.
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    /// The instance could not be connected to, which is no proof of its loss. Nothing ran.
+    #[error("the instance cannot be reached: {0}")]
+    Unreachable(#[source] SendError),
+    /// The connection broke after the message may have been delivered.
+    #[error("the connection to the instance broke during the call")]
+    OutcomeUnknown {
+        /// Set where the binding was moved meanwhile.
+        moved: Option<Moved>,
+    },
+    /// An error answer could not be read.
+    #[error(transparent)]
+    Answer(#[from] ExchangeError),
+    /// The upstream session that the message belongs to is lost.
+    #[error("the upstream session that the message belongs to is lost")]
+    Lost,
+}
+
+/// Whether a failed attempt can have run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ran {
+    No,
+    Perhaps,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Done(Received),
+    Lost(Loss, Ran),
+    Broken,
+    Failed(DeliverError),
+}
+
+/// Sends the call over the session's binding.
+///
+/// # Errors
+/// See [`DeliverError`].
+pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, DeliverError> {
+    let mut settled = affinity.settle(call.session, call.server).await?;
+    if call
+        .epoch
+        .is_some_and(|epoch| epoch.0 != settled.binding.epoch)
+    {
+        return Err(DeliverError::Lost);
+    }
+    let mut attempts = 0_usize;
+    loop {
+        attempts = attempts.saturating_add(1);
+        let ran = match attempt(affinity, call, &settled.binding).await {
+            Attempt::Done(response) => {
+                return Ok(Delivered {
+                    response,
+                    binding: settled.binding,
+                    moved: settled.moved,
+                });
+            }
+            Attempt::Failed(error) => return Err(error),
+            Attempt::Lost(..) if call.on_loss == OnLoss::GiveUp => {
+                return Err(DeliverError::Lost);
+            }
+            Attempt::Lost(loss, ran) => {
+                let (session, server) = (call.session, call.server);
+                let recovered = affinity
+                    .recover(session, server, &settled.binding, loss)
+                    .await?;
+                settled = merge(settled, recovered);
+                ran
+            }
+            Attempt::Broken => Ran::Perhaps,
+        };
+        let may_repeat = attempts < ATTEMPTS_MAX
+            && (ran == Ran::No || may_repeat(affinity, call, &settled.binding).await);
+        if !may_repeat {
+            return Err(DeliverError::OutcomeUnknown {
+                moved: settled.moved,
+            });
+        }
+    }
+}
+
+/// A second move during one call is told as one: from where it was first to where it is now.
+fn merge(earlier: Settled, later: Settled) -> Settled {
+    let moved = match (earlier.moved, later.moved) {
+        (Some(earlier), Some(later)) => Some(Moved {
+            from: earlier.from,
+            ..later
+        }),
+        (earlier, later) => later.or(earlier),
+    };
+    Settled {
+        binding: later.binding,
+        moved,
+    }
+}
+
+async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> Attempt {
+    let Some(instance) = call.server.instance(&binding.instance) else {
+        return Attempt::Lost(Loss::InstanceRemoved, Ran::No);
+    };
+    let outgoing = call
+        .outgoing
+        .clone()
+        .session_digest(&call.session.digest)
+        .upstream_session(binding.upstream_session.as_ref());
+    let started = Instant::now();
+    let sent = affinity
+        .client()
+        .send(instance, outgoing.to(instance))
+        .await;
+    metrics::upstream(started.elapsed());
+    let broken = match sent {
+        Ok(response) => return answered(affinity, call, binding, response).await,
+        Err(SendError::Refused) => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
+        Err(error) if error.is_undelivered() => {
+            metrics::affinity_failure("no_instance");
+            return Attempt::Failed(DeliverError::Unreachable(error));
+        }
+        Err(error) => error,
+    };
+    tracing::info!(
+        session = %call.session.digest,
+        server = %call.server.id,
+        instance = %binding.instance,
+        error = %broken,
+        "a connection broke during a call"
+    );
+    match affinity.pulse(call.session, call.server, binding).await {
+        Pulse::InstanceLost => Attempt::Lost(Loss::InstanceRefuses, Ran::Perhaps),
+        Pulse::SessionLost => Attempt::Lost(Loss::SessionUnknown, Ran::Perhaps),
+        Pulse::Alive | Pulse::Unclear => Attempt::Broken,
+    }
+}
+
+/// A 404 or 400 may say that the upstream session is gone; a ping decides. Such an answer also says that the call did
+/// not run.
+async fn answered(
+    affinity: &Affinity,
+    call: &Call<'_>,
+    binding: &BindingView,
+    response: Response<Incoming>,
+) -> Attempt {
+    let is_suspect = matches!(
+        response.status(),
+        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
+    ) && binding.upstream_session.is_some();
+    if !is_suspect {
+        return Attempt::Done(Received::Streaming(response));
+    }
+    let answer = match read_answer(response).await {
+        Ok(answer) => answer,
+        Err(error) => return Attempt::Failed(error.into()),
+    };
+    if is_session_unknown(&answer) {
+        match affinity.pulse(call.session, call.server, binding).await {
+            Pulse::SessionLost => return Attempt::Lost(Loss::SessionUnknown, Ran::No),
+            Pulse::InstanceLost => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
+            Pulse::Alive | Pulse::Unclear => {}
+        }
+    }
+    Attempt::Done(Received::Whole(answer))
+}
+
+async fn may_repeat(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> bool {
+    match call.repeat {
+        Repeat::Harmless => true,
+        Repeat::Never => false,
+        Repeat::ByTool(name) => {
+            is_repeatable(affinity, call.session, call.server, binding, name).await
+        }
+    }
+}

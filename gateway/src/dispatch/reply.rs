@@ -1,0 +1,251 @@
+//! From a delivered response to the client's reply.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+
+use super::deliver::Delivered;
+use super::relay::{Answering, Audience, Caller, Events, Mode, Origin, Relay};
+use crate::affinity::{InFlight, Moved};
+use crate::mcp::envelope::{Message, Sender};
+use crate::mcp::header::X_ACCEL_BUFFERING;
+use crate::mcp::ids::Epoch;
+use crate::mcp::stream::StreamRewriter;
+use crate::mcp::{Event, mark, rewrite_down};
+use crate::upstream::{Answer, ExchangeError, Received, is_event_stream, read_whole};
+
+/// The type of every reply's body.
+pub type ReplyBody = axum::body::Body;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Limits of what is passed on.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayOptions {
+    /// Largest single event, in bytes.
+    pub event_bytes_max: usize,
+}
+
+/// The reply to a message of a session that is bound.
+///
+/// # Errors
+/// Where a reply that has to be marked cannot be read.
+pub async fn relay_call(
+    delivered: Delivered,
+    caller: Caller,
+    answering: Option<Answering>,
+    in_flight: Option<InFlight>,
+    options: RelayOptions,
+) -> Result<Response<ReplyBody>, ExchangeError> {
+    let audience = Audience::Bound(Epoch(delivered.binding.epoch));
+    let response = match delivered.response {
+        Received::Whole(answer) => return Ok(whole(&answer, audience)),
+        Received::Streaming(response) => response,
+    };
+    match delivered.moved {
+        Some(moved) if !is_event_stream(&response) && answers(&response, answering.as_ref()) => {
+            marked(response, audience, &moved).await
+        }
+        moved if is_event_stream(&response) && response.status().is_success() => {
+            let origin = Origin {
+                caller,
+                binding: delivered.binding,
+            };
+            let events = Events::new(
+                audience,
+                options.event_bytes_max,
+                answering,
+                Some(origin),
+                moved,
+            );
+            Ok(streaming_events(response, events, in_flight))
+        }
+        _ => relay(response, audience, answering, in_flight, options).await,
+    }
+}
+
+/// The reply to a message over an upstream session that clients share.
+///
+/// # Errors
+/// Where an error answer cannot be read.
+pub async fn relay_shared(
+    received: Received,
+    answering: Option<Answering>,
+    options: RelayOptions,
+) -> Result<Response<ReplyBody>, ExchangeError> {
+    match received {
+        Received::Whole(answer) => Ok(whole(&answer, Audience::Shared)),
+        Received::Streaming(response) => {
+            relay(response, Audience::Shared, answering, None, options).await
+        }
+    }
+}
+
+/// The reply to a GET.
+///
+/// # Errors
+/// Where an error answer cannot be read.
+pub async fn relay_stream(
+    delivered: Delivered,
+    in_flight: Option<InFlight>,
+    options: RelayOptions,
+) -> Result<Response<ReplyBody>, ExchangeError> {
+    let audience = Audience::Bound(Epoch(delivered.binding.epoch));
+    let moved = delivered.moved;
+    match delivered.response {
+        Received::Whole(answer) => Ok(whole(&answer, audience)),
+        Received::Streaming(response)
+            if is_event_stream(&response) && response.status().is_success() =>
+        {
+            let events = Events::new(audience, options.event_bytes_max, None, None, moved);
+            Ok(streaming_events(response, events, in_flight))
+        }
+        Received::Streaming(response) => failed_or_accepted(response, audience).await,
+    }
+}
+
+/// Whether the response carries the answer of a request.
+fn answers(response: &Response<Incoming>, answering: Option<&Answering>) -> bool {
+    response.status().is_success() && answering.is_some()
+}
+
+async fn relay(
+    response: Response<Incoming>,
+    audience: Audience,
+    answering: Option<Answering>,
+    in_flight: Option<InFlight>,
+    options: RelayOptions,
+) -> Result<Response<ReplyBody>, ExchangeError> {
+    if is_event_stream(&response) && response.status().is_success() {
+        let events = Events::new(audience, options.event_bytes_max, answering, None, None);
+        return Ok(streaming_events(response, events, in_flight));
+    }
+    if !answers(&response, answering.as_ref()) {
+        return failed_or_accepted(response, audience).await;
+    }
+    let mode = Mode::Json(StreamRewriter::new());
+    Ok(streaming(response, JSON, mode, in_flight))
+}
+
+fn streaming_events(
+    response: Response<Incoming>,
+    events: Events,
+    in_flight: Option<InFlight>,
+) -> Response<ReplyBody> {
+    streaming(response, EVENTS, Mode::Events(Box::new(events)), in_flight)
+}
+
+fn streaming(
+    response: Response<Incoming>,
+    content_type: HeaderValue,
+    mode: Mode,
+    in_flight: Option<InFlight>,
+) -> Response<ReplyBody> {
+    let status = response.status();
+    let is_events = matches!(mode, Mode::Events(_));
+    let relay = Relay::new(response.into_body(), mode, in_flight);
+    let mut reply = Response::new(ReplyBody::new(relay));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    if is_events {
+        stream_headers(reply.headers_mut());
+    }
+    reply
+}
+
+/// What keeps proxies on the way from holding events back (nginx, `proxy_buffering`) or storing them.
+fn stream_headers(headers: &mut HeaderMap) {
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+}
+
+/// A reply that tells of a move is always events: the warning, then the marked answer.
+async fn marked(
+    response: Response<Incoming>,
+    audience: Audience,
+    moved: &Moved,
+) -> Result<Response<ReplyBody>, ExchangeError> {
+    let status = response.status();
+    let text = read_whole(response.into_body()).await?;
+    let down = undone(&text, audience);
+    let told = moved.told();
+    let down = String::from_utf8_lossy(&down);
+    let answer = mark::mark_result(&down, &told).unwrap_or_else(|| down.into_owned());
+    let mut body = told.warning_event().to_vec();
+    body.extend_from_slice(&Event::message(&answer).encode());
+    let mut reply = Response::new(ReplyBody::new(Full::new(Bytes::from(body))));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, EVENTS);
+    stream_headers(reply.headers_mut());
+    Ok(reply)
+}
+
+async fn failed_or_accepted(
+    response: Response<Incoming>,
+    audience: Audience,
+) -> Result<Response<ReplyBody>, ExchangeError> {
+    if response.status() == StatusCode::ACCEPTED || response.status() == StatusCode::NO_CONTENT {
+        // The body of an accepted message is empty by the protocol; reading it frees the connection.
+        let _ = response.into_body().collect().await;
+        return Ok(empty(StatusCode::ACCEPTED));
+    }
+    let retry_after = response.headers().get(RETRY_AFTER).cloned();
+    let answer = Answer {
+        status: response.status(),
+        upstream_session: None,
+        text: read_whole(response.into_body()).await?,
+    };
+    let mut reply = whole(&answer, audience);
+    if let Some(retry_after) = retry_after {
+        reply.headers_mut().insert(RETRY_AFTER, retry_after);
+    }
+    Ok(reply)
+}
+
+/// An error of the upstream, its ids undone where it is a message, as it is otherwise.
+fn whole(answer: &Answer, audience: Audience) -> Response<ReplyBody> {
+    let is_message = answer.message().is_some();
+    let mut reply = Response::new(ReplyBody::new(Full::new(undone(&answer.text, audience))));
+    *reply.status_mut() = passed_status(answer.status);
+    let content_type = if is_message {
+        JSON
+    } else {
+        HeaderValue::from_static("text/plain; charset=utf-8")
+    };
+    reply.headers_mut().insert(CONTENT_TYPE, content_type);
+    reply
+}
+
+/// Upstream credentials are the gateway's: that they are refused is nothing the client could mend by its own.
+fn passed_status(status: StatusCode) -> StatusCode {
+    match status {
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::PROXY_AUTHENTICATION_REQUIRED => StatusCode::BAD_GATEWAY,
+        status => status,
+    }
+}
+
+fn undone(text: &Bytes, audience: Audience) -> Bytes {
+    Message::parse(text, Sender::Upstream)
+        .ok()
+        .and_then(|message| {
+            let down = rewrite_down(&message, audience.epoch()).ok()?;
+            Some(Bytes::from(down.text.into_owned()))
+        })
+        .unwrap_or_else(|| text.clone())
+}
+
+/// A reply without a body.
+#[must_use]
+pub fn empty(status: StatusCode) -> Response<ReplyBody> {
+    let mut reply = Response::new(ReplyBody::new(Full::new(Bytes::new())));
+    *reply.status_mut() = status;
+    reply
+}

@@ -1,0 +1,184 @@
+//! The gateway's own answers: one place that turns what went wrong into a status and a body.
+//!
+//! Two messages: the caller's says what to do; the log's says what happened. Neither holds a session id.
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use http_body_util::Full;
+use mooring_session::Refusal;
+
+use crate::affinity::{Moved, OpenError, SettleError};
+use crate::dispatch::{DeliverError, ReplyBody};
+use crate::identity::IdentityError;
+use crate::mcp::ids::Id;
+use crate::mcp::{ErrorBody, ErrorKind};
+use crate::pooled::PooledError;
+use crate::store::StoreError;
+use crate::upstream::{Answer, ExchangeError, HandshakeError};
+
+/// How soon a client is asked to try again, in seconds: a worker finds a store that returned well within that.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// A reply that is a JSON-RPC error.
+pub(super) fn error(body: &ErrorBody<'_>) -> Response {
+    let mut reply = json(body.status(), body.to_bytes());
+    if body.status() == StatusCode::SERVICE_UNAVAILABLE
+        || body.status() == StatusCode::TOO_MANY_REQUESTS
+    {
+        reply.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+    }
+    reply
+}
+
+/// A reply that is this JSON.
+pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
+    let mut reply = Response::new(ReplyBody::new(Full::new(body)));
+    *reply.status_mut() = status;
+    reply
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+/// A plain error of this kind to the request with this id.
+pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Response {
+    error(&ErrorBody::new(kind).answering(id))
+}
+
+/// Nobody can be named as the sender.
+pub(super) fn unidentified(cause: IdentityError) -> Response {
+    let kind = match cause.status() {
+        StatusCode::FORBIDDEN => ErrorKind::Forbidden,
+        _ => ErrorKind::Unauthenticated,
+    };
+    error(&ErrorBody::new(kind).detail(cause))
+}
+
+/// What the store said. Unknown, expired, ended and foreign sessions look the same from outside.
+pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        StoreError::Refused(Refusal::NoSession | Refusal::Ended | Refusal::Denied) => {
+            plain(ErrorKind::SessionNotFound, id)
+        }
+        StoreError::Refused(refusal @ Refusal::Limit { .. }) => error(
+            &ErrorBody::new(ErrorKind::TooManyRequests)
+                .answering(id)
+                .detail(refusal),
+        ),
+        StoreError::Refused(refusal) => {
+            tracing::error!(%refusal, "the store refused what the gateway asked");
+            plain(ErrorKind::Internal, id)
+        }
+        cause => {
+            tracing::warn!(%cause, "a request could not be served without the store");
+            plain(ErrorKind::StoreUnavailable, id)
+        }
+    }
+}
+
+/// A session has no binding that is ready.
+pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        SettleError::Store(cause) => store(cause, id),
+        SettleError::NoInstance(_) | SettleError::Unsettled => {
+            plain(ErrorKind::UpstreamUnavailable, id)
+        }
+        SettleError::Handshake(cause) => handshake(cause, id),
+        SettleError::ParamsGone | SettleError::LostByPolicy => {
+            plain(ErrorKind::SessionNotFound, id)
+        }
+        SettleError::Name(cause) => {
+            tracing::error!(%cause, "a name of the gateway's own making was refused");
+            plain(ErrorKind::Internal, id)
+        }
+    }
+}
+
+/// A session could not be opened.
+pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        OpenError::Store(cause) => store(cause, id),
+        OpenError::Settle(cause) => unsettled(cause, id),
+        OpenError::Name(cause) => {
+            tracing::error!(%cause, "a name of the gateway's own making was refused");
+            plain(ErrorKind::Internal, id)
+        }
+    }
+}
+
+/// The instance refused the handshake. Its own error goes to the client: it is about the client's params.
+fn handshake(cause: &HandshakeError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        HandshakeError::Refused(answer) => refused(answer, id),
+        HandshakeError::Exchange(cause) => exchange(cause, id),
+    }
+}
+
+fn refused(answer: &Answer, id: Option<Id<'_>>) -> Response {
+    let own_error = answer
+        .message()
+        .and_then(|message| message.outcome().map(str::to_owned));
+    match (own_error, id) {
+        (Some(outcome), Some(id)) => {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{},"error":{outcome}}}"#,
+                id.as_json()
+            );
+            json(StatusCode::OK, Bytes::from(body))
+        }
+        _ => plain(ErrorKind::UpstreamInvalid, id),
+    }
+}
+
+/// An answer of the upstream could not be read.
+pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Response {
+    tracing::warn!(%cause, "an upstream's answer could not be read");
+    let kind = match cause {
+        ExchangeError::Send(cause) if cause.is_undelivered() => ErrorKind::UpstreamUnavailable,
+        ExchangeError::TimedOut(_) => ErrorKind::UpstreamTimeout,
+        _ => ErrorKind::UpstreamInvalid,
+    };
+    plain(kind, id)
+}
+
+/// A message was not delivered, or its answer not received.
+pub(super) fn undelivered(cause: &DeliverError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        DeliverError::Settle(cause) => unsettled(cause, id),
+        DeliverError::Answer(cause) => exchange(cause, id),
+        DeliverError::Unreachable(cause) => {
+            tracing::warn!(%cause, "an instance cannot be reached");
+            plain(ErrorKind::UpstreamUnavailable, id)
+        }
+        DeliverError::OutcomeUnknown { moved } => outcome_unknown(moved.as_ref(), id),
+        DeliverError::Lost => error(
+            &ErrorBody::new(ErrorKind::AnswerUnexpected)
+                .answering(id)
+                .detail("the upstream session that asked is gone"),
+        ),
+    }
+}
+
+fn outcome_unknown(moved: Option<&Moved>, id: Option<Id<'_>>) -> Response {
+    let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
+    let body = match moved {
+        Some(moved) => {
+            let told = moved.told().to_json();
+            body.data_json(format!(r#"{{"mooring/rebound":{told}}}"#))
+        }
+        None => body,
+    };
+    error(&body)
+}
+
+/// A request of a session that is not kept got no response.
+pub(super) fn unpooled(cause: &PooledError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        PooledError::NoInstance(_) => plain(ErrorKind::UpstreamUnavailable, id),
+        PooledError::Handshake(cause) => handshake(cause, id),
+        PooledError::OutcomeUnknown(_) => plain(ErrorKind::OutcomeUnknown, id),
+        PooledError::Answer(cause) => exchange(cause, id),
+    }
+}

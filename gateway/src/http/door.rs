@@ -1,0 +1,127 @@
+//! The door: who may knock, before a path is looked at.
+//!
+//! A web page can make a browser send requests to any address, and DNS rebinding can make the gateway look like the
+//! page's own origin; the Host and Origin headers tell (MCP 2025-11-25, transports, security warning).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{App, answer};
+use crate::mcp::ErrorKind;
+use crate::mcp::header::MOORING_DEGRADED;
+
+/// Checks Host and Origin, and tells in every reply whether it was served without the store.
+pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let host = request
+        .headers()
+        .get(HOST)
+        .and_then(|host| host.to_str().ok())
+        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
+    let reply = if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) {
+        answer::plain(ErrorKind::HostMisdirected, None)
+    } else if !is_origin_allowed(&app, request.headers()) {
+        answer::plain(ErrorKind::OriginForbidden, None)
+    } else {
+        next.run(request).await
+    };
+    if app.affinity.store().is_degraded() {
+        return told_degraded(reply);
+    }
+    reply
+}
+
+fn told_degraded(mut reply: Response) -> Response {
+    reply
+        .headers_mut()
+        .insert(MOORING_DEGRADED, HeaderValue::from_static("1"));
+    reply
+}
+
+fn is_origin_allowed(app: &App, headers: &HeaderMap) -> bool {
+    headers.get_all(ORIGIN).iter().all(|origin| {
+        origin
+            .to_str()
+            .is_ok_and(|origin| app.listen.allowed_origins.allows(origin))
+    })
+}
+
+/// Whether a POST may be answered with JSON and with events, as the protocol asks of its clients.
+pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
+    accepts(headers, "application", "json") && accepts_events(headers)
+}
+
+/// Whether a GET may be answered with events.
+pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
+    accepts(headers, "text", "event-stream")
+}
+
+/// Whether the body is said to be JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    media_types(headers, &CONTENT_TYPE).any(|(kind, subtype)| {
+        kind.eq_ignore_ascii_case("application") && subtype.eq_ignore_ascii_case("json")
+    })
+}
+
+fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
+    media_types(headers, &ACCEPT).any(|(accepted_kind, accepted_subtype)| {
+        (accepted_kind == "*" || accepted_kind.eq_ignore_ascii_case(kind))
+            && (accepted_subtype == "*" || accepted_subtype.eq_ignore_ascii_case(subtype))
+    })
+}
+
+/// The media ranges of a header (RFC 9110, 12.5.1); weights do not matter where every range has to do.
+fn media_types<'a>(
+    headers: &'a HeaderMap,
+    name: &'a HeaderName,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| range.split(';').next()?.trim().split_once('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_to_accept_both_forms_of_a_reply() {
+        for (accept, both, events) in [
+            ("application/json, text/event-stream", true, true),
+            ("text/event-stream, application/json;q=0.9", true, true),
+            ("*/*", true, true),
+            ("application/*, text/*", true, true),
+            ("application/json", false, false),
+            ("text/event-stream", false, true),
+            ("application/jsonx, text/event-stream", false, true),
+            ("", false, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(accepts_both(&headers), both, "{accept}");
+            assert_eq!(accepts_events(&headers), events, "{accept}");
+        }
+        assert!(!accepts_both(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_content_type_may_have_parameters() {
+        for (content_type, json) in [
+            ("application/json", true),
+            ("application/json; charset=utf-8", true),
+            ("text/plain", false),
+            ("application/json-rpc", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            assert_eq!(is_json(&headers), json, "{content_type}");
+        }
+    }
+}

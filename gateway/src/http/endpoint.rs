@@ -1,0 +1,200 @@
+//! The MCP endpoint of one server: what every request has to be, and which way it goes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::ALLOW;
+use http::{HeaderMap, HeaderValue, Method as HttpMethod};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use mooring_session::names::{Principal, SessionId};
+
+use super::{App, answer, door, kept, unkept};
+use crate::identity::identify;
+use crate::mcp::envelope::Sender;
+use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, VersionError};
+use crate::metrics;
+use crate::upstream::Server;
+
+/// A request that passed every check that needs neither its body nor its session.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) app: Arc<App>,
+    pub(super) server: Arc<Server>,
+    pub(super) principal: Principal,
+    pub(super) headers: HeaderMap,
+}
+
+/// `/mcp`: the default server.
+pub(super) async fn default_server(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
+    let server = app.servers.default_server().cloned();
+    serve(app, server, peer, request).await
+}
+
+/// `/servers/{id}/mcp`.
+pub(super) async fn named_server(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let server = app.servers.get(&id).cloned();
+    serve(app, server, peer, request).await
+}
+
+/// Every other path.
+pub(super) async fn nowhere() -> Response {
+    answer::error(
+        &ErrorBody::new(ErrorKind::ServerNotFound)
+            .detail("the MCP endpoints are /mcp and /servers/{id}/mcp"),
+    )
+}
+
+async fn serve(
+    app: Arc<App>,
+    server: Option<Arc<Server>>,
+    peer: SocketAddr,
+    request: Request,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let identity = match identify(&app.auth, peer.ip(), &head.headers) {
+        Ok(identity) => identity,
+        Err(cause) => return answer::unidentified(cause),
+    };
+    let Ok(principal) = Principal::parse(identity.principal.as_bytes()) else {
+        // Identities are checked against the same limits.
+        return answer::plain(ErrorKind::Unauthenticated, None);
+    };
+    let Some(server) = server else {
+        return answer::plain(ErrorKind::ServerNotFound, None);
+    };
+    let visit = Visit {
+        app,
+        server,
+        principal,
+        headers: head.headers,
+    };
+    match head.method {
+        HttpMethod::POST => post(visit, body).await,
+        HttpMethod::GET => get(visit).await,
+        HttpMethod::DELETE => delete(visit).await,
+        _ => {
+            let mut reply = answer::plain(ErrorKind::MethodNotAllowed, None);
+            let allowed = HeaderValue::from_static("POST, GET, DELETE");
+            reply.headers_mut().insert(ALLOW, allowed);
+            reply
+        }
+    }
+}
+
+async fn post(visit: Visit, body: axum::body::Body) -> Response {
+    if !door::is_json(&visit.headers) {
+        return answer::plain(ErrorKind::UnsupportedMediaType, None);
+    }
+    if !door::accepts_both(&visit.headers) {
+        return answer::plain(ErrorKind::NotAcceptable, None);
+    }
+    let limit = visit.app.listen.body_bytes_max;
+    let body = match Limited::new(body, limit).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(cause) if cause.is::<LengthLimitError>() => {
+            return answer::error(
+                &ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {limit} bytes")),
+            );
+        }
+        Err(_) => return answer::plain(ErrorKind::InvalidRequest, None),
+    };
+    // A legacy client that disconnects has not cancelled (MCP 2025-11-25, transports): what it asked for is
+    // finished, whoever still listens. The task outlives the connection.
+    let task = tokio::spawn(post_message(visit, body));
+    task.await
+        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+}
+
+async fn post_message(visit: Visit, body: Bytes) -> Response {
+    let started = Instant::now();
+    let message = match Message::parse(&body, Sender::Client) {
+        Ok(message) => message,
+        Err(cause) => return answer::error(&ErrorBody::from(&cause)),
+    };
+    let reply = match check_revision(&message, &visit.headers) {
+        Err(cause) => answer::error(&ErrorBody::from(&cause).answering(message.id())),
+        Ok(revision) if visit.server.keeps_sessions => {
+            kept::post(&visit, &body, &message, revision).await
+        }
+        Ok(revision) => unkept::post(&visit, &body, &message, revision).await,
+    };
+    let method = message.method().label();
+    metrics::request(visit.server.id.as_str(), method, started.elapsed());
+    reply
+}
+
+async fn get(visit: Visit) -> Response {
+    if !door::accepts_events(&visit.headers) {
+        return answer::error(
+            &ErrorBody::new(ErrorKind::NotAcceptable).detail("a GET needs text/event-stream"),
+        );
+    }
+    if let Err(cause) = Revision::of_headers(&visit.headers) {
+        return answer::error(&ErrorBody::from(&cause));
+    }
+    if visit.server.keeps_sessions {
+        kept::get(&visit).await
+    } else {
+        unkept::get(&visit)
+    }
+}
+
+async fn delete(visit: Visit) -> Response {
+    if visit.server.keeps_sessions {
+        kept::delete(&visit).await
+    } else {
+        unkept::delete(&visit)
+    }
+}
+
+/// Which revision the message belongs to: its own claim first, the header as a check.
+fn check_revision(message: &Message<'_>, headers: &HeaderMap) -> Result<Revision, VersionError> {
+    if message.params.is_modern() {
+        let name = message.params.modern_version().unwrap_or_default();
+        return Err(VersionError::Unsupported(name.into_owned()));
+    }
+    if is_initialize(message) {
+        // An initialize negotiates: whatever it asks for is answered with a revision that is served.
+        let asked = message.params.protocol_version().unwrap_or_default();
+        return Ok(Revision::served(&asked).unwrap_or(Revision::OFFERED));
+    }
+    Revision::of_headers(headers)
+}
+
+pub(super) fn is_initialize(message: &Message<'_>) -> bool {
+    message.kind() == Kind::Request && message.method() == Method::Initialize
+}
+
+/// The session id that a request carries, under its own name or the alias.
+pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
+    let value = headers
+        .get(MCP_SESSION_ID)
+        .or_else(|| headers.get(X_MCP_SESSION_ID))
+        .ok_or(ErrorKind::SessionMissing)?;
+    // What cannot be an id of the gateway's is no session of its.
+    SessionId::parse(value.as_bytes()).map_err(|_| ErrorKind::SessionNotFound)
+}
+
+/// Gives the client its session id.
+pub(super) fn with_session_id(mut reply: Response, id: &str) -> Response {
+    if let Ok(mut value) = HeaderValue::from_str(id) {
+        value.set_sensitive(true);
+        reply.headers_mut().insert(MCP_SESSION_ID, value.clone());
+        reply.headers_mut().insert(X_MCP_SESSION_ID, value);
+    }
+    reply
+}

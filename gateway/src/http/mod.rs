@@ -1,0 +1,69 @@
+//! The HTTP surface: paths, checks that come before anything else, and statuses.
+//!
+//! Invariant: a request that fails a check reaches neither the store nor an upstream.
+
+mod answer;
+mod door;
+mod endpoint;
+mod health;
+mod kept;
+mod unkept;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, connect_info::IntoMakeServiceWithConnectInfo};
+use axum::middleware;
+use axum::routing::{any, get};
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::affinity::Affinity;
+use crate::dispatch::RelayOptions;
+use crate::pooled::Pool;
+use crate::settings::{AuthSettings, ListenSettings};
+use crate::upstream::Servers;
+
+/// Everything a request may need.
+#[derive(Debug)]
+pub struct App {
+    /// The upstream servers.
+    pub servers: Servers,
+    /// Sessions that are kept.
+    pub affinity: Affinity,
+    /// Upstream sessions for those that are not.
+    pub pool: Pool,
+    /// What is heard.
+    pub listen: ListenSettings,
+    /// Who is heard.
+    pub auth: AuthSettings,
+    /// What is passed on.
+    pub relay: RelayOptions,
+    /// What `/metrics` shows.
+    pub metrics: PrometheusHandle,
+}
+
+/// The routes.
+pub fn router(app: Arc<App>) -> Router {
+    let guarded = Router::new()
+        .route("/mcp", any(endpoint::default_server))
+        .route("/servers/{id}/mcp", any(endpoint::named_server))
+        .layer(DefaultBodyLimit::disable());
+    Router::new()
+        .merge(guarded)
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .fallback(endpoint::nowhere)
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            door::check,
+        ))
+        .with_state(app)
+}
+
+/// The same as a service that knows each connection's peer.
+#[must_use]
+pub fn service(app: Arc<App>) -> IntoMakeServiceWithConnectInfo<Router, SocketAddr> {
+    router(app).into_make_service_with_connect_info::<SocketAddr>()
+}

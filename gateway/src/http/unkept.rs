@@ -1,0 +1,122 @@
+//! Requests while affinity is off: no record, no store, any instance.
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use sha2::{Digest, Sha256};
+
+use super::answer;
+use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
+use crate::dispatch::{Answering, empty, relay_shared};
+use crate::mcp::ids::Lane;
+use crate::mcp::rewrite::into_bytes;
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
+use crate::upstream::Outgoing;
+
+/// What a minted id begins with. Nothing stands behind it, so any id of this form is as good as any other.
+const UNKEPT_PREFIX: &str = "unkept-";
+
+/// One message.
+pub(super) async fn post(
+    visit: &Visit,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
+    if is_initialize(message) {
+        return initialize(visit, message, revision).await;
+    }
+    let lane = match session_id(&visit.headers) {
+        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => Some(lane_of(id.as_str())),
+        Ok(_) | Err(ErrorKind::SessionNotFound) => {
+            return answer::plain(ErrorKind::SessionNotFound, message.id());
+        }
+        Err(_) => None,
+    };
+    if message.kind() != Kind::Request && message.method() != Method::Cancelled {
+        // The gateway made the handshake itself, and nobody asked this client anything.
+        return empty(StatusCode::ACCEPTED);
+    }
+    if message.method() == Method::Ping
+        && let Some(id) = message.id()
+    {
+        return answer::json(StatusCode::OK, call::empty_result(id.as_json()).into());
+    }
+    let up = match rewrite_up(message, lane) {
+        Ok(up) => up,
+        Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
+    };
+    let text = into_bytes(up.text, body);
+    let outgoing = Outgoing::post(&visit.server, text)
+        .forwarding(&visit.headers)
+        .revision(revision.as_str());
+    let pool = &visit.app.pool;
+    let sent = pool
+        .send(
+            &visit.server,
+            &visit.principal,
+            revision.as_str(),
+            &outgoing,
+        )
+        .await;
+    let answering = message.id().map(|id| Answering {
+        id_json: id.as_json().into(),
+    });
+    match sent {
+        Ok(received) => relay_shared(received, answering, visit.app.relay)
+            .await
+            .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
+        Err(cause) => answer::unpooled(&cause, message.id()),
+    }
+}
+
+/// There is no stream of unrelated messages over a shared upstream session.
+pub(super) fn get(_visit: &Visit) -> Response {
+    answer::error(
+        &ErrorBody::new(ErrorKind::MethodNotAllowed)
+            .detail("this server keeps no sessions, so it has no GET stream"),
+    )
+}
+
+/// There is nothing to end.
+pub(super) fn delete(visit: &Visit) -> Response {
+    match session_id(&visit.headers) {
+        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => empty(StatusCode::NO_CONTENT),
+        Ok(_) => answer::plain(ErrorKind::SessionNotFound, None),
+        Err(kind) => answer::plain(kind, None),
+    }
+}
+
+async fn initialize(visit: &Visit, message: &Message<'_>, revision: Revision) -> Response {
+    let pool = &visit.app.pool;
+    let introduced = pool
+        .introduce(&visit.server, &visit.principal, revision.as_str())
+        .await;
+    let session = match introduced {
+        Ok(session) => session,
+        Err(cause) => return answer::unpooled(&cause, message.id()),
+    };
+    let answer = session.answer.message();
+    let result = answer.as_ref().and_then(|answer| answer.outcome());
+    let (Some(result), Some(id)) = (result, message.id()) else {
+        return answer::plain(ErrorKind::UpstreamInvalid, message.id());
+    };
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
+        id.as_json()
+    );
+    let reply = answer::json(StatusCode::OK, Bytes::from(text));
+    match session.upstream_session {
+        Some(_) => {
+            let id = format!("{UNKEPT_PREFIX}{:032x}", rand::random::<u128>());
+            with_session_id(reply, &id)
+        }
+        None => reply,
+    }
+}
+
+/// Tells the clients of one pooled session apart, alike on every worker.
+fn lane_of(id: &str) -> Lane {
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(id.as_bytes()));
+    Lane(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+}

@@ -1,0 +1,21 @@
+//! The stateless MCP gateway: it asks the store where a session's calls go, and passes them on unchanged.
+//!
+//! From the outside in: [`http`] checks and answers, [`dispatch`] carries messages, [`affinity`] decides where they
+//! go, [`store`] remembers, [`upstream`] reaches the servers, and [`mcp`] knows the protocol's bytes.
+
+pub mod affinity;
+pub mod cli;
+mod digest;
+pub mod dispatch;
+pub mod http;
+pub mod identity;
+pub mod logs;
+pub mod mcp;
+pub mod metrics;
+pub mod pooled;
+mod serve;
+pub mod settings;
+pub mod store;
+pub mod upstream;
+
+pub use serve::{ServeError, serve};

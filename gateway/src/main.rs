@@ -1,0 +1,110 @@
+//! The binary `mooring`: settings first and whole, then logs, then serving. A process that cannot run says why
+//! in one message and ends with a documented exit code.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use mooring_gateway::cli::{
+    Cli, Command, ConfigCommand, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE, EXIT_SERVICE_MISSING,
+    ServeArguments,
+};
+use mooring_gateway::settings::{Environment, Loaded, Settings, SettingsError, generate};
+use mooring_gateway::{ServeError, logs, serve};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // A reader that has gone away changes nothing about the exit code.
+            let _ = error.print();
+            let is_mistake = error.use_stderr();
+            return ExitCode::from(if is_mistake {
+                EXIT_BAD_SETTINGS
+            } else {
+                EXIT_CLEAN
+            });
+        }
+    };
+    let code = match cli.into_command() {
+        Command::Serve(arguments) => run_serve(arguments),
+        Command::Config(command) => run_config(command),
+    };
+    ExitCode::from(code)
+}
+
+fn run_serve(arguments: ServeArguments) -> u8 {
+    let loaded = match load(arguments) {
+        Ok(loaded) => loaded,
+        Err(error) => return complain(&error, EXIT_BAD_SETTINGS),
+    };
+    if let Err(error) = logs::start(&loaded.settings.log) {
+        return complain(&error, EXIT_FAILURE);
+    }
+    for remark in &loaded.remarks {
+        tracing::warn!("{remark}");
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error, EXIT_FAILURE),
+    };
+    match runtime.block_on(serve(loaded.settings)) {
+        Ok(()) => EXIT_CLEAN,
+        Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
+        Err(error) => complain(&error, EXIT_FAILURE),
+    }
+}
+
+fn run_config(command: ConfigCommand) -> u8 {
+    match command {
+        ConfigCommand::Check(arguments) => match load(arguments) {
+            Ok(loaded) => print(&verdict(&loaded)),
+            Err(error) => complain(&error, EXIT_BAD_SETTINGS),
+        },
+        ConfigCommand::Example => print(&generate::environment_example()),
+        ConfigCommand::Schema => print(&generate::json_schema()),
+        ConfigCommand::Reference => print(&generate::reference_page()),
+    }
+}
+
+fn load(arguments: ServeArguments) -> Result<Loaded, SettingsError> {
+    Settings::load(&Environment::of_process(), &arguments.into())
+}
+
+fn verdict(loaded: &Loaded) -> String {
+    let mut text = format!(
+        "the settings are right; listen.address is {}, number of servers: {}\n",
+        loaded.settings.listen.address,
+        loaded.settings.servers.len()
+    );
+    for remark in &loaded.remarks {
+        text.push_str("remark: ");
+        text.push_str(remark);
+        text.push('\n');
+    }
+    text
+}
+
+/// Prints to standard output; a reader that has gone away (`| head`) is no failure.
+fn print(text: &str) -> u8 {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            complain(&error, EXIT_FAILURE)
+        }
+        _ => EXIT_CLEAN,
+    }
+}
+
+/// Says on standard error why the process ends, with every cause, and returns `code`.
+fn complain(error: &dyn std::error::Error, code: u8) -> u8 {
+    let mut text = format!("mooring: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    // Where standard error is closed, the exit code has to say it alone.
+    let _ = writeln!(std::io::stderr(), "{text}");
+    code
+}

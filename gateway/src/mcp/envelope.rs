@@ -1,0 +1,377 @@
+//! One JSON-RPC message, looked at without copying it.
+//!
+//! Only what the gateway routes and rewrites by is read: id, method, a few params and two `_meta`
+//! keys; all of it as slices of the original text. Invariant: a message that is accepted here reads
+//! the same to every other JSON parser as far as those fields go (no duplicate keys among them), and its
+//! id is a string or an integer of bounded length.
+
+use std::borrow::Cow;
+
+use serde::de::MapAccess;
+use thiserror::Error;
+
+use super::ids::{ID_BYTES_MAX, Id, IdError, WIRE_ID_BYTES_MAX, decode};
+use super::keys::{Members, Object, ObjectSeed, Shape, is_deeper_than, is_json, read_object};
+use super::method::Method;
+
+/// How deep objects and arrays may be nested in a client's message. The limit protects upstreams
+/// that read JSON by recursion; here nothing does, so what an upstream sends is not held to it.
+pub const NESTING_MAX: usize = 128;
+
+/// The `_meta` key by which a request declares a revision without sessions (MCP 2026-07-28).
+pub const MODERN_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// Who wrote a message. Clients are held to the specification; real upstreams deviate in known
+/// ways, which harm nobody (an error without an id, no `jsonrpc`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// The MCP client, downstream of the gateway.
+    Client,
+    /// The MCP server, upstream of the gateway.
+    Upstream,
+}
+
+/// What a message is, by the fields that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A method and an id.
+    Request,
+    /// A method without an id.
+    Notification,
+    /// A result.
+    Result,
+    /// An error.
+    Error,
+}
+
+impl Kind {
+    /// Whether this answers a request.
+    #[must_use]
+    pub fn is_response(self) -> bool {
+        matches!(self, Self::Result | Self::Error)
+    }
+}
+
+/// Why a body is not a message that the gateway carries.
+#[derive(Debug, Error)]
+pub enum EnvelopeError {
+    /// The body is not UTF-8 (RFC 8259, 8.1).
+    #[error("the body is not UTF-8")]
+    Utf8(#[from] std::str::Utf8Error),
+    /// The body is not JSON.
+    #[error("the body is not JSON")]
+    Json(#[from] serde_json::Error),
+    /// Deeper than [`NESTING_MAX`].
+    #[error("the body is nested deeper than {NESTING_MAX} levels")]
+    Nesting,
+    /// An array: 2025-03-26 had batches, later revisions removed them.
+    #[error("batches are not supported: send one message in each request")]
+    Batch,
+    /// JSON, but no object.
+    #[error("a message must be an object")]
+    NotAnObject,
+    /// A key that the gateway reads occurs twice.
+    #[error("the key `{0}` occurs more than once")]
+    DuplicateKey(&'static str),
+    /// `jsonrpc` is not `"2.0"`.
+    #[error("`jsonrpc` must be \"2.0\"")]
+    Version,
+    /// `method` is not a string.
+    #[error("`method` must be a string")]
+    MethodType,
+    /// `params` is a string, a number or a boolean.
+    #[error("`params` must be an object")]
+    ParamsType,
+    /// The id is none.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// Neither a request nor a notification nor a response.
+    #[error("a message must have either `method`, or an `id` and one of `result` and `error`")]
+    Shape,
+}
+
+/// The members of `params` that the gateway looks at, as the JSON text of their values.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Params<'a> {
+    name: Option<&'a str>,
+    uri: Option<&'a str>,
+    level: Option<&'a str>,
+    protocol_version: Option<&'a str>,
+    pub(super) request_id: Option<&'a str>,
+    pub(super) progress_token: Option<&'a str>,
+    pub(super) meta_progress_token: Option<&'a str>,
+    modern_version: Option<&'a str>,
+}
+
+impl<'a> Params<'a> {
+    /// `name`, of tools/call and prompts/get; `None` also if it is not a string.
+    #[must_use]
+    pub fn name(&self) -> Option<Cow<'a, str>> {
+        self.name.and_then(decode)
+    }
+
+    /// `uri`, of resources/read and resources/subscribe; `None` also if it is not a string.
+    #[must_use]
+    pub fn uri(&self) -> Option<Cow<'a, str>> {
+        self.uri.and_then(decode)
+    }
+
+    /// `level`, of logging/setLevel; `None` also if it is not a string.
+    #[must_use]
+    pub fn level(&self) -> Option<Cow<'a, str>> {
+        self.level.and_then(decode)
+    }
+
+    /// `protocolVersion`, of initialize; `None` also if it is not a string.
+    #[must_use]
+    pub fn protocol_version(&self) -> Option<Cow<'a, str>> {
+        self.protocol_version.and_then(decode)
+    }
+
+    /// Whether the request declares a revision without sessions; its value may be nonsense.
+    #[must_use]
+    pub fn is_modern(&self) -> bool {
+        self.modern_version.is_some()
+    }
+
+    /// The revision without sessions that the request declares; `None` also if it is not a string.
+    #[must_use]
+    pub fn modern_version(&self) -> Option<Cow<'a, str>> {
+        self.modern_version.and_then(decode)
+    }
+}
+
+/// One message and what the gateway has to know of it.
+#[derive(Debug)]
+pub struct Message<'a> {
+    pub(super) text: &'a str,
+    kind: Kind,
+    pub(super) id: Option<Id<'a>>,
+    method: Option<Cow<'a, str>>,
+    method_kind: Method,
+    /// What was found in `params`.
+    pub params: Params<'a>,
+    pub(super) outcome: Option<&'a str>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads one message. The caller has bounded the length of the body.
+    ///
+    /// # Errors
+    /// [`EnvelopeError`]; [`super::ErrorKind`] has the code for each.
+    pub fn parse(body: &'a [u8], sender: Sender) -> Result<Self, EnvelopeError> {
+        let text = std::str::from_utf8(body)?;
+        // RFC 8259, 8.1 lets a reader ignore a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if sender == Sender::Client && is_deeper_than(text, NESTING_MAX) {
+            return Err(EnvelopeError::Nesting);
+        }
+        match text.trim_start_matches([' ', '\t', '\n', '\r']).as_bytes() {
+            [b'{', ..] => {}
+            other => {
+                is_json(text)?;
+                return Err(match other {
+                    [b'[', ..] => EnvelopeError::Batch,
+                    _ => EnvelopeError::NotAnObject,
+                });
+            }
+        }
+        let mut draft = Draft::new();
+        read_object(text, &mut draft)?;
+        draft.into_message(text, sender)
+    }
+
+    /// The text of the whole message.
+    #[must_use]
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// What the message is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The id; `None` for notifications, and for errors of an upstream that name no request.
+    #[must_use]
+    pub fn id(&self) -> Option<Id<'a>> {
+        self.id
+    }
+
+    /// The method, as far as the gateway tells methods apart; [`Method::Other`] for a response.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method_kind
+    }
+
+    /// The method's name as the peer wrote it; not for metric labels.
+    #[must_use]
+    pub fn method_name(&self) -> Option<&str> {
+        self.method.as_deref()
+    }
+
+    /// The JSON text of a response's `result` or `error`.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&'a str> {
+        self.outcome
+    }
+
+    /// The JSON text of the whole `params`. It is found by a second pass, which only `initialize`,
+    /// of which the params are kept, has to pay for.
+    #[must_use]
+    pub fn raw_params(&self) -> Option<&'a str> {
+        let [params] = Members::read(&["params"], self.text).ok()?.values;
+        params
+    }
+}
+
+/// What a visit to the message has found. The last key of each level is the one looked into.
+struct Draft<'a> {
+    top: Members<'a, 5>,
+    params: ParamsDraft<'a>,
+    params_shape: Option<Shape>,
+}
+
+const TOP_KEYS: [&str; 6] = ["jsonrpc", "id", "method", "result", "error", "params"];
+
+impl<'a> Object<'a> for Draft<'a> {
+    fn keys(&self) -> &'static [&'static str] {
+        &TOP_KEYS
+    }
+
+    fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error> {
+        if at < self.top.values.len() {
+            return self.top.take(at, map);
+        }
+        if self.params_shape.is_some() {
+            self.top.duplicate = Some("params");
+        }
+        self.params_shape = Some(map.next_value_seed(ObjectSeed(&mut self.params))?);
+        Ok(())
+    }
+}
+
+struct ParamsDraft<'a> {
+    kept: Members<'a, 6>,
+    meta: Members<'a, 2>,
+    meta_seen: bool,
+}
+
+const PARAM_KEYS: [&str; 7] = [
+    "name",
+    "uri",
+    "level",
+    "protocolVersion",
+    "requestId",
+    "progressToken",
+    "_meta",
+];
+const META_KEYS: [&str; 2] = ["progressToken", MODERN_VERSION_KEY];
+
+impl<'a> Object<'a> for ParamsDraft<'a> {
+    fn keys(&self) -> &'static [&'static str] {
+        &PARAM_KEYS
+    }
+
+    fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error> {
+        if at < self.kept.values.len() {
+            return self.kept.take(at, map);
+        }
+        if self.meta_seen {
+            self.kept.duplicate = Some("_meta");
+        }
+        self.meta_seen = true;
+        map.next_value_seed(ObjectSeed(&mut self.meta))?;
+        Ok(())
+    }
+}
+
+impl<'a> Draft<'a> {
+    fn new() -> Self {
+        Self {
+            top: Members::new(&TOP_KEYS),
+            params: ParamsDraft {
+                kept: Members::new(&PARAM_KEYS),
+                meta: Members::new(&META_KEYS),
+                meta_seen: false,
+            },
+            params_shape: None,
+        }
+    }
+
+    fn into_message(self, text: &'a str, sender: Sender) -> Result<Message<'a>, EnvelopeError> {
+        let [version, id, method, result, error] = self.top.values;
+        let duplicate = self.top.duplicate.or(self.params.kept.duplicate);
+        if let Some(key) = duplicate.or(self.params.meta.duplicate) {
+            return Err(EnvelopeError::DuplicateKey(key));
+        }
+        if sender == Sender::Client && version.and_then(decode).as_deref() != Some("2.0") {
+            return Err(EnvelopeError::Version);
+        }
+        if self.params_shape == Some(Shape::Scalar) {
+            return Err(EnvelopeError::ParamsType);
+        }
+        let (kind, outcome) = match (method, result, error) {
+            (Some(_), None, None) if id.is_some() => (Kind::Request, None),
+            (Some(_), None, None) => (Kind::Notification, None),
+            (None, Some(_), None) => (Kind::Result, result),
+            (None, None, Some(_)) => (Kind::Error, error),
+            // Some serialisers write the absent one of the two as null.
+            (None, Some("null"), Some(_)) => (Kind::Error, error),
+            (None, Some(_), Some("null")) => (Kind::Result, result),
+            _ => return Err(EnvelopeError::Shape),
+        };
+        let method = match method {
+            Some(raw) => Some(decode(raw).ok_or(EnvelopeError::MethodType)?),
+            None => None,
+        };
+        Ok(Message {
+            text,
+            kind,
+            id: id_of(id, kind, sender)?,
+            method_kind: method.as_deref().map_or(Method::Other, Method::named),
+            method,
+            params: params_of(&self.params.kept, &self.params.meta),
+            outcome,
+        })
+    }
+}
+
+fn id_of(raw: Option<&str>, kind: Kind, sender: Sender) -> Result<Option<Id<'_>>, EnvelopeError> {
+    let nameless = kind == Kind::Error && sender == Sender::Upstream;
+    match raw {
+        None | Some("null") if nameless => Ok(None),
+        None if kind.is_response() => Err(EnvelopeError::Shape),
+        None => Ok(None),
+        Some(raw) => {
+            let bytes_max = match kind {
+                Kind::Request | Kind::Notification => ID_BYTES_MAX,
+                Kind::Result | Kind::Error => WIRE_ID_BYTES_MAX,
+            };
+            Ok(Some(Id::of_value(raw, bytes_max)?))
+        }
+    }
+}
+
+fn params_of<'a>(params: &Members<'a, 6>, meta: &Members<'a, 2>) -> Params<'a> {
+    let [
+        name,
+        uri,
+        level,
+        protocol_version,
+        request_id,
+        progress_token,
+    ] = params.values;
+    let [meta_progress_token, modern_version] = meta.values;
+    Params {
+        name,
+        uri,
+        level,
+        protocol_version,
+        request_id,
+        progress_token,
+        meta_progress_token,
+        modern_version,
+    }
+}

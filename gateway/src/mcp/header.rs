@@ -1,0 +1,16 @@
+//! The names of the HTTP headers that MCP and the gateway use, in lower case as HTTP/2 wants them.
+
+use http::HeaderName;
+
+/// The session id (MCP 2025-03-26, Streamable HTTP, session management).
+pub const MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The alias of [`MCP_SESSION_ID`] that is accepted downstream; upstream it carries a digest.
+pub const X_MCP_SESSION_ID: HeaderName = HeaderName::from_static("x-mcp-session-id");
+/// The revision that was negotiated (MCP 2025-06-18).
+pub const MCP_PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The event after which a stream is resumed (WHATWG server-sent events).
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Set to `1` on replies that were served without the shared store.
+pub const MOORING_DEGRADED: HeaderName = HeaderName::from_static("mooring-degraded");
+/// Tells nginx not to buffer a stream.
+pub const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -1,0 +1,289 @@
+//! Reversible, stateless rewriting of JSON-RPC ids and progress tokens.
+//!
+//! | what | wire form | who reads it |
+//! |---|---|---|
+//! | a client's request, seen by the upstream | `"c:<the id as JSON>"` | the client, after it is undone |
+//! | the same where clients share one pooled upstream session | `"c@<lane>:<the id as JSON>"` | the same |
+//! | a request of the gateway itself | `"<boot id>:<n>"` | the gateway |
+//! | an upstream's request, seen by the client | `"s:<epoch>:<the id as JSON>"` | the upstream, after it is undone |
+//!
+//! Invariant: undoing a rewrite gives back the bytes that the owner of the id wrote (so `1` and
+//! `"1"`, `"A"` and `"\u0041"` stay apart), whatever escapes the peer used when it wrote the string
+//! again. Any worker can undo it, because nothing but the text is needed.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use memchr::memchr2_iter;
+use thiserror::Error;
+
+/// The longest id or progress token that a peer may choose, in bytes of JSON text.
+pub const ID_BYTES_MAX: usize = 1024;
+
+/// The longest id in rewritten form, in bytes of JSON text. A peer that writes every character as a
+/// `\uXXXX` escape makes six bytes of one, and the rewrite itself at most doubles an id.
+pub const WIRE_ID_BYTES_MAX: usize = 14 * ID_BYTES_MAX;
+
+/// The least and most length of a boot id: one character could be mistaken for a rewrite's prefix.
+const BOOT_ID_CHARS: std::ops::RangeInclusive<usize> = 2..=128;
+
+/// Why a JSON value cannot be an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum IdError {
+    /// Null, a fraction, a boolean, an object or an array (MCP 2025-03-26, base protocol, requests).
+    #[error("an id must be a string or an integer")]
+    Type,
+    /// Longer than [`ID_BYTES_MAX`], or [`WIRE_ID_BYTES_MAX`] in rewritten form.
+    #[error("an id must not be longer than {ID_BYTES_MAX} bytes")]
+    TooLong,
+}
+
+/// A valid id as its owner wrote it: the JSON text of a string or of an integer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Id<'a>(&'a str);
+
+impl<'a> Id<'a> {
+    /// Takes the text of one JSON value, of which the grammar was checked before.
+    pub(super) fn of_value(raw: &'a str, bytes_max: usize) -> Result<Self, IdError> {
+        if raw.len() > bytes_max {
+            return Err(IdError::TooLong);
+        }
+        let integer = |text: &str| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        if raw.starts_with('"') || integer(raw) {
+            Ok(Self(raw))
+        } else {
+            Err(IdError::Type)
+        }
+    }
+
+    /// Reads an id from JSON text of unknown origin.
+    ///
+    /// # Errors
+    /// [`IdError`], also for text that is not JSON.
+    pub fn from_json(raw: &'a str) -> Result<Self, IdError> {
+        let id = Self::of_value(raw, ID_BYTES_MAX)?;
+        match serde_json::from_str::<serde::de::IgnoredAny>(raw) {
+            Ok(_) => Ok(id),
+            Err(_) => Err(IdError::Type),
+        }
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn as_json(&self) -> &'a str {
+        self.0
+    }
+}
+
+/// Sets clients that share one pooled upstream session apart: unique per client in that session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lane(pub u64);
+
+/// The epoch of a binding: it grows with every rebind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// The side that an id is hidden from, and what is needed to find the way back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// The id of a client, for the eyes of an upstream.
+    Client(Option<Lane>),
+    /// The id of an upstream, for the eyes of a client.
+    Server(Epoch),
+}
+
+/// An id in its rewritten form, not yet written out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wrapped<'a> {
+    /// Whose id it is.
+    pub(super) owner: Owner,
+    /// The id.
+    pub(super) id: Id<'a>,
+}
+
+impl Wrapped<'_> {
+    /// The exact length of what [`Wrapped::write`] writes, in bytes.
+    pub(super) fn len(&self) -> usize {
+        let prefix = match self.owner {
+            Owner::Client(None) => "c:".len(),
+            Owner::Client(Some(Lane(lane))) => "c@:".len() + digits(lane),
+            Owner::Server(Epoch(epoch)) => "s::".len() + digits(epoch),
+        };
+        let text = self.id.0.as_bytes();
+        "\"\"".len() + prefix + text.len() + memchr2_iter(b'"', b'\\', text).count()
+    }
+
+    /// Writes the JSON string. The text of an id holds no control character, so only quotes and
+    /// backslashes need an escape.
+    pub(super) fn write(&self, out: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = match self.owner {
+            Owner::Client(None) => out.write_str("\"c:"),
+            Owner::Client(Some(Lane(lane))) => write!(out, "\"c@{lane}:"),
+            Owner::Server(Epoch(epoch)) => write!(out, "\"s:{epoch}:"),
+        };
+        let mut rest = self.id.0;
+        while let Some(at) = rest.find(['"', '\\']) {
+            let (plain, special) = rest.split_at(at);
+            let (special, after) = special.split_at(1);
+            out.push_str(plain);
+            out.push('\\');
+            out.push_str(special);
+            rest = after;
+        }
+        out.push_str(rest);
+        out.push('"');
+    }
+}
+
+/// How many characters a number takes in decimal.
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Whose request a response, or a progress notification, that came from an upstream belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered<'a> {
+    /// A client's; `id` is the JSON text that the client wrote.
+    Client {
+        /// The client's own id as JSON.
+        id: Cow<'a, str>,
+        /// The client's lane in a pooled upstream session.
+        lane: Option<Lane>,
+    },
+    /// The gateway's own; a response to it must not reach any client.
+    Gateway {
+        /// The boot id of the worker that asked.
+        boot: Cow<'a, str>,
+        /// The number that worker gave it.
+        sequence: u64,
+    },
+    /// An error with `id: null` or without an id.
+    Nobody,
+    /// An id that no gateway has written.
+    Foreign,
+}
+
+impl<'a> Answered<'a> {
+    /// Reads the id, given as the text of a JSON value, of a response from an upstream.
+    pub(super) fn of_value(raw: &'a str) -> Self {
+        Self::of_decoded(decode(raw)).unwrap_or(Self::Foreign)
+    }
+
+    /// The same without borrowing from the message.
+    #[must_use]
+    pub fn into_owned(self) -> Answered<'static> {
+        match self {
+            Self::Client { id, lane } => Answered::Client {
+                id: Cow::Owned(id.into_owned()),
+                lane,
+            },
+            Self::Gateway { boot, sequence } => Answered::Gateway {
+                boot: Cow::Owned(boot.into_owned()),
+                sequence,
+            },
+            Self::Nobody => Answered::Nobody,
+            Self::Foreign => Answered::Foreign,
+        }
+    }
+
+    fn of_decoded(text: Option<Cow<'a, str>>) -> Option<Self> {
+        let text = text?;
+        if let Some(at) = client_prefix_len(&text) {
+            let lane = match text.get("c@".len()..at.checked_sub(1)?) {
+                Some(lane) if text.starts_with("c@") => Some(Lane(decimal(lane)?)),
+                _ => None,
+            };
+            let id = tail(text, at)?;
+            Id::from_json(&id).ok()?;
+            return Some(Self::Client { id, lane });
+        }
+        let (boot, sequence) = text.rsplit_once(':')?;
+        if !is_boot_id(boot) {
+            return None;
+        }
+        let (sequence, boot_len) = (decimal(sequence)?, boot.len());
+        let boot = match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.get(..boot_len)?),
+            Cow::Owned(mut text) => {
+                text.truncate(boot_len);
+                Cow::Owned(text)
+            }
+        };
+        Some(Self::Gateway { boot, sequence })
+    }
+}
+
+/// The id of an upstream's request as a client gives it back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerRequestId<'a> {
+    /// The epoch of the binding that the request came over. An answer to an earlier epoch belongs to
+    /// an upstream session that is gone, and must be refused.
+    pub epoch: Epoch,
+    /// The upstream's own id as JSON.
+    pub id: Cow<'a, str>,
+}
+
+impl<'a> ServerRequestId<'a> {
+    /// Undoes the rewrite; `None` for an id that no gateway has written.
+    pub(super) fn of_value(raw: &'a str) -> Option<Self> {
+        let text = decode(raw)?;
+        let (epoch, _) = text.strip_prefix("s:")?.split_once(':')?;
+        let at = "s:".len() + epoch.len() + ":".len();
+        let epoch = Epoch(decimal(epoch)?);
+        let id = tail(text, at)?;
+        Id::from_json(&id).ok()?;
+        Some(Self { epoch, id })
+    }
+}
+
+/// Names a request of the gateway itself: `<boot id>:<n>` as a JSON string.
+///
+/// Returns `None` for a boot id that is not 2 to 128 letters, digits, `.`, `_` or `-`.
+#[must_use]
+pub fn gateway_id(boot: &str, sequence: u64) -> Option<String> {
+    is_boot_id(boot).then(|| format!("\"{boot}:{sequence}\""))
+}
+
+fn is_boot_id(boot: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    BOOT_ID_CHARS.contains(&boot.len()) && boot.bytes().all(allowed)
+}
+
+/// The length of a leading `c:` or `c@<lane>:`.
+fn client_prefix_len(text: &str) -> Option<usize> {
+    if text.starts_with("c:") {
+        return Some("c:".len());
+    }
+    let lane = text.strip_prefix("c@")?.find(':')?;
+    Some("c@".len() + lane + ":".len())
+}
+
+/// A decimal number in the one spelling that the gateway itself uses.
+fn decimal(text: &str) -> Option<u64> {
+    let canonical = text == "0" || !text.starts_with(['0', '+']);
+    canonical.then(|| text.parse().ok()).flatten()
+}
+
+/// The text from `at` on, still borrowed if it was.
+fn tail(text: Cow<'_, str>, at: usize) -> Option<Cow<'_, str>> {
+    match text {
+        Cow::Borrowed(text) => text.get(at..).map(Cow::Borrowed),
+        Cow::Owned(mut text) => {
+            text.is_char_boundary(at).then(|| text.drain(..at));
+            Some(Cow::Owned(text))
+        }
+    }
+}
+
+/// The content of a JSON string, without a copy if it holds no escapes; `None` for another value.
+pub(super) fn decode(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_str::<String>(raw).ok().map(Cow::Owned)
+}

@@ -1,0 +1,203 @@
+//! The visible mark of lost upstream state.
+//!
+//! A session whose upstream had to be replaced goes on, but whatever the old upstream remembered is
+//! gone. The reply says so in `_meta["mooring/rebound"]`, and a log notification warns the user.
+//! Invariant: only results are marked, and nothing but the mark changes in them.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::event::Event;
+use super::ids::Epoch;
+use super::keys::Members;
+use super::splice::{Edit, Fill, span_of, splice};
+
+/// The `_meta` key of the mark.
+pub const REBOUND_KEY: &str = "mooring/rebound";
+
+/// What happened to the binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rebound<'a> {
+    /// The instance that was lost.
+    pub from: &'a str,
+    /// The instance that took its place, which may be the same one after a restart.
+    pub to: &'a str,
+    /// The epoch of the new binding.
+    pub epoch: Epoch,
+    /// Why, as the store names it (`upstream`, `owner`, `drain`).
+    pub reason: &'a str,
+}
+
+/// The mark as it is written; the order of its fields is part of the contract.
+#[derive(Serialize)]
+struct Wire<'a> {
+    from: &'a str,
+    to: &'a str,
+    epoch: u64,
+    reason: &'a str,
+    state_lost: bool,
+}
+
+impl Rebound<'_> {
+    /// The mark as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let wire = Wire {
+            from: self.from,
+            to: self.to,
+            epoch: self.epoch.0,
+            reason: self.reason,
+            state_lost: true,
+        };
+        // A struct of strings, a number and a boolean always has a JSON form.
+        serde_json::to_string(&wire).unwrap_or_default()
+    }
+
+    /// The warning (`notifications/message`, MCP 2025-03-26, logging) as the text of a message.
+    #[must_use]
+    pub fn warning(&self) -> String {
+        format!(
+            concat!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"warning","#,
+                r#""logger":"mooring","data":{{"message":"the upstream session was lost and replaced; "#,
+                r#"what the server remembered of this session is gone","{key}":{mark}}}}}}}"#
+            ),
+            key = REBOUND_KEY,
+            mark = self.to_json(),
+        )
+    }
+
+    /// The warning as an event.
+    #[must_use]
+    pub fn warning_event(&self) -> bytes::Bytes {
+        Event::message(&self.warning()).encode()
+    }
+}
+
+/// Puts the mark into the result of a response. A mark that the upstream itself wrote is replaced.
+///
+/// Returns `None` for everything that cannot carry it: errors, results that are no object, and text
+/// that is no message.
+#[must_use]
+pub fn mark_result(text: &str, rebound: &Rebound<'_>) -> Option<String> {
+    let [result, error] = Members::read(&["result", "error"], text).ok()?.values;
+    let result = result.filter(|result| result.starts_with('{'))?;
+    if error.is_some_and(|error| error != "null") {
+        return None;
+    }
+    let mark = rebound.to_json();
+    let [meta] = Members::read(&["_meta"], result).ok()?.values;
+    let (at, with) = match meta {
+        Some(meta) if meta.starts_with('{') => {
+            let [old] = Members::read(&[REBOUND_KEY], meta).ok()?.values;
+            match old {
+                Some(old) => (span_of(text, old)?, mark),
+                None => first_member(text, meta, &format!("\"{REBOUND_KEY}\":{mark}"))?,
+            }
+        }
+        // The schema has no `_meta` that is no object, so nothing of meaning is lost.
+        Some(meta) => (
+            span_of(text, meta)?,
+            format!("{{\"{REBOUND_KEY}\":{mark}}}"),
+        ),
+        None => {
+            let member = format!("\"_meta\":{{\"{REBOUND_KEY}\":{mark}}}");
+            first_member(text, result, &member)?
+        }
+    };
+    let with = Fill::Text(Cow::Owned(with));
+    splice(text, &mut [Edit { at, with }])
+}
+
+/// Where a member is inserted as the first one of an object, and with what.
+fn first_member(
+    text: &str,
+    object: &str,
+    member: &str,
+) -> Option<(std::ops::Range<usize>, String)> {
+    let at = span_of(text, object)?.start + 1;
+    let rest = object.get(1..)?.trim_start_matches([' ', '\t', '\n', '\r']);
+    let comma = if rest.starts_with('}') { "" } else { "," };
+    Some((at..at, format!("{member}{comma}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+    use super::*;
+
+    const REBOUND: Rebound<'static> = Rebound {
+        from: "http://a/",
+        to: "http://b/",
+        epoch: Epoch(3),
+        reason: "upstream",
+    };
+    const MARK: &str =
+        r#"{"from":"http://a/","to":"http://b/","epoch":3,"reason":"upstream","state_lost":true}"#;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let expected = expected.replace("MARK", &format!("\"mooring/rebound\":{MARK}"));
+        assert_eq!(mark_result(text, &REBOUND).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_mark_goes_into_the_result_and_nothing_else_changes() {
+        check(
+            r#"{"result":{},"id":1}"#,
+            r#"{"result":{"_meta":{MARK}},"id":1}"#,
+        );
+        check(
+            r#"{"id":1, "result" : { "x":1.0e0}}"#,
+            r#"{"id":1, "result" : {"_meta":{MARK}, "x":1.0e0}}"#,
+        );
+        check(
+            r#"{"id":1,"result":{"a":{"_meta":{}},"_meta": {"k":1}}}"#,
+            r#"{"id":1,"result":{"a":{"_meta":{}},"_meta": {MARK,"k":1}}}"#,
+        );
+        check(
+            r#"{"id":1,"result":{"_meta":{ }}}"#,
+            r#"{"id":1,"result":{"_meta":{MARK }}}"#,
+        );
+        check(
+            r#"{"id":1,"result":{"_meta":null,"b":2}}"#,
+            r#"{"id":1,"result":{"_meta":{MARK},"b":2}}"#,
+        );
+    }
+
+    #[test]
+    fn a_mark_of_the_upstream_is_replaced() {
+        check(
+            r#"{"id":1,"result":{"_meta":{"mooring/rebound":"forged","k":1}}}"#,
+            r#"{"id":1,"result":{"_meta":{MARK,"k":1}}}"#,
+        );
+    }
+
+    #[test]
+    fn what_cannot_carry_a_mark_is_left_alone() {
+        for text in [
+            r#"{"id":1,"error":{"code":1,"message":"m"}}"#,
+            r#"{"id":1,"result":[1]}"#,
+            r#"{"id":1,"result":null}"#,
+            r#"{"id":1,"method":"ping"}"#,
+            "[]",
+            "no json",
+        ] {
+            assert_eq!(mark_result(text, &REBOUND), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_warning_is_a_log_message() {
+        let warning: serde_json::Value = serde_json::from_str(&REBOUND.warning()).unwrap();
+        assert_eq!(warning["method"], "notifications/message");
+        assert_eq!(warning["params"]["level"], "warning");
+        assert_eq!(
+            warning["params"]["data"][REBOUND_KEY],
+            serde_json::from_str::<serde_json::Value>(MARK).unwrap()
+        );
+        let event = REBOUND.warning_event();
+        assert_eq!(event, format!("data: {}\n\n", REBOUND.warning()));
+    }
+}

@@ -1,0 +1,207 @@
+//! Rewrites one message on its way up to a server, or down to a client, by splicing.
+//!
+//! Invariant: only ids and progress tokens change, and every change made in one direction is undone
+//! in the other (`ids.rs` has the forms). A message that refers to nothing is not copied at all.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use thiserror::Error;
+
+use super::envelope::{Kind, Message};
+use super::ids::{
+    Answered, Epoch, ID_BYTES_MAX, Id, IdError, Lane, Owner, ServerRequestId, Wrapped,
+};
+use super::method::Method;
+use super::splice::{Edit, Fill, span_of, splice};
+
+/// Why a message cannot be passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RewriteError {
+    /// A response whose id is not one that this gateway gave to the client.
+    #[error("the id of the response belongs to no request of the server")]
+    UnknownRequest,
+    /// Progress on a token that this gateway did not give to the client.
+    #[error("the progress token belongs to no request of the server")]
+    UnknownProgressToken,
+    /// A progress token, or the `requestId` of a cancellation, that is no valid id.
+    #[error("`{field}` is not valid: {source}")]
+    Token {
+        /// The field's name.
+        field: &'static str,
+        /// What is wrong with it.
+        source: IdError,
+    },
+    /// The spans do not fit the text, which would be a defect of this program.
+    #[error("the message could not be rewritten")]
+    Splice,
+}
+
+/// A client's message in the form that the upstream is to see.
+#[derive(Debug)]
+pub struct Upward<'a> {
+    /// The JSON text to send.
+    pub text: Cow<'a, str>,
+    /// For a response or for progress: the request of the upstream that it belongs to.
+    pub refers_to: Option<ServerRequestId<'a>>,
+}
+
+/// An upstream's message in the form that the client is to see.
+#[derive(Debug)]
+pub struct Downward<'a> {
+    /// The JSON text to send.
+    pub text: Cow<'a, str>,
+    /// For a response or for progress: whose request it belongs to. Only what belongs to a client
+    /// may be sent to one.
+    pub answers: Option<Answered<'a>>,
+}
+
+/// Rewrites a client's message for the upstream. `lane` is set where clients share an upstream
+/// session.
+///
+/// # Errors
+/// [`RewriteError`]: the message refers to something that the gateway cannot undo.
+pub fn rewrite_up<'a>(
+    message: &Message<'a>,
+    lane: Option<Lane>,
+) -> Result<Upward<'a>, RewriteError> {
+    let owner = Owner::Client(lane);
+    match (message.kind(), message.method()) {
+        (Kind::Request, _) => Ok(Upward {
+            text: wrap_request(message, owner)?,
+            refers_to: None,
+        }),
+        (Kind::Notification, Method::Cancelled) => Ok(Upward {
+            text: wrap_cancelled(message, owner)?,
+            refers_to: None,
+        }),
+        (Kind::Notification, Method::Progress) => {
+            let token = message.params.progress_token;
+            undo_up(message, token, RewriteError::UnknownProgressToken)
+        }
+        (Kind::Notification, _) => Ok(Upward {
+            text: Cow::Borrowed(message.text),
+            refers_to: None,
+        }),
+        (Kind::Result | Kind::Error, _) => {
+            let id = message.id.map(|id| id.as_json());
+            undo_up(message, id, RewriteError::UnknownRequest)
+        }
+    }
+}
+
+/// Rewrites an upstream's message for the client. `epoch` is that of the binding it came over.
+///
+/// # Errors
+/// [`RewriteError`]: the upstream chose an id or a token that the protocol does not allow.
+pub fn rewrite_down<'a>(message: &Message<'a>, epoch: Epoch) -> Result<Downward<'a>, RewriteError> {
+    let owner = Owner::Server(epoch);
+    match (message.kind(), message.method()) {
+        (Kind::Request, _) => Ok(Downward {
+            text: wrap_request(message, owner)?,
+            answers: None,
+        }),
+        (Kind::Notification, Method::Cancelled) => Ok(Downward {
+            text: wrap_cancelled(message, owner)?,
+            answers: None,
+        }),
+        (Kind::Notification, Method::Progress) => undo_down(message, message.params.progress_token),
+        (Kind::Notification, _) => Ok(Downward {
+            text: Cow::Borrowed(message.text),
+            answers: None,
+        }),
+        (Kind::Result | Kind::Error, _) => undo_down(message, message.id.map(|id| id.as_json())),
+    }
+}
+
+/// Turns rewritten text into shared bytes: a slice of the body if nothing was changed, otherwise the
+/// text's own allocation.
+#[must_use]
+pub fn into_bytes(text: Cow<'_, str>, body: &Bytes) -> Bytes {
+    match text {
+        Cow::Owned(text) => Bytes::from(text),
+        Cow::Borrowed(text) => {
+            let whole = std::str::from_utf8(body).ok();
+            match whole.and_then(|whole| span_of(whole, text)) {
+                Some(span) => body.slice(span),
+                None => Bytes::copy_from_slice(text.as_bytes()),
+            }
+        }
+    }
+}
+
+/// Hides the sender's id, and the progress token that it asks for, behind the gateway's forms.
+fn wrap_request<'a>(message: &Message<'a>, owner: Owner) -> Result<Cow<'a, str>, RewriteError> {
+    let text = message.text;
+    let id = message.id.ok_or(RewriteError::Splice)?;
+    let id = wrap(text, owner, id)?;
+    let changed = match message.params.meta_progress_token {
+        Some(token) => {
+            let token = wrap(text, owner, token_id("progressToken", token)?)?;
+            splice(text, &mut [id, token])
+        }
+        None => splice(text, &mut [id]),
+    };
+    changed.map(Cow::Owned).ok_or(RewriteError::Splice)
+}
+
+/// Hides the id of the sender's own request that it cancels. A cancellation without one, which
+/// 2025-11-25 has for tasks, passes.
+fn wrap_cancelled<'a>(message: &Message<'a>, owner: Owner) -> Result<Cow<'a, str>, RewriteError> {
+    let Some(raw) = message.params.request_id else {
+        return Ok(Cow::Borrowed(message.text));
+    };
+    let edit = wrap(message.text, owner, token_id("requestId", raw)?)?;
+    splice(message.text, &mut [edit])
+        .map(Cow::Owned)
+        .ok_or(RewriteError::Splice)
+}
+
+fn token_id<'a>(field: &'static str, raw: &'a str) -> Result<Id<'a>, RewriteError> {
+    Id::of_value(raw, ID_BYTES_MAX).map_err(|source| RewriteError::Token { field, source })
+}
+
+fn wrap<'a>(text: &'a str, owner: Owner, id: Id<'a>) -> Result<Edit<'a>, RewriteError> {
+    Ok(Edit {
+        at: span_of(text, id.as_json()).ok_or(RewriteError::Splice)?,
+        with: Fill::Wrapped(Wrapped { owner, id }),
+    })
+}
+
+/// Gives the upstream its own id back.
+fn undo_up<'a>(
+    message: &Message<'a>,
+    raw: Option<&'a str>,
+    unknown: RewriteError,
+) -> Result<Upward<'a>, RewriteError> {
+    let raw = raw.ok_or(unknown)?;
+    let request = ServerRequestId::of_value(raw).ok_or(unknown)?;
+    Ok(Upward {
+        text: replace(message.text, raw, &request.id)?,
+        refers_to: Some(request),
+    })
+}
+
+/// Gives the client its own id back; what is not a client's passes unchanged and says so.
+fn undo_down<'a>(
+    message: &Message<'a>,
+    raw: Option<&'a str>,
+) -> Result<Downward<'a>, RewriteError> {
+    let answers = raw.map_or(Answered::Nobody, Answered::of_value);
+    let text = match (&answers, raw) {
+        (Answered::Client { id, .. }, Some(raw)) => replace(message.text, raw, id)?,
+        _ => Cow::Borrowed(message.text),
+    };
+    Ok(Downward {
+        text,
+        answers: Some(answers),
+    })
+}
+
+fn replace<'a>(text: &'a str, part: &str, with: &str) -> Result<Cow<'a, str>, RewriteError> {
+    let at = span_of(text, part).ok_or(RewriteError::Splice)?;
+    let with = Fill::Text(Cow::Borrowed(with));
+    splice(text, &mut [Edit { at, with }])
+        .map(Cow::Owned)
+        .ok_or(RewriteError::Splice)
+}

@@ -1,0 +1,105 @@
+//! Replacing parts of a text while everything else stays byte for byte.
+//!
+//! Invariant: the output is the input with exactly the given spans replaced, and it is made with one
+//! allocation of exactly the right size, so that turning it into shared bytes costs nothing more.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::ids::Wrapped;
+
+/// What takes the place of a span.
+#[derive(Debug)]
+pub(super) enum Fill<'a> {
+    /// Finished JSON text.
+    Text(Cow<'a, str>),
+    /// An id in its rewritten form, which is written straight into the output.
+    Wrapped(Wrapped<'a>),
+}
+
+impl Fill<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Wrapped(wrapped) => wrapped.len(),
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Self::Text(text) => out.push_str(text),
+            Self::Wrapped(wrapped) => wrapped.write(out),
+        }
+    }
+}
+
+/// One replacement.
+#[derive(Debug)]
+pub(super) struct Edit<'a> {
+    /// The bytes of the text to be replaced; an empty span inserts.
+    pub(super) at: Range<usize>,
+    /// What takes their place.
+    pub(super) with: Fill<'a>,
+}
+
+/// Where `part` lies inside `whole`, if it is a slice of it.
+pub(super) fn span_of(whole: &str, part: &str) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    let end = start.checked_add(part.len())?;
+    (end <= whole.len()).then_some(start..end)
+}
+
+/// Applies the edits, which may stand in any order but must not overlap.
+///
+/// Returns `None` when a span lies outside of the text, off a character boundary or inside another
+/// one; that is a mistake of the caller, and costs the message instead of the process.
+pub(super) fn splice(text: &str, edits: &mut [Edit<'_>]) -> Option<String> {
+    edits.sort_unstable_by_key(|edit| edit.at.start);
+    let removed: usize = edits.iter().map(|edit| edit.at.len()).sum();
+    let added: usize = edits.iter().map(|edit| edit.with.len()).sum();
+    let mut out = String::with_capacity(text.len().checked_sub(removed)? + added);
+    let mut copied = 0;
+    for edit in edits.iter() {
+        out.push_str(text.get(copied..edit.at.start)?);
+        edit.with.write(&mut out);
+        copied = edit.at.end;
+    }
+    out.push_str(text.get(copied..)?);
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+    use super::*;
+
+    fn edit(at: Range<usize>, with: &str) -> Edit<'_> {
+        Edit {
+            at,
+            with: Fill::Text(Cow::Borrowed(with)),
+        }
+    }
+
+    #[test]
+    fn edits_in_any_order_leave_the_rest_alone() {
+        let mut edits = [edit(4..5, "FIVE"), edit(0..1, ""), edit(2..2, "+")];
+        let out = splice("abcdef", &mut edits).unwrap();
+        assert_eq!(out, "b+cdFIVEf");
+        assert_eq!(out.capacity(), out.len());
+    }
+
+    #[test]
+    fn spans_that_do_not_fit_give_nothing() {
+        assert_eq!(splice("abc", &mut [edit(2..9, "x")]), None);
+        assert_eq!(splice("abc", &mut [edit(0..2, "x"), edit(1..3, "y")]), None);
+        assert_eq!(splice("é", &mut [edit(1..1, "x")]), None);
+    }
+
+    #[test]
+    fn a_part_is_found_and_a_stranger_is_not() {
+        let whole = String::from("{\"id\":7}");
+        assert_eq!(span_of(&whole, &whole[6..7]), Some(6..7));
+        let (left, right) = whole.split_at(4);
+        assert_eq!(span_of(left, right), None);
+    }
+}

@@ -1,0 +1,340 @@
+//! Gives the client its id back in a JSON response that is still arriving.
+//!
+//! A reply of content type `application/json` may be large and slow, and its `id` may stand first or
+//! last. The rewriter follows the grammar just far enough to know the top-level keys, replaces the
+//! value of `id`, and hands every other byte on at once. Invariant: whatever the chunks are, the
+//! output is the same, and is what [`super::rewrite_down`] makes of the whole body; memory is bounded
+//! by one id. After the id, chunks pass without being looked at.
+
+use bytes::Bytes;
+use memchr::memchr2;
+use thiserror::Error;
+
+use super::ids::{Answered, WIRE_ID_BYTES_MAX, decode};
+
+/// The longest spelling of the key `id`, two escapes, without the quotes.
+const ID_KEY_BYTES_MAX: usize = r"\u0069\u0064".len();
+
+/// Why the rest of a body cannot be rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum StreamError {
+    /// The id is longer than [`WIRE_ID_BYTES_MAX`].
+    #[error("the id of the response is longer than {WIRE_ID_BYTES_MAX} bytes")]
+    IdTooLong,
+}
+
+/// Where in the object the next byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Before the opening brace.
+    Start,
+    /// Before a key, or after a value.
+    Between,
+    /// In a top-level key.
+    Key,
+    /// After a key; true after the key `id`.
+    Colon(bool),
+    /// Before a value; true for the id's.
+    Value(bool),
+    /// In a number or a literal at the top level.
+    Scalar,
+    /// In a string, at any depth.
+    Text,
+    /// In an object or array that is a value.
+    Nested,
+    /// In the id, which is a string.
+    IdText,
+    /// In the id, which is a number or a literal.
+    IdScalar,
+    /// Nothing more to do: the id was seen, the object has ended, or it is no object.
+    Done,
+}
+
+/// The state of one body.
+#[derive(Debug)]
+pub struct StreamRewriter {
+    place: Place,
+    /// How many objects and arrays are open below the top level.
+    depth: usize,
+    /// Whether the last byte of a string was a backslash that escapes the next.
+    escaped: bool,
+    /// The key, or the id, as far as it has arrived.
+    held: Vec<u8>,
+    answered: Option<Answered<'static>>,
+}
+
+impl Default for StreamRewriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One chunk in work: what of it was copied, and what comes out.
+struct Work {
+    /// Everything before this was copied into `out`, or replaced.
+    copied: usize,
+    out: Vec<u8>,
+    changed: bool,
+}
+
+impl Work {
+    fn copy_up_to(&mut self, chunk: &[u8], at: usize) {
+        if self.out.is_empty() {
+            // A client's own id is shorter than its rewritten form, so the chunk's length suffices.
+            self.out.reserve(chunk.len());
+        }
+        if let Some(part) = chunk.get(self.copied..at) {
+            self.out.extend_from_slice(part);
+        }
+        self.copied = at;
+        self.changed = true;
+    }
+}
+
+impl StreamRewriter {
+    /// A rewriter at the start of a body.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            place: Place::Start,
+            depth: 0,
+            escaped: false,
+            held: Vec::new(),
+            answered: None,
+        }
+    }
+
+    /// Whose request the body answers, as soon as that is known.
+    #[must_use]
+    pub fn answered(&self) -> Option<&Answered<'static>> {
+        self.answered.as_ref()
+    }
+
+    /// Takes the next chunk and returns what can be sent on, which may be nothing.
+    ///
+    /// # Errors
+    /// [`StreamError::IdTooLong`]; the stream must then be cut.
+    pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, StreamError> {
+        if self.place == Place::Done {
+            return Ok(chunk);
+        }
+        let mut work = Work {
+            copied: 0,
+            out: Vec::new(),
+            changed: false,
+        };
+        let mut at = 0;
+        while at < chunk.len() && self.place != Place::Done {
+            at = self.step(&chunk, at, &mut work)?;
+        }
+        let holding = matches!(self.place, Place::IdText | Place::IdScalar);
+        if !work.changed && !holding {
+            return Ok(chunk);
+        }
+        if holding {
+            // `step` has copied what comes before the id; the rest of the chunk is in `held`.
+            return Ok(Bytes::from(work.out));
+        }
+        work.copy_up_to(&chunk, chunk.len());
+        Ok(Bytes::from(work.out))
+    }
+
+    /// Ends the body and returns what was held back; only a body that was cut short, or that is no
+    /// object, leaves anything.
+    #[must_use]
+    pub fn finish(&mut self) -> Bytes {
+        let holding = matches!(self.place, Place::IdText | Place::IdScalar);
+        self.place = Place::Done;
+        let held = std::mem::take(&mut self.held);
+        if holding {
+            Bytes::from(held)
+        } else {
+            Bytes::new()
+        }
+    }
+
+    /// Consumes at least one byte from `at` on, unless only the place changes; returns where to go on.
+    fn step(&mut self, chunk: &[u8], at: usize, work: &mut Work) -> Result<usize, StreamError> {
+        let rest = chunk.get(at..).unwrap_or_default();
+        let Some(&byte) = rest.first() else {
+            return Ok(at);
+        };
+        let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        match self.place {
+            Place::Start => match byte {
+                b'{' => self.place = Place::Between,
+                // White space, or a byte order mark.
+                _ if is_space || matches!(byte, 0xef | 0xbb | 0xbf) => {}
+                _ => self.place = Place::Done,
+            },
+            Place::Between => match byte {
+                b'"' => {
+                    self.held.clear();
+                    self.place = Place::Key;
+                }
+                _ if is_space || byte == b',' => {}
+                _ => self.place = Place::Done,
+            },
+            Place::Key => return Ok(at + self.key(rest)),
+            Place::Colon(is_id) => match byte {
+                b':' => self.place = Place::Value(is_id),
+                _ if is_space => {}
+                _ => self.place = Place::Done,
+            },
+            Place::Value(_) if is_space => {}
+            Place::Value(true) if !matches!(byte, b'{' | b'[') => {
+                work.copy_up_to(chunk, at);
+                self.held.clear();
+                self.place = Place::IdScalar;
+                if byte == b'"' {
+                    self.held.push(byte);
+                    self.place = Place::IdText;
+                    return Ok(at + 1);
+                }
+                return Ok(at);
+            }
+            Place::Value(_) => match byte {
+                b'"' => self.place = Place::Text,
+                b'{' | b'[' => {
+                    self.depth = 1;
+                    self.place = Place::Nested;
+                }
+                _ => self.place = Place::Scalar,
+            },
+            Place::Scalar => match byte {
+                b',' => self.place = Place::Between,
+                b'}' => self.place = Place::Done,
+                _ => {}
+            },
+            Place::Text => return Ok(at + self.text(rest)),
+            Place::Nested => return Ok(at + self.nested(rest)),
+            Place::IdText => {
+                let (len, ended) = self.string_part(rest);
+                return self.hold(rest, at, len, ended, work);
+            }
+            Place::IdScalar => {
+                let end = rest
+                    .iter()
+                    .position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r'));
+                return self.hold(rest, at, end.unwrap_or(rest.len()), end.is_some(), work);
+            }
+            Place::Done => {}
+        }
+        Ok(at + 1)
+    }
+
+    /// How much of the input belongs to the string that is being read, and whether it ends there.
+    fn string_part(&mut self, rest: &[u8]) -> (usize, bool) {
+        let mut at = 0;
+        while let Some(tail) = rest.get(at..).filter(|tail| !tail.is_empty()) {
+            if self.escaped {
+                self.escaped = false;
+                at += 1;
+                continue;
+            }
+            match memchr2(b'"', b'\\', tail) {
+                None => return (rest.len(), false),
+                Some(found) if tail.get(found) == Some(&b'"') => return (at + found + 1, true),
+                Some(found) => {
+                    self.escaped = true;
+                    at += found + 1;
+                }
+            }
+        }
+        (rest.len(), false)
+    }
+
+    fn key(&mut self, rest: &[u8]) -> usize {
+        let (len, ended) = self.string_part(rest);
+        let part = rest.get(..len).unwrap_or_default();
+        // The closing quote of a key that is too long is not kept, so that it is no JSON below.
+        let room = (ID_KEY_BYTES_MAX + 2).saturating_sub(self.held.len());
+        self.held
+            .extend_from_slice(part.get(..room).unwrap_or(part));
+        if ended {
+            self.place = Place::Colon(self.held_key_is_id());
+        }
+        len
+    }
+
+    fn held_key_is_id(&self) -> bool {
+        if self.held == b"id\"" {
+            return true;
+        }
+        if !self.held.contains(&b'\\') {
+            return false;
+        }
+        let quoted = [b"\"", self.held.as_slice()].concat();
+        serde_json::from_slice::<String>(&quoted).is_ok_and(|key| key == "id")
+    }
+
+    fn text(&mut self, rest: &[u8]) -> usize {
+        let (len, ended) = self.string_part(rest);
+        if ended {
+            self.place = match self.depth {
+                0 => Place::Between,
+                _ => Place::Nested,
+            };
+        }
+        len
+    }
+
+    fn nested(&mut self, rest: &[u8]) -> usize {
+        for (at, byte) in rest.iter().enumerate() {
+            match byte {
+                b'"' => {
+                    self.place = Place::Text;
+                    return at + 1;
+                }
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth == 0 {
+                        self.place = Place::Between;
+                        return at + 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        rest.len()
+    }
+
+    /// Holds a part of the id; at its end puts the client's own id in its place.
+    fn hold(
+        &mut self,
+        rest: &[u8],
+        at: usize,
+        len: usize,
+        ended: bool,
+        work: &mut Work,
+    ) -> Result<usize, StreamError> {
+        if self.held.len() + len > WIRE_ID_BYTES_MAX {
+            return Err(StreamError::IdTooLong);
+        }
+        self.held
+            .extend_from_slice(rest.get(..len).unwrap_or_default());
+        work.copied = at + len;
+        work.changed = true;
+        if ended {
+            self.place = Place::Done;
+            let held = std::mem::take(&mut self.held);
+            let answered = answered_by(&held);
+            match &answered {
+                Answered::Client { id, .. } => work.out.extend_from_slice(id.as_bytes()),
+                _ => work.out.extend_from_slice(&held),
+            }
+            self.answered = Some(answered);
+        }
+        Ok(at + len)
+    }
+}
+
+/// What the raw text of an id means, without borrowing it.
+fn answered_by(raw: &[u8]) -> Answered<'static> {
+    match std::str::from_utf8(raw) {
+        Ok("null") => Answered::Nobody,
+        Ok(raw) if decode(raw).is_some() => Answered::of_value(raw).into_owned(),
+        _ => Answered::Foreign,
+    }
+}

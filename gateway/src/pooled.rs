@@ -1,0 +1,255 @@
+//! Affinity off: calls go to any instance, over upstream sessions that this worker pools.
+//!
+//! Nothing is recorded and the store is never asked. A pooled upstream session is initialised by the gateway in its
+//! own name, without client capabilities, so no server asks a client anything over it; it is shared by the requests of
+//! one principal and one revision, and never between principals. Invariant: losing it costs nobody anything but the
+//! handshake, because whoever needs upstream state to last turns affinity on.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
+use tokio::sync::OnceCell;
+
+use crate::mcp::{call, ids};
+use crate::upstream::{
+    Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing,
+    Received, SendError, Server, greet, is_session_unknown, read_answer,
+};
+
+/// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
+const SESSIONS_MAX: usize = 10_000;
+
+/// The pooled upstream sessions of one worker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    client: Client,
+    boot: Box<str>,
+    answer_timeout: Duration,
+    sequence: Arc<AtomicU64>,
+    sessions: Arc<Mutex<HashMap<Shared, Entry>>>,
+}
+
+/// What requests share one upstream session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shared {
+    server: ServerName,
+    instance: InstanceName,
+    principal: Principal,
+    revision: Box<str>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    session: Arc<OnceCell<PooledSession>>,
+    used_at: Instant,
+}
+
+/// One upstream session of the gateway's own.
+#[derive(Clone, Debug)]
+pub struct PooledSession {
+    /// The id the instance gave, if it keeps sessions.
+    pub upstream_session: Option<UpstreamSession>,
+    /// The instance's initialize answer, which clients get as theirs.
+    pub answer: Answer,
+}
+
+/// Why a request of a session that is not kept got no response.
+#[derive(Debug, thiserror::Error)]
+pub enum PooledError {
+    /// No instance could be initialised. Nothing ran.
+    #[error("no instance could be reached: {0}")]
+    NoInstance(#[source] HandshakeError),
+    /// An instance answered the handshake with an error.
+    #[error("the instance refused the handshake: {0}")]
+    Handshake(#[source] HandshakeError),
+    /// The connection broke during the call, which may have run.
+    #[error("the connection to the instance broke during the call")]
+    OutcomeUnknown(#[source] SendError),
+    /// An error answer could not be read.
+    #[error(transparent)]
+    Answer(#[from] ExchangeError),
+}
+
+impl Pool {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(client: Client, boot: &str, answer_timeout: Duration) -> Self {
+        Self {
+            client,
+            boot: boot.into(),
+            answer_timeout,
+            sequence: Arc::default(),
+            sessions: Arc::default(),
+        }
+    }
+
+    /// An upstream session of some instance that can be reached: what a client's initialize is answered from.
+    ///
+    /// # Errors
+    /// See [`PooledError`].
+    pub async fn introduce(
+        &self,
+        server: &Server,
+        principal: &Principal,
+        revision: &str,
+    ) -> Result<PooledSession, PooledError> {
+        let mut last = None;
+        for instance in server.in_turn() {
+            match self.session(server, instance, principal, revision).await {
+                Ok(session) => return Ok(session),
+                Err(error) if error.is_instance_away() => last = Some(error),
+                Err(error) => return Err(PooledError::Handshake(error)),
+            }
+        }
+        Err(unreachable(last))
+    }
+
+    /// Sends one message to the next instance that can be reached.
+    ///
+    /// # Errors
+    /// See [`PooledError`]. What may have run is not sent again.
+    pub async fn send(
+        &self,
+        server: &Server,
+        principal: &Principal,
+        revision: &str,
+        outgoing: &Outgoing,
+    ) -> Result<Received, PooledError> {
+        let mut last = None;
+        for instance in server.in_turn() {
+            // The second try is for an instance that was restarted and has forgotten the pooled session.
+            for _ in 0..2 {
+                let session = match self.session(server, instance, principal, revision).await {
+                    Ok(session) => session,
+                    Err(error) if error.is_instance_away() => {
+                        last = Some(error);
+                        break;
+                    }
+                    Err(error) => return Err(PooledError::Handshake(error)),
+                };
+                let carrying = outgoing
+                    .clone()
+                    .upstream_session(session.upstream_session.as_ref());
+                match self.client.send_once(instance, carrying.to(instance)).await {
+                    Ok(response) => match self.unless_unknown(response, &session).await? {
+                        Some(answered) => return Ok(answered),
+                        None => self.drop_session(server, instance, principal, revision),
+                    },
+                    Err(error) if error.is_undelivered() => {
+                        last = Some(HandshakeError::Exchange(error.into()));
+                        break;
+                    }
+                    Err(error) => return Err(PooledError::OutcomeUnknown(error)),
+                }
+            }
+        }
+        Err(unreachable(last))
+    }
+
+    /// None where the instance does not know the pooled session, which also says that the call did not run.
+    async fn unless_unknown(
+        &self,
+        response: Response<Incoming>,
+        session: &PooledSession,
+    ) -> Result<Option<Received>, ExchangeError> {
+        let is_suspect = matches!(
+            response.status(),
+            StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
+        ) && session.upstream_session.is_some();
+        if !is_suspect {
+            return Ok(Some(Received::Streaming(response)));
+        }
+        let answer = read_answer(response).await?;
+        Ok((!is_session_unknown(&answer)).then_some(Received::Whole(answer)))
+    }
+
+    async fn session(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        principal: &Principal,
+        revision: &str,
+    ) -> Result<PooledSession, HandshakeError> {
+        let cell = self.cell(shared(server, instance, principal, revision));
+        cell.get_or_try_init(|| self.greet(server, instance, revision))
+            .await
+            .cloned()
+    }
+
+    async fn greet(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        revision: &str,
+    ) -> Result<PooledSession, HandshakeError> {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let id = ids::gateway_id(&self.boot, sequence)
+            .unwrap_or_else(|| format!("\"pooled:{sequence}\""));
+        let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
+        let greeting = Greeting {
+            text: Bytes::from(call::initialize(&id, &params)),
+            completion: Completion::ByGateway,
+        };
+        let limit = self.answer_timeout;
+        let initialized = greet(&self.client, server, instance, &greeting, "pooled", limit).await?;
+        Ok(PooledSession {
+            upstream_session: initialized.upstream_session,
+            answer: initialized.answer,
+        })
+    }
+
+    fn cell(&self, shared: Shared) -> Arc<OnceCell<PooledSession>> {
+        let mut sessions = self.lock();
+        if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&shared) {
+            let idle_for_longest = sessions
+                .iter()
+                .min_by_key(|(_, entry)| entry.used_at)
+                .map(|(shared, _)| shared.clone());
+            if let Some(shared) = idle_for_longest {
+                sessions.remove(&shared);
+            }
+        }
+        let entry = sessions.entry(shared).or_insert_with(|| Entry {
+            session: Arc::default(),
+            used_at: Instant::now(),
+        });
+        entry.used_at = Instant::now();
+        Arc::clone(&entry.session)
+    }
+
+    fn drop_session(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        principal: &Principal,
+        revision: &str,
+    ) {
+        self.lock()
+            .remove(&shared(server, instance, principal, revision));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Shared, Entry>> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shared(server: &Server, instance: &Instance, principal: &Principal, revision: &str) -> Shared {
+    Shared {
+        server: server.id.clone(),
+        instance: instance.name.clone(),
+        principal: principal.clone(),
+        revision: revision.into(),
+    }
+}
+
+fn unreachable(last: Option<HandshakeError>) -> PooledError {
+    crate::metrics::affinity_failure("no_instance");
+    PooledError::NoInstance(last.unwrap_or(HandshakeError::Exchange(ExchangeError::NoResponse)))
+}

@@ -1,0 +1,320 @@
+//! Serving: from checked settings to a running worker, and to its clean end.
+//!
+//! Order matters: what can fail is opened before the port is bound, the worker announces itself before it serves, and
+//! on the way out it says that it is gone after it has stopped accepting.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use mooring_session::names::{Address, NameError, ServerName, WorkerId};
+use mooring_session::rules::Touch;
+use mooring_session::time::Millis;
+use mooring_session::workers::{Beat, Drain};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::affinity::{Affinity, AffinityOptions};
+use crate::dispatch::RelayOptions;
+use crate::http::{App, service};
+use crate::metrics;
+use crate::pooled::Pool;
+use crate::settings::{self, Settings};
+use crate::store::{self, Store, StoreError};
+use crate::upstream::{Client, ClientError, ClientOptions, Instance, Reach, Server, Servers};
+
+/// How long open replies may take to finish after a signal to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// Sessions with an open call are kept alive this many times per TTL.
+const KEEPS_PER_TTL: u32 = 8;
+/// ... but no more often than this.
+const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
+
+/// Why serving did not start, or ended before it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A service that is needed is away or cannot be used; exit code 69.
+    #[error("{service} cannot be used: {reason}")]
+    Unavailable {
+        /// Which service, without credentials.
+        service: String,
+        /// What is wrong, and how to mend it.
+        reason: String,
+    },
+    /// The address could not be bound.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// The address as configured.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The metrics recorder could not be installed.
+    #[error("metrics cannot be recorded")]
+    Metrics(#[source] metrics_exporter_prometheus::BuildError),
+    /// The client to upstream instances could not be made.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A configured name is not one that the store takes.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The server ended by itself.
+    #[error("the server stopped")]
+    Run(#[source] std::io::Error),
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+/// See [`ServeError`].
+pub async fn serve(settings: Settings) -> Result<(), ServeError> {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(metrics::BUCKETS_SECONDS)
+        .map_err(ServeError::Metrics)?
+        .install_recorder()
+        .map_err(ServeError::Metrics)?;
+    metrics::describe();
+    let servers = servers(&settings)?;
+    let client = client(&settings)?;
+    let store = store::open(&settings.store, settings.affinity.session_ttl)
+        .await
+        .map_err(|error| unavailable(&settings, &error))?;
+
+    let configured = settings.listen.address;
+    let bind_error = |source| ServeError::Bind {
+        address: configured,
+        source,
+    };
+    let listener = TcpListener::bind(configured).await.map_err(bind_error)?;
+    let address = listener.local_addr().map_err(bind_error)?;
+
+    let worker = worker_id(&settings, address)?;
+    let affinity = affinity(&settings, store, client.clone(), worker.clone());
+    let app = Arc::new(App {
+        pool: Pool::new(
+            client,
+            worker.boot(),
+            settings.upstream.response_headers_timeout,
+        ),
+        servers,
+        affinity: affinity.clone(),
+        listen: settings.listen.clone(),
+        auth: settings.auth.clone(),
+        relay: RelayOptions {
+            event_bytes_max: settings.upstream.event_bytes_max,
+        },
+        metrics: recorder,
+    });
+
+    let beat = beat(&settings, &worker, address)?;
+    announce(&affinity, &beat).await;
+    let beating = tokio::spawn(keep_beating(
+        affinity.clone(),
+        beat,
+        settings.worker.beat_interval,
+    ));
+    let keeping = tokio::spawn(keep_alive(affinity.clone(), settings.affinity.session_ttl));
+    let reporting = tokio::spawn(report_losses(Arc::clone(&app)));
+
+    tracing::info!(%address, %worker, store = affinity.store().kind(), "serving");
+    let result = run(listener, app).await;
+    for task in [beating, keeping, reporting] {
+        task.abort();
+    }
+    if let Err(error) = affinity.store().gone(&worker).await {
+        tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
+    }
+    tracing::info!("stopped");
+    result
+}
+
+/// Accepts until a signal, then lets open replies finish for a while.
+async fn run(listener: TcpListener, app: Arc<App>) -> Result<(), ServeError> {
+    // Events are small writes; Nagle's algorithm would hold each back for the client's delayed acknowledgement.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+    });
+    let (stop, mut stopping) = watch::channel(());
+    let serving = axum::serve(listener, service(app)).with_graceful_shutdown(async move {
+        signalled().await;
+        tracing::info!("stopping");
+        stop.send_replace(());
+    });
+    let patience = async move {
+        if stopping.changed().await.is_ok() {
+            tokio::time::sleep(STOP_PATIENCE).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = serving.into_future() => ended.map_err(ServeError::Run),
+        () = patience => {
+            tracing::info!("open replies were cut");
+            Ok(())
+        }
+    }
+}
+
+async fn signalled() {
+    let interrupted = tokio::signal::ctrl_c();
+    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(mut terminated) => {
+            tokio::select! {
+                _ = interrupted => {}
+                _ = terminated.recv() => {}
+            }
+        }
+        // Without a handler the signal ends the process, which is what it asks for.
+        Err(_) => {
+            let _ = interrupted.await;
+        }
+    }
+}
+
+fn servers(settings: &Settings) -> Result<Servers, ServeError> {
+    let mut servers = Vec::new();
+    for configured in &settings.servers {
+        let mut instances = Vec::new();
+        for instance in &configured.instances {
+            instances.push(Arc::new(Instance {
+                name: mooring_session::names::InstanceName::parse(instance.name().as_bytes())?,
+                uri: instance.uri().clone(),
+                reach: Reach::default(),
+            }));
+        }
+        servers.push(Arc::new(Server::new(
+            ServerName::parse(configured.id.as_str().as_bytes())?,
+            instances,
+            configured.affinity == settings::Affinity::Kept,
+            configured.on_upstream_loss,
+            configured.headers.map().clone(),
+        )));
+    }
+    let default = settings.default_server.as_ref().map(|id| id.as_str());
+    Ok(Servers::new(servers, default))
+}
+
+fn client(settings: &Settings) -> Result<Client, ClientError> {
+    let options = ClientOptions {
+        connect_timeout: settings.upstream.connect_timeout,
+        idle_connection: settings.upstream.idle_connection,
+        lost_after: settings.upstream.lost_after,
+    };
+    let needs_tls = settings
+        .servers
+        .iter()
+        .flat_map(|server| &server.instances)
+        .any(|instance| instance.uri().scheme_str() == Some("https"));
+    Client::new(options, needs_tls)
+}
+
+fn affinity(settings: &Settings, store: Store, client: Client, worker: WorkerId) -> Affinity {
+    let options = AffinityOptions {
+        session_ttl: millis(settings.affinity.session_ttl),
+        claim_lease: millis(settings.upstream.claim_lease),
+        answer_timeout: settings.upstream.response_headers_timeout,
+        key_prefix: settings.store.key_prefix.as_str().into(),
+    };
+    Affinity::new(store, client, worker, options)
+}
+
+/// The configured name, and an id of this run of it.
+fn worker_id(settings: &Settings, address: SocketAddr) -> Result<WorkerId, NameError> {
+    let name = settings.worker.name.resolve(address.port());
+    let boot = rand::random::<u64>();
+    WorkerId::parse(format!("{name}:{boot:016x}").as_bytes())
+}
+
+fn unavailable(settings: &Settings, error: &store::OpenError) -> ServeError {
+    ServeError::Unavailable {
+        service: format!("the store ({})", settings.store.location),
+        reason: error.to_string(),
+    }
+}
+
+fn beat(settings: &Settings, worker: &WorkerId, address: SocketAddr) -> Result<Beat, NameError> {
+    Ok(Beat {
+        worker: worker.clone(),
+        address: Address::parse(address.to_string().as_bytes())?,
+        ttl: millis(settings.worker.beat_ttl),
+        drain: Drain::Serving,
+    })
+}
+
+async fn announce(affinity: &Affinity, beat: &Beat) {
+    if let Err(error) = affinity.store().beat(beat).await {
+        tracing::warn!(%error, "the store did not take this worker's beat");
+    }
+}
+
+async fn keep_beating(affinity: Affinity, beat: Beat, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_taken = true;
+    loop {
+        ticks.tick().await;
+        match affinity.store().beat(&beat).await {
+            Ok(()) => was_taken = true,
+            // One line for a whole outage: the store's own state is logged where it changes.
+            Err(error) if was_taken => {
+                was_taken = false;
+                tracing::warn!(%error, "the store did not take this worker's beat");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// A session with an open call or stream is in use, however long that takes.
+async fn keep_alive(affinity: Affinity, session_ttl: Duration) {
+    let mut ticks = tokio::time::interval((session_ttl / KEEPS_PER_TTL).max(KEEP_INTERVAL_MIN));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for (key, principal) in affinity.driven().in_use() {
+            let touch = Touch {
+                principal,
+                ttl: None,
+                content_hash: None,
+                labels: std::collections::BTreeMap::new(),
+            };
+            match affinity.store().touch(&key, &touch).await {
+                Ok(_) | Err(StoreError::Refused(_)) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "open sessions were not touched");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Upstream sessions that lost against the store's answer when it returned are deleted, and their loss is logged.
+async fn report_losses(app: Arc<App>) {
+    let losses = app.affinity.store().losses();
+    while let Some(loss) = losses.next().await {
+        tracing::warn!(
+            session = %loss.key.digest(),
+            server = %loss.server,
+            instance = %loss.instance,
+            "what this session did while the store was away is lost: the store's answer won"
+        );
+        if let (Some(server), Some(upstream_session)) =
+            (app.servers.get(loss.server.as_str()), loss.upstream_session)
+            && let Some(instance) = server.instance(&loss.instance)
+        {
+            app.affinity
+                .delete_upstream(server, instance, upstream_session)
+                .await;
+        }
+    }
+}
+
+fn millis(duration: Duration) -> Millis {
+    Millis::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}

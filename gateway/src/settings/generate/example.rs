@@ -1,0 +1,55 @@
+//! `.env.example`: every variable, commented out, with its meaning and its default.
+
+use std::fmt::Write as _;
+
+use super::super::knob::Knob;
+use super::super::table::{SECTIONS, Section};
+use super::wrapped;
+
+const WIDTH: usize = 98;
+
+/// The text of `.env.example`.
+pub fn environment_example() -> String {
+    let mut text = String::from(
+        "# Settings of mooring as environment variables. Made by `mooring config example`; do not edit.\n\
+         # A flag wins over a MOORING_* variable, that over the older name, that over the settings file, that\n\
+         # over the default. An empty variable counts as unset; an unknown MOORING_* variable is refused.\n\
+         # Servers stand in the settings file ([[servers]]) or in the flag --server; see docs/settings.md.\n\
+         \n\
+         # The settings file; the same as the flag --config. Unset: no file is read.\n\
+         #MOORING_CONFIG=/etc/mooring/mooring.toml\n",
+    );
+    for section in SECTIONS {
+        push_section(&mut text, section);
+    }
+    text
+}
+
+fn push_section(text: &mut String, section: &Section) {
+    let _ = write!(text, "\n# {}: {}\n", section.name, section.meaning);
+    for knob in section.knobs {
+        text.push('\n');
+        for line in wrapped(&description(knob), WIDTH) {
+            let _ = writeln!(text, "# {line}");
+        }
+        let about = knob.about();
+        let default = knob.default_text().unwrap_or_default();
+        let _ = writeln!(text, "#{}={default}", about.environment_name());
+        if let Some(seed) = about.seed {
+            let _ = writeln!(text, "# Older name: {seed}");
+        }
+    }
+}
+
+fn description(knob: &Knob) -> String {
+    let about = knob.about();
+    let separator = match knob {
+        Knob::List(_) => ", separated by commas",
+        _ => "",
+    };
+    let mut text = format!("{} Allowed: {}{separator}.", about.meaning, knob.allowed());
+    if let Some(unset) = about.unset {
+        let _ = write!(text, " Unset: {unset}.");
+    }
+    text
+}

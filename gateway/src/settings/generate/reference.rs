@@ -1,0 +1,92 @@
+//! `docs/settings.md`: every setting with its names, type, default, range and meaning.
+
+use std::fmt::Write as _;
+
+use super::super::knob::Knob;
+use super::super::table::{SECTIONS, SERVER, Section};
+
+const HEAD: &str = "\
+<!-- Made by `mooring config reference`; do not edit. -->
+
+# Settings
+
+Every setting of `mooring serve`, read once and whole before a port is bound. What is unknown, out of range or
+impossible in combination is refused with exit code 64, all of it at once.
+
+A value is taken from the first of: the command-line flag, the `MOORING_*` environment variable, the older name
+(so that an environment file of ContextForge works), the TOML file (`--config FILE` or `MOORING_CONFIG`), the default.
+In the environment, lists are separated by commas, `true` may also be written `on`, `yes` or `1` (and `false` `off`,
+`no` or `0`), and an empty variable counts as unset. Numbers have the unit that their name ends with, and none is
+written after them. Variables `CODE_EXECUTION_*` are accepted and have no effect in this version.
+
+```toml
+[affinity]
+enabled = true
+
+[[servers]]
+id = \"tools\"
+instances = [\"http://127.0.0.1:9001/mcp\", \"http://127.0.0.1:9002/mcp\"]
+```
+
+`mooring config check --config FILE` checks a file and starts nothing; `mooring config schema` prints a JSON schema
+for editors.
+";
+
+/// The text of `docs/settings.md`.
+pub fn reference_page() -> String {
+    let mut text = HEAD.to_owned();
+    for section in SECTIONS {
+        push_section(&mut text, &format!("[{}]", section.name), section);
+    }
+    push_section(&mut text, "[[servers]]", &SERVER);
+    text.push_str(
+        "\nThe flag `--server ID=URL[,URL]` adds a server of kind `http`, or gives the server of that id in the \
+         file other instances.\n",
+    );
+    text
+}
+
+fn push_section(text: &mut String, title: &str, section: &Section) {
+    let _ = write!(text, "\n## `{title}`\n\n{}\n", section.meaning);
+    for knob in section.knobs {
+        push_knob(text, title, knob);
+    }
+}
+
+fn push_knob(text: &mut String, title: &str, knob: &Knob) {
+    let about = knob.about();
+    let _ = write!(text, "\n### `{}`\n\n{}\n\n", about.key, about.meaning);
+    if let Knob::Choice(choice) = knob {
+        for (word, meaning) in choice.words() {
+            let _ = writeln!(text, "- `{word}`: {meaning}");
+        }
+    } else {
+        let _ = writeln!(text, "- Allowed: {}", knob.allowed());
+    }
+    match (knob.default_text(), about.unset) {
+        (Some(default), _) => {
+            let _ = writeln!(text, "- Default: `{default}`{}", unit(knob));
+        }
+        (None, Some(unset)) => {
+            let _ = writeln!(text, "- Unset: {unset}");
+        }
+        (None, None) => {}
+    }
+    if !title.starts_with("[[") {
+        let mut names = format!("`{}`", about.environment_name());
+        if let Some(seed) = about.seed {
+            let _ = write!(names, ", older name `{seed}`");
+        }
+        if let Some(flag) = about.flag {
+            let _ = write!(names, ", flag `{flag}`");
+        }
+        let _ = writeln!(text, "- Environment: {names}");
+    }
+}
+
+fn unit(knob: &Knob) -> String {
+    match knob {
+        Knob::Integer(integer) => format!(" {}", integer.unit),
+        _ => String::new(),
+    }
+}

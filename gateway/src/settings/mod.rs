@@ -1,0 +1,192 @@
+//! The settings: one typed tree, parsed whole before a port is bound.
+//!
+//! Texts come from the command line, the environment and a TOML file ([`source`]); each subsystem's file turns
+//! its own into types; one table ([`table`]) says what there is and also makes the documents ([`generate`]).
+//! Either every setting is right and known, or all problems are reported and nothing is started. A secret is
+//! never in an error message nor in `Debug`.
+
+mod affinity;
+mod auth;
+mod file;
+pub mod generate;
+mod hosts;
+pub mod knob;
+mod listen;
+mod log;
+mod problem;
+mod reader;
+mod servers;
+mod source;
+mod store;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod unknown;
+mod upstream;
+mod worker;
+
+use std::path::Path;
+
+use file::FileTables;
+use reader::Reader;
+use source::{Layers, Value};
+
+pub use affinity::{Affinity, AffinitySettings};
+pub use auth::{AuthSettings, TrustedHeaderSettings};
+pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
+pub use listen::ListenSettings;
+pub use log::{LogFormat, LogLevel, LogSettings};
+pub use problem::{Problem, SettingsError};
+pub use servers::{
+    Concurrency, Instance, OnUpstreamLoss, ServerId, ServerKind, ServerSettings, UpstreamHeaders,
+};
+pub use source::{Environment, Flags};
+pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
+pub use unknown::CONFIG_VARIABLE;
+pub use upstream::UpstreamSettings;
+pub use worker::{WorkerName, WorkerSettings};
+
+/// Everything that can be set, checked.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: ListenSettings,
+    /// Where session records live.
+    pub store: StoreSettings,
+    /// Whether sessions keep their upstream instance.
+    pub affinity: AffinitySettings,
+    /// How this process is known to the fleet.
+    pub worker: WorkerSettings,
+    /// How upstream servers are talked to.
+    pub upstream: UpstreamSettings,
+    /// Who a request is from.
+    pub auth: AuthSettings,
+    /// What is logged.
+    pub log: LogSettings,
+    /// The upstream servers, with distinct ids.
+    pub servers: Vec<ServerSettings>,
+    /// The server that `/mcp` means; always one of `servers`.
+    pub default_server: Option<ServerId>,
+}
+
+/// Settings, and remarks about them that are worth a log line and no refusal.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Everything that can be set, checked.
+    pub settings: Settings,
+    /// Remarks, as sentences for people.
+    pub remarks: Vec<String>,
+}
+
+impl Settings {
+    /// Reads the file, if one is named, and takes every value from where it wins.
+    ///
+    /// # Errors
+    /// Everything that is wrong, at once. Only a file that cannot be read or parsed is reported before its
+    /// contents are looked at: without them the rest cannot be judged.
+    pub fn load(environment: &Environment, flags: &Flags) -> Result<Loaded, SettingsError> {
+        let mut errors = SettingsError::default();
+        let file = read_file(environment, flags, &mut errors);
+        parse(&file, environment, flags, errors)
+    }
+
+    /// The server of this id.
+    pub fn server(&self, id: &str) -> Option<&ServerSettings> {
+        self.servers.iter().find(|server| server.id.as_str() == id)
+    }
+}
+
+/// The file that `--config`, else `MOORING_CONFIG` names; an empty one where neither does.
+fn read_file(environment: &Environment, flags: &Flags, errors: &mut SettingsError) -> FileTables {
+    match (&flags.config, environment.get(CONFIG_VARIABLE)) {
+        (Some(path), _) => FileTables::read(path, "--config", errors),
+        (None, Some(Value::Word(path))) => {
+            FileTables::read(Path::new(&path), CONFIG_VARIABLE, errors)
+        }
+        (None, Some(_)) => {
+            errors.push(Problem {
+                key: CONFIG_VARIABLE.to_owned(),
+                written_as: CONFIG_VARIABLE.to_owned(),
+                place: "environment".to_owned(),
+                value: String::new(),
+                reason: "it is not UTF-8".to_owned(),
+                allowed: "the path of a TOML file".to_owned(),
+            });
+            FileTables::default()
+        }
+        (None, None) => FileTables::default(),
+    }
+}
+
+fn parse(
+    file: &FileTables,
+    environment: &Environment,
+    flags: &Flags,
+    mut errors: SettingsError,
+) -> Result<Loaded, SettingsError> {
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    unknown::refuse_unknown_keys(file, &mut errors);
+    let mut remarks = Vec::new();
+    remarks.extend(unknown::refuse_unknown_variables(environment, &mut errors));
+    let layers = Layers {
+        flags,
+        environment,
+        file,
+    };
+
+    let mut reader = Reader::new(&layers, &mut errors);
+    let listen = listen::parse(&mut reader);
+    let store = store::parse(&mut reader, environment);
+    let affinity = affinity::parse(&mut reader);
+    let worker = worker::parse(&mut reader);
+    let upstream = upstream::parse(&mut reader);
+    let auth = auth::parse(&mut reader);
+    let log = log::parse(&mut reader);
+    refuse_open_door(&mut reader, &listen, &auth);
+    let servers = servers::parse(file, flags, environment, affinity.standard, &mut errors);
+    let default_server = servers::parse_default(&mut Reader::new(&layers, &mut errors), &servers);
+
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    if servers.is_empty() {
+        remarks.push(
+            "no server is configured, so there is nothing to serve; add a [[servers]] table or --server ID=URL"
+                .to_owned(),
+        );
+    }
+    Ok(Loaded {
+        settings: Settings {
+            listen,
+            store,
+            affinity,
+            worker,
+            upstream,
+            auth,
+            log,
+            servers,
+            default_server,
+        },
+        remarks,
+    })
+}
+
+/// Without authentication everybody who can connect is the same principal, so nobody else may connect.
+fn refuse_open_door(reader: &mut Reader<'_>, listen: &ListenSettings, auth: &AuthSettings) {
+    let is_open = matches!(auth, AuthSettings::None) && !listen.address.ip().is_loopback();
+    if !is_open || reader.was_refused(&auth::MODE.about) {
+        return;
+    }
+    reader.refuse(
+        &listen::ADDRESS.about,
+        format!("{:?}", listen.address.to_string()),
+        "auth.mode is \"none\", and other machines can reach this address: everybody there would be the \
+         same principal"
+            .to_owned(),
+        "a loopback address such as 127.0.0.1:4444, or auth.mode = \"trusted-header\" with \
+         auth.trusted_peers"
+            .to_owned(),
+    );
+}

@@ -1,0 +1,280 @@
+//! From written values to typed ones. A value that does not fit is noted with what is allowed and the default
+//! stands in for it, so that parsing goes on and every problem is reported at once; whoever started the
+//! reader must look at the problems before using what came out.
+
+use std::collections::BTreeMap;
+
+use super::knob::{About, Choice, Disclosure, Integer, Knob, List, Map, Switch, Text};
+use super::problem::{Problem, SettingsError, shown};
+use super::source::{Source, Value, Written};
+
+/// Why a subsystem's parser refuses a text, as a sentence for people.
+pub(super) type Reason = String;
+
+/// Reads typed values from a source and notes what is wrong.
+pub(super) struct Reader<'a> {
+    source: &'a dyn Source,
+    errors: &'a mut SettingsError,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(source: &'a dyn Source, errors: &'a mut SettingsError) -> Self {
+        Self { source, errors }
+    }
+
+    /// Whether a knob was written anywhere, rightly or wrongly.
+    pub(super) fn is_written(&self, about: &About) -> bool {
+        self.source.written(about).is_some()
+    }
+
+    /// Whether a value of this knob was refused.
+    pub(super) fn was_refused(&self, about: &About) -> bool {
+        self.errors.concerns(about.key)
+    }
+
+    /// How people know a knob, and where it stands.
+    pub(super) fn position(&self, about: &About) -> (String, String) {
+        match self.source.written(about) {
+            Some(written) => (written.written_as, written.place),
+            None => self.source.unwritten(about),
+        }
+    }
+
+    /// Refuses a value that is fine by itself and impossible beside another.
+    pub(super) fn refuse(&mut self, about: &About, value: String, reason: Reason, allowed: String) {
+        let (written_as, place) = self.position(about);
+        self.errors.push(Problem {
+            key: about.key.to_owned(),
+            written_as,
+            place,
+            value,
+            reason,
+            allowed,
+        });
+    }
+
+    pub(super) fn integer(&mut self, knob: &'static Integer) -> u64 {
+        let Some(written) = self.source.written(&knob.about) else {
+            return knob.default;
+        };
+        let number = match &written.value {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            Value::Word(word) => word.trim().parse().ok(),
+            _ => None,
+        };
+        match number.filter(|number| (knob.least..=knob.most).contains(number)) {
+            Some(number) => number,
+            None => {
+                self.note(Knob::Integer(knob), &written, String::new());
+                knob.default
+            }
+        }
+    }
+
+    /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
+    pub(super) fn switch(&mut self, knob: &'static Switch) -> bool {
+        let Some(written) = self.source.written(&knob.about) else {
+            return knob.default;
+        };
+        let value = match &written.value {
+            Value::Switch(value) => Some(*value),
+            Value::Word(word) => match word.trim().to_ascii_lowercase().as_str() {
+                "true" | "on" | "yes" | "1" => Some(true),
+                "false" | "off" | "no" | "0" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        value.unwrap_or_else(|| {
+            self.note(Knob::Switch(knob), &written, String::new());
+            knob.default
+        })
+    }
+
+    pub(super) fn choice<T: Copy + std::fmt::Debug>(&mut self, knob: &'static Choice<T>) -> T {
+        let Some(written) = self.source.written(&knob.about) else {
+            return knob.default.value;
+        };
+        let word = match &written.value {
+            Value::Word(word) => Some(word.trim()),
+            Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        };
+        if let Some(option) = knob.options().find(|option| Some(option.name) == word) {
+            return option.value;
+        }
+        let reason = match word {
+            Some(word) if knob.later.contains(&word) => {
+                format!("{word:?} is not served by this version of mooring")
+            }
+            _ => String::new(),
+        };
+        self.note(Knob::Choice(knob), &written, reason);
+        knob.default.value
+    }
+
+    /// The text, its default, or `None` where neither is there or the text was refused.
+    pub(super) fn text<T>(
+        &mut self,
+        knob: &'static Text,
+        parse: impl Fn(&str) -> Result<T, Reason>,
+    ) -> Option<T> {
+        let Some(written) = self.source.written(&knob.about) else {
+            return parse(knob.default?).ok();
+        };
+        let parsed =
+            match &written.value {
+                Value::Word(text) | Value::Text(text) if text.is_empty() => match knob.default {
+                    None => return None,
+                    Some(_) => Err("it is empty".to_owned()),
+                },
+                Value::Word(text) | Value::Text(text) if text.len() > knob.bytes_max => Err(
+                    format!("it has {} bytes, more than {}", text.len(), knob.bytes_max),
+                ),
+                Value::Word(text) => parse(text.trim()),
+                Value::Text(text) => parse(text),
+                other => Err(format!("it is {}, not a text", kind(other))),
+            };
+        match parsed {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                self.note(Knob::Text(knob), &written, reason);
+                None
+            }
+        }
+    }
+
+    /// The list, or `None` where it was not written or not one item of it could be used.
+    pub(super) fn list<T>(
+        &mut self,
+        knob: &'static List,
+        parse: impl Fn(&str) -> Result<T, Reason>,
+    ) -> Option<Vec<T>> {
+        let written = self.source.written(&knob.about)?;
+        let items: Vec<Value> = match &written.value {
+            Value::Word(word) => word
+                .split(',')
+                .map(|item| Value::Text(item.trim().to_owned()))
+                .collect(),
+            Value::List(items) => items.clone(),
+            other => {
+                let reason = format!("it is {}, not a list", kind(other));
+                self.note(Knob::List(knob), &written, reason);
+                return None;
+            }
+        };
+        if items.len() > knob.items_max {
+            let reason = format!("it has {} items, more than {}", items.len(), knob.items_max);
+            self.note(Knob::List(knob), &written, reason);
+            return None;
+        }
+        let mut parsed = Vec::with_capacity(items.len());
+        for item in &items {
+            match list_item(knob, item, &parse) {
+                Ok(value) => parsed.push(value),
+                Err(reason) => self.note(
+                    Knob::List(knob),
+                    &Written {
+                        value: item.clone(),
+                        ..written.clone()
+                    },
+                    reason,
+                ),
+            }
+        }
+        Some(parsed)
+    }
+
+    /// The table's entries as texts. Values are never repeated in a message: they may be secrets.
+    pub(super) fn map(&mut self, knob: &'static Map) -> BTreeMap<String, String> {
+        let Some(written) = self.source.written(&knob.about) else {
+            return BTreeMap::new();
+        };
+        let Value::Table(table) = &written.value else {
+            let reason = "it is not a table".to_owned();
+            self.note(Knob::Map(knob), &written, reason);
+            return BTreeMap::new();
+        };
+        if table.len() > knob.entries_max {
+            let reason = format!(
+                "it has {} entries, more than {}",
+                table.len(),
+                knob.entries_max
+            );
+            self.note(Knob::Map(knob), &written, reason);
+            return BTreeMap::new();
+        }
+        let mut texts = BTreeMap::new();
+        for (name, entry) in table {
+            if let Value::Text(text) = &entry.value {
+                texts.insert(name.clone(), text.clone());
+            } else {
+                let reason = format!("the value of {name:?} is not a text");
+                self.note(Knob::Map(knob), &written, reason);
+            }
+        }
+        texts
+    }
+
+    /// Notes a refused value together with what its knob allows.
+    pub(super) fn note(&mut self, knob: Knob, written: &Written, reason: Reason) {
+        let disclosure = match knob {
+            Knob::Text(text) => text.disclosure,
+            Knob::List(list) => list.disclosure,
+            _ => Disclosure::Open,
+        };
+        self.errors.push(Problem {
+            key: knob.about().key.to_owned(),
+            written_as: written.written_as.clone(),
+            place: written.place.clone(),
+            value: value_shown(&written.value, disclosure),
+            reason,
+            allowed: knob.allowed(),
+        });
+    }
+}
+
+fn list_item<T>(
+    knob: &List,
+    item: &Value,
+    parse: &impl Fn(&str) -> Result<T, Reason>,
+) -> Result<T, Reason> {
+    let Value::Text(text) = item else {
+        return Err(format!("the item is {}, not a text", kind(item)));
+    };
+    if text.is_empty() {
+        return Err("an item is empty".to_owned());
+    }
+    if text.len() > knob.item_bytes_max {
+        return Err(format!(
+            "the item has {} bytes, more than {}",
+            text.len(),
+            knob.item_bytes_max
+        ));
+    }
+    parse(text)
+}
+
+/// What a value is, for "it is ..., not a list".
+pub(super) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Word(_) | Value::Text(_) => "a text",
+        Value::Integer(_) => "a number",
+        Value::Switch(_) => "a boolean",
+        Value::List(_) => "a list",
+        Value::Table(_) => "a table",
+        Value::Other(_) => "something else",
+    }
+}
+
+/// A written value as a message may show it.
+pub(super) fn value_shown(value: &Value, disclosure: Disclosure) -> String {
+    match value {
+        Value::Word(text) | Value::Text(text) => shown(text, disclosure),
+        Value::Integer(number) => number.to_string(),
+        Value::Switch(value) => value.to_string(),
+        Value::List(_) => "[...]".to_owned(),
+        Value::Table(_) => "{...}".to_owned(),
+        Value::Other(text) => text.clone(),
+    }
+}

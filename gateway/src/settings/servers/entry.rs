@@ -1,0 +1,221 @@
+//! One server as it was written: a `[[servers]]` table of the file, a `--server` flag, or both, in which
+//! case the flag's instances win over the file's. Unknown fields are refused here.
+
+use super::super::file::{Entry, FileTables, Table};
+use super::super::knob::About;
+use super::super::problem::{Problem, SettingsError};
+use super::super::reader::{kind, value_shown};
+use super::super::source::{Source, Value, Written};
+use super::super::unknown::key_problem;
+use super::{ID, INSTANCES, KIND, KNOBS, SERVERS_MAX};
+use crate::settings::knob::Disclosure;
+
+/// Other names that ContextForge files give to `kind`.
+const KIND_ALIASES: [&str; 2] = ["type", "server_type"];
+
+const FLAG: &str = "--server";
+const FLAG_SHAPE: &str = "ID=URL[,URL]..., such as tools=http://127.0.0.1:9001/mcp";
+
+/// One server as it was written.
+#[derive(Debug)]
+pub(super) struct ServerEntry<'a> {
+    file: &'a FileTables,
+    table: Option<(usize, &'a Table)>,
+    flag: Option<FlagServer<'a>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct FlagServer<'a> {
+    id: &'a str,
+    urls: &'a str,
+}
+
+impl ServerEntry<'_> {
+    fn field(&self, name: &str) -> Option<(String, &Entry)> {
+        let (index, table) = self.table?;
+        let aliases: &[&str] = if name == KIND.about.name() {
+            &KIND_ALIASES
+        } else {
+            &[]
+        };
+        let (found, entry) = std::iter::once(&name)
+            .chain(aliases)
+            .find_map(|name| Some((name, table.get(*name)?)))?;
+        Some((format!("servers[{index}].{found}"), entry))
+    }
+
+    fn flagged(&self, about: &About) -> Option<Written> {
+        let flag = self.flag?;
+        let text = match about.key {
+            key if key == ID.about.key => flag.id,
+            key if key == INSTANCES.about.key => flag.urls,
+            _ => return None,
+        };
+        Some(Written {
+            written_as: format!("{FLAG} {}", flag.id),
+            place: "command line".to_owned(),
+            value: Value::Word(text.to_owned()),
+        })
+    }
+
+    /// Whether `kind` names something that a later version serves, whose fields are not those of `http`.
+    pub(super) fn has_a_later_kind(&self) -> bool {
+        let Some((_, entry)) = self.field(KIND.about.name()) else {
+            return false;
+        };
+        matches!(&entry.value, Value::Text(kind) if KIND.later.contains(&kind.as_str()))
+    }
+
+    /// Refuses fields that no server of this kind has.
+    fn refuse_unknown_fields(&self, errors: &mut SettingsError) {
+        let Some((index, table)) = self.table else {
+            return;
+        };
+        if self.has_a_later_kind() {
+            return;
+        }
+        let known: Vec<&str> = KNOBS.iter().map(|knob| knob.about().name()).collect();
+        let mut kind_names = Vec::new();
+        for (name, entry) in table {
+            let is_kind = name == KIND.about.name() || KIND_ALIASES.contains(&name.as_str());
+            if is_kind {
+                kind_names.push((name, entry));
+            } else if !known.contains(&name.as_str()) {
+                let place = self.file.place(entry.line);
+                errors.push(key_problem(
+                    format!("servers[{index}].{name}"),
+                    place,
+                    name,
+                    &known,
+                ));
+            }
+        }
+        if let [_, (name, entry), ..] = kind_names.as_slice() {
+            errors.push(Problem {
+                key: KIND.about.key.to_owned(),
+                written_as: format!("servers[{index}].{name}"),
+                place: self.file.place(entry.line),
+                value: value_shown(&entry.value, Disclosure::Open),
+                reason: "it says the same as another key of this server".to_owned(),
+                allowed: "one of kind, type and server_type".to_owned(),
+            });
+        }
+    }
+}
+
+impl Source for ServerEntry<'_> {
+    fn written(&self, about: &About) -> Option<Written> {
+        if let Some(written) = self.flagged(about) {
+            return Some(written);
+        }
+        let (written_as, entry) = self.field(about.name())?;
+        Some(Written {
+            written_as,
+            place: self.file.place(entry.line),
+            value: entry.value.clone(),
+        })
+    }
+
+    fn unwritten(&self, about: &About) -> (String, String) {
+        let Some((index, table)) = self.table else {
+            return (FLAG.to_owned(), "command line".to_owned());
+        };
+        let first_line = table.values().map(|entry| entry.line).min();
+        let place = first_line.map_or(String::new(), |line| self.file.place(line));
+        (format!("servers[{index}].{}", about.name()), place)
+    }
+}
+
+/// Every server of the file in its order, then the servers that only flags name.
+pub(super) fn collect<'a>(
+    file: &'a FileTables,
+    flags: &'a [String],
+    errors: &mut SettingsError,
+) -> Vec<ServerEntry<'a>> {
+    let mut flags = flag_servers(flags, errors);
+    let mut entries = Vec::new();
+    for (index, table) in file_tables(file, errors) {
+        let id = match table.get(ID.about.name()).map(|entry| &entry.value) {
+            Some(Value::Text(id)) => Some(id.as_str()),
+            _ => None,
+        };
+        let position = flags.iter().position(|flag| Some(flag.id) == id);
+        let entry = ServerEntry {
+            file,
+            table: Some((index, table)),
+            flag: position.map(|position| flags.remove(position)),
+        };
+        entry.refuse_unknown_fields(errors);
+        entries.push(entry);
+    }
+    entries.extend(flags.into_iter().map(|flag| ServerEntry {
+        file,
+        table: None,
+        flag: Some(flag),
+    }));
+    if entries.len() > SERVERS_MAX {
+        errors.push(Problem {
+            key: "servers".to_owned(),
+            written_as: "servers".to_owned(),
+            place: String::new(),
+            value: format!("{} servers", entries.len()),
+            reason: String::new(),
+            allowed: format!("at most {SERVERS_MAX}"),
+        });
+        entries.truncate(SERVERS_MAX);
+    }
+    entries
+}
+
+fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usize, &'a Table)> {
+    let Some(entry) = file.root().get("servers") else {
+        return Vec::new();
+    };
+    let mut refuse = |value: &Value| {
+        errors.push(Problem {
+            key: "servers".to_owned(),
+            written_as: "servers".to_owned(),
+            place: file.place(entry.line),
+            value: value_shown(value, Disclosure::Open),
+            reason: format!("it is {}", kind(value)),
+            allowed: "tables, each under a [[servers]] line".to_owned(),
+        });
+    };
+    let Value::List(items) = &entry.value else {
+        refuse(&entry.value);
+        return Vec::new();
+    };
+    let mut tables = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        match item {
+            Value::Table(table) => tables.push((index, table)),
+            other => refuse(other),
+        }
+    }
+    tables
+}
+
+fn flag_servers<'a>(flags: &'a [String], errors: &mut SettingsError) -> Vec<FlagServer<'a>> {
+    let mut servers: Vec<FlagServer<'a>> = Vec::new();
+    for text in flags {
+        let reason = match text.split_once('=') {
+            Some((id, _)) if servers.iter().any(|other| other.id == id) => {
+                format!("the server {id:?} is named twice; give it all its URLs at once")
+            }
+            Some((id, urls)) if !id.is_empty() && !id.contains("://") => {
+                servers.push(FlagServer { id, urls });
+                continue;
+            }
+            _ => "it has no ID in front of an equals sign".to_owned(),
+        };
+        errors.push(Problem {
+            key: FLAG.to_owned(),
+            written_as: FLAG.to_owned(),
+            place: "command line".to_owned(),
+            value: value_shown(&Value::Text(text.clone()), Disclosure::Credentials),
+            reason,
+            allowed: FLAG_SHAPE.to_owned(),
+        });
+    }
+    servers
+}

@@ -1,0 +1,121 @@
+//! An instance of a server: its URL in one spelling, which is also its name in session records.
+
+use std::fmt;
+
+use http::Uri;
+use url::Url;
+
+use super::super::reader::{Reader, Reason};
+use super::INSTANCES;
+
+/// Longest URL in bytes: the limit of an instance's name in a session record.
+const URL_BYTES_MAX: usize = 128;
+
+/// Where one instance of a server is reached. Equal instances have equal names, whatever way the URL was
+/// written: every gateway of a fleet must know an instance by the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    name: String,
+    uri: Uri,
+}
+
+impl Instance {
+    /// Parses an absolute http or https URL without credentials and without a fragment.
+    pub(super) fn parse(text: &str) -> Result<Self, Reason> {
+        let url = Url::parse(text).map_err(|error| format!("it is not a URL: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("its scheme is {:?}", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("it holds credentials; put them into the server's `headers`".to_owned());
+        }
+        if url.fragment().is_some() {
+            return Err("it has a fragment, which never reaches a server".to_owned());
+        }
+        let name = url.to_string();
+        if name.len() > URL_BYTES_MAX {
+            return Err(format!(
+                "it has {} bytes, more than {URL_BYTES_MAX}, the longest name of an instance in a \
+                 session record",
+                name.len()
+            ));
+        }
+        let uri = name
+            .parse()
+            .map_err(|error| format!("it cannot be requested: {error}"))?;
+        Ok(Self { name, uri })
+    }
+
+    /// The URL in its one spelling; what session records call this instance.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The URL as the HTTP client wants it.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+}
+
+impl fmt::Display for Instance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
+/// Every instance of one server; what is wrong is noted. A server whose kind is refused for now is not also
+/// blamed for having no instances.
+pub(super) fn parse_all(reader: &mut Reader<'_>, kind_is_refused: bool) -> Vec<Instance> {
+    let Some(instances) = reader.list(&INSTANCES, Instance::parse) else {
+        if !reader.is_written(&INSTANCES.about) && !kind_is_refused {
+            refuse(reader, String::new(), "it is missing");
+        }
+        return Vec::new();
+    };
+    if instances.is_empty() && !reader.was_refused(&INSTANCES.about) {
+        refuse(reader, "[]".to_owned(), "the server has no instance");
+    }
+    let mut distinct: Vec<Instance> = Vec::with_capacity(instances.len());
+    for instance in instances {
+        if distinct.contains(&instance) {
+            let value = format!("{:?}", instance.name);
+            refuse(reader, value, "this instance stands there twice");
+        } else {
+            distinct.push(instance);
+        }
+    }
+    distinct
+}
+
+fn refuse(reader: &mut Reader<'_>, value: String, reason: &str) {
+    reader.refuse(
+        &INSTANCES.about,
+        value,
+        reason.to_owned(),
+        INSTANCES.allowed(),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn one_instance_has_one_name() {
+        #[track_caller]
+        fn check(written: &str, name: &str) {
+            let instance = Instance::parse(written).unwrap();
+            assert_eq!(instance.name(), name);
+            assert_eq!(instance.uri().to_string(), name);
+        }
+        check("http://127.0.0.1:9001/mcp", "http://127.0.0.1:9001/mcp");
+        check("HTTP://Tools.Example:80/mcp", "http://tools.example/mcp");
+        check("https://tools.example", "https://tools.example/");
+        check(
+            "http://[::1]:9001/a/../mcp?x=1",
+            "http://[::1]:9001/mcp?x=1",
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Where values come from, before anybody knows their types: the command line, the environment and the file,
+//! each value with the name and the place it was written at. Precedence is decided here and nowhere else:
+//! flag, `MOORING_*`, the seed's name, file. The default is the typed reader's business.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::file::{Entry, FileTables};
+use super::knob::About;
+
+/// A value as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    /// Untyped text, from the environment or a flag.
+    Word(String),
+    /// A TOML string.
+    Text(String),
+    /// A TOML integer.
+    Integer(i64),
+    /// A TOML boolean.
+    Switch(bool),
+    /// A TOML array.
+    List(Vec<Value>),
+    /// A TOML table, each value with its line.
+    Table(BTreeMap<String, Entry>),
+    /// Anything else that TOML can hold, and bytes that are no text, as shown to people.
+    Other(String),
+}
+
+/// A value with the name and the place it was written at.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Written {
+    pub(super) written_as: String,
+    pub(super) place: String,
+    pub(super) value: Value,
+}
+
+/// Something that can be asked for a knob's value.
+pub(super) trait Source {
+    /// The value that wins, or `None` where it was not written.
+    fn written(&self, about: &About) -> Option<Written>;
+
+    /// How people know a knob that was not written, and where it would stand.
+    fn unwritten(&self, about: &About) -> (String, String) {
+        (about.key.to_owned(), "default".to_owned())
+    }
+}
+
+/// A copy of the process environment, so that the parser is a function of its arguments.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(BTreeMap<String, OsString>);
+
+impl Environment {
+    /// The environment of this process; names that are no UTF-8 cannot be settings and are left out.
+    pub fn of_process() -> Self {
+        Self(
+            std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+                .collect(),
+        )
+    }
+
+    /// The value of a variable that is set and not empty: an empty variable counts as unset, because
+    /// that is what `NAME=${NAME:-}` in a compose file makes of a missing one.
+    pub(super) fn get(&self, name: &str) -> Option<Value> {
+        let value = self.0.get(name).filter(|value| !value.is_empty())?;
+        Some(match value.to_str() {
+            Some(text) => Value::Word(text.to_owned()),
+            None => Value::Other("bytes that are not UTF-8".to_owned()),
+        })
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        Self(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+/// What the command line of `mooring serve` may set.
+#[derive(Debug, Clone, Default)]
+pub struct Flags {
+    /// `--config FILE`.
+    pub config: Option<PathBuf>,
+    /// `--listen ADDRESS`.
+    pub listen: Option<String>,
+    /// `--store URL`.
+    pub store: Option<String>,
+    /// Every `--server ID=URL[,URL]`.
+    pub servers: Vec<String>,
+}
+
+impl Flags {
+    fn get(&self, flag: &str) -> Option<&str> {
+        match flag {
+            "--listen" => self.listen.as_deref(),
+            "--store" => self.store.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// All places at once.
+#[derive(Debug)]
+pub(super) struct Layers<'a> {
+    pub(super) flags: &'a Flags,
+    pub(super) environment: &'a Environment,
+    pub(super) file: &'a FileTables,
+}
+
+impl Layers<'_> {
+    fn flag(&self, about: &About) -> Option<Written> {
+        let flag = about.flag?;
+        let text = self.flags.get(flag)?;
+        Some(Written {
+            written_as: flag.to_owned(),
+            place: "command line".to_owned(),
+            value: Value::Word(text.to_owned()),
+        })
+    }
+
+    fn variable(&self, name: String) -> Option<Written> {
+        let value = self.environment.get(&name)?;
+        Some(Written {
+            written_as: name,
+            place: "environment".to_owned(),
+            value,
+        })
+    }
+
+    fn file(&self, about: &About) -> Option<Written> {
+        let entry = self.file.section(about.section())?.get(about.name())?;
+        Some(Written {
+            written_as: about.key.to_owned(),
+            place: self.file.place(entry.line),
+            value: entry.value.clone(),
+        })
+    }
+}
+
+impl Source for Layers<'_> {
+    fn written(&self, about: &About) -> Option<Written> {
+        self.flag(about)
+            .or_else(|| self.variable(about.environment_name()))
+            .or_else(|| self.variable(about.seed?.to_owned()))
+            .or_else(|| self.file(about))
+    }
+}

@@ -1,0 +1,181 @@
+//! The whole parser from texts to types: defaults, precedence, servers and the seeds' names. What is refused,
+//! and in which words, stands beside it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod refused;
+
+use std::time::Duration;
+
+use super::*;
+
+const ONE_SERVER: &str =
+    "[[servers]]\nid = \"tools\"\ninstances = [\"http://127.0.0.1:9001/mcp\"]\n";
+
+fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Loaded, SettingsError> {
+    let mut errors = SettingsError::default();
+    let file = FileTables::parse("m.toml".to_owned(), file, &mut errors);
+    let home = [("HOME", "/home/ada")];
+    let environment = home.iter().chain(variables).copied().collect();
+    parse(&file, &environment, flags, errors)
+}
+
+#[track_caller]
+fn settings(file: &str, variables: &[(&str, &str)]) -> Settings {
+    match load(file, variables, &Flags::default()) {
+        Ok(loaded) => loaded.settings,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn server_flags(servers: &[&str]) -> Flags {
+    Flags {
+        servers: servers.iter().map(ToString::to_string).collect(),
+        ..Flags::default()
+    }
+}
+
+#[test]
+fn nothing_configured_is_the_documented_default() {
+    let loaded = load("", &[], &Flags::default()).unwrap();
+    let settings = loaded.settings;
+    assert_eq!(settings.listen.address.to_string(), "127.0.0.1:4444");
+    assert_eq!(settings.listen.body_bytes_max, 4 * 1024 * 1024);
+    assert_eq!(
+        settings.store.location,
+        StoreLocation::Embedded {
+            path: "/home/ada/.local/state/mooring/sessions.db".into()
+        }
+    );
+    assert_eq!(settings.store.on_unavailable, OnUnavailable::Fallback);
+    assert_eq!(settings.store.key_prefix, "mcpgw:");
+    assert_eq!(settings.affinity.standard, Affinity::Off);
+    assert_eq!(settings.affinity.session_ttl, Duration::from_secs(3600));
+    assert_eq!(settings.worker.name, WorkerName::HostAndPort);
+    assert_eq!(settings.worker.beat_ttl, Duration::from_millis(1500));
+    assert_eq!(settings.upstream.lost_after, Duration::from_millis(600));
+    assert!(matches!(settings.auth, AuthSettings::None));
+    assert_eq!(settings.log.level, LogLevel::Info);
+    assert!(settings.servers.is_empty() && settings.default_server.is_none());
+    assert_eq!(loaded.remarks.len(), 1, "it says that nothing is served");
+}
+
+#[test]
+fn flag_wins_over_variable_over_seed_name_over_file() {
+    #[track_caller]
+    fn check(flag: Option<&str>, variables: &[(&str, &str)], expected: &str) {
+        let file = "[store]\nurl = \"redis://file\"";
+        let flags = Flags {
+            store: flag.map(str::to_owned),
+            ..Flags::default()
+        };
+        let loaded = load(file, variables, &flags).unwrap();
+        let StoreLocation::Redis(url) = loaded.settings.store.location else {
+            panic!("embedded");
+        };
+        assert_eq!(url.secret(), expected);
+    }
+    let own = ("MOORING_STORE_URL", "redis://own");
+    let seed = ("REDIS_URL", "redis://seed");
+    check(Some("redis://flag"), &[own, seed], "redis://flag");
+    check(None, &[own, seed], "redis://own");
+    check(None, &[seed], "redis://seed");
+    check(None, &[], "redis://file");
+    check(None, &[("MOORING_STORE_URL", "")], "redis://file");
+}
+
+#[test]
+fn a_contextforge_environment_file_works() {
+    let variables = [
+        ("MCPGATEWAY_SESSION_AFFINITY_ENABLED", "True"),
+        ("MCPGATEWAY_SESSION_AFFINITY_TTL", "300"),
+        ("REDIS_URL", "redis://localhost:6379/0"),
+        ("CODE_EXECUTION_ENABLED", "true"),
+        ("CODE_EXECUTION_DEFAULT_RUNTIME", "deno"),
+    ];
+    let loaded = load(ONE_SERVER, &variables, &Flags::default()).unwrap();
+    assert_eq!(loaded.settings.affinity.standard, Affinity::Kept);
+    assert_eq!(
+        loaded.settings.affinity.session_ttl,
+        Duration::from_secs(300)
+    );
+    let remarks = loaded.remarks.join("\n");
+    assert!(remarks.contains("CODE_EXECUTION_ENABLED"), "{remarks}");
+}
+
+#[test]
+fn every_default_of_the_example_is_accepted_as_it_stands() {
+    let text = generate::environment_example();
+    let variables: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#MOORING_"))
+        .filter_map(|line| line.split_once('='))
+        .filter(|(name, value)| *name != "CONFIG" && !value.is_empty())
+        .collect();
+    let names: Vec<String> = variables
+        .iter()
+        .map(|(name, _)| format!("MOORING_{name}"))
+        .collect();
+    let given: Vec<(&str, &str)> = names
+        .iter()
+        .zip(&variables)
+        .map(|(name, (_, value))| (name.as_str(), *value))
+        .collect();
+    assert!(given.len() > 15);
+    let (all, none) = (settings("", &given), settings("", &[]));
+    assert_eq!(format!("{all:?}"), format!("{none:?}"));
+}
+
+#[test]
+fn a_whole_server_is_read() {
+    let file = r#"
+[affinity]
+enabled = true
+[[servers]]
+id = "tools"
+kind = "http"
+instances = ["http://127.0.0.1:9001/mcp", "http://127.0.0.1:9002/mcp"]
+affinity = "off"
+concurrency = "parallel"
+on_upstream_loss = "fail"
+headers = { Authorization = "env:TOOLS_TOKEN", X-Tenant = "blue" }
+[[servers]]
+id = "other"
+instances = ["http://127.0.0.1:9003/mcp"]
+"#;
+    let settings = settings(file, &[("TOOLS_TOKEN", "Bearer s3cret")]);
+    let tools = settings.server("tools").unwrap();
+    assert_eq!(tools.instances.len(), 2);
+    assert_eq!(tools.affinity, Affinity::Off);
+    assert_eq!(tools.concurrency, Concurrency::Parallel);
+    assert_eq!(tools.on_upstream_loss, OnUpstreamLoss::Fail);
+    assert_eq!(
+        tools.headers.map().get("authorization").unwrap(),
+        "Bearer s3cret"
+    );
+    assert_eq!(tools.headers.map().get("x-tenant").unwrap(), "blue");
+    assert!(!format!("{settings:?}").contains("s3cret"));
+    assert_eq!(settings.server("other").unwrap().affinity, Affinity::Kept);
+    assert_eq!(settings.default_server, None, "two servers and none named");
+}
+
+#[test]
+fn servers_of_flags() {
+    let file = format!("{ONE_SERVER}affinity = \"on\"\n");
+    let given = server_flags(&["tools=http://b/,http://c/?x=1", "more=http://d/"]);
+    let loaded = load(&file, &[], &given).unwrap();
+    let tools = loaded.settings.server("tools").unwrap();
+    let names: Vec<&str> = tools.instances.iter().map(Instance::name).collect();
+    assert_eq!(names, ["http://b/", "http://c/?x=1"], "the flag wins");
+    assert_eq!(tools.affinity, Affinity::Kept, "the file says the rest");
+    assert!(loaded.settings.server("more").is_some());
+
+    let only = load("", &[], &server_flags(&["tools=http://b/"]))
+        .unwrap()
+        .settings;
+    assert_eq!(only.default_server.unwrap().as_str(), "tools");
+}

@@ -1,0 +1,187 @@
+//! Names that are no settings: keys of the file and `MOORING_*` variables that the table does not know are
+//! refused, with the nearest known name. A misspelt setting that is silently ignored is a wrong setting.
+
+use super::file::{FileTables, Table};
+use super::knob::Disclosure;
+use super::problem::{Problem, SettingsError};
+use super::reader::{kind, value_shown};
+use super::source::{Environment, Value};
+use super::table::{SECTIONS, knobs};
+
+/// Names the settings file; read by the command line, not from the table.
+pub const CONFIG_VARIABLE: &str = "MOORING_CONFIG";
+
+const PREFIX: &str = "MOORING_";
+
+/// The seed's variables for code execution: accepted, so that a ContextForge environment file works.
+const CODE_EXECUTION_PREFIX: &str = "CODE_EXECUTION_";
+
+/// Names of the contract that only a later version serves; refused by that reason, not as misspelt.
+const LATER: [&str; 4] = [
+    "code",
+    "worker.peer_listen",
+    "worker.peer_advertise",
+    "worker.fleet_keys_file",
+];
+
+/// Least likeness (0 to 1, Jaro-Winkler) of a name that is worth suggesting.
+const LIKENESS_LEAST: f64 = 0.8;
+
+/// Refuses every unknown name of the file outside `[[servers]]`.
+pub(super) fn refuse_unknown_keys(file: &FileTables, errors: &mut SettingsError) {
+    let mut section_names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
+    section_names.push("servers");
+    for (name, entry) in file.root() {
+        let place = file.place(entry.line);
+        if name == "servers" {
+            continue;
+        }
+        let Some(section) = SECTIONS.iter().find(|section| section.name == name) else {
+            errors.push(key_problem(name.clone(), place, name, &section_names));
+            continue;
+        };
+        match &entry.value {
+            Value::Table(table) => {
+                let known: Vec<&str> = section
+                    .knobs
+                    .iter()
+                    .map(|knob| knob.about().name())
+                    .collect();
+                refuse_unknown_fields(file, name, table, &known, errors);
+            }
+            other => errors.push(Problem {
+                key: name.clone(),
+                written_as: name.clone(),
+                place,
+                value: value_shown(other, Disclosure::Credentials),
+                reason: format!("it is {}, not a table", kind(other)),
+                allowed: format!("a table under a [{name}] line"),
+            }),
+        }
+    }
+}
+
+fn refuse_unknown_fields(
+    file: &FileTables,
+    section: &str,
+    table: &Table,
+    known: &[&str],
+    errors: &mut SettingsError,
+) {
+    for (name, entry) in table {
+        if !known.contains(&name.as_str()) {
+            let place = file.place(entry.line);
+            errors.push(key_problem(format!("{section}.{name}"), place, name, known));
+        }
+    }
+}
+
+/// The problem of a key that is in no table; `name` is its last part, `known` what stands beside it. The value
+/// is not shown: what an unknown key holds may be a secret.
+pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]) -> Problem {
+    let reason = if LATER.contains(&key.as_str()) {
+        "it is not served by this version of mooring".to_owned()
+    } else {
+        match nearest(name, known.iter().copied()) {
+            Some(near) => format!("there is no such key; did you mean {near:?}?"),
+            None => "there is no such key".to_owned(),
+        }
+    };
+    Problem {
+        written_as: key.clone(),
+        key,
+        place,
+        value: String::new(),
+        reason,
+        allowed: known.join(", "),
+    }
+}
+
+/// Refuses every `MOORING_*` variable that is no setting; returns a remark on those that are accepted and
+/// have no effect.
+pub(super) fn refuse_unknown_variables(
+    environment: &Environment,
+    errors: &mut SettingsError,
+) -> Option<String> {
+    let mut known: Vec<String> = knobs()
+        .map(|knob| knob.about().environment_name())
+        .collect();
+    known.push(CONFIG_VARIABLE.to_owned());
+    let mut without_effect = Vec::new();
+    for name in environment.names() {
+        if name.starts_with(CODE_EXECUTION_PREFIX) {
+            without_effect.push(name);
+        }
+        let is_ours = name.starts_with(PREFIX) && !is_service_link(name);
+        if is_ours && !known.iter().any(|known| known == name) {
+            let near = nearest(name, known.iter().map(String::as_str));
+            errors.push(Problem {
+                key: name.to_owned(),
+                written_as: name.to_owned(),
+                place: "environment".to_owned(),
+                value: String::new(),
+                reason: match near {
+                    Some(near) => format!("there is no such setting; did you mean {near}?"),
+                    None => "there is no such setting".to_owned(),
+                },
+                allowed: "the names that `mooring config reference` lists".to_owned(),
+            });
+        }
+    }
+    (!without_effect.is_empty()).then(|| {
+        format!(
+            "this version of mooring serves no code execution; without effect: {}",
+            without_effect.join(", ")
+        )
+    })
+}
+
+/// Kubernetes gives every pod variables such as `MOORING_SERVICE_HOST` and `MOORING_PORT_4444_TCP_ADDR`
+/// for a service named `mooring`; they are nobody's settings.
+fn is_service_link(name: &str) -> bool {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_protocol = |word: &&str| ["TCP", "UDP", "SCTP"].contains(word);
+    match words.as_slice() {
+        [.., "SERVICE", "HOST" | "PORT"] | ["MOORING", "PORT"] => true,
+        [.., "PORT", number, protocol]
+        | [.., "PORT", number, protocol, "PROTO" | "PORT" | "ADDR"] => {
+            number.parse::<u16>().is_ok() && is_protocol(protocol)
+        }
+        [_, rest @ ..] => rest
+            .windows(2)
+            .any(|pair| matches!(pair, ["SERVICE", "PORT"])),
+        [] => false,
+    }
+}
+
+/// The known name most like `name`, if one is like it at all.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_LEAST)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, other)| other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn service_links_are_told_from_settings() {
+        #[track_caller]
+        fn check(name: &str, expected: bool) {
+            assert_eq!(is_service_link(name), expected, "{name}");
+        }
+        check("MOORING_SERVICE_HOST", true);
+        check("MOORING_SERVICE_PORT", true);
+        check("MOORING_SERVICE_PORT_HTTP", true);
+        check("MOORING_REDIS_SERVICE_HOST", true);
+        check("MOORING_PORT", true);
+        check("MOORING_PORT_4444_TCP", true);
+        check("MOORING_PORT_4444_TCP_ADDR", true);
+        check("MOORING_LISTEN_PORT", false);
+        check("MOORING_LISTEN_ADDRESS", false);
+        check("MOORING_STORE_URL", false);
+    }
+}

@@ -1,0 +1,154 @@
+//! The embedded store: one SQLite file, shared safely by the processes of one machine.
+//!
+//! Every transition is one `BEGIN IMMEDIATE` transaction over one row, decided by the rules, so two processes never
+//! decide over the same state; a transition that writes nothing (most ROUTEs) takes no write lock. A process may be
+//! killed at any moment: SQLite's write-ahead log keeps what was committed and drops what was not. `synchronous` is
+//! `NORMAL`: a power cut may lose the last commits, never the file's integrity.
+//!
+//! SQLite blocks, so one thread of its own does all the work of a process; callers reach it through a bounded channel.
+
+mod database;
+mod failure;
+mod heard;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::time::Duration;
+
+use mooring_session::names::WorkerId;
+use mooring_session::refusal::Refusal;
+use mooring_session::time::Millis;
+use mooring_session::workers::Beat;
+use tokio::sync::oneshot;
+
+use self::database::Database;
+use super::clock::Clock;
+use super::error::{NotReady, OpenError, StoreError};
+use super::key::{InitDigest, SessionKey};
+use super::transition::Transition;
+
+/// Most commands that wait for the thread. Beyond it callers wait for room.
+const QUEUE_MAX: usize = 1_024;
+/// How long a command may wait for its turn and for other processes' write locks before it is refused as busy.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long the thread waits for work before it looks for ended tombstones.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce(&mut Database) + Send>;
+
+/// The handle of the thread that owns the database. Dropping it ends the thread after the work already queued.
+#[derive(Debug)]
+pub(super) struct EmbeddedStore {
+    jobs: flume::Sender<Job>,
+}
+
+impl EmbeddedStore {
+    /// Opens or makes the file, and starts the thread.
+    ///
+    /// # Errors
+    /// The directory cannot be made, the file cannot be opened or is of a newer version, or the thread cannot start.
+    pub(super) fn open(path: &Path, clock: Clock) -> Result<Self, OpenError> {
+        let mut database = Database::open(path, clock)?;
+        let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
+        std::thread::Builder::new()
+            .name("mooring-store".to_owned())
+            .spawn(move || {
+                loop {
+                    match queue.recv_timeout(IDLE) {
+                        Ok(job) => job(&mut database),
+                        Err(flume::RecvTimeoutError::Timeout) => database.purge(),
+                        Err(flume::RecvTimeoutError::Disconnected) => break,
+                    }
+                }
+            })
+            .map_err(OpenError::Thread)?;
+        Ok(Self { jobs })
+    }
+
+    pub(super) async fn run<T: Transition>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<T::Reply, StoreError> {
+        let (key, request) = (key.clone(), request.clone());
+        self.ask(move |database| database.transition(&key, &request))
+            .await
+    }
+
+    pub(super) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
+        self.ask(move |database| database.beat(beat)).await
+    }
+
+    pub(super) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        let worker = worker.clone();
+        self.ask(move |database| database.gone(&worker)).await
+    }
+
+    pub(super) async fn put_init(
+        &self,
+        digest: &InitDigest,
+        json: &str,
+        keep: Millis,
+    ) -> Result<(), StoreError> {
+        let (digest, json) = (digest.clone(), json.to_owned());
+        self.ask(move |database| database.put_init(&digest, &json, keep))
+            .await
+    }
+
+    pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
+        let digest = digest.clone();
+        self.ask(move |database| database.get_init(&digest)).await
+    }
+
+    /// Has the thread do the work. Work that was queued is done even if the caller no longer waits.
+    async fn ask<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Database) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |database| {
+            // The caller may have gone: then nobody is told, and what was done stays done.
+            drop(reply.send(work(database)));
+        });
+        let asked = async {
+            let stopped = || StoreError::NotReady(NotReady::Stopped);
+            self.jobs.send_async(job).await.map_err(|_| stopped())?;
+            answer.await.map_err(|_| stopped())?
+        };
+        tokio::time::timeout(WAIT_MAX, asked)
+            .await
+            .unwrap_or(Err(StoreError::NotReady(NotReady::Locked)))
+    }
+}
+
+/// What can go wrong inside a transaction.
+#[derive(Debug)]
+enum Failed {
+    /// The answer of the store is this error.
+    Store(StoreError),
+    /// SQLite failed.
+    Sqlite(rusqlite::Error),
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Store(StoreError::Refused(refusal))
+    }
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Failed> for StoreError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Store(error) => error,
+            Failed::Sqlite(error) => Self::NotReady(failure::not_ready(&error)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Why a store did not do what it was asked.
+//!
+//! Invariant: every variant leads to one kind of answer. A refusal is about the session; everything else is about the
+//! store, says nothing about the session, and is 503 with Retry-After, never 404.
+
+use std::path::PathBuf;
+
+use mooring_session::Refusal;
+
+/// Why a command got no answer from the rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The rules refused: nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store cannot be reached, and the command is not one that can be served without it. Where the reply was
+    /// lost, it may have been carried out: the same command with the same token gets the same answer.
+    #[error("the store is away: {0}")]
+    Away(Away),
+    /// The store was reached and cannot carry out commands at present.
+    #[error("the store is not ready: {0}")]
+    NotReady(NotReady),
+    /// Redis answers and does not know the module's commands.
+    #[error("redis runs without the mooring module")]
+    NoModule,
+    /// The answer does not read as the contract says: a module of another version, or not the module.
+    #[error("unreadable reply to {command}: {problem}")]
+    Reply {
+        /// What was sent.
+        command: &'static str,
+        /// What is wrong with the answer. It never repeats a value.
+        problem: Box<str>,
+    },
+}
+
+/// How the store is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Away {
+    /// No connection, and the last attempt to make one failed.
+    #[error("no connection")]
+    Disconnected,
+    /// The connection was lost before the reply came.
+    #[error("the connection was lost before the reply")]
+    Dropped,
+    /// No reply within `store.command_timeout_ms`.
+    #[error("no reply in time")]
+    TimedOut,
+    /// The gateway serves from memory, and memory does not know enough about this session.
+    #[error("the session is not known in memory")]
+    Unknown,
+    /// The store has returned, and what happened meanwhile is still being told to it.
+    #[error("it has just returned")]
+    Reconciling,
+}
+
+/// Why a store that was reached cannot carry out commands.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    /// Redis answered with this code: `LOADING`, `READONLY`, `OOM`, `MISCONF`, `CLUSTERDOWN`, `BUSY` (a script) ...
+    #[error("redis answered {0}")]
+    Answered(Box<str>),
+    /// Another process held the write lock for too long, or too many commands wait.
+    #[error("the file is busy")]
+    Locked,
+    /// The disk is full.
+    #[error("the disk is full")]
+    DiskFull,
+    /// The file cannot be written.
+    #[error("the file is read-only")]
+    ReadOnly,
+    /// The file is damaged, or is not a database.
+    #[error("the file is damaged or is not a database")]
+    Damaged,
+    /// Reading or writing the file failed.
+    #[error("the file cannot be read or written: {0}")]
+    File(Box<str>),
+    /// The store's thread has ended.
+    #[error("the store has stopped")]
+    Stopped,
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory of the embedded file could not be made.
+    #[error("cannot make the directory {path}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The embedded file could not be opened.
+    #[error("cannot open the store's file {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A newer mooring wrote the file.
+    #[error(
+        "the store's file {path} has schema version {found}; this version of mooring reads up to {known}"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest that is understood.
+        known: i64,
+    },
+    /// The thread of the embedded store could not be started.
+    #[error("cannot start the store's thread")]
+    Thread(#[source] std::io::Error),
+    /// The client refuses the URL.
+    #[error("the redis client refuses store.url")]
+    Url(#[source] redis::RedisError),
+    /// Redis cannot be reached, and `store.on_unavailable` is `fail`.
+    #[error("cannot reach redis at {address}: {problem}")]
+    Unreachable {
+        /// Where, without credentials.
+        address: String,
+        /// What went wrong.
+        problem: String,
+    },
+    /// Redis refuses this client: a wrong password, or no permission.
+    #[error("redis at {address} refuses this client: {problem}")]
+    Denied {
+        /// Where, without credentials.
+        address: String,
+        /// What it said.
+        problem: String,
+    },
+    /// Redis runs without the module.
+    #[error(
+        "redis at {address} runs without the mooring module: start it with `redis-server --loadmodule \
+         /path/to/libmooring.so`, or send it `MODULE LOAD /path/to/libmooring.so`"
+    )]
+    NoModule {
+        /// Where, without credentials.
+        address: String,
+    },
+}

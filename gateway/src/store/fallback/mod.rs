@@ -1,0 +1,311 @@
+//! Redis with memory behind it: what is safe to serve while Redis cannot be reached is served, and told when it returns.
+//!
+//! Only a failure of transport counts: a server that answers LOADING or READONLY is there, and its callers are told to
+//! try again. There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
+//! worker reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by nobody, for the moment in which
+//! [`reconcile`] tells Redis what happened; callers wait for the command time-out at most, and then for one command.
+//!
+//! A command under way when Redis goes away may have been carried out there. It is then served from memory like one
+//! that was not sent, and that is safe: memory serves a BIND, REBIND or CONFIRM only over a binding it has read before,
+//! and the tokens with which Redis is told on its return are those of the attempts themselves, so that what Redis may
+//! already hold is found and taken up, or wins.
+
+mod loss;
+mod memory;
+mod reconcile;
+mod served;
+mod shadow;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooring_session::names::WorkerId;
+use mooring_session::time::Millis;
+use mooring_session::workers::Beat;
+use tokio::sync::watch;
+
+pub use self::loss::{Loss, LossReason, Losses};
+use self::memory::Memory;
+pub(super) use self::served::Served;
+use super::clock::Clock;
+use super::error::{Away, StoreError};
+use super::key::{InitDigest, SessionKey};
+use super::redis::{LinkState, RedisStore, Resend};
+use super::status::{StatusCell, StoreMode};
+
+/// Most losses waiting to be picked up. Beyond it they are logged and dropped.
+const LOSSES_MAX: usize = 10_000;
+/// The wait before another attempt to tell a Redis that answers and is not ready.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// By whom commands are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Normal,
+    Away,
+    Reconciling,
+}
+
+/// The handle of the store and of the task that watches over it, which ends with the handle.
+#[derive(Debug)]
+pub(super) struct FallbackStore {
+    shared: Arc<Shared>,
+    supervisor: tokio::task::JoinHandle<()>,
+    losses_taken: flume::Receiver<Loss>,
+}
+
+/// What commands and the supervisor share.
+#[derive(Debug)]
+struct Shared {
+    redis: RedisStore,
+    /// Changed only while the memory is locked, so that whoever holds the lock knows the phase.
+    phase: watch::Sender<Phase>,
+    memory: Mutex<Memory>,
+    status: StatusCell,
+    losses: flume::Sender<Loss>,
+    command_timeout: Duration,
+    clock: Clock,
+}
+
+impl Drop for FallbackStore {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+impl FallbackStore {
+    /// Takes over a Redis, which may be away.
+    pub(super) fn new(redis: RedisStore, command_timeout: Duration) -> Self {
+        let (losses, losses_taken) = flume::bounded(LOSSES_MAX);
+        let shared = Arc::new(Shared {
+            phase: watch::Sender::new(Phase::Normal),
+            memory: Mutex::new(Memory::new()),
+            status: StatusCell::new(StoreMode::Normal),
+            losses,
+            command_timeout,
+            clock: Clock::system(),
+            redis,
+        });
+        if !matches!(*shared.redis.watch().borrow(), LinkState::Up(_)) {
+            shared.go_away();
+        }
+        let supervisor = tokio::spawn(supervise(Arc::clone(&shared)));
+        Self {
+            shared,
+            supervisor,
+            losses_taken,
+        }
+    }
+
+    pub(super) fn losses(&self) -> Losses {
+        Losses::of(self.losses_taken.clone())
+    }
+
+    pub(super) fn status(&self) -> &StatusCell {
+        &self.shared.status
+    }
+
+    pub(super) async fn run<T: Served>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<T::Reply, StoreError> {
+        let shared = &self.shared;
+        let started = Instant::now();
+        loop {
+            if shared.settled_phase().await? == Phase::Normal {
+                match shared.redis.run(key, request).await {
+                    Err(StoreError::Away(_)) => shared.go_away(),
+                    result => {
+                        shared.note(key, request, &result);
+                        return result;
+                    }
+                }
+            }
+            if let Some(result) = shared.serve_away(key, request) {
+                return result;
+            }
+            // Redis came back meanwhile. It is asked (again) if there is time, and if asking again is harmless.
+            if T::RESEND == Resend::Never || started.elapsed() >= shared.command_timeout {
+                return Err(StoreError::Away(Away::Reconciling));
+            }
+        }
+    }
+
+    /// A beat is for others to see, so it is not acknowledged by memory: a worker that others cannot hear must know.
+    pub(super) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        self.shared.redis.beat(beat).await
+    }
+
+    pub(super) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        self.shared.redis.gone(worker).await
+    }
+
+    /// Params are kept in memory too: they are few, and a session served from memory needs its own.
+    pub(super) async fn put_init(
+        &self,
+        digest: &InitDigest,
+        json: &str,
+        keep: Millis,
+    ) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        let lapses_at = shared.clock.now().plus(keep);
+        shared.memory().inits.put(digest, json, lapses_at);
+        if shared.settled_phase().await? == Phase::Normal {
+            match shared.redis.put_init(digest, json, keep).await {
+                Err(StoreError::Away(_)) => shared.go_away(),
+                result => return result,
+            }
+        }
+        let mut memory = shared.memory();
+        if !memory.inits_owed.contains(digest) {
+            memory.inits_owed.push(digest.clone());
+        }
+        Ok(())
+    }
+
+    pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
+        let shared = &self.shared;
+        if shared.settled_phase().await? == Phase::Normal {
+            match shared.redis.get_init(digest).await {
+                Err(StoreError::Away(_)) => shared.go_away(),
+                result => return result,
+            }
+        }
+        let now = shared.clock.now();
+        match shared.memory().inits.get(digest, now) {
+            Some(json) => Ok(Some(json.to_owned())),
+            None => Err(StoreError::Away(Away::Unknown)),
+        }
+    }
+}
+
+impl Shared {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The phase, after the end of a reconciliation under way, for which it waits no longer than for a command.
+    async fn settled_phase(&self) -> Result<Phase, StoreError> {
+        let phase = *self.phase.borrow();
+        if phase != Phase::Reconciling {
+            return Ok(phase);
+        }
+        let mut changes = self.phase.subscribe();
+        let settled = changes.wait_for(|phase| *phase != Phase::Reconciling);
+        match tokio::time::timeout(self.command_timeout, settled).await {
+            Ok(Ok(phase)) => Ok(*phase),
+            _ => Err(StoreError::Away(Away::Reconciling)),
+        }
+    }
+
+    /// The answer of memory; none where Redis came back before the memory was locked.
+    fn serve_away<T: Served>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Option<Result<T::Reply, StoreError>> {
+        let mut memory = self.memory();
+        let is_away = *self.phase.borrow() == Phase::Away;
+        is_away.then(|| memory.serve(key, request, self.clock.now()))
+    }
+
+    fn note<T: Served>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+        result: &Result<T::Reply, StoreError>,
+    ) {
+        match result {
+            Ok(reply) => {
+                let now = self.clock.now();
+                request.note(key, reply, &mut self.memory().shadow, now);
+            }
+            Err(StoreError::Refused(refusal)) => {
+                request.note_refusal(key, refusal, &mut self.memory().shadow);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// From now on memory serves, unless it does already.
+    fn go_away(&self) {
+        let mut memory = self.memory();
+        let is_new = self.phase.send_if_modified(|phase| {
+            let is_new = *phase == Phase::Normal;
+            if is_new {
+                *phase = Phase::Away;
+            }
+            is_new
+        });
+        if is_new {
+            memory.away_since = self.clock.now();
+            self.status.set(StoreMode::Degraded);
+        }
+    }
+
+    fn enter(&self, next: Phase) {
+        let _memory = self.memory();
+        self.phase.send_replace(next);
+        if next == Phase::Normal {
+            self.status.set(StoreMode::Normal);
+        }
+    }
+
+    fn report(&self, loss: Loss) {
+        tracing::warn!(
+            session = loss.key.digest(),
+            server = %loss.server,
+            instance = %loss.instance,
+            reason = loss.reason.as_str(),
+            "a binding made while the store was away does not hold"
+        );
+        if self.losses.try_send(loss).is_err() {
+            tracing::error!("nobody takes the losses: an upstream session is left to expire");
+        }
+    }
+}
+
+/// Notices that Redis went away where no command does, and brings it back in when it returns.
+async fn supervise(shared: Arc<Shared>) {
+    let mut link = shared.redis.watch();
+    let mut phase = shared.phase.subscribe();
+    loop {
+        tokio::select! {
+            down = link.wait_for(|state| matches!(state, LinkState::Down(_))) => {
+                if down.is_err() {
+                    return;
+                }
+                drop(down);
+                shared.go_away();
+            }
+            away = phase.wait_for(|phase| *phase == Phase::Away) => {
+                if away.is_err() {
+                    return;
+                }
+            }
+        }
+        let mut last_error = None;
+        while *shared.phase.borrow() != Phase::Normal {
+            let returned = link.wait_for(|state| matches!(state, LinkState::Up(_)));
+            if returned.await.is_err() {
+                return;
+            }
+            shared.enter(Phase::Reconciling);
+            match reconcile::reconcile(&shared).await {
+                Ok(()) => shared.enter(Phase::Normal),
+                Err(error) => {
+                    // A server that loads for minutes is worth one line.
+                    if last_error.as_ref() != Some(&error) {
+                        tracing::warn!(%error, "redis has returned and cannot be told yet");
+                        last_error = Some(error);
+                    }
+                    shared.enter(Phase::Away);
+                    tokio::time::sleep(RETRY_AFTER).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Error answers of the server, turned back into what the rules said.
+//!
+//! The code word decides. Text is read only for what the code leaves open: which thing was stale or busy, who owns a
+//! binding, which cap was reached.
+
+use mooring_session::codec::CorruptRecord;
+use mooring_session::names::WorkerId;
+use mooring_session::refusal::{Busy, Refusal, Stale};
+
+use crate::store::error::{NotReady, StoreError};
+
+/// The error that an error answer to `command` stands for.
+pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreError {
+    let refusal = match code {
+        "NOSESSION" => Some(Refusal::NoSession),
+        "ENDED" => Some(Refusal::Ended),
+        "DENIED" => Some(Refusal::Denied),
+        "STALE" => Some(Refusal::Stale(stale(text))),
+        "OWNED" => owner(text).map(Refusal::Owned),
+        // The server's own BUSY (a script that runs for too long) has another text.
+        "BUSY" => busy(text).map(Refusal::Busy),
+        "LIMIT" => limit(text),
+        "WRONGTYPE" => Some(Refusal::Corrupt(CorruptRecord::field(b"(not a hash)"))),
+        "ERR" => return error(command, text),
+        _ => None,
+    };
+    match refusal {
+        Some(refusal) => StoreError::Refused(refusal),
+        None if matches!(code, "OWNED" | "LIMIT") => unreadable(command, code),
+        None => StoreError::NotReady(NotReady::Answered(code.into())),
+    }
+}
+
+fn error(command: &'static str, text: &str) -> StoreError {
+    if text.starts_with("unknown command") {
+        return StoreError::NoModule;
+    }
+    if text == without_code(&Refusal::OtherId) {
+        return StoreError::Refused(Refusal::OtherId);
+    }
+    if let Some(field) = text.strip_prefix("corrupt session record: ") {
+        return StoreError::Refused(Refusal::Corrupt(CorruptRecord::Field(field.into())));
+    }
+    unreadable(command, "ERR")
+}
+
+fn unreadable(command: &'static str, code: &str) -> StoreError {
+    StoreError::Reply {
+        command,
+        problem: format!("an error answer {code} that this version does not know").into(),
+    }
+}
+
+fn stale(text: &str) -> Stale {
+    [Stale::Generation, Stale::Boot]
+        .into_iter()
+        .find(|stale| stale.to_string() == text)
+        .unwrap_or(Stale::Binding)
+}
+
+fn busy(text: &str) -> Option<Busy> {
+    [Busy::Claim, Busy::Cleaning, Busy::Active, Busy::Draining]
+        .into_iter()
+        .find(|busy| busy.to_string() == text)
+}
+
+fn owner(text: &str) -> Option<WorkerId> {
+    let (_, owner) = text.rsplit_once(' ')?;
+    WorkerId::parse(owner.as_bytes()).ok()
+}
+
+fn limit(text: &str) -> Option<Refusal> {
+    let (what, value) = text.split_once(' ')?;
+    let what = ["bindings", "labels", "workers", "sessions"]
+        .into_iter()
+        .find(|known| *known == what)?;
+    Some(Refusal::Limit {
+        what,
+        value: value.parse().ok()?,
+    })
+}
+
+fn without_code(refusal: &Refusal) -> String {
+    let text = refusal.to_string();
+    match text.split_once(' ') {
+        Some((_, rest)) => rest.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn every_refusal_survives_its_way_over_the_wire() {
+        let refusals = [
+            Refusal::NoSession,
+            Refusal::Ended,
+            Refusal::Denied,
+            Refusal::Stale(Stale::Binding),
+            Refusal::Stale(Stale::Generation),
+            Refusal::Stale(Stale::Boot),
+            Refusal::Owned(WorkerId::parse(b"host:4444:boot").unwrap()),
+            Refusal::Busy(Busy::Claim),
+            Refusal::Busy(Busy::Cleaning),
+            Refusal::Busy(Busy::Active),
+            Refusal::Busy(Busy::Draining),
+            Refusal::Limit {
+                what: "bindings",
+                value: 64,
+            },
+            Refusal::OtherId,
+            Refusal::Corrupt(CorruptRecord::Field("b:tools".into())),
+        ];
+        for refusal in refusals {
+            let message = refusal.to_string();
+            let (code, text) = message.split_once(' ').unwrap();
+            assert_eq!(
+                of_server("SESSION.ROUTE", code, text),
+                StoreError::Refused(refusal)
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_server_says_of_itself_is_no_refusal() {
+        for (code, text) in [
+            ("LOADING", "Redis is loading the dataset in memory"),
+            ("READONLY", "You can't write against a read only replica."),
+            ("OOM", "command not allowed when used memory > 'maxmemory'."),
+            ("MISCONF", "Redis is configured to save RDB snapshots"),
+            ("CLUSTERDOWN", "Hash slot not served"),
+            ("BUSY", "Redis is busy running a script."),
+            ("NOAUTH", "Authentication required."),
+        ] {
+            assert_eq!(
+                of_server("SESSION.ROUTE", code, text),
+                StoreError::NotReady(NotReady::Answered(code.into()))
+            );
+        }
+        assert_eq!(
+            of_server("SESSION.ROUTE", "ERR", "unknown command 'SESSION.ROUTE'"),
+            StoreError::NoModule
+        );
+        assert!(matches!(
+            of_server("SESSION.ROUTE", "ERR", "internal error"),
+            StoreError::Reply { .. }
+        ));
+    }
+}

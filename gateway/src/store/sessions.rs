@@ -1,0 +1,176 @@
+//! Records in memory, and the rules run over them.
+//!
+//! Invariants: bounded; a record is dropped at its tombstone's end, as Redis drops the key, and the numbers it used are
+//! not used again.
+
+use std::collections::HashMap;
+
+use mooring_session::context::{Context, Liveness, NoLoad, Tuning};
+use mooring_session::record::Record;
+use mooring_session::refusal::Refusal;
+use mooring_session::time::{Millis, Timestamp};
+
+use super::key::SessionKey;
+use super::transition::Transition;
+
+/// Most records held in memory.
+pub(super) const SESSIONS_MAX: usize = 100_000;
+/// A full map is searched for ended tombstones at most this often, because the search reads all of it.
+const SWEEP_EVERY: Millis = Millis::new(1_000);
+
+/// The records of one process.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    records: HashMap<SessionKey, Record>,
+    records_max: usize,
+    floor: u64,
+    tuning: Tuning,
+    sweep_at: Timestamp,
+}
+
+impl Sessions {
+    pub(super) fn new(records_max: usize) -> Self {
+        Self {
+            records: HashMap::new(),
+            records_max,
+            floor: 0,
+            tuning: Tuning::default(),
+            sweep_at: Timestamp::default(),
+        }
+    }
+
+    /// Carries out one transition.
+    ///
+    /// # Errors
+    /// What the rules refuse; `LIMIT sessions` where a new record would be one too many.
+    pub(super) fn run<T: Transition>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        now: Timestamp,
+        workers: &dyn Liveness,
+    ) -> Result<T::Reply, Refusal> {
+        let mut slot = self.take(key, now);
+        let is_known = slot.is_some();
+        let context = Context {
+            now,
+            floor: self.floor,
+            tuning: &self.tuning,
+            workers,
+            load: &NoLoad,
+        };
+        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
+        if let Some(record) = slot {
+            if !is_known && self.is_full(now) {
+                return Err(Refusal::Limit {
+                    what: "sessions",
+                    value: self.records_max,
+                });
+            }
+            self.records.insert(key.clone(), record);
+        }
+        decided.map(|decided| decided.reply)
+    }
+
+    pub(super) fn contains(&self, key: &SessionKey) -> bool {
+        self.records.contains_key(key)
+    }
+
+    /// Puts a record that was learnt elsewhere under its key. Says whether there was room.
+    pub(super) fn adopt(&mut self, key: &SessionKey, record: Record, now: Timestamp) -> bool {
+        let has_room = self.contains(key) || !self.is_full(now);
+        if has_room {
+            self.records.insert(key.clone(), record);
+        }
+        has_room
+    }
+
+    pub(super) fn record(&self, key: &SessionKey) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    pub(super) fn forget(&mut self, key: &SessionKey) -> Option<Record> {
+        let record = self.records.remove(key)?;
+        self.note_numbers(&record);
+        Some(record)
+    }
+
+    /// Takes the record out, unless its tombstone has ended.
+    fn take(&mut self, key: &SessionKey, now: Timestamp) -> Option<Record> {
+        let record = self.records.remove(key)?;
+        if self.is_over(&record, now) {
+            self.note_numbers(&record);
+            return None;
+        }
+        Some(record)
+    }
+
+    fn is_full(&mut self, now: Timestamp) -> bool {
+        if self.records.len() < self.records_max {
+            return false;
+        }
+        if now >= self.sweep_at {
+            self.sweep_at = now.plus(SWEEP_EVERY);
+            self.sweep(now);
+        }
+        self.records.len() >= self.records_max
+    }
+
+    fn sweep(&mut self, now: Timestamp) {
+        let over: Vec<SessionKey> = self
+            .records
+            .iter()
+            .filter(|(_, record)| self.is_over(record, now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in over {
+            self.forget(&key);
+        }
+    }
+
+    fn is_over(&self, record: &Record, now: Timestamp) -> bool {
+        record.life.tombstone_ends_at(&self.tuning) <= now
+    }
+
+    fn note_numbers(&mut self, record: &Record) {
+        self.floor = self.floor.max(record.generation).max(record.highest_epoch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::time::Monotonic;
+    use mooring_session::workers::Workers;
+
+    use super::*;
+    use crate::store::tests::requests as make;
+    use crate::store::transition::Get;
+
+    #[test]
+    fn a_full_memory_refuses_new_sessions_until_tombstones_end() {
+        let mut sessions = Sessions::new(2);
+        let workers = Workers::new(Monotonic::default(), SWEEP_EVERY);
+        let mut create = |name: &str, now: Timestamp| {
+            let workers = workers.at(Monotonic::default());
+            let created = sessions.run(&make::key(name), &make::create(name), now, &workers);
+            let is_there = sessions.run(&make::key(name), &Get, now, &workers).is_ok();
+            assert_eq!(created.is_ok(), is_there);
+            created.map(|created| created.record.generation)
+        };
+        let now = Timestamp::from_unix_ms(1_700_000_000_000);
+        let first = create("a", now).unwrap();
+        create("b", now).unwrap();
+        assert_eq!(
+            create("c", now),
+            Err(Refusal::Limit {
+                what: "sessions",
+                value: 2
+            })
+        );
+        assert_eq!(create("a", now), Ok(first));
+        create("c", now.plus(Millis::new(3 * 3_600_000))).unwrap();
+        // A clock that steps back repeats no number.
+        assert!(create("a", now).unwrap() > first);
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether the store is all there: what readyz, the gauge `mooring_degraded` and the reply header tell.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How the store serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreMode {
+    /// The store of the settings serves everything.
+    Normal,
+    /// Redis is away, or has returned and is still being told what happened: memory serves what is safe to serve.
+    Degraded,
+    /// Redis is away, and nothing is served from memory.
+    Unavailable,
+}
+
+impl StoreMode {
+    /// The word for readyz and logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Degraded => "degraded",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// The mode, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// How the store serves.
+    pub mode: StoreMode,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+/// Holds the status; each change is logged and shown in the gauge, once.
+#[derive(Debug)]
+pub(super) struct StatusCell(watch::Sender<StoreStatus>);
+
+impl StatusCell {
+    pub(super) fn new(mode: StoreMode) -> Self {
+        show(mode);
+        Self(watch::Sender::new(StoreStatus {
+            mode,
+            since: SystemTime::now(),
+        }))
+    }
+
+    pub(super) fn get(&self) -> StoreStatus {
+        *self.0.borrow()
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<StoreStatus> {
+        self.0.subscribe()
+    }
+
+    pub(super) fn set(&self, mode: StoreMode) {
+        let is_changed = self.0.send_if_modified(|status| {
+            let is_changed = status.mode != mode;
+            if is_changed {
+                *status = StoreStatus {
+                    mode,
+                    since: SystemTime::now(),
+                };
+            }
+            is_changed
+        });
+        if is_changed {
+            show(mode);
+            match mode {
+                StoreMode::Normal => tracing::info!("the store serves everything again"),
+                StoreMode::Degraded => {
+                    tracing::warn!("the store is away: memory serves what is safe to serve");
+                }
+                StoreMode::Unavailable => tracing::warn!("the store is away: nothing is served"),
+            }
+        }
+    }
+}
+
+/// A status that a task keeps up to date; the task ends with it.
+#[derive(Debug)]
+pub(super) struct FollowedStatus {
+    pub(super) cell: Arc<StatusCell>,
+    pub(super) follower: JoinHandle<()>,
+}
+
+impl Drop for FollowedStatus {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+fn show(mode: StoreMode) {
+    let is_degraded = mode != StoreMode::Normal;
+    metrics::gauge!("mooring_degraded").set(if is_degraded { 1.0 } else { 0.0 });
+}

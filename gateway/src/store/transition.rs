@@ -1,0 +1,89 @@
+//! One name for all transitions, so that a store carries out any of them in one place.
+//!
+//! The requests and replies are the rules' own; nothing is decided here.
+
+use mooring_session::context::{Context, Decided, Written};
+use mooring_session::record::Record;
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::{
+    self, Bind, Bound, Confirm, Create, Created, End, Ended, Rebind, Rebound, Route, Routed, Touch,
+    Touched, Unbind,
+};
+use mooring_session::view::{BindingView, RecordView};
+
+/// GET as a request: it asks for nothing but the record.
+#[derive(Clone, Debug)]
+pub(crate) struct Get;
+
+/// Whether a transition usually changes the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It mostly finds nothing to write, and is tried without a write lock first.
+    Reads,
+    /// It mostly writes.
+    Writes,
+}
+
+/// A request that the rules decide.
+pub(crate) trait Transition: Clone + Send + Sync + 'static {
+    /// What the rules answer.
+    type Reply: Send + 'static;
+    /// The command of the contract that does the same.
+    const COMMAND: &'static str;
+    /// Whether it usually changes the record.
+    const ACCESS: Access = Access::Writes;
+
+    /// Decides it over the record in the slot.
+    fn decide(
+        &self,
+        slot: &mut Option<Record>,
+        key: &[u8],
+        context: &Context<'_>,
+    ) -> Result<Decided<Self::Reply>, Refusal>;
+}
+
+macro_rules! transitions {
+    ($($request:ident -> $reply:ident, $command:literal, $access:ident, $rule:ident $(($key:ident))?;)*) => {$(
+        impl Transition for $request {
+            type Reply = $reply;
+            const COMMAND: &'static str = $command;
+            const ACCESS: Access = Access::$access;
+
+            fn decide(
+                &self,
+                slot: &mut Option<Record>,
+                _key: &[u8],
+                context: &Context<'_>,
+            ) -> Result<Decided<$reply>, Refusal> {
+                $(let $key = _key;)?
+                rules::$rule(slot, $($key,)? self, context)
+            }
+        }
+    )*};
+}
+
+transitions! {
+    Create -> Created, "SESSION.CREATE", Writes, create;
+    Touch -> Touched, "SESSION.TOUCH", Reads, touch;
+    End -> Ended, "SESSION.END", Writes, end;
+    Route -> Routed, "SESSION.ROUTE", Reads, route;
+    Bind -> Bound, "SESSION.BIND", Writes, bind(key);
+    Confirm -> BindingView, "SESSION.CONFIRM", Writes, confirm;
+    Rebind -> Rebound, "SESSION.REBIND", Writes, rebind(key);
+    Unbind -> BindingView, "SESSION.UNBIND", Writes, unbind;
+}
+
+impl Transition for Get {
+    type Reply = RecordView;
+    const COMMAND: &'static str = "SESSION.GET";
+    const ACCESS: Access = Access::Reads;
+
+    fn decide(
+        &self,
+        slot: &mut Option<Record>,
+        _key: &[u8],
+        context: &Context<'_>,
+    ) -> Result<Decided<RecordView>, Refusal> {
+        rules::get(slot.as_ref(), context).map(|view| Decided::new(view, Written::Nothing))
+    }
+}

@@ -1,0 +1,209 @@
+//! The HTTP client to upstream instances: pooled connections for traffic, a fresh one for every probe.
+//!
+//! Invariant: an error of [`Client::send`] says whether a byte of the request can have reached the instance.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{self, Client as Pool};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::{Instance, Reach};
+
+/// Most idle connections kept to one instance: enough for the concurrency of one process, small beside its file limit.
+const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
+/// How long to wait before a refused connection is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(40);
+
+type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Talks to upstream instances. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pooled: Connections,
+    fresh: Connections,
+    lost_after: Duration,
+}
+
+/// Why the client could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read this system's root certificates, which the https:// instances need")]
+pub struct ClientError(#[source] io::Error);
+
+/// Why a request got no response.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The instance refused connections for as long as counts as lost. Nothing was delivered.
+    #[error("the instance refuses connections")]
+    Refused,
+    /// No connection was made for another reason (time-out, name, TLS). Nothing was delivered.
+    #[error("cannot connect to the instance")]
+    Connect(#[source] legacy::Error),
+    /// The connection broke after it was made. The request may have been delivered and may have run.
+    #[error("the connection to the instance broke before it answered")]
+    Broken(#[source] legacy::Error),
+}
+
+impl SendError {
+    /// Whether it is certain that the instance received nothing.
+    #[must_use]
+    pub const fn is_undelivered(&self) -> bool {
+        matches!(self, Self::Refused | Self::Connect(_))
+    }
+}
+
+/// How connections are made and kept.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientOptions {
+    /// Longest single attempt to connect.
+    pub connect_timeout: Duration,
+    /// Longest time an idle connection is kept.
+    pub idle_connection: Duration,
+    /// How long refused connections are tried again before the instance counts as lost.
+    pub lost_after: Duration,
+}
+
+impl Client {
+    /// A client. System root certificates are read once, here.
+    ///
+    /// # Errors
+    /// When there are none and `needs_tls` says that an instance cannot do without.
+    pub fn new(options: ClientOptions, needs_tls: bool) -> Result<Self, ClientError> {
+        let tls = tls_config(needs_tls)?;
+        let connections = |idle_max: usize| {
+            let mut tcp = HttpConnector::new();
+            tcp.set_nodelay(true);
+            tcp.enforce_http(false);
+            tcp.set_connect_timeout(Some(options.connect_timeout));
+            let connector = HttpsConnectorBuilder::new()
+                .with_tls_config(tls.clone())
+                .https_or_http()
+                .enable_http1()
+                .wrap_connector(tcp);
+            Pool::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(options.idle_connection)
+                .pool_max_idle_per_host(idle_max)
+                .build(connector)
+        };
+        Ok(Self {
+            pooled: connections(IDLE_CONNECTIONS_PER_INSTANCE_MAX),
+            fresh: connections(0),
+            lost_after: options.lost_after,
+        })
+    }
+
+    /// Sends a request over a pooled connection. A refused connection is tried again until the instance counts as
+    /// lost; a connection that breaks is not, because the request may have run.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send(
+        &self,
+        instance: &Instance,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, SendError> {
+        self.send_over(&self.pooled, instance, request).await
+    }
+
+    /// Sends a request over a connection of its own, so that a reset of a reused one proves nothing.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send_fresh(
+        &self,
+        instance: &Instance,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, SendError> {
+        self.send_over(&self.fresh, instance, request).await
+    }
+
+    /// Sends a request once, and takes the first refusal for an answer: for what nobody waits for.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send_once(
+        &self,
+        instance: &Instance,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, SendError> {
+        self.pooled.request(request).await.map_err(|error| {
+            if is_refused(&error) {
+                instance.reach.refused();
+                SendError::Refused
+            } else if error.is_connect() {
+                SendError::Connect(error)
+            } else {
+                SendError::Broken(error)
+            }
+        })
+    }
+
+    async fn send_over(
+        &self,
+        connections: &Connections,
+        instance: &Instance,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, SendError> {
+        loop {
+            let error = match connections.request(request.clone()).await {
+                Ok(response) => {
+                    instance.reach.succeeded();
+                    return Ok(response);
+                }
+                Err(error) => error,
+            };
+            if !error.is_connect() {
+                return Err(SendError::Broken(error));
+            }
+            if !is_refused(&error) {
+                return Err(SendError::Connect(error));
+            }
+            if self.is_lost(&instance.reach) {
+                return Err(SendError::Refused);
+            }
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    fn is_lost(&self, reach: &Reach) -> bool {
+        reach.refused() >= self.lost_after
+    }
+}
+
+/// Whether the other side answered that nobody listens there: for a process on a live host, the sign of its death.
+fn is_refused(error: &legacy::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::ConnectionRefused
+        {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+fn tls_config(needs_tls: bool) -> Result<rustls::ClientConfig, ClientError> {
+    let mut roots = rustls::RootCertStore::empty();
+    if needs_tls {
+        let found = rustls_native_certs::load_native_certs();
+        let (added, _) = roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            let missing = io::Error::new(io::ErrorKind::NotFound, "no usable root certificate");
+            return Err(ClientError(missing));
+        }
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let versions = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientError(io::Error::other(error)))?;
+    Ok(versions.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,139 @@
+//! The MCP handshake with an instance, on behalf of a client that made it long ago or is making it now.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mooring_session::names::UpstreamSession;
+
+use super::exchange::{Answer, within};
+use super::request::Outgoing;
+use super::{Client, ExchangeError, Instance, Server, read_answer};
+use crate::mcp::{Kind, call};
+
+/// An `initialize` to be sent.
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    /// The request as it goes upstream.
+    pub text: Bytes,
+    /// Who says `notifications/initialized` afterwards.
+    pub completion: Completion,
+}
+
+/// Who completes the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// The client, whose initialize this is.
+    ByClient,
+    /// The gateway, because the client completed its own long ago.
+    ByGateway,
+}
+
+/// A session that an instance began.
+#[derive(Clone, Debug)]
+pub struct Initialized {
+    /// The id it gave, if it keeps sessions.
+    pub upstream_session: Option<UpstreamSession>,
+    /// The revision it chose.
+    pub revision: Option<Box<str>>,
+    /// Its answer.
+    pub answer: Answer,
+}
+
+/// Why an instance did not begin a session.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// No answer.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// An answer that is no result: the instance refuses this client, and another would too.
+    #[error("the instance refused to initialize with HTTP status {}", .0.status)]
+    Refused(Box<Answer>),
+}
+
+impl HandshakeError {
+    /// Whether another instance may do better.
+    #[must_use]
+    pub fn is_instance_away(&self) -> bool {
+        match self {
+            Self::Exchange(_) => true,
+            Self::Refused(answer) => answer.status.is_server_error(),
+        }
+    }
+}
+
+/// Makes the handshake within `limit`.
+///
+/// # Errors
+/// See [`HandshakeError`].
+pub async fn greet(
+    client: &Client,
+    server: &Server,
+    instance: &Instance,
+    greeting: &Greeting,
+    session_digest: &str,
+    limit: Duration,
+) -> Result<Initialized, HandshakeError> {
+    let outgoing = Outgoing::post(server, greeting.text.clone()).session_digest(session_digest);
+    let exchange = async {
+        let response = client.send(instance, outgoing.to(instance)).await?;
+        read_answer(response).await
+    };
+    let answer = within(limit, exchange).await?;
+    let is_result = answer.status.is_success()
+        && answer
+            .message()
+            .is_some_and(|message| message.kind() == Kind::Result);
+    if !is_result {
+        return Err(HandshakeError::Refused(Box::new(answer)));
+    }
+    let initialized = Initialized {
+        upstream_session: answer.upstream_session.clone(),
+        revision: revision_of(&answer),
+        answer,
+    };
+    if greeting.completion == Completion::ByGateway {
+        complete(
+            client,
+            server,
+            instance,
+            &initialized,
+            session_digest,
+            limit,
+        )
+        .await?;
+    }
+    Ok(initialized)
+}
+
+async fn complete(
+    client: &Client,
+    server: &Server,
+    instance: &Instance,
+    initialized: &Initialized,
+    session_digest: &str,
+    limit: Duration,
+) -> Result<(), ExchangeError> {
+    let mut outgoing = Outgoing::post(server, Bytes::from_static(call::initialized().as_bytes()))
+        .session_digest(session_digest)
+        .upstream_session(initialized.upstream_session.as_ref());
+    if let Some(revision) = &initialized.revision {
+        outgoing = outgoing.revision(revision);
+    }
+    let exchange = async {
+        let response = client.send(instance, outgoing.to(instance)).await?;
+        Ok(response.status())
+    };
+    within(limit, exchange).await.map(|_| ())
+}
+
+/// The revision that an initialize result names.
+fn revision_of(answer: &Answer) -> Option<Box<str>> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct InitializeResult {
+        protocol_version: Box<str>,
+    }
+    let message = answer.message()?;
+    let result: InitializeResult = serde_json::from_str(message.outcome()?).ok()?;
+    Some(result.protocol_version)
+}

@@ -1,0 +1,22 @@
+//! The upstream side: instances of MCP servers, and what can be known about a request sent to one.
+//!
+//! Invariant: every failure says whether the request can have been delivered. Whoever sends again decides by that, and
+//! by nothing else.
+
+mod client;
+mod exchange;
+mod handshake;
+mod probe;
+mod reach;
+mod request;
+mod server;
+
+pub use client::{Client, ClientError, ClientOptions, SendError};
+pub use exchange::{
+    Answer, ExchangeError, Received, is_event_stream, read_answer, read_whole, within,
+};
+pub use handshake::{Completion, Greeting, HandshakeError, Initialized, greet};
+pub use probe::{Pulse, is_session_unknown, probe};
+pub use reach::Reach;
+pub use request::Outgoing;
+pub use server::{Instance, Server, Servers};

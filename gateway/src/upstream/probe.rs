@@ -1,0 +1,99 @@
+//! Is an upstream session still there? One ping on a connection of its own.
+//!
+//! A reset of a reused connection proves nothing, and neither does a time-out. Lost means: the instance refuses
+//! connections, or it answers and does not know the session.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::exchange::{Answer, within};
+use super::request::Outgoing;
+use super::{Client, ExchangeError, Instance, SendError, read_answer};
+
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// The instance answers and knows the session.
+    Alive,
+    /// The instance refuses connections.
+    InstanceLost,
+    /// The instance answers and does not know the session: it was restarted, or dropped it.
+    SessionLost,
+    /// Neither is certain: a time-out, a server error.
+    Unclear,
+}
+
+/// Sends `ping` (a POST that carries the stored upstream session) and judges the answer.
+pub async fn probe(
+    client: &Client,
+    instance: &Instance,
+    ping: &Outgoing,
+    limit: Duration,
+) -> Pulse {
+    let exchange = async {
+        let response = client.send_fresh(instance, ping.to(instance)).await?;
+        read_answer(response).await
+    };
+    match within(limit, exchange).await {
+        Ok(answer) if is_session_unknown(&answer) => Pulse::SessionLost,
+        Ok(answer) if answer.status.is_success() => Pulse::Alive,
+        Err(ExchangeError::Send(SendError::Refused)) => Pulse::InstanceLost,
+        Ok(_) | Err(_) => Pulse::Unclear,
+    }
+}
+
+/// Whether an answer to a request that carried a session id says that there is no such session: 404 as the protocol
+/// has it, or 400 as servers in use have it, unless its body is the error of a revision without sessions.
+#[must_use]
+pub fn is_session_unknown(answer: &Answer) -> bool {
+    match answer.status {
+        StatusCode::NOT_FOUND => true,
+        StatusCode::BAD_REQUEST => !is_modern_error(answer),
+        _ => false,
+    }
+}
+
+/// The codes that MCP 2026-07-28 reserves; a JSON-RPC error of theirs is about the message, not the session.
+fn is_modern_error(answer: &Answer) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Error {
+        code: i64,
+    }
+    answer
+        .message()
+        .and_then(|message| message.outcome().map(str::to_owned))
+        .and_then(|error| serde_json::from_str::<Error>(&error).ok())
+        .is_some_and(|error| (-32099..=-32020).contains(&error.code))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn what_says_that_a_session_is_unknown() {
+        let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"header"}}"#;
+        let legacy =
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#;
+        for (status, text, unknown) in [
+            (StatusCode::NOT_FOUND, "session not found", true),
+            (StatusCode::NOT_FOUND, legacy, true),
+            (StatusCode::BAD_REQUEST, legacy, true),
+            (StatusCode::BAD_REQUEST, "", true),
+            (StatusCode::BAD_REQUEST, modern, false),
+            (StatusCode::OK, legacy, false),
+            (StatusCode::INTERNAL_SERVER_ERROR, "", false),
+            (StatusCode::UNAUTHORIZED, "", false),
+        ] {
+            let answer = Answer {
+                status,
+                upstream_session: None,
+                text: Bytes::copy_from_slice(text.as_bytes()),
+            };
+            assert_eq!(is_session_unknown(&answer), unknown, "{status} {text}");
+        }
+    }
+}

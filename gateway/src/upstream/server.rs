@@ -1,0 +1,120 @@
+//! The configured servers and their instances, as the request path needs them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{HeaderMap, Uri};
+use mooring_session::names::{InstanceName, ServerName};
+
+use super::Reach;
+use crate::settings::OnUpstreamLoss;
+
+/// One of the interchangeable processes behind a server.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its name in bindings: the URL as it is configured.
+    pub name: InstanceName,
+    /// Its MCP endpoint.
+    pub uri: Uri,
+    /// Since when it refuses connections, as this process has seen it.
+    pub reach: Reach,
+}
+
+/// One configured upstream server.
+#[derive(Debug)]
+pub struct Server {
+    /// Its id in paths and bindings.
+    pub id: ServerName,
+    /// Its instances, at least one.
+    pub instances: Vec<Arc<Instance>>,
+    /// Whether its sessions are kept.
+    pub keeps_sessions: bool,
+    /// What happens when an instance loses a session.
+    pub on_upstream_loss: OnUpstreamLoss,
+    /// Headers that every request to it carries; credentials, never logged.
+    pub headers: HeaderMap,
+    next: AtomicUsize,
+}
+
+impl Server {
+    /// A server over at least one instance.
+    #[must_use]
+    pub fn new(
+        id: ServerName,
+        instances: Vec<Arc<Instance>>,
+        keeps_sessions: bool,
+        on_upstream_loss: OnUpstreamLoss,
+        headers: HeaderMap,
+    ) -> Self {
+        Self {
+            id,
+            instances,
+            keeps_sessions,
+            on_upstream_loss,
+            headers,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The instance of this name; none if it is not configured any more.
+    #[must_use]
+    pub fn instance(&self, name: &InstanceName) -> Option<&Arc<Instance>> {
+        self.instances
+            .iter()
+            .find(|instance| instance.name == *name)
+    }
+
+    /// The names of all instances, as BIND and REBIND take them.
+    #[must_use]
+    pub fn instance_names(&self) -> Vec<InstanceName> {
+        self.instances
+            .iter()
+            .map(|instance| instance.name.clone())
+            .collect()
+    }
+
+    /// All instances, each time beginning with the next one: for calls that no session binds.
+    pub fn in_turn(&self) -> impl Iterator<Item = &Arc<Instance>> {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.instances.len().max(1);
+        let (before, from) = self.instances.split_at(first.min(self.instances.len()));
+        from.iter().chain(before)
+    }
+}
+
+/// All configured servers by id.
+#[derive(Debug)]
+pub struct Servers {
+    by_id: BTreeMap<Box<str>, Arc<Server>>,
+    default: Option<Arc<Server>>,
+}
+
+impl Servers {
+    /// The servers, and which of them `/mcp` means.
+    #[must_use]
+    pub fn new(servers: Vec<Arc<Server>>, default: Option<&str>) -> Self {
+        let by_id: BTreeMap<Box<str>, _> = servers
+            .into_iter()
+            .map(|server| (server.id.as_str().into(), server))
+            .collect();
+        let default = default.and_then(|id| by_id.get(id)).cloned();
+        Self { by_id, default }
+    }
+
+    /// The server of this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Arc<Server>> {
+        self.by_id.get(id)
+    }
+
+    /// What `/mcp` means.
+    #[must_use]
+    pub fn default_server(&self) -> Option<&Arc<Server>> {
+        self.default.as_ref()
+    }
+
+    /// Every server.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.by_id.values()
+    }
+}
