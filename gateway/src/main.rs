@@ -44,7 +44,7 @@ fn run_serve(arguments: ServeArguments) -> u8 {
     for remark in &loaded.remarks {
         tracing::warn!("{remark}");
     }
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match runtime(loaded.settings.worker.threads) {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error, EXIT_FAILURE),
     };
@@ -53,6 +53,18 @@ fn run_serve(arguments: ServeArguments) -> u8 {
         Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
         Err(error) => complain(&error, EXIT_FAILURE),
     }
+}
+
+/// One thread needs no hand-over between threads, which is most of what a small request costs.
+fn runtime(threads: usize) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = match threads {
+        0 | 1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if threads > 1 {
+        builder.worker_threads(threads);
+    }
+    builder.enable_all().build()
 }
 
 fn run_config(command: ConfigCommand) -> u8 {

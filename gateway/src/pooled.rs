@@ -1,8 +1,8 @@
 //! Affinity off: calls go to any instance, over upstream sessions that this worker pools.
 //!
 //! Nothing is recorded and the store is never asked. A pooled upstream session is initialised by the gateway in its
-//! own name, without client capabilities, so no server asks a client anything over it; it is shared by the requests of
-//! one principal and one revision, and never between principals. Invariant: losing it costs nobody anything but the
+//! own name, without client capabilities; a server that asks a client something all the same is told that there is
+//! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals. Invariant: losing it costs nobody anything but the
 //! handshake, because whoever needs upstream state to last turns affinity on.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
 use tokio::sync::OnceCell;
 
-use crate::mcp::{call, ids};
+use crate::mcp::{ErrorBody, ErrorKind, Message, Method, call, ids};
 use crate::upstream::{
     Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing,
     Received, SendError, Server, greet, is_session_unknown, read_answer,
@@ -57,6 +57,48 @@ pub struct PooledSession {
     pub upstream_session: Option<UpstreamSession>,
     /// The instance's initialize answer, which clients get as theirs.
     pub answer: Answer,
+}
+
+/// A response over a pooled session, and how to answer what the server asks meanwhile.
+#[derive(Debug)]
+pub struct Pooled {
+    /// The response.
+    pub received: Received,
+    /// Answers for the client that is not there.
+    pub unasked: Unasked,
+}
+
+/// Answers what a server asks over a shared session: no client of it can be asked. A ping is the gateway's to answer.
+#[derive(Clone, Debug)]
+pub struct Unasked {
+    client: Client,
+    server: Arc<Server>,
+    instance: Arc<Instance>,
+    upstream_session: Option<UpstreamSession>,
+}
+
+impl Unasked {
+    /// Sends the answer, without waiting for what becomes of it.
+    pub fn answer(&self, request: &Message<'_>) {
+        let Some(id) = request.id() else {
+            return;
+        };
+        let text = if request.method() == Method::Ping {
+            Bytes::from(call::empty_result(id.as_json()))
+        } else {
+            ErrorBody::new(ErrorKind::NobodyToAsk)
+                .answering(Some(id))
+                .to_bytes()
+        };
+        let outgoing =
+            Outgoing::post(&self.server, text).upstream_session(self.upstream_session.as_ref());
+        let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
+        tokio::spawn(async move {
+            if let Err(error) = client.send_once(&instance, outgoing.to(&instance)).await {
+                tracing::info!(%error, "a server that asked nobody could not be told so");
+            }
+        });
+    }
 }
 
 /// Why a request of a session that is not kept got no response.
@@ -116,11 +158,11 @@ impl Pool {
     /// See [`PooledError`]. What may have run is not sent again.
     pub async fn send(
         &self,
-        server: &Server,
+        server: &Arc<Server>,
         principal: &Principal,
         revision: &str,
         outgoing: &Outgoing,
-    ) -> Result<Received, PooledError> {
+    ) -> Result<Pooled, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
             // The second try is for an instance that was restarted and has forgotten the pooled session.
@@ -138,7 +180,15 @@ impl Pool {
                     .upstream_session(session.upstream_session.as_ref());
                 match self.client.send_once(instance, carrying.to(instance)).await {
                     Ok(response) => match self.unless_unknown(response, &session).await? {
-                        Some(answered) => return Ok(answered),
+                        Some(received) => {
+                            let unasked = Unasked {
+                                client: self.client.clone(),
+                                server: Arc::clone(server),
+                                instance: Arc::clone(instance),
+                                upstream_session: session.upstream_session,
+                            };
+                            return Ok(Pooled { received, unasked });
+                        }
                         None => self.drop_session(server, instance, principal, revision),
                     },
                     Err(error) if error.is_undelivered() => {

@@ -14,7 +14,7 @@ use mooring_session::rules::Touch;
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::affinity::{Affinity, AffinityOptions};
 use crate::dispatch::RelayOptions;
@@ -104,6 +104,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         auth: settings.auth.clone(),
         relay: RelayOptions {
             event_bytes_max: settings.upstream.event_bytes_max,
+            stopping: CancellationToken::new(),
         },
         metrics: recorder,
     });
@@ -130,7 +131,8 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     result
 }
 
-/// Accepts until a signal, then lets open replies finish for a while.
+/// Accepts until a signal, then lets open calls finish for a while. Streams that answer no call end at once: their
+/// clients open them again, at another worker.
 async fn run(listener: TcpListener, app: Arc<App>) -> Result<(), ServeError> {
     // Events are small writes; Nagle's algorithm would hold each back for the client's delayed acknowledgement.
     let listener = listener.tap_io(|connection| {
@@ -138,18 +140,16 @@ async fn run(listener: TcpListener, app: Arc<App>) -> Result<(), ServeError> {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
     });
-    let (stop, mut stopping) = watch::channel(());
+    let stopping = app.relay.stopping.clone();
+    let stop = stopping.clone();
     let serving = axum::serve(listener, service(app)).with_graceful_shutdown(async move {
         signalled().await;
         tracing::info!("stopping");
-        stop.send_replace(());
+        stop.cancel();
     });
     let patience = async move {
-        if stopping.changed().await.is_ok() {
-            tokio::time::sleep(STOP_PATIENCE).await;
-        } else {
-            std::future::pending::<()>().await;
-        }
+        stopping.cancelled().await;
+        tokio::time::sleep(STOP_PATIENCE).await;
     };
     tokio::select! {
         ended = serving.into_future() => ended.map_err(ServeError::Run),

@@ -10,6 +10,8 @@ use crate::ffi::{OwnedText, Text};
 pub(crate) struct FieldNames {
     life: OwnedText,
     principal: OwnedText,
+    /// The other fields that records have whatever they are bound to.
+    others: [OwnedText; 5],
     /// Ordered by server.
     by_server: Vec<(ServerName, BindingFields)>,
 }
@@ -23,8 +25,22 @@ impl FieldNames {
         Self {
             life: OwnedText::new(codec::LIFE_FIELD.as_bytes()),
             principal: OwnedText::new(codec::PRINCIPAL_FIELD.as_bytes()),
+            others: ["id", "g", "e", "h", "z"].map(|name| OwnedText::new(name.as_bytes())),
             by_server: Vec::new(),
         }
+    }
+
+    /// The name of any field: one that every record may have is there already.
+    pub(crate) fn named(&self, name: &str) -> FieldName<'_> {
+        [&self.life, &self.principal]
+            .into_iter()
+            .chain(&self.others)
+            .map(OwnedText::text)
+            .find(|known| known.as_bytes() == name.as_bytes())
+            .map_or_else(
+                || FieldName::Made(OwnedText::new(name.as_bytes())),
+                FieldName::Known,
+            )
     }
 
     /// The names of one server's fields. A server that was asked for before is known to have a valid name.
@@ -56,6 +72,24 @@ impl FieldNames {
         let fields = BindingFields::new(server.as_str());
         self.by_server.insert(place, (server, fields));
         place
+    }
+}
+
+/// The name of a field, to write it by.
+pub(crate) enum FieldName<'a> {
+    /// One that is held.
+    Known(Text<'a>),
+    /// One that was made for this write.
+    Made(OwnedText),
+}
+
+impl FieldName<'_> {
+    /// The string, to hand on.
+    pub(crate) fn text(&self) -> Text<'_> {
+        match self {
+            Self::Known(text) => *text,
+            Self::Made(made) => made.text(),
+        }
     }
 }
 

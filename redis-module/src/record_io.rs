@@ -11,6 +11,7 @@ use mooring_session::{Tuning, Written};
 
 use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
+use crate::field_names::{FieldName, FieldNames};
 use crate::settings;
 
 /// The key of a command with the record under it, if there is one.
@@ -43,7 +44,7 @@ impl<'c> Slot<'c> {
     }
 
     /// Writes what a rule changed.
-    pub(crate) fn store(&self, written: Written) {
+    pub(crate) fn store(&self, written: Written, fields: &FieldNames) {
         let Some(record) = &self.record else {
             return;
         };
@@ -61,7 +62,7 @@ impl<'c> Slot<'c> {
                 );
             }
             Written::Record => {
-                self.apply(&codec::changes(self.before.iter(), record));
+                self.apply(&codec::changes(self.before.iter(), record), fields);
                 self.context.signal_modified(self.name);
             }
         }
@@ -70,15 +71,15 @@ impl<'c> Slot<'c> {
         }
     }
 
-    fn apply(&self, changes: &Changes) {
-        let owned: Vec<[OwnedText; 2]> = changes
+    fn apply(&self, changes: &Changes, fields: &FieldNames) {
+        let made: Vec<(FieldName<'_>, OwnedText)> = changes
             .set
             .iter()
-            .map(|(field, value)| [field, value].map(|text| OwnedText::new(text.as_bytes())))
+            .map(|(field, value)| (fields.named(field), OwnedText::new(value.as_bytes())))
             .collect();
-        let pairs: Vec<[Text<'_>; 2]> = owned
+        let pairs: Vec<[Text<'_>; 2]> = made
             .iter()
-            .map(|pair| pair.each_ref().map(OwnedText::text))
+            .map(|(field, value)| [field.text(), value.text()])
             .collect();
         set(self.context, self.name, &self.key, &pairs);
         let owned: Vec<OwnedText> = changes

@@ -83,23 +83,33 @@ pub(crate) fn unbound(context: &Context) {
     context.text("state", RouteState::Unbound.as_str());
 }
 
-/// The answer of ROUTE. It is the one reply that leaves out what does not apply: an owner's fields without an owner.
+/// The answer of ROUTE. It is the one reply that leaves out what is absent.
 pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
-    let owner_fields = if line.owner.is_some() { 2 } else { 0 };
-    context.reply_map(9 + owner_fields);
+    const ALWAYS: usize = 5;
+    let owner_fields = if line.owner.is_some() { 3 } else { 0 };
+    let optional = usize::from(line.upstream_session.is_some())
+        + usize::from(line.lease_until.is_some())
+        + usize::from(line.worker_lost.is_some());
+    context.reply_map(ALWAYS + owner_fields + optional);
     context.bytes("server", line.server);
     context.text("state", line.state.as_str());
     context.bytes("instance", line.instance);
-    context.optional_bytes("upstream_session", line.upstream_session);
-    context.optional_bytes("owner", line.owner.as_ref().map(|owner| owner.worker));
+    context.bytes("driver", line.driver);
+    context.integer("epoch", line.epoch);
+    if let Some(upstream_session) = line.upstream_session {
+        context.bytes("upstream_session", upstream_session);
+    }
     if let Some(owner) = &line.owner {
+        context.bytes("owner", owner.worker);
         context.flag("owner_alive", owner.alive);
         context.optional_text("owner_address", owner.address);
     }
-    context.bytes("driver", line.driver);
-    context.integer("epoch", line.epoch);
-    context.optional_integer("lease_until", line.lease_until.map(Timestamp::unix_ms));
-    context.optional_bytes("worker_lost", line.worker_lost);
+    if let Some(lease_until) = line.lease_until {
+        context.integer("lease_until", lease_until.unix_ms());
+    }
+    if let Some(worker_lost) = line.worker_lost {
+        context.bytes("worker_lost", worker_lost);
+    }
 }
 
 /// The answer of BIND.

@@ -5,9 +5,11 @@
 
 mod annotations;
 mod deliver;
+mod events;
 mod relay;
 mod reply;
 
 pub use deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
-pub use relay::{Answering, Caller, Relay, RelayError};
+pub use events::{Answering, Caller};
+pub use relay::{Relay, RelayError};
 pub use reply::{RelayOptions, ReplyBody, empty, relay_call, relay_shared, relay_stream};

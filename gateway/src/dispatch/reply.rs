@@ -5,15 +5,18 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 
 use super::deliver::Delivered;
-use super::relay::{Answering, Audience, Caller, Events, Mode, Origin, Relay};
+use super::events::{Answering, Audience, Caller, Events, Origin};
+use super::relay::{Mode, Relay};
 use crate::affinity::{InFlight, Moved};
 use crate::mcp::envelope::{Message, Sender};
 use crate::mcp::header::X_ACCEL_BUFFERING;
 use crate::mcp::ids::Epoch;
 use crate::mcp::stream::StreamRewriter;
 use crate::mcp::{Event, mark, rewrite_down};
+use crate::pooled::Unasked;
 use crate::upstream::{Answer, ExchangeError, Received, is_event_stream, read_whole};
 
 /// The type of every reply's body.
@@ -22,11 +25,13 @@ pub type ReplyBody = axum::body::Body;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// Limits of what is passed on.
-#[derive(Clone, Copy, Debug)]
+/// How replies are passed on.
+#[derive(Clone, Debug)]
 pub struct RelayOptions {
     /// Largest single event, in bytes.
     pub event_bytes_max: usize,
+    /// Cancelled when the worker stops: streams that answer no call then end.
+    pub stopping: CancellationToken,
 }
 
 /// The reply to a message of a session that is bound.
@@ -38,11 +43,11 @@ pub async fn relay_call(
     caller: Caller,
     answering: Option<Answering>,
     in_flight: Option<InFlight>,
-    options: RelayOptions,
+    options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let audience = Audience::Bound(Epoch(delivered.binding.epoch));
     let response = match delivered.response {
-        Received::Whole(answer) => return Ok(whole(&answer, audience)),
+        Received::Whole(answer) => return Ok(whole(&answer, &audience)),
         Received::Streaming(response) => response,
     };
     match delivered.moved {
@@ -54,13 +59,7 @@ pub async fn relay_call(
                 caller,
                 binding: delivered.binding,
             };
-            let events = Events::new(
-                audience,
-                options.event_bytes_max,
-                answering,
-                Some(origin),
-                moved,
-            );
+            let events = Events::new(audience, options, answering, Some(origin), moved);
             Ok(streaming_events(response, events, in_flight))
         }
         _ => relay(response, audience, answering, in_flight, options).await,
@@ -73,13 +72,21 @@ pub async fn relay_call(
 /// Where an error answer cannot be read.
 pub async fn relay_shared(
     received: Received,
+    unasked: Unasked,
     answering: Option<Answering>,
-    options: RelayOptions,
+    options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     match received {
-        Received::Whole(answer) => Ok(whole(&answer, Audience::Shared)),
+        Received::Whole(answer) => Ok(whole(&answer, &Audience::Shared(unasked))),
         Received::Streaming(response) => {
-            relay(response, Audience::Shared, answering, None, options).await
+            relay(
+                response,
+                Audience::Shared(unasked),
+                answering,
+                None,
+                options,
+            )
+            .await
         }
     }
 }
@@ -91,16 +98,16 @@ pub async fn relay_shared(
 pub async fn relay_stream(
     delivered: Delivered,
     in_flight: Option<InFlight>,
-    options: RelayOptions,
+    options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let audience = Audience::Bound(Epoch(delivered.binding.epoch));
     let moved = delivered.moved;
     match delivered.response {
-        Received::Whole(answer) => Ok(whole(&answer, audience)),
+        Received::Whole(answer) => Ok(whole(&answer, &audience)),
         Received::Streaming(response)
             if is_event_stream(&response) && response.status().is_success() =>
         {
-            let events = Events::new(audience, options.event_bytes_max, None, None, moved);
+            let events = Events::new(audience, options, None, None, moved);
             Ok(streaming_events(response, events, in_flight))
         }
         Received::Streaming(response) => failed_or_accepted(response, audience).await,
@@ -112,19 +119,31 @@ fn answers(response: &Response<Incoming>, answering: Option<&Answering>) -> bool
     response.status().is_success() && answering.is_some()
 }
 
+/// Whether the response says that there is none.
+fn is_accepted(response: &Response<Incoming>) -> bool {
+    matches!(
+        response.status(),
+        StatusCode::ACCEPTED | StatusCode::NO_CONTENT
+    )
+}
+
 async fn relay(
     response: Response<Incoming>,
     audience: Audience,
     answering: Option<Answering>,
     in_flight: Option<InFlight>,
-    options: RelayOptions,
+    options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     if is_event_stream(&response) && response.status().is_success() {
-        let events = Events::new(audience, options.event_bytes_max, answering, None, None);
+        let events = Events::new(audience, options, answering, None, None);
         return Ok(streaming_events(response, events, in_flight));
     }
     if !answers(&response, answering.as_ref()) {
         return failed_or_accepted(response, audience).await;
+    }
+    if is_accepted(&response) {
+        // The client would wait for ever for the answer to a request that was only accepted.
+        return Err(ExchangeError::NoResponse);
     }
     let mode = Mode::Json(StreamRewriter::new());
     Ok(streaming(response, JSON, mode, in_flight))
@@ -173,7 +192,7 @@ async fn marked(
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let status = response.status();
     let text = read_whole(response.into_body()).await?;
-    let down = undone(&text, audience);
+    let down = undone(&text, &audience);
     let told = moved.told();
     let down = String::from_utf8_lossy(&down);
     let answer = mark::mark_result(&down, &told).unwrap_or_else(|| down.into_owned());
@@ -190,7 +209,7 @@ async fn failed_or_accepted(
     response: Response<Incoming>,
     audience: Audience,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
-    if response.status() == StatusCode::ACCEPTED || response.status() == StatusCode::NO_CONTENT {
+    if is_accepted(&response) {
         // The body of an accepted message is empty by the protocol; reading it frees the connection.
         let _ = response.into_body().collect().await;
         return Ok(empty(StatusCode::ACCEPTED));
@@ -201,7 +220,7 @@ async fn failed_or_accepted(
         upstream_session: None,
         text: read_whole(response.into_body()).await?,
     };
-    let mut reply = whole(&answer, audience);
+    let mut reply = whole(&answer, &audience);
     if let Some(retry_after) = retry_after {
         reply.headers_mut().insert(RETRY_AFTER, retry_after);
     }
@@ -209,7 +228,7 @@ async fn failed_or_accepted(
 }
 
 /// An error of the upstream, its ids undone where it is a message, as it is otherwise.
-fn whole(answer: &Answer, audience: Audience) -> Response<ReplyBody> {
+fn whole(answer: &Answer, audience: &Audience) -> Response<ReplyBody> {
     let is_message = answer.message().is_some();
     let mut reply = Response::new(ReplyBody::new(Full::new(undone(&answer.text, audience))));
     *reply.status_mut() = passed_status(answer.status);
@@ -222,17 +241,21 @@ fn whole(answer: &Answer, audience: Audience) -> Response<ReplyBody> {
     reply
 }
 
-/// Upstream credentials are the gateway's: that they are refused is nothing the client could mend by its own.
+/// What an upstream's status means to the client. Upstream credentials are the gateway's, so that they are refused is
+/// nothing the client could mend; a 404 would tell it that its own session is gone; a redirect would send it away from
+/// the gateway.
 fn passed_status(status: StatusCode) -> StatusCode {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
+        | StatusCode::NOT_FOUND
         | StatusCode::PROXY_AUTHENTICATION_REQUIRED => StatusCode::BAD_GATEWAY,
+        status if status.is_redirection() => StatusCode::BAD_GATEWAY,
         status => status,
     }
 }
 
-fn undone(text: &Bytes, audience: Audience) -> Bytes {
+fn undone(text: &Bytes, audience: &Audience) -> Bytes {
     Message::parse(text, Sender::Upstream)
         .ok()
         .and_then(|message| {

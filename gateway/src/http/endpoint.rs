@@ -181,10 +181,14 @@ pub(super) fn is_initialize(message: &Message<'_>) -> bool {
 
 /// The session id that a request carries, under its own name or the alias.
 pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
-    let value = headers
-        .get(MCP_SESSION_ID)
-        .or_else(|| headers.get(X_MCP_SESSION_ID))
-        .ok_or(ErrorKind::SessionMissing)?;
+    let mut values = headers
+        .get_all(MCP_SESSION_ID)
+        .iter()
+        .chain(headers.get_all(X_MCP_SESSION_ID));
+    let value = values.next().ok_or(ErrorKind::SessionMissing)?;
+    if values.any(|other| other != value) {
+        return Err(ErrorKind::InvalidRequest);
+    }
     // What cannot be an id of the gateway's is no session of its.
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorKind::SessionNotFound)
 }

@@ -68,7 +68,7 @@ pub(super) async fn post(
         server: Arc::clone(&visit.server),
         session,
     };
-    relay_call(delivered, caller, answering, in_flight, visit.app.relay)
+    relay_call(delivered, caller, answering, in_flight, &visit.app.relay)
         .await
         .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
 }
@@ -92,7 +92,7 @@ pub(super) async fn get(visit: &Visit) -> Response {
         Err(cause) => return answer::undelivered(&cause, None),
     };
     let in_flight = Some(in_flight(visit, &session, &delivered.binding));
-    relay_stream(delivered, in_flight, visit.app.relay)
+    relay_stream(delivered, in_flight, &visit.app.relay)
         .await
         .unwrap_or_else(|cause| answer::exchange(&cause, None))
 }

@@ -28,10 +28,9 @@ pub(super) async fn post(
     }
     let lane = match session_id(&visit.headers) {
         Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => Some(lane_of(id.as_str())),
-        Ok(_) | Err(ErrorKind::SessionNotFound) => {
-            return answer::plain(ErrorKind::SessionNotFound, message.id());
-        }
-        Err(_) => None,
+        Ok(_) => return answer::plain(ErrorKind::SessionNotFound, message.id()),
+        Err(ErrorKind::SessionMissing) => None,
+        Err(kind) => return answer::plain(kind, message.id()),
     };
     if message.kind() != Kind::Request && message.method() != Method::Cancelled {
         // The gateway made the handshake itself, and nobody asked this client anything.
@@ -63,7 +62,7 @@ pub(super) async fn post(
         id_json: id.as_json().into(),
     });
     match sent {
-        Ok(received) => relay_shared(received, answering, visit.app.relay)
+        Ok(pooled) => relay_shared(pooled.received, pooled.unasked, answering, &visit.app.relay)
             .await
             .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
         Err(cause) => answer::unpooled(&cause, message.id()),

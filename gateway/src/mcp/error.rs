@@ -65,6 +65,8 @@ pub enum ErrorKind {
     OutcomeUnknown,
     /// The gateway is stopping.
     ShuttingDown,
+    /// A server asked over an upstream session that no single client has.
+    NobodyToAsk,
     /// A defect of the gateway.
     Internal,
 }
@@ -150,6 +152,11 @@ impl ErrorKind {
                 -32012,
                 S::OK,
                 "the server was lost during the call; the call may have run and was not sent again",
+            ),
+            Self::NobodyToAsk => row(
+                -32601,
+                S::OK,
+                "no client of this session can be asked: the gateway shares it",
             ),
             Self::ShuttingDown => row(-32013, S::SERVICE_UNAVAILABLE, "the gateway is stopping"),
             Self::Internal => row(-32603, S::INTERNAL_SERVER_ERROR, "internal error"),

@@ -67,8 +67,8 @@ pub(super) const RESPONSE_HEADERS_TIMEOUT_MS: Integer = Integer {
 pub(super) const EVENT_BYTES_MAX: Integer = Integer {
     about: About::new(
         "upstream.event_bytes_max",
-        "The largest single event or JSON answer of an upstream that is passed on; a larger one ends the \
-         reply with an error.",
+        "The largest single event of an upstream that is passed on; a larger one ends the reply with an \
+         error. Answers that are JSON stream through at any length.",
     ),
     unit: "bytes",
     default: 16 * 1024 * 1024,
@@ -99,7 +99,7 @@ pub struct UpstreamSettings {
     pub claim_lease: Duration,
     /// Longest wait for the answer to `initialize` or a probe to begin; never longer than the lease.
     pub response_headers_timeout: Duration,
-    /// Largest single event or JSON answer in bytes.
+    /// Largest single event in bytes.
     pub event_bytes_max: usize,
 }
 

@@ -46,11 +46,24 @@ pub(super) const BEAT_TTL_MS: Integer = Integer {
     most: 600_000,
 };
 
+pub(super) const THREADS: Integer = Integer {
+    about: About::new(
+        "worker.threads",
+        "How many threads serve requests. One is the fastest up to the work of one core, because no request is \
+         handed from thread to thread; for more, start more processes, or raise this.",
+    ),
+    unit: "threads",
+    default: 1,
+    least: 1,
+    most: 256,
+};
+
 /// The rows of this section.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Text(&NAME),
     Knob::Integer(&BEAT_INTERVAL_MS),
     Knob::Integer(&BEAT_TTL_MS),
+    Knob::Integer(&THREADS),
 ];
 
 /// The name of this process in the fleet, without its boot id.
@@ -101,6 +114,8 @@ pub struct WorkerSettings {
     pub beat_interval: Duration,
     /// How long one beat keeps it alive; at least two intervals.
     pub beat_ttl: Duration,
+    /// How many threads serve requests.
+    pub threads: usize,
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> WorkerSettings {
@@ -126,6 +141,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> WorkerSettings {
             .map_or(WorkerName::HostAndPort, WorkerName::Given),
         beat_interval: Duration::from_millis(interval_ms),
         beat_ttl: Duration::from_millis(ttl_ms),
+        threads: usize::try_from(reader.integer(&THREADS)).unwrap_or(1),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: an error of [`Client::send`] says whether a byte of the request can have reached the instance.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +26,10 @@ type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Talks to upstream instances. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct Client(Arc<Pools>);
+
+#[derive(Debug)]
+struct Pools {
     pooled: Connections,
     fresh: Connections,
     lost_after: Duration,
@@ -92,11 +96,11 @@ impl Client {
                 .pool_max_idle_per_host(idle_max)
                 .build(connector)
         };
-        Ok(Self {
+        Ok(Self(Arc::new(Pools {
             pooled: connections(IDLE_CONNECTIONS_PER_INSTANCE_MAX),
             fresh: connections(0),
             lost_after: options.lost_after,
-        })
+        })))
     }
 
     /// Sends a request over a pooled connection. A refused connection is tried again until the instance counts as
@@ -109,7 +113,7 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, SendError> {
-        self.send_over(&self.pooled, instance, request).await
+        self.send_over(&self.0.pooled, instance, request).await
     }
 
     /// Sends a request over a connection of its own, so that a reset of a reused one proves nothing.
@@ -121,7 +125,7 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, SendError> {
-        self.send_over(&self.fresh, instance, request).await
+        self.send_over(&self.0.fresh, instance, request).await
     }
 
     /// Sends a request once, and takes the first refusal for an answer: for what nobody waits for.
@@ -133,7 +137,7 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, SendError> {
-        self.pooled.request(request).await.map_err(|error| {
+        self.0.pooled.request(request).await.map_err(|error| {
             if is_refused(&error) {
                 instance.reach.refused();
                 SendError::Refused
@@ -173,7 +177,7 @@ impl Client {
     }
 
     fn is_lost(&self, reach: &Reach) -> bool {
-        reach.refused() >= self.lost_after
+        reach.refused() >= self.0.lost_after
     }
 }
 
@@ -201,7 +205,7 @@ fn tls_config(needs_tls: bool) -> Result<rustls::ClientConfig, ClientError> {
             return Err(ClientError(missing));
         }
     }
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| ClientError(io::Error::other(error)))?;

@@ -51,8 +51,8 @@ pub enum ExchangeError {
     /// The answer is larger than [`ANSWER_BYTES_MAX`], or its event stream cannot be read.
     #[error("the answer is larger than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
-    /// The event stream ended without a response.
-    #[error("the answer's event stream ended without the response")]
+    /// The reply, or its event stream, ended without a response.
+    #[error("the answer ended without the response")]
     NoResponse,
 }
 

@@ -11,6 +11,12 @@ use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{Client, ExchangeError, Instance, SendError, read_answer};
 
+/// Most pings of one probe. A process that is just dying accepts connections for a moment and resets them; the next
+/// attempt meets it alive or gone.
+const ATTEMPTS_MAX: usize = 3;
+/// Between two pings of one probe.
+const RETRY_PAUSE: Duration = Duration::from_millis(40);
+
 /// What a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
@@ -24,7 +30,8 @@ pub enum Pulse {
     Unclear,
 }
 
-/// Sends `ping` (a POST that carries the stored upstream session) and judges the answer.
+/// Sends `ping` (a POST that carries the stored upstream session) and judges the answer. A connection that breaks is
+/// no answer, and the ping is sent again a few times.
 pub async fn probe(
     client: &Client,
     instance: &Instance,
@@ -32,8 +39,17 @@ pub async fn probe(
     limit: Duration,
 ) -> Pulse {
     let exchange = async {
-        let response = client.send_fresh(instance, ping.to(instance)).await?;
-        read_answer(response).await
+        let mut attempts_left = ATTEMPTS_MAX;
+        loop {
+            attempts_left -= 1;
+            match client.send_fresh(instance, ping.to(instance)).await {
+                Ok(response) => return read_answer(response).await,
+                Err(SendError::Broken(_)) if attempts_left > 0 => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     };
     match within(limit, exchange).await {
         Ok(answer) if is_session_unknown(&answer) => Pulse::SessionLost,

@@ -4,8 +4,7 @@
 //! read whole; a reply of another length would show as a time-out or as bytes left over, and ends the benchmark.
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,14 +14,15 @@ use crate::workload::{Batch, Requests, Variant};
 const REPLY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Client {
-    connections: Vec<UnixStream>,
+    connections: Vec<TcpStream>,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    pub(crate) fn connect(socket: impl AsRef<Path>, count: usize) -> Result<Self> {
-        let connect = |_| -> Result<UnixStream> {
-            let connection = UnixStream::connect(&socket)?;
+    pub(crate) fn connect(port: u16, count: usize) -> Result<Self> {
+        let connect = |_| -> Result<TcpStream> {
+            let connection = TcpStream::connect(("127.0.0.1", port))?;
+            connection.set_nodelay(true)?;
             connection.set_read_timeout(Some(REPLY_WAIT_MAX))?;
             Ok(connection)
         };
@@ -35,6 +35,12 @@ impl Client {
     /// One command and its reply as text.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<String> {
         self.connections[0].write_all(&encode(words))?;
+        let text = self.reply()?;
+        ensure!(!text.starts_with('-'), "{words:?}: {text}");
+        Ok(text)
+    }
+
+    fn reply(&mut self) -> Result<String> {
         let mut reply = Vec::new();
         loop {
             let length = self.connections[0].read(&mut self.buffer)?;
@@ -42,9 +48,7 @@ impl Client {
             reply.extend_from_slice(&self.buffer[..length]);
             if let Some(end) = reply_end(&reply) {
                 ensure!(end == reply.len(), "more than one reply");
-                let text = String::from_utf8(reply)?;
-                ensure!(!text.starts_with('-'), "{words:?}: {text}");
-                return Ok(text);
+                return Ok(String::from_utf8(reply)?);
             }
         }
     }
@@ -65,6 +69,20 @@ impl Client {
             .nth(1)
             .context("SCRIPT LOAD gave no digest")?;
         Ok(digest.to_owned())
+    }
+
+    /// What one operation answers, with moments blanked out.
+    pub(crate) fn answer(&mut self, variant: &Variant) -> Result<String> {
+        let script = self.prepare(variant)?;
+        let requests = variant.requests(&script, 1, 1, 1);
+        self.connections[0].write_all(&requests.turns()[0][0].bytes)?;
+        let answer = self.reply()?;
+        let is_moment =
+            |line: &&str| line.len() > 13 && line[1..].bytes().all(|b| b.is_ascii_digit());
+        let lines = answer
+            .lines()
+            .map(|line| if is_moment(&line) { "#" } else { line });
+        Ok(lines.collect::<Vec<_>>().join(" "))
     }
 
     /// Sends all requests and waits for all replies.
@@ -89,7 +107,7 @@ impl Client {
 }
 
 /// Reads the replies to one batch by their structure, and tells how long those of one operation are.
-fn read_replies(connection: &mut UnixStream, batch: &Batch) -> Result<usize> {
+fn read_replies(connection: &mut TcpStream, batch: &Batch) -> Result<usize> {
     let mut replies = Vec::new();
     let mut buffer = [0; 4096];
     let (mut position, mut count) = (0, 0);
@@ -112,7 +130,7 @@ fn read_replies(connection: &mut UnixStream, batch: &Batch) -> Result<usize> {
     Ok(each)
 }
 
-fn read_bytes(connection: &mut UnixStream, buffer: &mut [u8], mut count: usize) -> Result<()> {
+fn read_bytes(connection: &mut TcpStream, buffer: &mut [u8], mut count: usize) -> Result<()> {
     while count > 0 {
         let length = connection.read(buffer).context("a reply was too short")?;
         ensure!(length > 0, "the server closed the connection");

@@ -1,9 +1,9 @@
 //! CREATE and ROUTE against what a gateway would use without the module: plain strings, Lua, and MULTI/EXEC.
 //!
-//! Run by `cargo bench -p mooring-module`. It starts its own redis-server on a Unix socket in a temporary directory,
-//! drives it over many connections at once, with and without pipelining, and prints ratios: every round measures
-//! every variant once, in another order each time, and a ratio is the median over the rounds of two rates of the same
-//! round, so that a noisy machine hits both alike. `us/op` is the server's own CPU time per command.
+//! Run by `cargo bench -p mooring-module`. It starts its own redis-server, drives it over many TCP connections at once,
+//! with and without pipelining, and prints ratios: every round measures every variant once, in another order each
+//! time, and a ratio is the median over the rounds of two figures of the same round, so that a noisy machine hits both
+//! alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
 
 #![allow(
     clippy::print_stdout,
@@ -15,7 +15,7 @@ mod client;
 mod server;
 mod workload;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use client::Client;
 use server::Server;
 use workload::{Variant, create_variants, route_variants};
@@ -26,7 +26,7 @@ const CONNECTIONS: usize = 50;
 /// How many commands a connection sends before it reads, and how many are measured in one go.
 const DEPTHS: [(usize, usize); 2] = [(1, 40_000), (16, 160_000)];
 
-/// A commanded pace: commands per second, and the server's CPU time for one.
+/// Operations per second, and the server's CPU time for one.
 #[derive(Clone, Copy)]
 struct Pace {
     per_second: f64,
@@ -44,10 +44,26 @@ fn main() -> Result<()> {
         ("CREATE of a new session", create_variants()),
         ("ROUTE of a bound session", route_variants()),
     ] {
+        check_answers(&server, &variants)?;
         for (depth, count) in DEPTHS {
             let paces = measure(&server, &variants, depth, count)?;
             print(title, depth, &variants, &paces);
         }
+    }
+    Ok(())
+}
+
+/// A script does the same step only if it answers the same.
+fn check_answers(server: &Server, variants: &[Variant]) -> Result<()> {
+    let mut client = Client::connect(server.port(), 1)?;
+    let module = client.answer(&variants[0])?;
+    for variant in variants.iter().filter(|variant| variant.script().is_some()) {
+        let script = client.answer(variant)?;
+        ensure!(
+            script == module,
+            "{}: {script}\nthe module: {module}",
+            variant.name()
+        );
     }
     Ok(())
 }
@@ -78,7 +94,7 @@ fn measure(
 }
 
 fn run(server: &Server, variant: &Variant, depth: usize, count: usize) -> Result<Pace> {
-    let mut client = Client::connect(server.socket(), CONNECTIONS)?;
+    let mut client = Client::connect(server.port(), CONNECTIONS)?;
     let script = client.prepare(variant)?;
     let requests = variant.requests(&script, CONNECTIONS, depth, count);
     let cpu_before = server.cpu_seconds()?;
@@ -94,20 +110,21 @@ fn run(server: &Server, variant: &Variant, depth: usize, count: usize) -> Result
 fn print(title: &str, depth: usize, variants: &[Variant], rounds: &[Vec<Pace>]) {
     println!("\n{title}, {CONNECTIONS} connections, -P {depth}");
     println!(
-        "{:<28} {:>10} {:>8} {:>18}",
-        "", "median/s", "us/op", "module against it"
+        "{:<38} {:>10} {:>7}   module against it: {:>6} {:>8}",
+        "", "median/s", "us/op", "rate", "per CPU"
     );
     for (place, variant) in variants.iter().enumerate() {
         let column = |value: fn(&[Pace], usize) -> f64| {
             median(rounds.iter().map(|paces| value(paces, place)).collect())
         };
         println!(
-            "{:<28} {:>10.0} {:>8.2} {:>17.2}x",
+            "{:<38} {:>10.0} {:>7.2} {:>26.2}x {:>7.2}x",
             variant.name(),
             column(|paces, place| paces[place].per_second),
             column(|paces, place| paces[place].server_us),
             // The module is the first variant of every list.
             column(|paces, place| paces[0].per_second / paces[place].per_second),
+            column(|paces, place| paces[place].server_us / paces[0].server_us),
         );
     }
 }

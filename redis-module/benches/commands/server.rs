@@ -1,5 +1,6 @@
 //! A redis-server of its own with the module loaded, ended with the benchmark.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +14,9 @@ const START_WAIT_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct Server {
     process: Child,
-    directory: TempDir,
+    port: u16,
+    /// Removed with the server.
+    _directory: TempDir,
 }
 
 impl Server {
@@ -21,12 +24,20 @@ impl Server {
     pub(crate) fn start() -> Result<Self> {
         let module = build_module()?;
         let directory = tempfile::tempdir()?;
+        // Free a moment ago; should another take it, the server does not come up and the benchmark says so.
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let process = Command::new("taskset")
-            .args(["-c", "0", "redis-server", "--port", "0", "--save", ""])
+            .args([
+                "-c",
+                "0",
+                "redis-server",
+                "--save",
+                "",
+                "--bind",
+                "127.0.0.1",
+            ])
+            .args(["--port", &port.to_string()])
             .args(["--hash-max-listpack-value", "512"])
-            .args(["--enable-debug-command", "yes"])
-            .arg("--unixsocket")
-            .arg(directory.path().join("redis.sock"))
             .arg("--dir")
             .arg(directory.path())
             .arg("--loadmodule")
@@ -34,7 +45,11 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .context("starting redis-server under taskset")?;
-        let server = Self { process, directory };
+        let server = Self {
+            process,
+            port,
+            _directory: directory,
+        };
         server.wait_until_up()?;
         let own = std::process::id().to_string();
         let pinned = Command::new("taskset")
@@ -48,7 +63,7 @@ impl Server {
     fn wait_until_up(&self) -> Result<()> {
         let deadline = Instant::now() + START_WAIT_MAX;
         while Instant::now() < deadline {
-            if let Ok(mut client) = Client::connect(self.socket(), 1)
+            if let Ok(mut client) = Client::connect(self.port, 1)
                 && client.ask(&["PING"]).is_ok()
             {
                 return Ok(());
@@ -58,13 +73,13 @@ impl Server {
         bail!("redis-server did not come up: is it installed?")
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.path().join("redis.sock")
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
     }
 
     /// The CPU time that the server's main thread has taken since it started.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
-        let info = Client::connect(self.socket(), 1)?.ask(&["INFO", "cpu"])?;
+        let info = Client::connect(self.port, 1)?.ask(&["INFO", "cpu"])?;
         let field = |name: &str| -> Result<f64> {
             let value = info.lines().find_map(|line| line.strip_prefix(name));
             Ok(value
@@ -77,10 +92,10 @@ impl Server {
 
     /// What was measured.
     pub(crate) fn describe(&self) -> Result<String> {
-        let info = Client::connect(self.socket(), 1)?.ask(&["INFO", "server"])?;
+        let info = Client::connect(self.port, 1)?.ask(&["INFO", "server"])?;
         let version = info.lines().find(|line| line.starts_with("redis_version"));
         Ok(format!(
-            "{} on a Unix socket",
+            "{} over TCP on loopback",
             version.unwrap_or("redis").trim()
         ))
     }

@@ -16,6 +16,7 @@
 //! kept as they are, so that an older module does not drop what a newer one wrote.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
 
 use crate::names::{NameError, ServerName, WorkerId, parse_integer};
 use crate::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
@@ -23,6 +24,9 @@ use crate::time::{Millis, Timestamp};
 
 /// The version of the fields' meaning. A record of a later one is refused, never half understood.
 pub const SCHEMA_VERSION: u64 = 1;
+
+/// Room for a value packed from numbers.
+const PACKED_BYTES_MAX: usize = 64;
 
 /// The field that holds a record's [`Life`].
 pub const LIFE_FIELD: &str = "s";
@@ -144,10 +148,10 @@ fn encode_binding(server: &ServerName, binding: &Binding, fields: &mut Vec<(Stri
         Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
         Phase::Bound => ("bound", 0),
     };
-    let head = format!(
+    let head = packed(format_args!(
         "{word} {} {} {lease_until} {}",
         binding.epoch, binding.bound_at, binding.rebinds
-    );
+    ));
     let optional = |name: Option<&str>| name.map(str::to_owned);
     let values = [
         Some(head),
@@ -173,10 +177,18 @@ pub fn encode_life(life: &Life) -> String {
         Lifecycle::Active => "active",
         Lifecycle::Ended => "ended",
     };
-    format!(
+    packed(format_args!(
         "{SCHEMA_VERSION} {word} {} {} {} {}",
         life.created_at, life.last_used_at, life.expires_at, life.ttl
-    )
+    ))
+}
+
+/// A value packed from numbers, in one allocation: every write of every session makes one.
+fn packed(parts: fmt::Arguments<'_>) -> String {
+    let mut value = String::with_capacity(PACKED_BYTES_MAX);
+    // Writing to a string cannot fail.
+    let _ = value.write_fmt(parts);
+    value
 }
 
 /// Reads the field `s`.

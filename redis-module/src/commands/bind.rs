@@ -120,7 +120,7 @@ fn apply(
     let surroundings = Surroundings::at(module, context.unix_ms());
     let rules_context = surroundings.context();
     let decided = rules::bind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
-    slot.store(decided.written);
+    slot.store(decided.written, &module.fields);
     let is_new = bindings(&slot) > bindings_before;
     module.figures.binds += u64::from(is_new);
     let outcome = if is_new {

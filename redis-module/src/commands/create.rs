@@ -123,7 +123,7 @@ fn apply(
         .map(|record| record.life.standing(Timestamp::from_unix_ms(now_unix_ms)));
     let surroundings = Surroundings::at(module, now_unix_ms);
     let decided = rules::create(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written);
+    slot.store(decided.written, &module.fields);
     if decided.reply.created {
         module.figures.creates += 1;
         module.figures.expirations += u64::from(standing == Some(Standing::Expired));

@@ -75,7 +75,7 @@ pub(super) fn apply(
     let mut slot = Slot::load(context, key)?;
     let surroundings = Surroundings::at(module, context.unix_ms());
     let decided = rules::end(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written);
+    slot.store(decided.written, &module.fields);
     module.figures.ends += u64::from(decided.reply.ended_now);
     Ok(decided.reply)
 }

@@ -133,7 +133,7 @@ fn apply(
     let surroundings = Surroundings::at(module, context.unix_ms());
     let rules_context = surroundings.context();
     let decided = rules::rebind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
-    slot.store(decided.written);
+    slot.store(decided.written, &module.fields);
     let rebound = decided.reply;
     let Some(before) = before.filter(|before| before.epoch != rebound.binding.epoch) else {
         return Ok((rebound, Outcome::Quiet));

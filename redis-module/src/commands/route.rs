@@ -41,9 +41,10 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::text(c"server"),
         ArgumentSpec::text(c"worker"),
     ],
-    reply: "`state` `unbound` alone; or `server`, `state` `claimed`|`bound`|`orphaned`, `instance`, \
-            `upstream_session`, `owner` (with one: `owner_alive`, `owner_address`), `driver`, `epoch`, \
-            `lease_until`, `worker_lost` (the dead worker that drove it, told to the first that uses it since)",
+    reply: "`state` `unbound` alone; or `server`, `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
+            `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address`, \
+            `lease_until`, and `worker_lost` (the dead worker that drove it before, told once). What is absent is \
+            left out: this is the hot path, and every field costs",
 };
 
 impl Command for RouteCommand {

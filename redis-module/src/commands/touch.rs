@@ -104,7 +104,7 @@ fn apply(
     let mut slot = Slot::load(context, key)?;
     let surroundings = Surroundings::at(module, context.unix_ms());
     let decided = rules::touch(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written);
+    slot.store(decided.written, &module.fields);
     module.figures.note_touch(decided.written);
     Ok(decided.reply)
 }

@@ -77,6 +77,6 @@ fn apply(
     let mut slot = Slot::load(context, key)?;
     let surroundings = Surroundings::at(module, context.unix_ms());
     let decided = rules::unbind(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written);
+    slot.store(decided.written, &module.fields);
     Ok(decided.reply)
 }

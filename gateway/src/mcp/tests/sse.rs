@@ -316,3 +316,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_id_counts_whether_its_event_has_data_or_not() {
+    for (stream, expected) in [
+        ("id: 0/1\nretry: 200\ndata: \n\n", true),
+        ("id: 0/1\n\n", true),
+        (
+            "id: 0/1\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"m\"}\n\n",
+            true,
+        ),
+        // An empty id names none, and an unfinished event is none.
+        ("id\ndata: \n\n", false),
+        ("id: 0/1\ndata: ", false),
+        (": id: 0/1\n\n", false),
+    ] {
+        let mut rewriter = SseRewriter::new(EPOCH, EVENT_BYTES_MAX);
+        rewriter.push(stream.as_bytes(), |_| Verdict::Pass).unwrap();
+        assert_eq!(rewriter.has_event_ids(), expected, "{stream:?}");
+    }
+}

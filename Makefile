@@ -1,0 +1,62 @@
+# The project's one vocabulary: people and CI use these words and nothing beside them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## Build and start one gateway in front of two demonstration servers (PORT=4444)
+	@scripts/packages.sh cc
+	cargo build --locked --package mooring --package mooring-tests --bins
+	@scripts/run.sh $(TARGET)/debug
+
+.PHONY: fleet
+fleet: ## Build and start Redis with the module and three gateways that share it
+	@scripts/packages.sh cc libclang redis
+	cargo build --locked --workspace
+	@scripts/fleet.sh $(TARGET)/debug
+
+.PHONY: test
+test: ## Build and run every test, against real servers and clients
+	@scripts/packages.sh cc libclang redis nginx venv
+	@tests/tools/install.sh tools
+	cargo build --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
+
+.PHONY: check
+check: ## Check format, lints, scripts, licences and sources
+	@scripts/packages.sh cc libclang venv
+	@scripts/check-tools.sh
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- --deny warnings
+	.tools-check/shellcheck/bin/shellcheck --external-sources $(SCRIPTS)
+	.tools-check/cargo-deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph \
+		--allow duplicate licenses bans sources
+
+.PHONY: verify
+verify: check test ## Everything that CI holds a change to: check, then test
+
+.PHONY: bench
+bench: ## Run every benchmark and print the figures of docs/benchmarks.md
+	@scripts/packages.sh cc libclang redis nginx
+	cargo build --locked --release --package mooring --package mooring-module
+	cargo bench --locked --package mooring-module --bench commands
+	cargo bench --locked --package mooring-tests --bench whole
+
+.PHONY: advisories
+advisories: ## Ask the vulnerability database about the dependencies (needs the network)
+	@scripts/check-tools.sh
+	.tools-check/cargo-deny/bin/cargo-deny --locked check advisories
+
+.PHONY: clean
+clean: ## Remove what was built, installed and written here
+	cargo clean
+	rm -rf .run .tools .tools-check

@@ -1,0 +1,135 @@
+//! The whole system under load: what a call costs through the gateway, and what a loss costs.
+//!
+//! `make bench` runs it; `cargo bench -p mooring-tests --bench whole -- --help` names its parts. Everything it
+//! measures runs on this machine, load included, so its figures are ratios and differences against the same
+//! load without the gateway. It prints the tables of docs/benchmarks.md.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints its result and its progress"
+)]
+
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand, ValueEnum};
+use tempfile::TempDir;
+
+mod arrangement;
+mod cost;
+mod figures;
+mod idle;
+mod load;
+mod recovery;
+mod route;
+mod through;
+mod upstream;
+mod wire;
+
+use arrangement::Arrangement;
+use through::Plan;
+use upstream::Upstream;
+
+/// Measures the whole system.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Given by `cargo bench`; without it nothing is measured, so that `cargo test --benches` is quick.
+    #[arg(long)]
+    bench: bool,
+    /// The parts to measure; all of them by default.
+    #[arg(long, value_delimiter = ',')]
+    parts: Vec<Part>,
+    /// Sessions at once, for the part `through`.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
+    sessions: Vec<usize>,
+    /// Rounds, each with one slice of every arrangement.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// The length of a slice in milliseconds.
+    #[arg(long, default_value_t = 2000)]
+    slice_ms: u64,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Calls through nginx and the gateway, against direct ones.
+    Through,
+    /// One SESSION.ROUTE as a gateway sees it.
+    Route,
+    /// Memory with 10,000 sessions bound.
+    Idle,
+    /// The next reply after an instance was killed.
+    Recovery,
+}
+
+/// What this program does where it does not measure.
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Be the upstream.
+    #[command(hide = true)]
+    Upstream {
+        /// The port to serve on.
+        port: u16,
+    },
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(Role::Upstream { port }) = arguments.role {
+        return upstream::serve(port).await;
+    }
+    if !arguments.bench {
+        return Ok(());
+    }
+    println!("{}\n", machine()?);
+    let logs = TempDir::with_prefix("mooring-bench-").context("make a directory")?;
+    let wants = |part| arguments.parts.is_empty() || arguments.parts.contains(&part);
+    if wants(Part::Through) {
+        through(&arguments, &logs).await?;
+    }
+    if wants(Part::Route) {
+        println!("{}\n", route::measure(&logs).await?);
+    }
+    if wants(Part::Idle) {
+        println!("{}\n", idle::measure(&logs).await?);
+    }
+    if wants(Part::Recovery) {
+        println!("{}\n", recovery::measure(&logs).await?);
+    }
+    Ok(())
+}
+
+/// What the figures were measured on: with other work on the machine they say little.
+fn machine() -> anyhow::Result<String> {
+    let cores = std::thread::available_parallelism().context("count the cores")?;
+    let load = std::fs::read_to_string("/proc/loadavg").context("read the load average")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    Ok(format!("{cores} cores; load average before: {load}."))
+}
+
+async fn through(arguments: &Arguments, logs: &TempDir) -> anyhow::Result<()> {
+    let upstream = Upstream::start(logs.path()).await?;
+    let port = upstream.port();
+    let mut arrangements = [
+        Arrangement::direct(port),
+        Arrangement::nginx(port).await?,
+        Arrangement::redis(&[port]).await?,
+        Arrangement::embedded(&[port]).await?,
+        Arrangement::off(&[port]).await?,
+    ];
+    let plan = Plan {
+        rounds: arguments.rounds,
+        slice: Duration::from_millis(arguments.slice_ms),
+    };
+    for &sessions in &arguments.sessions {
+        println!(
+            "{}\n",
+            through::table(&mut arrangements, sessions, plan).await?
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+"""A stateful MCP server in Python (fastmcp): `increment` counts per session, `whoami` says where.
+
+Usage: counting.py --port PORT [--instance NAME]
+Prints one JSON line, {"port": PORT}, when it is about to listen; a caller polls the port after that.
+The count lives in fastmcp's per-session state, so it is right only while every request of a session
+reaches this process.
+"""
+
+import argparse
+import json
+import os
+
+from fastmcp import Context, FastMCP
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("--port", type=int, required=True)
+arguments.add_argument("--instance", default=f"python-{os.getpid()}")
+arguments = arguments.parse_args()
+
+server = FastMCP("counting")
+
+
+@server.tool(annotations={"readOnlyHint": False, "idempotentHint": False})
+async def increment(context: Context) -> dict:
+    """Counts one up in this session."""
+    count = (await context.get_state("count") or 0) + 1
+    await context.set_state("count", count)
+    return {"count": count, "instance": arguments.instance, "session": context.session_id}
+
+
+@server.tool(annotations={"readOnlyHint": True, "idempotentHint": True})
+async def whoami(context: Context) -> dict:
+    """Says which process and session answers."""
+    return {"instance": arguments.instance, "pid": os.getpid(), "session": context.session_id}
+
+
+print(json.dumps({"port": arguments.port}), flush=True)
+server.run(
+    transport="http",
+    host="127.0.0.1",
+    port=arguments.port,
+    show_banner=False,
+    log_level="warning",
+)

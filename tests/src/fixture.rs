@@ -1,0 +1,128 @@
+//! `mooring-fixture` as a process: the upstream whose every answer is known.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use anyhow::Context;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::client::HttpClient;
+use crate::paths;
+use crate::port::free_port;
+use crate::process::Process;
+
+/// A running fixture.
+#[derive(Debug)]
+pub struct Fixture {
+    process: Process,
+    instance: String,
+    port: u16,
+    arguments: Vec<String>,
+    directory: TempDir,
+}
+
+/// What a fixture has counted since it started.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub struct Stats {
+    /// The instance's name.
+    pub instance: String,
+    /// `initialize` requests answered.
+    pub initializes: u64,
+    /// Sessions ended by DELETE.
+    pub deletes: u64,
+    /// Sessions open now.
+    pub sessions_live: usize,
+    /// Calls begun, by tool.
+    pub calls: BTreeMap<String, u64>,
+}
+
+impl Stats {
+    /// Calls begun of one tool.
+    #[must_use]
+    pub fn calls_of(&self, tool: &str) -> u64 {
+        self.calls.get(tool).copied().unwrap_or(0)
+    }
+}
+
+impl Fixture {
+    /// Starts an instance with this name.
+    pub async fn start(instance: &str) -> anyhow::Result<Self> {
+        Self::start_with(instance, &[]).await
+    }
+
+    /// Starts with further arguments, for instance `["--tools", "counting"]`.
+    pub async fn start_with(instance: &str, arguments: &[&str]) -> anyhow::Result<Self> {
+        let directory = TempDir::with_prefix("mooring-fixture-").context("make a directory")?;
+        let port = free_port()?;
+        let mut all: Vec<String> = ["--port", &port.to_string(), "--instance", instance]
+            .map(str::to_owned)
+            .into();
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let process = spawn(instance, &all, &directory)?;
+        let mut fixture = Self {
+            process,
+            instance: instance.to_owned(),
+            port,
+            arguments: all,
+            directory,
+        };
+        fixture.ready().await?;
+        Ok(fixture)
+    }
+
+    /// Kills the process if it runs, and starts it again on the same port: all its sessions are lost.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.process.kill_now()?;
+        self.process = spawn(&self.instance, &self.arguments, &self.directory)?;
+        self.ready().await
+    }
+
+    /// The process, to kill, stop or read the log of.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The name it was started with.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// The port of 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// What the instance has counted.
+    pub async fn stats(&self) -> anyhow::Result<Stats> {
+        let url = format!("http://127.0.0.1:{}/stats", self.port);
+        let stats = HttpClient::default().get(&url).await?.json().await?;
+        serde_json::from_value(stats).context("read the figures")
+    }
+
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let url = format!("http://127.0.0.1:{}/stats", self.port);
+        let client = HttpClient::default();
+        self.process
+            .ready(async || client.get(&url).await.map(drop))
+            .await
+    }
+}
+
+fn spawn(instance: &str, arguments: &[String], directory: &TempDir) -> anyhow::Result<Process> {
+    let program = paths::binary("mooring-fixture")?;
+    let log = directory.path().join("fixture.log");
+    Process::start(
+        &format!("fixture {instance}"),
+        Command::new(program).args(arguments),
+        &log,
+    )
+}

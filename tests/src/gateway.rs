@@ -1,0 +1,217 @@
+//! `mooring serve` as a process, alone or as one of a fleet.
+//!
+//! Invariant: the environment of the test run does not reach the gateway. What a gateway knows is its
+//! configuration file, the variables named here, and the port that the harness chose for it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use tempfile::TempDir;
+
+use crate::client::HttpClient;
+use crate::paths;
+use crate::port::free_port;
+use crate::process::Process;
+
+/// How long a gateway that refuses its settings may take to say so.
+const REFUSED_WITHIN: Duration = Duration::from_secs(15);
+
+/// How to start a gateway.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    toml: String,
+    environment: Vec<(String, String)>,
+    state_home: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The configuration file's text. `[listen] address` is set by the harness and may be left out.
+    #[must_use]
+    pub fn toml(text: impl Into<String>) -> Self {
+        Self {
+            toml: text.into(),
+            ..Self::default()
+        }
+    }
+
+    /// One environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Where the embedded store lies. Gateways that are given one directory share their sessions; by
+    /// default each has its own, which lasts over [`Gateway::restart`].
+    #[must_use]
+    pub fn state_home(mut self, directory: &Path) -> Self {
+        self.state_home = Some(directory.to_owned());
+        self
+    }
+}
+
+/// A running gateway.
+#[derive(Debug)]
+pub struct Gateway {
+    process: Process,
+    name: String,
+    port: u16,
+    settings: Settings,
+    directory: TempDir,
+}
+
+impl Gateway {
+    /// Starts one gateway and waits until `/readyz` answers 200.
+    pub async fn start(name: &str, settings: Settings) -> anyhow::Result<Self> {
+        let directory = TempDir::with_prefix("mooring-gateway-").context("make a directory")?;
+        let port = free_port()?;
+        let process = spawn(name, port, &settings, directory.path())?;
+        let mut gateway = Self {
+            process,
+            name: name.to_owned(),
+            port,
+            settings,
+            directory,
+        };
+        gateway.ready().await?;
+        Ok(gateway)
+    }
+
+    /// Starts `count` gateways with the same settings, named `gateway-1` and so on.
+    pub async fn fleet(count: usize, settings: &Settings) -> anyhow::Result<Vec<Self>> {
+        let mut gateways = Vec::with_capacity(count);
+        for number in 1..=count {
+            gateways.push(Self::start(&format!("gateway-{number}"), settings.clone()).await?);
+        }
+        Ok(gateways)
+    }
+
+    /// Starts a gateway that is expected to end by itself: its exit status and what it wrote.
+    pub async fn refused(settings: Settings) -> anyhow::Result<(ExitStatus, String)> {
+        let directory = TempDir::with_prefix("mooring-gateway-").context("make a directory")?;
+        let mut process = spawn("refused-gateway", free_port()?, &settings, directory.path())?;
+        let status = process.ended(REFUSED_WITHIN).await?;
+        Ok((status, process.log_text()))
+    }
+
+    /// Kills the process if it runs, and starts it again with the same settings on the same port.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.process.kill_now()?;
+        self.process = spawn(&self.name, self.port, &self.settings, self.directory.path())?;
+        self.ready().await
+    }
+
+    /// The process, to kill, stop or read the log of.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// The port of 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A URL of this gateway; `path` begins with a slash.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// The MCP endpoint of one server.
+    #[must_use]
+    pub fn mcp_url(&self, server: &str) -> String {
+        self.url(&format!("/servers/{server}/mcp"))
+    }
+
+    /// The text of `/metrics`.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        HttpClient::default()
+            .get(&self.url("/metrics"))
+            .await?
+            .text()
+            .await
+    }
+
+    /// The sum of a metric over the label sets that hold all of `labels` (each written `name="value"`);
+    /// 0 if there is none.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> anyhow::Result<f64> {
+        Ok(sum_of(&self.metrics().await?, name, labels))
+    }
+
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let url = self.url("/readyz");
+        let client = HttpClient::default();
+        self.process
+            .ready(async || {
+                let reply = client.get(&url).await?;
+                let status = reply.status;
+                ensure!(
+                    status == 200,
+                    "/readyz answers {status}: {}",
+                    reply.text().await?
+                );
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// The sum over the sample lines of Prometheus' text format that [`Gateway::metric`] asks for.
+fn sum_of(text: &str, name: &str, labels: &[&str]) -> f64 {
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let (series_name, series_labels) = series.split_once('{').unwrap_or((series, ""));
+        let named = series_name == name && labels.iter().all(|label| series_labels.contains(label));
+        named.then(|| value.parse::<f64>().ok()).flatten()
+    };
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(sample)
+        .sum()
+}
+
+fn spawn(name: &str, port: u16, settings: &Settings, directory: &Path) -> anyhow::Result<Process> {
+    let file = directory.join("mooring.toml");
+    std::fs::write(&file, &settings.toml).context("write the configuration file")?;
+    let state_home = settings.state_home.as_deref().unwrap_or(directory);
+    let mut command = Command::new(paths::binary("mooring")?);
+    command
+        .args(["serve", "--config"])
+        .arg(&file)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", directory)
+        .env("XDG_STATE_HOME", state_home)
+        .env("MOORING_LISTEN_ADDRESS", format!("127.0.0.1:{port}"))
+        .env("MOORING_WORKER_NAME", name)
+        .envs(
+            settings
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        );
+    Process::start(name, &mut command, &directory.join("gateway.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum_of;
+
+    #[test]
+    fn a_metric_is_summed_over_its_labels() {
+        let text = concat!(
+            "# TYPE hits counter\n",
+            "hits{server=\"a\",era=\"x\"} 2\n",
+            "hits{server=\"b\"} 3\n",
+            "hits_total 9\n",
+        );
+        let check = |name, labels: &[&str], sum: f64| assert_eq!(sum_of(text, name, labels), sum);
+        check("hits", &[], 5.0);
+        check("hits", &["server=\"a\""], 2.0);
+        check("hits_total", &[], 9.0);
+        check("misses", &[], 0.0);
+    }
+}

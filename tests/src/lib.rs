@@ -1,0 +1,21 @@
+//! The harness: real processes on free ports in temporary directories, and a client that hides nothing.
+//!
+//! A test starts what it needs, asserts, and drops it. Invariants: only processes started here are ever
+//! signalled, each by its own id; every wait has a name and a bound; nothing is written outside a
+//! temporary directory. Where a process is waited for in vain, or a test panics, its log is shown.
+
+pub mod client;
+pub mod fixture;
+pub mod fleet;
+pub mod gateway;
+pub mod nginx;
+pub mod paths;
+pub mod port;
+pub mod process;
+pub mod redis;
+pub mod rmcp_client;
+pub mod script;
+pub mod servers;
+pub mod session;
+pub mod sse;
+pub mod wait;

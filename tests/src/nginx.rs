@@ -1,0 +1,124 @@
+//! nginx as the plainest load balancer there is: each request to the next upstream, nothing sticky.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use crate::client::HttpClient;
+use crate::port::free_port;
+use crate::process::Process;
+
+/// Idle connections that nginx keeps to its upstreams; at least as many as the tests have sessions.
+const KEEPALIVE_CONNECTIONS: usize = 128;
+
+/// Requests per connection, on both sides: more than any run makes. At nginx's own limit of 1000 a client that
+/// keeps one connection would have to open it again.
+const KEEPALIVE_REQUESTS: usize = 1_000_000_000;
+
+/// A running nginx.
+#[derive(Debug)]
+pub struct Nginx {
+    process: Process,
+    port: u16,
+    _directory: TempDir,
+}
+
+impl Nginx {
+    /// Proxies to these ports of 127.0.0.1 in turn, paths unchanged.
+    pub async fn start(upstream_ports: &[u16]) -> anyhow::Result<Self> {
+        let directory = TempDir::with_prefix("mooring-nginx-").context("make a directory")?;
+        let port = free_port()?;
+        let file = directory.path().join("nginx.conf");
+        std::fs::write(
+            &file,
+            configuration(directory.path(), port, upstream_ports)?,
+        )
+        .context("write the configuration file")?;
+        let mut command = Command::new("nginx");
+        // Debian puts nginx where only root looks.
+        command.env(
+            "PATH",
+            format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()),
+        );
+        command
+            .arg("-p")
+            .arg(directory.path())
+            .arg("-c")
+            .arg(&file)
+            .args(["-e", "stderr"]);
+        let process = Process::start("nginx", &mut command, &directory.path().join("nginx.log"))?;
+        let mut nginx = Self {
+            process,
+            port,
+            _directory: directory,
+        };
+        let (client, url) = (HttpClient::default(), nginx.url("/nginx-is-up"));
+        nginx
+            .process
+            .ready(async || client.get(&url).await.map(drop))
+            .await?;
+        Ok(nginx)
+    }
+
+    /// The process, to kill, stop or read the log of.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// A URL behind the proxy; `path` begins with a slash.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}
+
+/// One process, so that one signal ends all of it. `$http_host` keeps the Host that the client sent.
+fn configuration(directory: &Path, port: u16, upstream_ports: &[u16]) -> anyhow::Result<String> {
+    let mut upstreams = String::new();
+    for upstream in upstream_ports {
+        writeln!(
+            upstreams,
+            "server 127.0.0.1:{upstream} max_fails=1 fail_timeout=1s;"
+        )?;
+    }
+    let directory = directory.display();
+    Ok(format!(
+        "daemon off;
+master_process off;
+pid {directory}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 4096; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    upstream gateways {{
+        {upstreams}
+        keepalive {KEEPALIVE_CONNECTIONS};
+        keepalive_requests {KEEPALIVE_REQUESTS};
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        tcp_nodelay on;
+        keepalive_requests {KEEPALIVE_REQUESTS};
+        location = /nginx-is-up {{ return 204; }}
+        location / {{
+            proxy_pass http://gateways;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_set_header Host $http_host;
+            proxy_buffering off;
+            proxy_read_timeout 1h;
+            proxy_next_upstream error timeout;
+        }}
+    }}
+}}
+"
+    ))
+}

@@ -1,0 +1,185 @@
+//! One child process: started with its output in a file, signalled by its own id, gone when dropped.
+//!
+//! Invariant: a signal is sent only while the child has not been waited for, so its id cannot have been
+//! given to another process.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::wait;
+
+/// How long a process may take to stop after SIGTERM before it is killed.
+const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How much of a log is shown in a failure.
+const LOG_TAIL_LINES: usize = 60;
+
+/// A running child, or one that has ended and whose status is known.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    ended: Option<ExitStatus>,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command` with standard output and error appended to `log`.
+    pub fn start(name: &str, command: &mut Command, log: &Path) -> anyhow::Result<Self> {
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .context("open the log")?;
+        let errors = output.try_clone().context("share the log")?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .with_context(|| format!("start {name} ({})", command.get_program().display()))?;
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            ended: None,
+            log: log.to_owned(),
+        })
+    }
+
+    /// The child's process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the child ended, or `None` while it runs.
+    pub fn exit_status(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+        if self.ended.is_none() {
+            self.ended = self
+                .child
+                .try_wait()
+                .context("ask whether the child has ended")?;
+        }
+        Ok(self.ended)
+    }
+
+    /// SIGKILL, and waits until the kernel has taken the process away.
+    pub fn kill_now(&mut self) -> anyhow::Result<()> {
+        if self.exit_status()?.is_none() {
+            self.signal(Signal::KILL)?;
+            self.ended = Some(self.child.wait().context("wait for the killed child")?);
+        }
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for a clean end; how it ended.
+    pub async fn terminate(&mut self) -> anyhow::Result<ExitStatus> {
+        if self.exit_status()?.is_none() {
+            self.signal(Signal::TERM)?;
+        }
+        self.ended(STOPPED_WITHIN).await
+    }
+
+    /// Waits until the process ends by itself.
+    pub async fn ended(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
+        let what = format!("the end of {}", self.name);
+        wait::until(&what, limit, async || self.exit_status()).await
+    }
+
+    /// SIGSTOP: the process keeps its sockets and answers nothing.
+    pub fn stop(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub fn cont(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Everything the process wrote so far, of all its starts.
+    #[must_use]
+    pub fn log_text(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until `probe` succeeds; fails at once if the process ends. A failure shows what the last probe
+    /// said, and the log.
+    pub async fn ready(
+        &mut self,
+        mut probe: impl AsyncFnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let what = format!("{} to answer", self.name);
+        let mut last_probe = None;
+        let waited = wait::until_true(&what, wait::STARTED_WITHIN, async || {
+            if let Some(status) = self.exit_status()? {
+                bail!("{} ended while it was waited for: {status}", self.name);
+            }
+            last_probe = probe().await.err();
+            Ok(last_probe.is_none())
+        })
+        .await;
+        waited.with_context(|| {
+            let last_probe = last_probe
+                .map(|error| format!("{error:#}"))
+                .unwrap_or_default();
+            format!("last probe: {last_probe}\n{}", self.log_tail())
+        })
+    }
+
+    fn signal(&mut self, signal: Signal) -> anyhow::Result<()> {
+        if let Some(status) = self.exit_status()? {
+            bail!("{} has ended already: {status}", self.name);
+        }
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let id = id.context("the child has an id")?;
+        kill_process(id, signal).with_context(|| format!("signal {}", self.name))
+    }
+
+    fn log_tail(&self) -> String {
+        let text = self.log_text();
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines
+            .get(lines.len().saturating_sub(LOG_TAIL_LINES)..)
+            .unwrap_or_default();
+        format!("log of {}:\n{}", self.name, tail.join("\n"))
+    }
+
+    /// SIGTERM, then SIGKILL; errors are of no use any more.
+    fn end(&mut self) {
+        if !matches!(self.exit_status(), Ok(None)) {
+            return;
+        }
+        let _ = self.cont();
+        let _ = self.signal(Signal::TERM);
+        let asked = Instant::now();
+        while asked.elapsed() < STOPPED_WITHIN {
+            if !matches!(self.exit_status(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.kill_now();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+        if std::thread::panicking() {
+            show(&self.log_tail());
+        }
+    }
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a failed test shows what its processes said"
+)]
+fn show(text: &str) {
+    eprintln!("{text}");
+}

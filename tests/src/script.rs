@@ -1,0 +1,102 @@
+//! Scripts and tools that run to an end: the SDK clients in Python and TypeScript, and the conformance suite.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail, ensure};
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::paths;
+
+/// How long a script may take.
+const ENDED_WITHIN: Duration = Duration::from_secs(180);
+
+/// How a script ended and what it wrote.
+#[derive(Debug)]
+pub struct Output {
+    /// Whether the exit status was 0.
+    pub succeeded: bool,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// What a round-robin client of `tests/clients` reports.
+#[derive(Debug, Deserialize)]
+pub struct Counts {
+    /// The replies of each session in order: numbers where they are such, else text.
+    pub sessions: BTreeMap<String, Vec<serde_json::Value>>,
+    /// Requests that were sent to another gateway because the first could not be reached (`refused`), or
+    /// because its connection broke before a reply (`broken`: the request may have run).
+    pub retries: Retries,
+    /// What went wrong, by session; empty when all went well.
+    pub errors: BTreeMap<String, String>,
+}
+
+/// See [`Counts::retries`].
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+pub struct Retries {
+    /// The connection was refused: the request was certainly not received.
+    pub refused: u64,
+    /// The connection broke after the request was sent.
+    pub broken: u64,
+    /// The reply was the gateway's error that the call may have run; the client made the call anew.
+    pub unknown: u64,
+}
+
+/// Runs `tests/clients/SCRIPT` with the interpreter that its ending asks for.
+pub async fn run_client(script: &str, arguments: &[&str]) -> anyhow::Result<Counts> {
+    let interpreter = match Path::new(script).extension().and_then(OsStr::to_str) {
+        Some("py") => paths::tool("python")?,
+        Some("mjs") => paths::tool("node")?,
+        _ => bail!("no interpreter is known for {script}"),
+    };
+    let file = paths::test_file(&format!("clients/{script}"))?;
+    let mut command = Command::new(interpreter);
+    command.arg(file).args(arguments);
+    let output = run(script, &mut command).await?;
+    ensure!(
+        output.succeeded,
+        "{script} failed:\n{}\n{}",
+        output.stdout,
+        output.stderr
+    );
+    serde_json::from_str(&output.stdout).with_context(|| {
+        format!(
+            "read the report of {script}:\n{}\n{}",
+            output.stdout, output.stderr
+        )
+    })
+}
+
+/// Runs the official conformance suite against `url` with further arguments, for instance
+/// `["--requirements", "2025-11-25"]`.
+pub async fn run_conformance(url: &str, arguments: &[&str]) -> anyhow::Result<Output> {
+    let directory =
+        tempfile::TempDir::with_prefix("mooring-conformance-").context("make a directory")?;
+    let mut command = Command::new(paths::tool("conformance")?);
+    command
+        .args(["server", "--url", url])
+        .args(arguments)
+        .arg("-o")
+        .arg(directory.path());
+    run("conformance", &mut command).await
+}
+
+async fn run(name: &str, command: &mut Command) -> anyhow::Result<Output> {
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(ENDED_WITHIN, command.output())
+        .await
+        .map_err(|_| anyhow!("{name} did not end within {ENDED_WITHIN:?}"))?
+        .with_context(|| format!("run {name}"))?;
+    Ok(Output {
+        succeeded: output.status.success(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}

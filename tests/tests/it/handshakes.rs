@@ -1,0 +1,106 @@
+//! Upstreams that spoil the handshake: the client gets an error that says so, and no session that would never work.
+
+use mooring_tests::client::HttpClient;
+use mooring_tests::gateway::Gateway;
+use serde_json::json;
+
+use crate::rig::{initialize_params, kept, refusal};
+use crate::scripted::{Scripted, initialize_result};
+
+#[tokio::test]
+async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
+    let refused =
+        r#"{"jsonrpc":"2.0","id":"c:1","error":{"code":-32602,"message":"no such client"}}"#;
+    let endless = "x".repeat(9 * 1024 * 1024);
+    let table = [
+        (
+            "no JSON",
+            "200 OK",
+            "application/json",
+            "not json",
+            (502, -32011),
+        ),
+        (
+            "a notification",
+            "200 OK",
+            "application/json",
+            r#"{"jsonrpc":"2.0","method":"x"}"#,
+            (502, -32011),
+        ),
+        (
+            "no answer on the stream",
+            "200 OK",
+            "text/event-stream",
+            ": nothing\n\n",
+            (503, -32009),
+        ),
+        (
+            "an endless answer",
+            "200 OK",
+            "application/json",
+            &endless,
+            (503, -32009),
+        ),
+        (
+            "a server error",
+            "500 Internal Server Error",
+            "text/plain",
+            "oops",
+            (503, -32009),
+        ),
+        (
+            "credentials refused",
+            "401 Unauthorized",
+            "text/plain",
+            "who?",
+            (502, -32011),
+        ),
+        (
+            "a client refused",
+            "400 Bad Request",
+            "application/json",
+            refused,
+            (200, -32602),
+        ),
+    ];
+    let mut upstream = Scripted::start_without_handshake().await?;
+    let gateway = Gateway::start("hostile", kept(&[upstream.url()])).await?;
+    let client = HttpClient::default();
+    let url = gateway.mcp_url("tools");
+    let initialize =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params()});
+    let request = || {
+        http::Request::post(&url)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream")
+            .body(initialize.to_string().into())
+    };
+    for (what, status, content_type, body, expected) in table {
+        let answered = async {
+            // The gateway may close before an endless answer is written.
+            let _ = upstream
+                .next()
+                .await?
+                .answer(status, content_type, body)
+                .await;
+            Ok(())
+        };
+        let (reply, ()) = tokio::try_join!(client.send(request()?), answered)?;
+        assert_eq!(reply.header("mcp-session-id"), None, "{what}");
+        let (status, code) = refusal(reply).await?;
+        assert_eq!((status.as_u16(), code), expected, "{what}");
+        assert_eq!(
+            gateway
+                .metric("session_affinity_bindings_active", &[])
+                .await?,
+            0.0,
+            "{what}"
+        );
+    }
+    // A server without sessions of its own is served all the same.
+    let answered = async { upstream.next().await?.result(&initialize_result()).await };
+    let (reply, ()) = tokio::try_join!(client.send(request()?), answered)?;
+    assert_eq!(reply.status, 200);
+    assert!(reply.header("mcp-session-id").is_some());
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! How a session begins, under which names its id travels, and how it ends: by DELETE, or by idling.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode};
+use mooring_tests::client::HttpClient;
+use mooring_tests::fixture::Fixture;
+use mooring_tests::gateway::Gateway;
+use mooring_tests::session::McpSession;
+use mooring_tests::wait;
+use serde_json::json;
+
+use crate::rig::{increment, initialize_params, kept, post_of, post_text, refusal};
+use crate::scene::CountingScene;
+
+/// How long an idle session may take to be forgotten, beyond its TTL.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn delete_ends_the_session_here_and_upstream_and_nobody_elses() -> anyhow::Result<()> {
+    let mut scene = CountingScene::start().await?;
+    let endpoint = [scene.gateway.mcp_url("tools")];
+    let mut ended = McpSession::open(&scene.client, &endpoint).await?;
+    assert_eq!(ended.increment().await?, 1);
+    assert_eq!(scene.fixture.stats().await?.sessions_live, 2);
+
+    let reply = ended.delete().await?;
+    assert_eq!(reply.status, 204);
+    assert_eq!(reply.bytes().await?.len(), 0);
+    let stats = scene.fixture.stats().await?;
+    assert_eq!((stats.deletes, stats.sessions_live), (1, 1));
+
+    for method in [Method::DELETE, Method::GET, Method::POST] {
+        let body = match method {
+            Method::POST => Bytes::from(increment("1")),
+            _ => Bytes::new(),
+        };
+        let request = ended.http_request(method.clone(), body)?;
+        let refused = refusal(scene.client.send(request).await?).await?;
+        assert_eq!(refused, (StatusCode::NOT_FOUND, -32001), "{method}");
+    }
+    assert_eq!(scene.session.increment().await?, 1);
+    assert_eq!(scene.fixture.stats().await?.sessions_live, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_session_id_is_given_and_taken_under_its_alias_too() -> anyhow::Result<()> {
+    let mut scene = CountingScene::start().await?;
+    let initialize = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(),
+    });
+    let mut request = post_of(&mut scene.session, initialize.to_string())?;
+    request.headers_mut().remove("mcp-session-id");
+    let reply = scene.client.send(request).await?;
+    let id = reply
+        .header("mcp-session-id")
+        .expect("a session id")
+        .to_owned();
+    assert_eq!(reply.header("x-mcp-session-id"), Some(id.as_str()));
+    assert!(
+        id.len() >= 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "128 bits: {id}"
+    );
+    assert_ne!(Some(id.as_str()), scene.session.id());
+
+    for (expected, body) in [
+        (
+            202,
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned(),
+        ),
+        (200, increment("1")),
+    ] {
+        let mut request = post_of(&mut scene.session, body)?;
+        request.headers_mut().remove("mcp-session-id");
+        request
+            .headers_mut()
+            .insert("x-mcp-session-id", HeaderValue::from_str(&id)?);
+        assert_eq!(scene.client.send(request).await?.status, expected);
+    }
+    assert_eq!(scene.session.increment().await?, 1, "another session");
+    assert_eq!(scene.fixture.stats().await?.calls_of("increment"), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_expires_when_it_is_idle_and_only_then() -> anyhow::Result<()> {
+    let fixture = Fixture::start("one").await?;
+    let settings = kept(&[fixture.url()]).env("MOORING_AFFINITY_TTL_SECONDS", "1");
+    let gateway = Gateway::start("expiry", settings).await?;
+    let client = HttpClient::default();
+    let endpoint = [gateway.mcp_url("tools")];
+    let mut idle = McpSession::open(&client, &endpoint).await?;
+    let mut used = McpSession::open(&client, &endpoint).await?;
+    let mut calling = McpSession::open(&client, &endpoint).await?;
+    let mut listening = McpSession::open(&client, &endpoint).await?;
+    let stream = listening.listen(None).await?;
+    assert_eq!(stream.status, 200);
+    let call = json!({"name": "slow_increment", "arguments": {"delay_ms": 3000}});
+    let call = calling.request_body("tools/call", call);
+    let mut answer = calling.post(&call).await?;
+
+    // The gauge counts what has not been idle for the TTL. Asking the session itself would be a use of it.
+    let mut count = 0;
+    let forgets_one = wait::until_true(
+        "the idle session to be forgotten",
+        FORGOTTEN_WITHIN,
+        async || {
+            count += 1;
+            assert_eq!(used.increment().await?, count, "a session in use");
+            Ok(gateway
+                .metric("session_affinity_bindings_active", &[])
+                .await?
+                <= 3.0)
+        },
+    );
+    forgets_one.await?;
+    let refused = refusal(post_text(&client, &mut idle, increment("1")).await?).await?;
+    assert_eq!(refused, (StatusCode::NOT_FOUND, -32001));
+
+    let answer = answer
+        .next_message()
+        .await?
+        .expect("the slow call's answer");
+    assert_eq!(answer["result"]["structuredContent"]["count"], 1);
+    assert_eq!(
+        calling.increment().await?,
+        2,
+        "three times the TTL passed in one call"
+    );
+    assert_eq!(
+        listening.increment().await?,
+        1,
+        "three times the TTL passed on an open stream"
+    );
+    drop(stream);
+    Ok(())
+}

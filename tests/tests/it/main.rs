@@ -1,0 +1,44 @@
+//! The whole system under test: real servers, real clients, one module per concern.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod affinity_off;
+mod bodies;
+mod clients;
+mod conformance;
+mod counting_server;
+mod everything;
+mod everything_streams;
+mod exits;
+mod faulty;
+mod fixture;
+mod fleet;
+mod handshakes;
+mod harness;
+mod hostile;
+mod identity;
+mod keep_alive;
+mod lifetimes;
+mod loss_race;
+mod may_have_run;
+mod module;
+mod questions;
+mod recovery;
+mod reuse;
+mod rig;
+mod scene;
+mod scripted;
+mod secrets;
+mod store_away;
+mod store_away_load;
+mod streams;
+mod surface;
+mod upstream_loss;
+mod upstreams;
+mod worker_death;

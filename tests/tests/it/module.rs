@@ -1,0 +1,10 @@
+//! The Redis module as operators and clients meet it: a real server, raw RESP.
+
+mod clients;
+mod data;
+mod errors;
+mod loading;
+mod metadata;
+mod replication;
+mod replies;
+mod resp;

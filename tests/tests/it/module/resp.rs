@@ -1,0 +1,169 @@
+//! A connection that speaks RESP2 or RESP3 and shows replies as they are on the wire.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use mooring_tests::redis::Redis;
+
+const REPLY_WITHIN: Duration = Duration::from_secs(10);
+
+/// Integers from here on are moments or numbers made from moments, which no test can know.
+const MOMENT: i64 = 1_000_000_000_000;
+
+/// One reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(Vec<u8>),
+    Status(String),
+    Error(String),
+    Integer(i64),
+    Null,
+    Array(Vec<Value>),
+    Map(Vec<(Value, Value)>),
+}
+
+/// Shows the reply on one line: maps in braces, arrays in brackets, moments as `#`.
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(bytes) => write!(formatter, "{}", bytes.escape_ascii()),
+            Self::Status(text) | Self::Error(text) => write!(formatter, "{text}"),
+            Self::Integer(moment) if *moment >= MOMENT => write!(formatter, "#"),
+            Self::Integer(number) => write!(formatter, "{number}"),
+            Self::Null => write!(formatter, "null"),
+            Self::Array(values) => {
+                write!(formatter, "[")?;
+                for (place, value) in values.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { ", " };
+                    write!(formatter, "{comma}{value}")?;
+                }
+                write!(formatter, "]")
+            }
+            Self::Map(pairs) => {
+                write!(formatter, "{{")?;
+                for (place, (name, value)) in pairs.iter().enumerate() {
+                    let comma = if place == 0 { "" } else { ", " };
+                    write!(formatter, "{comma}{name}: {value}")?;
+                }
+                write!(formatter, "}}")
+            }
+        }
+    }
+}
+
+impl Value {
+    /// The value of a map's field; flat arrays are taken for maps.
+    pub(super) fn field(&self, name: &str) -> &Value {
+        let is_name = |value: &Value| *value == Value::Text(name.as_bytes().to_vec());
+        match self {
+            Self::Map(pairs) => pairs
+                .iter()
+                .find(|(field, _)| is_name(field))
+                .map(|(_, v)| v),
+            Self::Array(flat) => flat
+                .chunks(2)
+                .find(|pair| is_name(&pair[0]))
+                .map(|pair| &pair[1]),
+            _ => None,
+        }
+        .unwrap_or_else(|| panic!("no field {name} in {self}"))
+    }
+
+    pub(super) fn integer(&self) -> i64 {
+        match self {
+            Self::Integer(number) => *number,
+            other => panic!("no integer: {other}"),
+        }
+    }
+}
+
+/// One connection.
+pub(super) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+impl Connection {
+    /// A connection that speaks RESP2.
+    pub(super) fn open(redis: &Redis) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", redis.port())).context("connect")?;
+        stream.set_read_timeout(Some(REPLY_WITHIN))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    /// A connection that speaks RESP3.
+    pub(super) fn open_resp3(redis: &Redis) -> anyhow::Result<Self> {
+        let mut connection = Self::open(redis)?;
+        connection.run("HELLO 3")?;
+        Ok(connection)
+    }
+
+    /// Runs a command whose words have no spaces.
+    pub(super) fn run(&mut self, command: &str) -> anyhow::Result<Value> {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        self.send(&words)
+    }
+
+    /// Runs a command and shows its reply.
+    pub(super) fn show(&mut self, command: &str) -> anyhow::Result<String> {
+        Ok(self.run(command)?.to_string())
+    }
+
+    /// Runs a command of any bytes.
+    pub(super) fn send(&mut self, words: &[&[u8]]) -> anyhow::Result<Value> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.stream.get_mut().write_all(&bytes)?;
+        self.read()
+    }
+
+    /// Reads one more reply.
+    pub(super) fn read(&mut self) -> anyhow::Result<Value> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).context("read a reply")?;
+        let line = line.trim_end();
+        let (kind, rest) = line.split_at_checked(1).context("an empty reply")?;
+        let number = || {
+            rest.parse::<i64>()
+                .with_context(|| format!("reply {line:?}"))
+        };
+        let many = |count: i64| usize::try_from(count).unwrap_or(0);
+        Ok(match kind {
+            "+" => Value::Status(rest.to_owned()),
+            "-" => Value::Error(rest.to_owned()),
+            ":" => Value::Integer(number()?),
+            "_" => Value::Null,
+            "$" | "=" => match number()? {
+                -1 => Value::Null,
+                length => {
+                    let mut text = vec![0; many(length) + 2];
+                    self.stream.read_exact(&mut text)?;
+                    text.truncate(many(length));
+                    if kind == "=" {
+                        // A verbatim string says its format first: `txt:`.
+                        text.drain(..4);
+                    }
+                    Value::Text(text)
+                }
+            },
+            "*" | "~" | ">" => match number()? {
+                -1 => Value::Null,
+                count => Value::Array((0..count).map(|_| self.read()).collect::<Result<_, _>>()?),
+            },
+            "%" => Value::Map(
+                (0..number()?)
+                    .map(|_| Ok((self.read()?, self.read()?)))
+                    .collect::<anyhow::Result<_>>()?,
+            ),
+            _ => bail!("reply {line:?}"),
+        })
+    }
+}

