@@ -1,7 +1,7 @@
 // The official TypeScript SDK client, each of whose HTTP requests goes to the next gateway in turn.
 //
 // Usage: round_robin.mjs --url URL [--url URL]... [--sdk v1|v2] [--sessions M] [--calls N] [--tool NAME]
-//                        [--pause-ms T] [--header NAME=VALUE]...
+//                        [--pause-ms T] [--header NAME=VALUE]... [--broken resend|tell]
 // Opens M sessions at once, calls the tool N times in each, and prints one JSON object as its last act:
 // {"sessions": {"0": [1, 2, ...]}, "retries": {"refused": 0, "broken": 0, "unknown": 0},
 //  "errors": {"0": "..."}}
@@ -9,8 +9,9 @@
 // It behaves as a client behind a load balancer: a request whose connection is refused, or breaks before
 // the whole reply is there, goes to the next gateway. A `broken` one may have run, so it can leave a gap
 // in a session's counts; a `refused` one cannot. The SDK itself knows of none of this.
-// A call that ends with the gateway's error that it may have run is `unknown`, and is made anew: a server may
-// drop the answer to a repeated request while the first, which has the same id, still runs.
+// With `--broken tell` a broken call is not sent again as it is, but its caller is told that it may have
+// run. A call of which nobody can tell is `unknown`, and is made anew, with a new id: fastmcp loses the
+// answer to a request that has the id of one that still runs.
 
 import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,7 +20,7 @@ import { parseArgs } from "node:util";
 // How long one request may take before it is an error of its session.
 const REQUEST_WITHIN_MS = 30_000;
 const LIMIT = { timeout: REQUEST_WITHIN_MS };
-// What the gateway says where it cannot tell whether a call ran.
+// What the gateway, and `--broken tell`, say where nobody can tell whether a call ran.
 const MAY_HAVE_RUN = "the call may have run";
 
 const { values: options } = parseArgs({
@@ -31,6 +32,7 @@ const { values: options } = parseArgs({
     tool: { type: "string", default: "increment" },
     "pause-ms": { type: "string", default: "0" },
     header: { type: "string", multiple: true, default: [] },
+    broken: { type: "string", default: "resend" },
   },
 });
 const report = { sessions: {}, retries: { refused: 0, broken: 0, unknown: 0 }, errors: {} };
@@ -67,10 +69,22 @@ function roundRobin(offset) {
         // The SDK comes back for a lost GET stream by itself; only calls and answers are counted.
         const refused = error.cause?.code === "ECONNREFUSED";
         if (method === "POST") report.retries[refused ? "refused" : "broken"] += 1;
+        if (!refused && options.broken === "tell" && isCall(init)) return told(init);
       }
     }
     throw failure;
   };
+}
+
+/** Whether the request calls a tool. */
+function isCall(init) {
+  return init?.method === "POST" && JSON.parse(init.body).method === "tools/call";
+}
+
+/** The reply to a call whose connection broke. */
+function told(init) {
+  const error = { code: -32000, message: `the connection broke; ${MAY_HAVE_RUN}` };
+  return Response.json({ jsonrpc: "2.0", id: JSON.parse(init.body).id, error });
 }
 
 /** Only a reply that is there as a whole is passed on, as a buffering proxy does. */

@@ -1,7 +1,7 @@
 """The official Python SDK client, each of whose HTTP requests goes to the next gateway in turn.
 
 Usage: round_robin.py --url URL [--url URL]... [--sessions M] [--calls N] [--tool NAME] [--pause-ms T]
-                      [--header NAME=VALUE]...
+                      [--header NAME=VALUE]... [--broken resend|tell]
 Opens M sessions at once, calls the tool N times in each, and prints one JSON object as its last act:
 {"sessions": {"0": [1, 2, ...]}, "retries": {"refused": 0, "broken": 0, "unknown": 0},
  "errors": {"0": "..."}}
@@ -9,8 +9,9 @@ Opens M sessions at once, calls the tool N times in each, and prints one JSON ob
 It behaves as a client behind a load balancer: a request whose connection is refused, or breaks before
 the whole reply is there, goes to the next gateway. A `broken` one may have run, so it can leave a gap
 in a session's counts; a `refused` one cannot. The SDK itself knows of none of this.
-A call that ends with the gateway's error that it may have run is `unknown`, and is made anew: a server may
-drop the answer to a repeated request while the first, which has the same id, still runs.
+With `--broken tell` a broken call is not sent again as it is, but its caller is told that it may have
+run. A call of which nobody can tell is `unknown`, and is made anew, with a new id: fastmcp loses the
+answer to a request that has the id of one that still runs.
 """
 
 import argparse
@@ -24,17 +25,18 @@ from mcp.client.streamable_http import streamable_http_client
 # How long one request may take before it is an error of its session, in seconds.
 REQUEST_WITHIN_SECONDS = 30.0
 
-# What the gateway says where it cannot tell whether a call ran.
+# What the gateway, and `--broken tell`, say where nobody can tell whether a call ran.
 MAY_HAVE_RUN = "the call may have run"
 
 
 class RoundRobin(httpx2.AsyncBaseTransport):
     """Sends each request to the next of the endpoints' origins."""
 
-    def __init__(self, urls, first, retries):
+    def __init__(self, urls, first, retries, broken):
         self.urls = [httpx2.URL(url) for url in urls]
         self.turn = first
         self.retries = retries
+        self.broken = broken
         self.transport = httpx2.AsyncHTTPTransport()
 
     async def handle_async_request(self, request):
@@ -59,6 +61,8 @@ class RoundRobin(httpx2.AsyncBaseTransport):
             except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
                 failure = error
                 self.count(request, "broken")
+                if self.broken == "tell" and is_call(request):
+                    return told(request)
         raise failure
 
     def count(self, request, kind):
@@ -68,6 +72,18 @@ class RoundRobin(httpx2.AsyncBaseTransport):
 
     async def aclose(self):
         await self.transport.aclose()
+
+
+def is_call(request):
+    """Whether the request calls a tool."""
+    return request.method == "POST" and json.loads(request.content).get("method") == "tools/call"
+
+
+def told(request):
+    """The reply to a call whose connection broke."""
+    error = {"code": -32000, "message": f"the connection broke; {MAY_HAVE_RUN}"}
+    reply = {"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "error": error}
+    return httpx2.Response(200, json=reply, request=request)
 
 
 def value_of(result):
@@ -93,7 +109,7 @@ async def run_session(index, arguments, report):
     """One session from initialize to DELETE."""
     seen = report["sessions"].setdefault(str(index), [])
     headers = dict(header.split("=", 1) for header in arguments.header)
-    transport = RoundRobin(arguments.url, index, report["retries"])
+    transport = RoundRobin(arguments.url, index, report["retries"], arguments.broken)
     try:
         async with (
             httpx2.AsyncClient(transport=transport, headers=headers, timeout=REQUEST_WITHIN_SECONDS) as http,
@@ -119,6 +135,7 @@ async def main():
     parser.add_argument("--tool", default="increment")
     parser.add_argument("--pause-ms", type=int, default=0)
     parser.add_argument("--header", action="append", default=[])
+    parser.add_argument("--broken", choices=["resend", "tell"], default="resend")
     arguments = parser.parse_args()
     report = {"sessions": {}, "retries": {"refused": 0, "broken": 0, "unknown": 0}, "errors": {}}
     await asyncio.gather(*(run_session(index, arguments, report) for index in range(arguments.sessions)))

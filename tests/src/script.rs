@@ -45,7 +45,8 @@ pub struct Retries {
     pub refused: u64,
     /// The connection broke after the request was sent.
     pub broken: u64,
-    /// The reply was the gateway's error that the call may have run; the client made the call anew.
+    /// The client was told, by the gateway or by `--broken tell`, that the call may have run; it made the call
+    /// anew.
     pub unknown: u64,
 }
 

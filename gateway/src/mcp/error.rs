@@ -61,7 +61,7 @@ pub enum ErrorKind {
     UpstreamTimeout,
     /// The instance sent something that is no MCP.
     UpstreamInvalid,
-    /// The upstream session was lost during the call, which may have run and was not sent again.
+    /// The call was interrupted before its answer came: it may have run and was not sent again.
     OutcomeUnknown,
     /// The gateway is stopping.
     ShuttingDown,
@@ -151,7 +151,7 @@ impl ErrorKind {
             Self::OutcomeUnknown => row(
                 -32012,
                 S::OK,
-                "the server was lost during the call; the call may have run and was not sent again",
+                "the call was interrupted before its answer came; it may have run and was not sent again",
             ),
             Self::NobodyToAsk => row(
                 -32601,

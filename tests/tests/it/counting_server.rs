@@ -115,7 +115,16 @@ async fn check_kill(script: &str) -> anyhow::Result<()> {
     let instances = two_instances().await?;
     let mut fleet = fleet_before(&instances).await?;
     let endpoints = fleet.endpoints();
-    let arguments = ["--sessions", "64", "--calls", "8", "--pause-ms", "20"];
+    let arguments = [
+        "--sessions",
+        "64",
+        "--calls",
+        "8",
+        "--pause-ms",
+        "20",
+        "--broken",
+        "tell",
+    ];
     let killing = async {
         // Each session sends `notifications/initialized` and opens a GET stream before it calls.
         let before_calls = SESSIONS as f64 * 2.0;

@@ -100,9 +100,8 @@ async fn the_rmcp_client_counts_round_robin() -> anyhow::Result<()> {
 }
 
 /// The report of a client one of whose gateways was killed while it counted. A call whose connection broke is
-/// sent again by the client, as a load balancer would do, and may by then have run: so each broken call may
-/// leave one gap in its session's counts, and nothing else may. Where the first of the two still runs, the
-/// server may drop the answer to the second, which has the same id; the client then makes the call anew.
+/// sent again by the client, as a load balancer would do, or made anew, and may by then have run: so each
+/// broken call may leave one gap in its session's counts, and nothing else may.
 pub(crate) fn assert_no_count_lost(report: &Counts, sessions: usize, calls: u64) {
     assert!(report.errors.is_empty(), "{report:?}");
     assert!(
@@ -124,13 +123,10 @@ pub(crate) fn assert_no_count_lost(report: &Counts, sessions: usize, calls: u64)
         gaps += counts.last().unwrap() - calls;
     }
     let retries = report.retries;
-    assert!(
-        gaps <= retries.broken + retries.unknown,
-        "{gaps} gaps: {retries:?}"
-    );
+    assert!(gaps <= retries.broken, "{gaps} gaps: {retries:?}");
     assert!(
         retries.unknown <= retries.broken,
-        "only a call that was sent twice has no answer: {retries:?}"
+        "a gateway that lives knows what ran: {retries:?}"
     );
 }
 
