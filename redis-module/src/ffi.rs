@@ -1,5 +1,5 @@
-//! The wall to Redis: every call of its module API, and with its part [`loading`] the only `unsafe` code of the
-//! workspace.
+//! The wall to Redis: every call of its module API, and with its parts `allocator` and [`loading`] the only
+//! `unsafe` code of the workspace.
 //!
 //! Invariants kept here, so that nothing outside needs to know of them:
 //! * Text is bytes with a length. Nothing goes through a C string that a client chose, no message is ever used as a
@@ -16,7 +16,6 @@
     reason = "the module API of Redis is a table of C function pointers"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{CStr, CString, c_int, c_longlong, c_void};
 use std::marker::PhantomData;
 use std::ptr;
@@ -33,8 +32,8 @@ const ERR: c_int = 1;
 macro_rules! api {
     ($function:ident($($argument:expr),* $(,)?), $absent:expr) => {
         // SAFETY: `RedisModule_Init` wrote this pointer once, before any other code of the module ran; it is only
-        // read afterwards. Its type is the one that Redis declares for it, and every caller, here and in `loading`,
-        // hands in pointers that Redis gave for the running callback or that it keeps alive across the call.
+        // read afterwards. Its type is the one that Redis declares for it, and every caller, here and in the
+        // parts, hands in pointers that Redis gave for the running callback or that it keeps alive across the call.
         unsafe {
             match raw::$function {
                 Some(function) => function($($argument),*),
@@ -44,56 +43,10 @@ macro_rules! api {
     };
 }
 
-// After the macro, which its part uses too.
+// After the macro, which its parts use too.
+#[cfg(not(test))]
+mod allocator;
 pub(crate) mod loading;
-
-/// The server's own allocator, so that `INFO memory` and `maxmemory` count what the module holds. Tests of this crate
-/// run without a server and keep Rust's.
-#[cfg_attr(test, expect(dead_code, reason = "there is no server"))]
-pub(crate) struct ServerAllocator;
-
-/// The alignment that every block of the server's allocator has, whatever is behind it.
-const SERVER_ALIGNMENT: usize = 16;
-
-// SAFETY: the four functions are malloc, calloc, realloc and free behind the server's accounting. Their blocks are
-// aligned to sixteen bytes once they are that long, and sizes here are multiples of the alignment asked for. What asks
-// for more goes to the system's allocator, by the same test of its layout on the way in and out.
-unsafe impl GlobalAlloc for ServerAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > SERVER_ALIGNMENT {
-            // SAFETY: the caller's own layout.
-            return unsafe { System.alloc(layout) };
-        }
-        let size = layout.pad_to_align().size();
-        api!(RedisModule_Alloc(size), ptr::null_mut()).cast()
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > SERVER_ALIGNMENT {
-            // SAFETY: the caller's own layout.
-            return unsafe { System.alloc_zeroed(layout) };
-        }
-        let size = layout.pad_to_align().size();
-        api!(RedisModule_Calloc(1, size), ptr::null_mut()).cast()
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if layout.align() > SERVER_ALIGNMENT {
-            // SAFETY: `block` came from there with this layout, and the new size is the caller's.
-            return unsafe { System.realloc(block, layout, size) };
-        }
-        let size = size.next_multiple_of(layout.align());
-        api!(RedisModule_Realloc(block.cast(), size), ptr::null_mut()).cast()
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if layout.align() > SERVER_ALIGNMENT {
-            // SAFETY: `block` came from there with this layout.
-            return unsafe { System.dealloc(block, layout) };
-        }
-        api!(RedisModule_Free(block.cast()), ());
-    }
-}
 
 /// A string of the server, borrowed: an argument, a key's name, or an [`OwnedText`].
 /// Transparent, so that a slice of them is the array of pointers that Redis takes.

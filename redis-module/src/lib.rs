@@ -38,11 +38,6 @@ const NAME: &CStr = c"mooring";
 /// The module's version as Redis shows it: major, minor and patch, two digits each.
 const VERSION: c_int = 100;
 
-/// What the server counts as the module's memory is the module's memory. Tests run without a server.
-#[cfg(not(test))]
-#[global_allocator]
-static ALLOCATOR: ffi::ServerAllocator = ffi::ServerAllocator;
-
 /// Why the module was not loaded.
 #[derive(Debug, thiserror::Error)]
 enum StartError {

@@ -14,6 +14,9 @@ use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
 use crate::field_names::{FieldName, FieldNames};
 use crate::settings;
 
+/// Room for the fields of a new record with a few labels.
+const NEW_RECORD_FIELDS: usize = 8;
+
 /// The key of a command with the record under it, if there is one.
 pub(crate) struct Slot<'c> {
     context: &'c Context,
@@ -62,7 +65,11 @@ impl<'c> Slot<'c> {
                 );
             }
             Written::Record => {
-                self.apply(&codec::changes(self.before.iter(), record), fields);
+                if self.life_before.is_none() {
+                    self.write_whole(record, fields);
+                } else {
+                    self.write_changes(&codec::changes(self.before.iter(), record), fields);
+                }
                 self.context.signal_modified(self.name);
             }
         }
@@ -71,17 +78,22 @@ impl<'c> Slot<'c> {
         }
     }
 
-    fn apply(&self, changes: &Changes, fields: &FieldNames) {
-        let made: Vec<(FieldName<'_>, OwnedText)> = changes
+    /// A new record: there is nothing to compare it with.
+    fn write_whole(&self, record: &Record, fields: &FieldNames) {
+        let mut made = Vec::with_capacity(NEW_RECORD_FIELDS);
+        codec::each_field(record, |field, value| {
+            made.push((fields.named(field), OwnedText::new(value.as_bytes())));
+        });
+        self.set_all(&made);
+    }
+
+    fn write_changes(&self, changes: &Changes, fields: &FieldNames) {
+        let made: Vec<_> = changes
             .set
             .iter()
             .map(|(field, value)| (fields.named(field), OwnedText::new(value.as_bytes())))
             .collect();
-        let pairs: Vec<[Text<'_>; 2]> = made
-            .iter()
-            .map(|(field, value)| [field.text(), value.text()])
-            .collect();
-        set(self.context, self.name, &self.key, &pairs);
+        self.set_all(&made);
         let owned: Vec<OwnedText> = changes
             .delete
             .iter()
@@ -92,6 +104,14 @@ impl<'c> Slot<'c> {
             self.key.delete(&fields);
             self.context.replicate_delete(self.name, &fields);
         }
+    }
+
+    fn set_all(&self, made: &[(FieldName<'_>, OwnedText)]) {
+        let pairs: Vec<[Text<'_>; 2]> = made
+            .iter()
+            .map(|(field, value)| [field.text(), value.text()])
+            .collect();
+        set(self.context, self.name, &self.key, &pairs);
     }
 }
 

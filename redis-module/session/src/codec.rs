@@ -111,20 +111,24 @@ pub fn field_name(letter: char, name: &str) -> String {
 /// The whole record as fields, in a stable order.
 #[must_use]
 pub fn encode(record: &Record) -> Vec<(String, String)> {
-    let mut fields = vec![
-        (LIFE_FIELD.to_owned(), encode_life(&record.life)),
-        ("id".to_owned(), record.id.to_string()),
-        (
-            PRINCIPAL_FIELD.to_owned(),
-            record.principal.as_str().to_owned(),
-        ),
-        ("g".to_owned(), record.generation.to_string()),
-    ];
+    let mut fields = Vec::new();
+    each_field(record, |name, value| {
+        fields.push((name.to_owned(), value.to_owned()));
+    });
+    fields
+}
+
+/// The same, shown field by field, for a store that makes its own strings of them.
+pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
+    visit(LIFE_FIELD, &encode_life(&record.life));
+    visit("id", record.id.as_str());
+    visit(PRINCIPAL_FIELD, record.principal.as_str());
+    visit("g", &record.generation.to_string());
     if record.highest_epoch > 0 {
-        fields.push(("e".to_owned(), record.highest_epoch.to_string()));
+        visit("e", &record.highest_epoch.to_string());
     }
     if let Some(hash) = &record.content_hash {
-        fields.push(("h".to_owned(), hash.to_string()));
+        visit("h", hash.as_str());
     }
     if let Some(Cleaning {
         worker,
@@ -132,18 +136,17 @@ pub fn encode(record: &Record) -> Vec<(String, String)> {
     }) = &record.cleaning
     {
         let worker = worker.as_ref().map_or("-", WorkerId::as_str);
-        fields.push(("z".to_owned(), format!("{lease_until} {worker}")));
+        visit("z", &format!("{lease_until} {worker}"));
     }
     for (name, value) in &record.labels {
-        fields.push((field_name(letter::LABEL, name.as_str()), value.to_string()));
+        visit(&field_name(letter::LABEL, name.as_str()), value.as_str());
     }
     for (server, binding) in &record.bindings {
-        encode_binding(server, binding, &mut fields);
+        each_binding_field(server, binding, &mut visit);
     }
-    fields
 }
 
-fn encode_binding(server: &ServerName, binding: &Binding, fields: &mut Vec<(String, String)>) {
+fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl FnMut(&str, &str)) {
     let (word, lease_until) = match binding.phase {
         Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
         Phase::Bound => ("bound", 0),
@@ -152,20 +155,19 @@ fn encode_binding(server: &ServerName, binding: &Binding, fields: &mut Vec<(Stri
         "{word} {} {} {lease_until} {}",
         binding.epoch, binding.bound_at, binding.rebinds
     ));
-    let optional = |name: Option<&str>| name.map(str::to_owned);
     let values = [
-        Some(head),
-        Some(binding.instance.to_string()),
-        optional(binding.upstream_session.as_ref().map(|s| s.as_str())),
-        optional(binding.owner.as_ref().map(WorkerId::as_str)),
-        Some(binding.driver.to_string()),
-        Some(binding.token.to_string()),
-        optional(binding.previous.as_ref().map(|s| s.as_str())),
-        optional(binding.last_reason.as_ref().map(|r| r.as_str())),
+        Some(head.as_str()),
+        Some(binding.instance.as_str()),
+        binding.upstream_session.as_ref().map(|s| s.as_str()),
+        binding.owner.as_ref().map(WorkerId::as_str),
+        Some(binding.driver.as_str()),
+        Some(binding.token.as_str()),
+        binding.previous.as_ref().map(|s| s.as_str()),
+        binding.last_reason.as_ref().map(|r| r.as_str()),
     ];
     for (letter, value) in BINDING_LETTERS.into_iter().zip(values) {
         if let Some(value) = value {
-            fields.push((field_name(letter, server.as_str()), value));
+            visit(&field_name(letter, server.as_str()), value);
         }
     }
 }
@@ -253,7 +255,16 @@ fn read_head(value: &[u8]) -> Option<Head> {
 }
 
 fn read_number(word: &[u8]) -> Option<u64> {
-    parse_integer("number", word, 0, u64::MAX).ok()
+    /// As many decimal digits as never overflow.
+    const DIGITS_SAFE: usize = 19;
+    match word {
+        // Every use of every session comes here nine times, and moments have thirteen digits.
+        [b'1'..=b'9', ..] if word.len() <= DIGITS_SAFE => word.iter().try_fold(0, |value, byte| {
+            let digit = byte.is_ascii_digit().then_some(byte & 0x0f)?;
+            Some(value * 10 + u64::from(digit))
+        }),
+        _ => parse_integer("number", word, 0, u64::MAX).ok(),
+    }
 }
 
 /// Reads a whole record from all fields of a hash, in any order.
