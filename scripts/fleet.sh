@@ -16,6 +16,8 @@ mkdir -p "$state"
 # shellcheck source=scripts/lib/children.sh
 . scripts/lib/children.sh
 
+need_free_port "$redis_port" REDIS_PORT
+for number in 0 1 2; do need_free_port $((port + number)) PORT; done
 start "$state/redis.log" redis-server --port "$redis_port" --bind 127.0.0.1 --dir "$state" \
     --save '' --appendonly no --hash-max-listpack-value 512 \
     --loadmodule "$(realpath "$binaries/libmooring.so")"

@@ -14,6 +14,7 @@ mkdir -p "$state"
 # shellcheck source=scripts/lib/children.sh
 . scripts/lib/children.sh
 
+need_free_port "$port" PORT
 start_counting_servers "$binaries" "$state"
 cat >"$state/mooring.toml" <<EOF
 [listen]

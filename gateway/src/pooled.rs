@@ -2,8 +2,9 @@
 //!
 //! Nothing is recorded and the store is never asked. A pooled upstream session is initialised by the gateway in its
 //! own name, without client capabilities; a server that asks a client something all the same is told that there is
-//! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals. Invariant: losing it costs nobody anything but the
-//! handshake, because whoever needs upstream state to last turns affinity on.
+//! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals.
+//! Invariant: losing it costs nobody anything but the handshake, because whoever needs upstream state to last turns
+//! affinity on.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +19,8 @@ use tokio::sync::OnceCell;
 
 use crate::mcp::{ErrorBody, ErrorKind, Message, Method, call, ids};
 use crate::upstream::{
-    Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing,
-    Received, SendError, Server, greet, is_session_unknown, read_answer,
+    Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing, Pulse,
+    Received, SendError, Server, greet, is_session_unknown, probe, read_answer, within,
 };
 
 /// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
@@ -179,7 +180,10 @@ impl Pool {
                     .clone()
                     .upstream_session(session.upstream_session.as_ref());
                 match self.client.send_once(instance, carrying.to(instance)).await {
-                    Ok(response) => match self.unless_unknown(response, &session).await? {
+                    Ok(response) => match self
+                        .unless_lost(server, instance, response, &session)
+                        .await?
+                    {
                         Some(received) => {
                             let unasked = Unasked {
                                 client: self.client.clone(),
@@ -189,7 +193,8 @@ impl Pool {
                             };
                             return Ok(Pooled { received, unasked });
                         }
-                        None => self.drop_session(server, instance, principal, revision),
+                        None => self
+                            .drop_session(&shared(server, instance, principal, revision), &session),
                     },
                     Err(error) if error.is_undelivered() => {
                         last = Some(HandshakeError::Exchange(error.into()));
@@ -202,9 +207,46 @@ impl Pool {
         Err(unreachable(last))
     }
 
-    /// None where the instance does not know the pooled session, which also says that the call did not run.
-    async fn unless_unknown(
+    /// Sends a notification over every session that the requests of this principal and revision share, without waiting
+    /// for what becomes of it.
+    pub fn tell_all(
         &self,
+        server: &Server,
+        principal: &Principal,
+        revision: &str,
+        outgoing: &Outgoing,
+    ) {
+        for instance in &server.instances {
+            let known = self
+                .lock()
+                .get(&shared(server, instance, principal, revision))
+                .and_then(|entry| entry.session.get().cloned());
+            let Some(session) = known else {
+                continue;
+            };
+            let carrying = outgoing
+                .clone()
+                .upstream_session(session.upstream_session.as_ref());
+            let (client, instance) = (self.client.clone(), Arc::clone(instance));
+            let limit = self.answer_timeout;
+            tokio::spawn(async move {
+                let exchange = async {
+                    let request = carrying.to(&instance);
+                    Ok(client.send_once(&instance, request).await?.status())
+                };
+                if let Err(error) = within(limit, exchange).await {
+                    tracing::info!(instance = %instance.name, %error, "a notification could not be delivered");
+                }
+            });
+        }
+    }
+
+    /// None where the instance does not know the pooled session, which also says that the call did not run. Servers
+    /// answer 400 and 404 to a message that they dislike, too; a ping tells the two apart.
+    async fn unless_lost(
+        &self,
+        server: &Server,
+        instance: &Instance,
         response: Response<Incoming>,
         session: &PooledSession,
     ) -> Result<Option<Received>, ExchangeError> {
@@ -216,7 +258,23 @@ impl Pool {
             return Ok(Some(Received::Streaming(response)));
         }
         let answer = read_answer(response).await?;
-        Ok((!is_session_unknown(&answer)).then_some(Received::Whole(answer)))
+        if is_session_unknown(&answer)
+            && self.pulse(server, instance, session).await == Pulse::SessionLost
+        {
+            return Ok(None);
+        }
+        Ok(Some(Received::Whole(answer)))
+    }
+
+    async fn pulse(&self, server: &Server, instance: &Instance, session: &PooledSession) -> Pulse {
+        let ping = Outgoing::post(server, call::ping(&self.next_id()).into())
+            .upstream_session(session.upstream_session.as_ref());
+        probe(&self.client, instance, &ping, self.answer_timeout).await
+    }
+
+    fn next_id(&self) -> String {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        ids::gateway_id(&self.boot, sequence).unwrap_or_else(|| format!("\"pooled:{sequence}\""))
     }
 
     async fn session(
@@ -238,12 +296,9 @@ impl Pool {
         instance: &Instance,
         revision: &str,
     ) -> Result<PooledSession, HandshakeError> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
-        let id = ids::gateway_id(&self.boot, sequence)
-            .unwrap_or_else(|| format!("\"pooled:{sequence}\""));
         let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
         let greeting = Greeting {
-            text: Bytes::from(call::initialize(&id, &params)),
+            text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
         };
         let limit = self.answer_timeout;
@@ -273,15 +328,16 @@ impl Pool {
         Arc::clone(&entry.session)
     }
 
-    fn drop_session(
-        &self,
-        server: &Server,
-        instance: &Instance,
-        principal: &Principal,
-        revision: &str,
-    ) {
-        self.lock()
-            .remove(&shared(server, instance, principal, revision));
+    /// Forgets a lost session, unless another request has replaced it meanwhile.
+    fn drop_session(&self, shared: &Shared, lost: &PooledSession) {
+        let mut sessions = self.lock();
+        let is_present = sessions
+            .get(shared)
+            .and_then(|entry| entry.session.get())
+            .is_some_and(|session| session.upstream_session == lost.upstream_session);
+        if is_present {
+            sessions.remove(shared);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Shared, Entry>> {

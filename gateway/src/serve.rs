@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_session::names::{Address, NameError, ServerName, WorkerId};
 use mooring_session::rules::Touch;
 use mooring_session::time::Millis;
@@ -31,6 +31,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 const KEEPS_PER_TTL: u32 = 8;
 /// ... but no more often than this.
 const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
+/// How often recorded durations are folded into their histograms. Until then each of them is held, scraped or not.
+const FOLD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why serving did not start, or ended before it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +108,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
             event_bytes_max: settings.upstream.event_bytes_max,
             stopping: CancellationToken::new(),
         },
-        metrics: recorder,
+        metrics: recorder.clone(),
     });
 
     let beat = beat(&settings, &worker, address)?;
@@ -117,11 +119,16 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         settings.worker.beat_interval,
     ));
     let keeping = tokio::spawn(keep_alive(affinity.clone(), settings.affinity.session_ttl));
+    let renewing = tokio::spawn(renew_params(
+        affinity.clone(),
+        settings.affinity.session_ttl,
+    ));
     let reporting = tokio::spawn(report_losses(Arc::clone(&app)));
+    let folding = tokio::spawn(fold_metrics(recorder));
 
     tracing::info!(%address, %worker, store = affinity.store().kind(), "serving");
     let result = run(listener, app).await;
-    for task in [beating, keeping, reporting] {
+    for task in [beating, keeping, renewing, reporting, folding] {
         task.abort();
     }
     if let Err(error) = affinity.store().gone(&worker).await {
@@ -291,6 +298,27 @@ async fn keep_alive(affinity: Affinity, session_ttl: Duration) {
                 }
             }
         }
+    }
+}
+
+/// The params of sessions in use must not lapse before the sessions do.
+async fn renew_params(affinity: Affinity, session_ttl: Duration) {
+    let mut ticks = tokio::time::interval((session_ttl / 2).max(KEEP_INTERVAL_MIN));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = affinity.renew_params().await {
+            tracing::debug!(%error, "initialize params were not renewed");
+        }
+    }
+}
+
+/// The recorder leaves this to its owner.
+async fn fold_metrics(recorder: PrometheusHandle) {
+    let mut ticks = tokio::time::interval(FOLD_INTERVAL);
+    loop {
+        ticks.tick().await;
+        recorder.run_upkeep();
     }
 }
 

@@ -26,6 +26,14 @@ stop_children() {
 trap stop_children EXIT
 trap 'echo; exit 0' INT TERM
 
+# need_free_port PORT VARIABLE: what answers there already would be taken for what this script starts.
+need_free_port() {
+    if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then
+        echo "port $1 is in use; stop what listens there, or choose another with $2=..." >&2
+        exit 69
+    fi
+}
+
 # await WHAT PID LOG COMMAND...: until the command succeeds, for 15 seconds at most. If the process ends
 # first, its log is shown.
 await() {

@@ -3,7 +3,7 @@
 //! Nothing depends on it for correctness. A binding counts here from the time this worker made or took it over until
 //! the session ends here, another worker is seen to drive it, or it has been idle for its TTL.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -96,6 +96,12 @@ impl Driven {
             .values()
             .filter(|used| used.driver == Driver::This)
             .count()
+    }
+
+    /// The sessions with a binding remembered here, each once.
+    #[must_use]
+    pub fn recent(&self) -> HashSet<SessionKey> {
+        self.lock().keys().map(|(key, _)| key.clone()).collect()
     }
 
     /// The sessions with something open, which must not expire meanwhile; what has been idle too long is forgotten.

@@ -7,7 +7,7 @@ use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
 use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Unbind};
-use mooring_session::view::BindingView;
+use mooring_session::view::{BindingView, RecordView};
 
 use super::settle::{SettleError, lease};
 use super::{Affinity, Loss, Session};
@@ -237,9 +237,7 @@ impl Affinity {
             let name = LabelName::parse(name).ok()?;
             record.labels.get(&name)
         };
-        let digest = label(INIT_LABEL)
-            .and_then(|digest| InitDigest::parse(digest.as_str()))
-            .ok_or(SettleError::ParamsGone)?;
+        let digest = init_digest(&record).ok_or(SettleError::ParamsGone)?;
         let params = self
             .store()
             .get_init(&digest)
@@ -322,4 +320,10 @@ impl Affinity {
             }
         }
     }
+}
+
+/// The digest of the params that the session's client initialized with.
+pub(super) fn init_digest(record: &RecordView) -> Option<InitDigest> {
+    let name = LabelName::parse(INIT_LABEL).ok()?;
+    InitDigest::parse(record.labels.get(&name)?.as_str())
 }

@@ -8,6 +8,7 @@ mod close;
 mod driven;
 mod establish;
 mod open;
+mod params;
 mod recover;
 mod session;
 mod settle;

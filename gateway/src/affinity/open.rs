@@ -123,8 +123,10 @@ impl Affinity {
             .ok_or(SettleError::Unsettled)?;
         if let Some(revision) = &initialized.revision
             && **revision != *introduction.revision
+            && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
         {
-            self.label(session, &[(REVISION_LABEL, revision)]).await?;
+            // The session is bound and serves; the label is for people.
+            tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
         }
         drop(self.driven().begin(session, &server.id, Driver::This));
         Ok(Opened {

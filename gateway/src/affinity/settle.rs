@@ -181,12 +181,18 @@ impl Affinity {
         if !bound.won {
             return Ok(None);
         }
-        let greeting = self.stored_greeting(session).await?;
         let claim = super::establish::Claim {
             binding: bound.binding,
             token,
         };
-        let established = self.establish(session, server, claim, &greeting.0).await?;
+        let (greeting, _) = match self.stored_greeting(session).await {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                self.give_up(session, server, &claim).await;
+                return Err(error);
+            }
+        };
+        let established = self.establish(session, server, claim, &greeting).await?;
         Ok(established.map(|(binding, _)| binding))
     }
 

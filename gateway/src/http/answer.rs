@@ -99,6 +99,12 @@ pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
 /// A session could not be opened.
 pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
     match cause {
+        // The only argument that is the client's own: its params.
+        OpenError::Store(StoreError::Refused(refusal @ Refusal::Argument(_))) => error(
+            &ErrorBody::new(ErrorKind::InvalidParams)
+                .answering(id)
+                .detail(refusal),
+        ),
         OpenError::Store(cause) => store(cause, id),
         OpenError::Settle(cause) => unsettled(cause, id),
         OpenError::Name(cause) => {

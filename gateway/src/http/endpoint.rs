@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
@@ -19,6 +19,9 @@ use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, VersionError};
 use crate::metrics;
 use crate::upstream::Server;
+
+/// How long a request's body may take to arrive: a client that sends it byte by byte must not hold memory for ever.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A request that passed every check that needs neither its body nor its session.
 #[derive(Debug)]
@@ -103,7 +106,14 @@ async fn post(visit: Visit, body: axum::body::Body) -> Response {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
     let limit = visit.app.listen.body_bytes_max;
-    let body = match Limited::new(body, limit).collect().await {
+    let arrived = tokio::time::timeout(BODY_WITHIN, Limited::new(body, limit).collect());
+    let Ok(arrived) = arrived.await else {
+        return answer::error(&ErrorBody::new(ErrorKind::InvalidRequest).detail(format!(
+            "the body did not arrive within {} s",
+            BODY_WITHIN.as_secs()
+        )));
+    };
+    let body = match arrived {
         Ok(body) => body.to_bytes(),
         Err(cause) if cause.is::<LengthLimitError>() => {
             return answer::error(
@@ -155,7 +165,10 @@ async fn get(visit: Visit) -> Response {
 
 async fn delete(visit: Visit) -> Response {
     if visit.server.keeps_sessions {
-        kept::delete(&visit).await
+        // A client that does not wait for the answer still wants its upstream sessions deleted.
+        tokio::spawn(async move { kept::delete(&visit).await })
+            .await
+            .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
     } else {
         unkept::delete(&visit)
     }

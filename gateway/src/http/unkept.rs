@@ -27,9 +27,10 @@ pub(super) async fn post(
         return initialize(visit, message, revision).await;
     }
     let lane = match session_id(&visit.headers) {
-        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => Some(lane_of(id.as_str())),
+        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => lane_of(id.as_str()),
         Ok(_) => return answer::plain(ErrorKind::SessionNotFound, message.id()),
-        Err(ErrorKind::SessionMissing) => None,
+        // A client that names no session is told apart too: two of them may use one id at the same time.
+        Err(ErrorKind::SessionMissing) => Lane(rand::random()),
         Err(kind) => return answer::plain(kind, message.id()),
     };
     if message.kind() != Kind::Request && message.method() != Method::Cancelled {
@@ -41,7 +42,7 @@ pub(super) async fn post(
     {
         return answer::json(StatusCode::OK, call::empty_result(id.as_json()).into());
     }
-    let up = match rewrite_up(message, lane) {
+    let up = match rewrite_up(message, Some(lane)) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
@@ -50,6 +51,16 @@ pub(super) async fn post(
         .forwarding(&visit.headers)
         .revision(revision.as_str());
     let pool = &visit.app.pool;
+    if message.kind() != Kind::Request {
+        // Which instance has the call that is cancelled is not kept; the others do not know its id and ignore it.
+        pool.tell_all(
+            &visit.server,
+            &visit.principal,
+            revision.as_str(),
+            &outgoing,
+        );
+        return empty(StatusCode::ACCEPTED);
+    }
     let sent = pool
         .send(
             &visit.server,

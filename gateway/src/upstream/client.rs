@@ -22,6 +22,12 @@ const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
 /// How long to wait before a refused connection is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
+/// How long a connection may be silent before TCP asks whether the other side still lives, and between two such
+/// questions. Calls have no time limit, so an instance whose host vanished would be waited for without end.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+/// After this many unanswered questions the connection is broken.
+const KEEPALIVE_RETRIES: u32 = 4;
+
 type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Talks to upstream instances. Cheap to clone.
@@ -85,6 +91,9 @@ impl Client {
             tcp.set_nodelay(true);
             tcp.enforce_http(false);
             tcp.set_connect_timeout(Some(options.connect_timeout));
+            tcp.set_keepalive(Some(KEEPALIVE));
+            tcp.set_keepalive_interval(Some(KEEPALIVE));
+            tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
             let connector = HttpsConnectorBuilder::new()
                 .with_tls_config(tls.clone())
                 .https_or_http()
@@ -137,16 +146,16 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, SendError> {
-        self.0.pooled.request(request).await.map_err(|error| {
-            if is_refused(&error) {
-                instance.reach.refused();
-                SendError::Refused
-            } else if error.is_connect() {
-                SendError::Connect(error)
-            } else {
-                SendError::Broken(error)
+        match self.0.pooled.request(request).await {
+            Ok(response) => {
+                instance.reach.succeeded();
+                Ok(response)
             }
-        })
+            // One refusal that nobody tries again is no row: it must not make the next one count as lost.
+            Err(error) if is_refused(&error) => Err(SendError::Refused),
+            Err(error) if error.is_connect() => Err(SendError::Connect(error)),
+            Err(error) => Err(SendError::Broken(error)),
+        }
     }
 
     async fn send_over(

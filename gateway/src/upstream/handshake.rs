@@ -91,8 +91,8 @@ pub async fn greet(
         revision: revision_of(&answer),
         answer,
     };
-    if greeting.completion == Completion::ByGateway {
-        complete(
+    if greeting.completion == Completion::ByGateway
+        && let Err(error) = complete(
             client,
             server,
             instance,
@@ -100,7 +100,10 @@ pub async fn greet(
             session_digest,
             limit,
         )
-        .await?;
+        .await
+    {
+        abandon(client, server, instance, &initialized, limit).await;
+        return Err(error.into());
     }
     Ok(initialized)
 }
@@ -124,6 +127,27 @@ async fn complete(
         Ok(response.status())
     };
     within(limit, exchange).await.map(|_| ())
+}
+
+/// Deletes a session that was begun and will not be used. Failing is left to the instance's own expiry.
+async fn abandon(
+    client: &Client,
+    server: &Server,
+    instance: &Instance,
+    initialized: &Initialized,
+    limit: Duration,
+) {
+    let Some(upstream_session) = &initialized.upstream_session else {
+        return;
+    };
+    let outgoing = Outgoing::delete(server).upstream_session(Some(upstream_session));
+    let exchange = async {
+        let response = client.send_once(instance, outgoing.to(instance)).await?;
+        Ok(response.status())
+    };
+    if let Err(error) = within(limit, exchange).await {
+        tracing::info!(instance = %instance.name, %error, "an unfinished upstream session could not be deleted");
+    }
 }
 
 /// The revision that an initialize result names.

@@ -276,3 +276,32 @@ async fn a_server_that_asks_over_a_shared_session_is_told_that_nobody_is_there()
     assert_eq!(session.increment().await?, 1, "the session goes on");
     Ok(())
 }
+
+/// Servers answer 400 to a message they dislike, as they do to a session they do not know; a ping tells the two apart.
+#[tokio::test]
+async fn a_refused_call_is_passed_on_and_never_sent_again() -> anyhow::Result<()> {
+    let mut upstream = Scripted::start().await?;
+    let gateway = Gateway::start("off", settings(&[upstream.url()])).await?;
+    let client = HttpClient::default();
+    let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
+    let answered = async {
+        let exchange = upstream.next().await?;
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32602,"message":"no such argument"}}}}"#,
+            exchange.wire_id()
+        );
+        exchange
+            .answer("400 Bad Request", "application/json", &body)
+            .await
+    };
+    let call = session.request_body("tools/call", json!({"name": "x"}));
+    let (reply, ()) = tokio::try_join!(session.post(&call), answered)?;
+    let refused = refusal(reply).await?;
+    assert_eq!(refused, (StatusCode::BAD_REQUEST, -32602));
+    let sent = |method: &str| {
+        let methods = upstream.seen_methods();
+        methods.iter().filter(|seen| *seen == method).count()
+    };
+    assert_eq!((sent("tools/call"), sent("initialize")), (1, 1));
+    Ok(())
+}

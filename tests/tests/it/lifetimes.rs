@@ -137,3 +137,23 @@ async fn a_session_expires_when_it_is_idle_and_only_then() -> anyhow::Result<()>
     drop(stream);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_session_in_use_for_many_ttls_can_still_be_moved() -> anyhow::Result<()> {
+    let mut fixture = Fixture::start("one").await?;
+    let settings = kept(&[fixture.url()]).env("MOORING_AFFINITY_TTL_SECONDS", "1");
+    let gateway = Gateway::start("renewal", settings).await?;
+    let client = HttpClient::default();
+    let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
+    // Three TTLs in which nobody initializes: the params would be kept for two.
+    let arguments = json!({"delay_ms": 3000});
+    session.call("slow_increment", arguments).await?;
+    fixture.restart().await?;
+    assert_eq!(
+        session.increment().await?,
+        1,
+        "initialized anew with the client's own params"
+    );
+    assert_eq!(fixture.stats().await?.initializes, 1);
+    Ok(())
+}
