@@ -11,7 +11,7 @@ pub(crate) struct FieldNames {
     life: OwnedText,
     principal: OwnedText,
     /// The other fields that records have whatever they are bound to.
-    others: [OwnedText; 5],
+    others: [(&'static str, OwnedText); 5],
     /// Ordered by server.
     by_server: Vec<(ServerName, BindingFields)>,
 }
@@ -25,22 +25,25 @@ impl FieldNames {
         Self {
             life: OwnedText::new(codec::LIFE_FIELD.as_bytes()),
             principal: OwnedText::new(codec::PRINCIPAL_FIELD.as_bytes()),
-            others: ["id", "g", "e", "h", "z"].map(|name| OwnedText::new(name.as_bytes())),
+            others: ["id", "g", "e", "h", "z"].map(|name| (name, OwnedText::new(name.as_bytes()))),
             by_server: Vec::new(),
         }
     }
 
     /// The name of any field: one that every record may have is there already.
     pub(crate) fn named(&self, name: &str) -> FieldName<'_> {
-        [&self.life, &self.principal]
-            .into_iter()
-            .chain(&self.others)
-            .map(OwnedText::text)
-            .find(|known| known.as_bytes() == name.as_bytes())
-            .map_or_else(
-                || FieldName::Made(OwnedText::new(name.as_bytes())),
-                FieldName::Known,
-            )
+        let known = match name {
+            codec::LIFE_FIELD => Some(&self.life),
+            codec::PRINCIPAL_FIELD => Some(&self.principal),
+            name => {
+                let other = self.others.iter().find(|(other, _)| *other == name);
+                other.map(|(_, text)| text)
+            }
+        };
+        known.map_or_else(
+            || FieldName::Made(OwnedText::new(name.as_bytes())),
+            |known| FieldName::Known(known.text()),
+        )
     }
 
     /// The names of one server's fields. A server that was asked for before is known to have a valid name.
@@ -113,9 +116,7 @@ pub(crate) struct BindingFields {
     pub(crate) instance: OwnedText,
     /// Upstream session.
     pub(crate) upstream_session: OwnedText,
-    /// Owner.
-    pub(crate) owner: OwnedText,
-    /// Driver.
+    /// Driver, and the owner if there is one.
     pub(crate) driver: OwnedText,
 }
 
@@ -126,7 +127,6 @@ impl BindingFields {
             head: name(letter::HEAD),
             instance: name(letter::INSTANCE),
             upstream_session: name(letter::UPSTREAM_SESSION),
-            owner: name(letter::OWNER),
             driver: name(letter::DRIVER),
         }
     }

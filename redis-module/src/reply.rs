@@ -57,9 +57,9 @@ impl Context {
     }
 }
 
-/// What ROUTE says of a bound server: of the binding, what a caller needs to send a call. GET tells the rest.
+/// What ROUTE says of a bound server: of the binding, what a caller needs to send a call, and not the
+/// server, which it named. GET tells the rest.
 pub(crate) struct RouteLine<'a> {
-    pub(crate) server: &'a [u8],
     pub(crate) state: RouteState,
     pub(crate) instance: &'a [u8],
     pub(crate) upstream_session: Option<&'a [u8]>,
@@ -85,13 +85,12 @@ pub(crate) fn unbound(context: &Context) {
 
 /// The answer of ROUTE. It is the one reply that leaves out what is absent.
 pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
-    const ALWAYS: usize = 5;
+    const ALWAYS: usize = 4;
     let owner_fields = if line.owner.is_some() { 3 } else { 0 };
     let optional = usize::from(line.upstream_session.is_some())
         + usize::from(line.lease_until.is_some())
         + usize::from(line.worker_lost.is_some());
     context.reply_map(ALWAYS + owner_fields + optional);
-    context.bytes("server", line.server);
     context.text("state", line.state.as_str());
     context.bytes("instance", line.instance);
     context.bytes("driver", line.driver);

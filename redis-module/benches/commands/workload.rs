@@ -11,9 +11,7 @@ const UPSTREAM: &str = "0b1c2d3e4f5061728394a5b6c7d8e9f0";
 const LABEL: &str = "3f2a9c0d1b4e5f6a";
 const HASH: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 const LIFE: &str = "1 active 1790000000000 1790000000000 1790000956250 900000";
-const ROUTE_FIELDS: [&str; 7] = [
-    "s", "p", "b:tools", "i:tools", "u:tools", "o:tools", "d:tools",
-];
+const ROUTE_FIELDS: [&str; 6] = ["s", "p", "b:tools", "i:tools", "u:tools", "d:tools"];
 
 /// Plain strings hold what ADR-0042 keeps as JSON.
 const JSON: &str = "{\"session_id\":\"3f2a9c0d1b4e5f6a7b8c9d0e\",\"content_hash\":\
@@ -44,7 +42,7 @@ if state ~= 'active' then
   used, ends = began, string.format('%d', now + ttl + math.floor(ttl / 16))
   fields = {g = string.format('%d', generation), h = ARGV[4], ['l:init'] = ARGV[5]}
   redis.call('HSET', KEYS[1], 's', '1 active ' .. began .. ' ' .. used .. ' ' .. ends .. ' ' .. ARGV[3],
-    'id', ARGV[1], 'p', ARGV[2], 'g', fields.g, 'h', ARGV[4], 'l:init', ARGV[5])
+    'p', ARGV[2], 'id', ARGV[1], 'g', fields.g, 'h', ARGV[4], 'l:init', ARGV[5])
   redis.call('PEXPIREAT', KEYS[1], string.format('%d', now + ttl * 2))
 elseif now >= tonumber(used) + ttl / 16 then
   used, ends = string.format('%d', now), string.format('%d', now + ttl + math.floor(ttl / 16))
@@ -66,8 +64,8 @@ return {'created', created, 'hash_changed', changed, 'previous', {}, 'id', ARGV[
 /// The transition of ROUTE for a binding that no worker owns, with its coalesced touch and its whole answer. Who is
 /// alive a script cannot know, so it does not look for the death of the driver.
 const ROUTE_LUA: &str = r"
-local s, p, head, instance, upstream, owner, driver = unpack(redis.call('HMGET', KEYS[1],
-  's', 'p', 'b:' .. ARGV[2], 'i:' .. ARGV[2], 'u:' .. ARGV[2], 'o:' .. ARGV[2], 'd:' .. ARGV[2]))
+local s, p, head, instance, upstream, driver = unpack(redis.call('HMGET', KEYS[1],
+  's', 'p', 'b:' .. ARGV[2], 'i:' .. ARGV[2], 'u:' .. ARGV[2], 'd:' .. ARGV[2]))
 if not p then return redis.error_reply('NOSESSION') end
 if p ~= ARGV[1] then return redis.error_reply('DENIED') end
 local t = redis.call('TIME')
@@ -84,12 +82,12 @@ if now >= tonumber(used) + ttl / 16 then
 end
 if not head then return {'state', 'unbound'} end
 local state, epoch, bound_at, lease_until, rebinds = string.match(head, '^(%a+) (%d+) (%d+) (%d+) (%d+)$')
-local reply = {'server', ARGV[2], 'state', state, 'instance', instance, 'driver', driver, 'epoch', tonumber(epoch)}
+local reply = {'state', state, 'instance', instance, 'driver', driver, 'epoch', tonumber(epoch)}
 if upstream then
-  reply[11], reply[12] = 'upstream_session', upstream
+  reply[9], reply[10] = 'upstream_session', upstream
 end
 if state == 'claimed' then
-  if now >= tonumber(lease_until) then reply[4] = 'orphaned' end
+  if now >= tonumber(lease_until) then reply[2] = 'orphaned' end
   reply[#reply + 1] = 'lease_until'
   reply[#reply + 1] = tonumber(lease_until)
 end
@@ -176,8 +174,8 @@ pub(crate) fn create_variants() -> Vec<Variant> {
         variant("MULTI, 6 HSETNX, PEXPIRE, HGETALL", None, |key, _| {
             let fields = [
                 ("s", LIFE),
-                ("id", id_of(key)),
                 ("p", PRINCIPAL),
+                ("id", id_of(key)),
                 ("g", "1790000000000"),
                 ("h", HASH),
                 ("l:init", LABEL),

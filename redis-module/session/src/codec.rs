@@ -8,15 +8,18 @@
 //! | `z` | `<lease_until> <worker or ->`: who cleans the tombstone |
 //! | `l:<name>` | a label |
 //! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until or 0> <rebinds>` |
-//! | `i:` `u:` `o:` `d:<server>` | instance, upstream session, owner, driver |
+//! | `i:` `u:<server>` | instance, upstream session |
+//! | `d:<server>` | `<driver>`, or `<driver> <owner>` where only one worker can drive it |
 //! | `k:` `q:` `r:<server>` | token, upstream session left behind, last reason |
 //!
-//! Invariants: the values packed from numbers (`s`, `b:`) fit the 64 bytes at which Redis keeps a hash a listpack; what a use reads
-//! and writes is one field, `s`; a field that is absent has no value; fields of names that are not in this table are
-//! kept as they are, so that an older module does not drop what a newer one wrote.
+//! Invariants: the values packed from numbers (`s`, `b:`) fit the 64 bytes at which Redis keeps a hash a listpack; what a
+//! use reads and writes is one field, `s`. What a use reads is written first, because Redis finds a field by looking
+//! through those before it, and is there whenever the server is bound, because it looks through all for one that is
+//! absent. A field that is absent has no value; fields of names that are not in this table are kept as they are, so that
+//! an older module does not drop what a newer one wrote.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
 
 use crate::names::{NameError, ServerName, WorkerId, parse_integer};
 use crate::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
@@ -41,9 +44,7 @@ pub mod letter {
     pub const INSTANCE: char = 'i';
     /// Upstream session.
     pub const UPSTREAM_SESSION: char = 'u';
-    /// Owner.
-    pub const OWNER: char = 'o';
-    /// Driver.
+    /// Driver, and the owner if there is one.
     pub const DRIVER: char = 'd';
     /// Token.
     pub const TOKEN: char = 'k';
@@ -55,11 +56,10 @@ pub mod letter {
     pub const LABEL: char = 'l';
 }
 
-const BINDING_LETTERS: [char; 8] = [
+const BINDING_LETTERS: [char; 7] = [
     letter::HEAD,
     letter::INSTANCE,
     letter::UPSTREAM_SESSION,
-    letter::OWNER,
     letter::DRIVER,
     letter::TOKEN,
     letter::PREVIOUS,
@@ -121,12 +121,9 @@ pub fn encode(record: &Record) -> Vec<(String, String)> {
 /// The same, shown field by field, for a store that makes its own strings of them.
 pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     visit(LIFE_FIELD, &encode_life(&record.life));
-    visit("id", record.id.as_str());
     visit(PRINCIPAL_FIELD, record.principal.as_str());
-    visit("g", &record.generation.to_string());
-    if record.highest_epoch > 0 {
-        visit("e", &record.highest_epoch.to_string());
-    }
+    visit("id", record.id.as_str());
+    visit("g", itoa::Buffer::new().format(record.generation));
     if let Some(hash) = &record.content_hash {
         visit("h", hash.as_str());
     }
@@ -144,6 +141,9 @@ pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
     for (server, binding) in &record.bindings {
         each_binding_field(server, binding, &mut visit);
     }
+    if record.highest_epoch > 0 {
+        visit("e", itoa::Buffer::new().format(record.highest_epoch));
+    }
 }
 
 fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl FnMut(&str, &str)) {
@@ -151,16 +151,16 @@ fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl F
         Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
         Phase::Bound => ("bound", 0),
     };
-    let head = packed(format_args!(
+    let head = format!(
         "{word} {} {} {lease_until} {}",
         binding.epoch, binding.bound_at, binding.rebinds
-    ));
+    );
+    let driver = encode_driver(&binding.driver, binding.owner.as_ref());
     let values = [
         Some(head.as_str()),
         Some(binding.instance.as_str()),
         binding.upstream_session.as_ref().map(|s| s.as_str()),
-        binding.owner.as_ref().map(WorkerId::as_str),
-        Some(binding.driver.as_str()),
+        Some(&*driver),
         Some(binding.token.as_str()),
         binding.previous.as_ref().map(|s| s.as_str()),
         binding.last_reason.as_ref().map(|r| r.as_str()),
@@ -172,6 +172,15 @@ fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl F
     }
 }
 
+/// The field `d:<server>`.
+#[must_use]
+pub fn encode_driver<'a>(driver: &'a WorkerId, owner: Option<&WorkerId>) -> Cow<'a, str> {
+    match owner {
+        Some(owner) => format!("{driver} {owner}").into(),
+        None => driver.as_str().into(),
+    }
+}
+
 /// The field `s`.
 #[must_use]
 pub fn encode_life(life: &Life) -> String {
@@ -179,17 +188,20 @@ pub fn encode_life(life: &Life) -> String {
         Lifecycle::Active => "active",
         Lifecycle::Ended => "ended",
     };
-    packed(format_args!(
-        "{SCHEMA_VERSION} {word} {} {} {} {}",
-        life.created_at, life.last_used_at, life.expires_at, life.ttl
-    ))
-}
-
-/// A value packed from numbers, in one allocation: every write of every session makes one.
-fn packed(parts: fmt::Arguments<'_>) -> String {
+    let moments = [life.created_at, life.last_used_at, life.expires_at];
+    // Every write of every session makes one: in one allocation, and without the formatter.
     let mut value = String::with_capacity(PACKED_BYTES_MAX);
-    // Writing to a string cannot fail.
-    let _ = value.write_fmt(parts);
+    value.push_str(itoa::Buffer::new().format(SCHEMA_VERSION));
+    value.push(' ');
+    value.push_str(word);
+    for number in moments
+        .map(Timestamp::unix_ms)
+        .into_iter()
+        .chain([life.ttl.get()])
+    {
+        value.push(' ');
+        value.push_str(itoa::Buffer::new().format(number));
+    }
     value
 }
 
@@ -252,6 +264,25 @@ fn read_head(value: &[u8]) -> Option<Head> {
         bound_at: Timestamp::from_unix_ms(bound_at),
         rebinds,
     })
+}
+
+/// Reads a binding's driver, and the owner if it has one.
+///
+/// # Errors
+/// Says that the field is corrupt.
+pub fn decode_driver(
+    server: &ServerName,
+    value: &[u8],
+) -> Result<(WorkerId, Option<WorkerId>), CorruptRecord> {
+    read_driver(value)
+        .map_err(|_| CorruptRecord::field(field_name(letter::DRIVER, server.as_str()).as_bytes()))
+}
+
+fn read_driver(value: &[u8]) -> Result<(WorkerId, Option<WorkerId>), NameError> {
+    // No worker's name holds a space.
+    let mut words = value.splitn(2, |byte| *byte == b' ');
+    let driver = WorkerId::parse(words.next().unwrap_or(b""))?;
+    Ok((driver, words.next().map(WorkerId::parse).transpose()?))
 }
 
 fn read_number(word: &[u8]) -> Option<u64> {
@@ -330,6 +361,7 @@ fn decode_binding(
 ) -> Result<Binding, CorruptRecord> {
     let head = decode_head(server, head)?;
     let name = |letter| field_name(letter, server.as_str()).into_bytes();
+    let (driver, owner) = required(fields, &name(letter::DRIVER), read_driver)?;
     Ok(Binding {
         phase: head.phase,
         instance: required(
@@ -342,8 +374,8 @@ fn decode_binding(
             &name(letter::UPSTREAM_SESSION),
             crate::names::UpstreamSession::parse,
         )?,
-        owner: optional(fields, &name(letter::OWNER), WorkerId::parse)?,
-        driver: required(fields, &name(letter::DRIVER), WorkerId::parse)?,
+        owner,
+        driver,
         epoch: head.epoch,
         bound_at: head.bound_at,
         rebinds: head.rebinds,

@@ -1,8 +1,10 @@
 //! What may be said: validated names, so that a rule never meets an unchecked string.
 //!
-//! Invariant: a value of these types satisfies its limit and alphabet; the only way to one is `parse`.
+//! Invariant: a value of these types satisfies its limit and alphabet; the only way to one is `parse`. A copy shares the
+//! text: a record's names go from the request through the record to the answer.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::limits;
 
@@ -84,7 +86,7 @@ macro_rules! names {
     ($($(#[$doc:meta])* $name:ident, $what:literal, $least:literal..=$most:expr, $alphabet:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Box<str>);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Reads and checks the name.
@@ -141,7 +143,7 @@ names! {
 
 /// Who owns a session. `*` is not a principal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Principal(Box<str>);
+pub struct Principal(Arc<str>);
 
 impl Principal {
     /// Reads and checks a principal.
@@ -171,7 +173,7 @@ impl Principal {
 /// A bare name without a colon is a worker with an empty boot id. `-` is not a worker: where a record may name one, it
 /// stands for none.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WorkerId(Box<str>);
+pub struct WorkerId(Arc<str>);
 
 impl WorkerId {
     /// Reads and checks a worker id.

@@ -1,6 +1,6 @@
 //! `SESSION.ROUTE key principal server worker`
 //!
-//! The hot path: one round trip before every call that a gateway dispatches. It reads seven fields in one go instead
+//! The hot path: one round trip before every call that a gateway dispatches. It reads six fields in one go instead
 //! of the record, copies none of them, and most of the time writes nothing.
 
 use mooring_session::codec::{self, CorruptRecord, Head};
@@ -41,7 +41,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::text(c"server"),
         ArgumentSpec::text(c"worker"),
     ],
-    reply: "`state` `unbound` alone; or `server`, `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
+    reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
             `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address`, \
             `lease_until`, and `worker_lost` (the dead worker that drove it before, told once). What is absent is \
             left out: this is the hot path, and every field costs",
@@ -97,28 +97,18 @@ struct Stored {
     head: Option<OwnedText>,
     instance: Option<OwnedText>,
     upstream_session: Option<OwnedText>,
-    owner: Option<OwnedText>,
     driver: Option<OwnedText>,
 }
 
 impl Stored {
     fn read(key: &Key<'_>, fields: &RouteFields<'_>) -> Self {
         let binding = fields.binding;
-        let [
-            life,
-            principal,
-            head,
-            instance,
-            upstream_session,
-            owner,
-            driver,
-        ] = key.read([
+        let [life, principal, head, instance, upstream_session, driver] = key.read([
             fields.life,
             fields.principal,
             binding.head.text(),
             binding.instance.text(),
             binding.upstream_session.text(),
-            binding.owner.text(),
             binding.driver.text(),
         ]);
         Self {
@@ -127,7 +117,6 @@ impl Stored {
             head,
             instance,
             upstream_session,
-            owner,
             driver,
         }
     }
@@ -173,14 +162,14 @@ fn apply_and_reply(
     module.figures.hits += 1;
     if decided.written == Written::Record {
         let field = fields.binding.driver.text();
-        store_driver(context, name, &key, field, &binding.driver);
+        store_driver(context, name, &key, field, &binding);
     }
     let lost = decided.reply.worker_lost.map(|lost| lost.worker);
     if let Some(lost) = &lost {
         module.figures.worker_losses += 1;
         log(context, name, fields.server, lost, &request.worker);
     }
-    let line = binding.line(request, decided.reply.state, lost.as_ref(), &rules_context);
+    let line = binding.line(decided.reply.state, lost.as_ref(), &rules_context);
     reply::routed(context, &line);
     Ok(())
 }
@@ -203,18 +192,14 @@ impl<'a> Binding<'a> {
         let Some(head) = &stored.head else {
             return Ok(None);
         };
-        let worker =
-            |bytes, field: &OwnedText| WorkerId::parse(bytes).map_err(|_| corrupt(field.text()));
-        let owner = stored.owner.as_ref().map(OwnedText::as_bytes);
         let driver = required(stored.driver.as_ref(), fields.driver.text())?;
+        let (driver, owner) = codec::decode_driver(server, driver)?;
         Ok(Some(Self {
             head: codec::decode_head(server, head.as_bytes())?,
             instance: required(stored.instance.as_ref(), fields.instance.text())?,
             upstream_session: stored.upstream_session.as_ref().map(OwnedText::as_bytes),
-            owner: owner
-                .map(|owner| worker(owner, &fields.owner))
-                .transpose()?,
-            driver: worker(driver, &fields.driver)?,
+            owner,
+            driver,
         }))
     }
 
@@ -228,13 +213,11 @@ impl<'a> Binding<'a> {
 
     fn line<'b>(
         &'b self,
-        request: &'b Request<'_>,
         state: RouteState,
         worker_lost: Option<&'b WorkerId>,
         context: &'b mooring_session::Context<'_>,
     ) -> RouteLine<'b> {
         RouteLine {
-            server: request.server,
             state,
             instance: self.instance,
             upstream_session: self.upstream_session,
@@ -273,9 +256,10 @@ fn store_driver(
     name: Text<'_>,
     key: &Key<'_>,
     field: Text<'_>,
-    driver: &WorkerId,
+    binding: &Binding<'_>,
 ) {
-    let value = OwnedText::new(driver.as_str().as_bytes());
+    let driver = codec::encode_driver(&binding.driver, binding.owner.as_ref());
+    let value = OwnedText::new(driver.as_bytes());
     record_io::set(context, name, key, &[[field, value.text()]]);
     context.signal_modified(name);
 }

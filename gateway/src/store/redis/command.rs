@@ -23,7 +23,7 @@ pub(in crate::store) trait Wire: Transition {
     fn write(&self, key: &SessionKey, command: &mut Cmd);
 
     /// Reads the reply.
-    fn read(value: Value) -> Result<Self::Reply, Problem>;
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem>;
 
     /// Whether it names no place to go, or too many: nothing that could be sent.
     fn is_without_instances(&self) -> bool {
@@ -49,7 +49,7 @@ impl Wire for Create {
         }
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::created(value)
     }
 }
@@ -69,7 +69,7 @@ impl Wire for Touch {
         labels(&self.labels, command);
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::touched(value)
     }
 }
@@ -79,7 +79,7 @@ impl Wire for Get {
         command.arg(Self::COMMAND).arg(key.secret());
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::record(value)
     }
 }
@@ -98,7 +98,7 @@ impl Wire for End {
         }
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::ended(value)
     }
 }
@@ -113,8 +113,8 @@ impl Wire for Route {
             .arg(self.worker.as_str());
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
-        reply::routed(value)
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
+        reply::routed(value, &self.server)
     }
 }
 
@@ -136,7 +136,7 @@ impl Wire for Bind {
         ownership(self.ownership, command);
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::bound(value)
     }
 
@@ -159,7 +159,7 @@ impl Wire for Confirm {
         }
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::binding(value)
     }
 }
@@ -186,7 +186,7 @@ impl Wire for Rebind {
         ownership(self.ownership, command);
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::rebound(value)
     }
 
@@ -211,7 +211,7 @@ impl Wire for Unbind {
         }
     }
 
-    fn read(value: Value) -> Result<Self::Reply, Problem> {
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
         reply::binding(value)
     }
 }

@@ -73,7 +73,7 @@ impl RedisStore {
         let mut command = Cmd::new();
         request.write(key, &mut command);
         let value = self.send(&command, T::COMMAND, T::RESEND).await?;
-        T::read(value).map_err(|problem| StoreError::Reply {
+        request.read(value).map_err(|problem| StoreError::Reply {
             command: T::COMMAND,
             problem: problem.into(),
         })

@@ -92,15 +92,21 @@ impl Fields {
             .collect()
     }
 
-    /// One binding. ROUTE leaves out what a caller that routes does not need.
+    /// One binding.
     fn binding(&mut self) -> Result<BindingView, Problem> {
+        let server = self.name("server", ServerName::parse)?;
+        self.binding_of(server)
+    }
+
+    /// One binding of a server that is known. ROUTE leaves out what a caller that routes does not need.
+    fn binding_of(&mut self, server: ServerName) -> Result<BindingView, Problem> {
         let owner = self.optional_name("owner", WorkerId::parse)?;
         let (alive, address) = (
             self.optional_number("owner_alive")?,
             self.take("owner_address"),
         );
         Ok(BindingView {
-            server: self.name("server", ServerName::parse)?,
+            server,
             state: self.state()?,
             instance: self.name("instance", InstanceName::parse)?,
             upstream_session: self.optional_name("upstream_session", UpstreamSession::parse)?,
@@ -197,8 +203,8 @@ pub(super) fn ended(value: Value) -> Result<Ended, Problem> {
     })
 }
 
-/// The answer of ROUTE.
-pub(super) fn routed(value: Value) -> Result<Routed, Problem> {
+/// The answer of ROUTE, which does not repeat the server that was asked for.
+pub(super) fn routed(value: Value, server: &ServerName) -> Result<Routed, Problem> {
     let mut fields = Fields::of(value)?;
     let is_unbound = fields
         .0
@@ -212,7 +218,7 @@ pub(super) fn routed(value: Value) -> Result<Routed, Problem> {
     }
     let lost = fields.optional_name("worker_lost", WorkerId::parse)?;
     Ok(Routed {
-        binding: Some(fields.binding()?),
+        binding: Some(fields.binding_of(server.clone())?),
         worker_lost: lost.map(|worker| WorkerLost { worker }),
     })
 }

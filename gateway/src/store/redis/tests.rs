@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use mooring_session::names::ServerName;
 use mooring_session::refusal::Refusal;
 use mooring_session::view::BindingState;
 use redis::Value;
@@ -43,16 +44,20 @@ fn binding_fields() -> Vec<(Value, Value)> {
     ]
 }
 
+fn tools() -> ServerName {
+    ServerName::parse(b"tools").unwrap()
+}
+
 fn flat(fields: Vec<(Value, Value)>) -> Value {
     Value::Array(fields.into_iter().flat_map(<[Value; 2]>::from).collect())
 }
 
 #[test]
 fn a_binding_reads_the_same_as_a_map_and_flat_and_in_any_order() {
-    let from_map = reply::routed(Value::Map(binding_fields())).unwrap();
+    let from_map = reply::routed(Value::Map(binding_fields()), &tools()).unwrap();
     let mut reversed = binding_fields();
     reversed.reverse();
-    assert_eq!(reply::routed(flat(reversed)).unwrap(), from_map);
+    assert_eq!(reply::routed(flat(reversed), &tools()).unwrap(), from_map);
     let view = from_map.binding.unwrap();
     assert_eq!((view.state, view.epoch), (BindingState::Orphaned, 7));
     assert_eq!((view.upstream_session, view.lease_until), (None, None));
@@ -66,7 +71,7 @@ fn a_binding_reads_the_same_as_a_map_and_flat_and_in_any_order() {
 
 #[test]
 fn an_unbound_route_says_only_so() {
-    let reply = reply::routed(flat(vec![(text("state"), text("unbound"))])).unwrap();
+    let reply = reply::routed(flat(vec![(text("state"), text("unbound"))]), &tools()).unwrap();
     assert_eq!(reply.binding, None);
 }
 

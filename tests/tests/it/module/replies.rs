@@ -49,7 +49,7 @@ async fn the_life_of_a_session_in_resp3() -> anyhow::Result<()> {
     );
     assert_eq!(
         c.show(&format!("SESSION.ROUTE {KEY} zoe tools w:1"))?,
-        "{server: tools, state: bound, instance: http://a/mcp, driver: w:1, epoch: #, upstream_session: up1}"
+        "{state: bound, instance: http://a/mcp, driver: w:1, epoch: #, upstream_session: up1}"
     );
     let rebound = c.run(&format!(
         "SESSION.REBIND {KEY} zoe tools {epoch} w:2 token2 LEASE 60000 INSTANCES 2 http://a/mcp http://b/mcp \
@@ -113,7 +113,7 @@ async fn an_owned_binding_shows_its_owner_and_is_orphaned_with_it() -> anyhow::R
     ))?;
     assert_eq!(
         c.show(&format!("SESSION.ROUTE {KEY} zoe files w:2"))?,
-        "{server: files, state: bound, instance: one, driver: w:1, epoch: #, upstream_session: up1, owner: w:1, \
+        "{state: bound, instance: one, driver: w:1, epoch: #, upstream_session: up1, owner: w:1, \
          owner_alive: 1, owner_address: 127.0.0.1:7}"
     );
     assert_eq!(
@@ -136,7 +136,7 @@ async fn an_owned_binding_shows_its_owner_and_is_orphaned_with_it() -> anyhow::R
     }
     assert_eq!(
         c.show(&format!("SESSION.ROUTE {KEY} zoe files w:2"))?,
-        "{server: files, state: orphaned, instance: one, driver: w:1, epoch: #, upstream_session: up1, owner: w:1, \
+        "{state: orphaned, instance: one, driver: w:1, epoch: #, upstream_session: up1, owner: w:1, \
          owner_alive: 0, owner_address: 127.0.0.1:7}"
     );
     Ok(())
@@ -156,7 +156,7 @@ async fn the_first_use_after_a_drivers_death_says_so_once() -> anyhow::Result<()
         assert_eq!(
             c.show(&format!("SESSION.ROUTE {KEY} zoe tools v:1"))?,
             format!(
-                "{{server: tools, state: bound, instance: one, driver: v:1, epoch: #, upstream_session: up1{lost}}}"
+                "{{state: bound, instance: one, driver: v:1, epoch: #, upstream_session: up1{lost}}}"
             )
         );
     }
