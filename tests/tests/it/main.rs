@@ -28,6 +28,7 @@ mod lifetimes;
 mod loss_race;
 mod may_have_run;
 mod module;
+mod probes;
 mod questions;
 mod recovery;
 mod reuse;
