@@ -1,14 +1,12 @@
 //! Closing: the client deletes its session, and what it held upstream goes with it.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use mooring_session::rules::{End, EndWhen};
 use mooring_session::view::RecordView;
 
 use super::{Affinity, Session};
 use crate::store::StoreError;
-use crate::upstream::{Instance, Outgoing, Server, Servers, within};
+use crate::upstream::{Server, Servers};
 
 /// Whether a session was still there to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,17 +54,6 @@ impl Affinity {
             Some(self.delete_upstream(server, instance, upstream_session))
         });
         join_all(deletions).await;
-    }
-
-    pub(super) async fn send_and_forget(&self, instance: &Arc<Instance>, outgoing: Outgoing) {
-        let exchange = async {
-            let request = outgoing.to(instance);
-            let response = self.client().send_once(instance, request).await?;
-            Ok(response.status())
-        };
-        if let Err(error) = within(self.options().answer_timeout, exchange).await {
-            tracing::debug!(instance = %instance.name, %error, "the lost upstream session could not be deleted");
-        }
     }
 }
 

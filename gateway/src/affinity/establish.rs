@@ -15,7 +15,7 @@ use crate::mcp::call;
 use crate::metrics;
 use crate::store::{InitDigest, StoreError};
 use crate::upstream::{
-    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, greet,
+    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, discard, greet,
     read_answer, within,
 };
 
@@ -303,22 +303,9 @@ impl Affinity {
         instance: &Instance,
         upstream_session: UpstreamSession,
     ) {
-        let outgoing = Outgoing::delete(server).upstream_session(Some(&upstream_session));
-        let exchange = async {
-            let response = self
-                .client()
-                .send_once(instance, outgoing.to(instance))
-                .await?;
-            Ok(response.status())
-        };
-        match within(self.options().answer_timeout, exchange).await {
-            Ok(status) => {
-                tracing::debug!(server = %server.id, instance = %instance.name, %status, "upstream session deleted");
-            }
-            Err(error) => {
-                tracing::info!(server = %server.id, instance = %instance.name, %error, "an upstream session could not be deleted");
-            }
-        }
+        let deletion = Outgoing::delete(server);
+        let limit = self.options().answer_timeout;
+        discard(self.client(), instance, &deletion, &upstream_session, limit).await;
     }
 }
 

@@ -10,7 +10,7 @@ use super::settle::{Moved, SettleError, Settled, lease, reason_text};
 use super::{Affinity, Session};
 use crate::metrics;
 use crate::settings::OnUpstreamLoss;
-use crate::upstream::{Outgoing, Pulse, Server, probe};
+use crate::upstream::{Outgoing, Pulse, Server, discard, probe};
 
 /// How a binding was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,14 +93,15 @@ impl Affinity {
                 token,
             };
             binding = self.renew(session, server, lost, loss, claim).await?;
-            if let (Some(previous), Loss::SessionUnknown | Loss::InstanceRemoved) =
-                (rebound.previous, loss)
+            if let (Some(previous), Loss::SessionUnknown) = (rebound.previous, loss)
                 && let Some(instance) = server.instance(&lost.instance)
             {
-                let (affinity, instance) = (self.clone(), Arc::clone(instance));
+                let (client, instance) = (self.client().clone(), Arc::clone(instance));
+                let (deletion, limit) = (Outgoing::delete(server), self.options().answer_timeout);
                 // The old session is the old instance's; whether it still answers is nobody's wait.
-                let server = Outgoing::delete(server).upstream_session(Some(&previous));
-                tokio::spawn(async move { affinity.send_and_forget(&instance, server).await });
+                tokio::spawn(async move {
+                    discard(&client, &instance, &deletion, &previous, limit).await;
+                });
             }
         }
         let binding = match binding {

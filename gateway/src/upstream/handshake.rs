@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mooring_session::names::UpstreamSession;
 
+use super::discard::discard;
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{Client, ExchangeError, Instance, Server, read_answer};
@@ -102,7 +103,9 @@ pub async fn greet(
         )
         .await
     {
-        abandon(client, server, instance, &initialized, limit).await;
+        if let Some(begun) = &initialized.upstream_session {
+            discard(client, instance, &Outgoing::delete(server), begun, limit).await;
+        }
         return Err(error.into());
     }
     Ok(initialized)
@@ -127,27 +130,6 @@ async fn complete(
         Ok(response.status())
     };
     within(limit, exchange).await.map(|_| ())
-}
-
-/// Deletes a session that was begun and will not be used. Failing is left to the instance's own expiry.
-async fn abandon(
-    client: &Client,
-    server: &Server,
-    instance: &Instance,
-    initialized: &Initialized,
-    limit: Duration,
-) {
-    let Some(upstream_session) = &initialized.upstream_session else {
-        return;
-    };
-    let outgoing = Outgoing::delete(server).upstream_session(Some(upstream_session));
-    let exchange = async {
-        let response = client.send_once(instance, outgoing.to(instance)).await?;
-        Ok(response.status())
-    };
-    if let Err(error) = within(limit, exchange).await {
-        tracing::info!(instance = %instance.name, %error, "an unfinished upstream session could not be deleted");
-    }
 }
 
 /// The revision that an initialize result names.

@@ -4,6 +4,7 @@
 //! by nothing else.
 
 mod client;
+mod discard;
 mod exchange;
 mod handshake;
 mod probe;
@@ -12,6 +13,7 @@ mod request;
 mod server;
 
 pub use client::{Client, ClientError, ClientOptions, SendError};
+pub(crate) use discard::discard;
 pub use exchange::{
     Answer, ExchangeError, Received, is_event_stream, read_answer, read_whole, within,
 };
