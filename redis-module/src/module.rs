@@ -7,7 +7,7 @@ use std::time::Instant;
 use mooring_session::names::WorkerId;
 use mooring_session::time::{Monotonic, Timestamp};
 use mooring_session::workers::{Workers, WorkersAt};
-use mooring_session::{Liveness, NoLoad, Tuning};
+use mooring_session::{Liveness, NoIndex, Tuning};
 
 use crate::failure::Failure;
 use crate::field_names::FieldNames;
@@ -133,7 +133,7 @@ impl<'a> Surroundings<'a> {
             floor: 0,
             tuning: &self.tuning,
             workers: &self.workers,
-            load: &NoLoad,
+            node: &NoIndex,
         }
     }
 }

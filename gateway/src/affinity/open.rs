@@ -90,6 +90,7 @@ impl Affinity {
                 (REVISION_LABEL, introduction.revision),
             ]),
             revival: Revival::Allowed,
+            cap: None,
         };
         tokio::try_join!(
             self.store().create(&session.key, &create),

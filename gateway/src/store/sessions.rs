@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use mooring_session::context::{Context, Liveness, NoLoad, Tuning};
+use mooring_session::context::{Context, Liveness, NoIndex, Tuning};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
@@ -57,7 +57,7 @@ impl Sessions {
             floor: self.floor,
             tuning: &self.tuning,
             workers,
-            load: &NoLoad,
+            node: &NoIndex,
         };
         let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
         if let Some(record) = slot {

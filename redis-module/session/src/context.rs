@@ -1,6 +1,6 @@
 //! What a rule is told besides the record and the request, and what it says besides its answer.
 
-use crate::names::{InstanceName, ServerName, WorkerId};
+use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::Record;
 use crate::time::{Millis, Timestamp};
 
@@ -16,8 +16,8 @@ pub struct Context<'a> {
     pub tuning: &'a Tuning,
     /// Which workers are alive.
     pub workers: &'a dyn Liveness,
-    /// How many live bindings each instance has.
-    pub load: &'a dyn Load,
+    /// What the node knows of everything but the record.
+    pub node: &'a dyn Node,
 }
 
 impl Context<'_> {
@@ -73,18 +73,41 @@ pub trait Liveness {
     fn address(&self, worker: &WorkerId) -> Option<&str>;
 }
 
-/// How full instances are, as far as the node that runs the rule knows.
-pub trait Load {
-    /// Live bindings of `server` on `instance`; none where the index is not whole.
-    fn live_bindings(&self, server: &ServerName, instance: &InstanceName) -> Option<u64>;
+/// What the node that runs the rule knows of everything but the record at hand: from its indexes and its queues of
+/// turns, which are derived and lenient. The store that makes it binds it to the key of the command.
+pub trait Node {
+    /// How full an instance is: its live bindings, and more where sessions were just moved away from it. Only the
+    /// order matters, and zero for all is what a node says that does not know.
+    fn fullness(&self, server: &ServerName, instance: &InstanceName) -> u64;
+    /// What the principal holds beside this key; none where the index is not whole, and then no cap is kept.
+    fn held_by(&self, principal: &Principal) -> Option<Held>;
+    /// Whether somebody holds a turn of this session: at `server`, or at any.
+    fn holds_turn(&self, server: Option<&ServerName>) -> bool;
 }
 
-/// No index: placement goes by the hash of the key alone.
-pub struct NoLoad;
+/// The active sessions of one principal under one prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// How many.
+    pub active: u64,
+    /// The key of the one that was not used for longest.
+    pub least_recently_used: Option<Box<[u8]>>,
+}
 
-impl Load for NoLoad {
-    fn live_bindings(&self, _server: &ServerName, _instance: &InstanceName) -> Option<u64> {
+/// A node without indexes and turns: placement goes by the hash of the key alone.
+pub struct NoIndex;
+
+impl Node for NoIndex {
+    fn fullness(&self, _server: &ServerName, _instance: &InstanceName) -> u64 {
+        0
+    }
+
+    fn held_by(&self, _principal: &Principal) -> Option<Held> {
         None
+    }
+
+    fn holds_turn(&self, _server: Option<&ServerName>) -> bool {
+        false
     }
 }
 

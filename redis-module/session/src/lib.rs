@@ -25,5 +25,5 @@ pub mod time;
 pub mod view;
 pub mod workers;
 
-pub use context::{Context, Decided, Liveness, Load, NoLoad, Tuning, Written};
+pub use context::{Context, Decided, Held, Liveness, NoIndex, Node, Tuning, Written};
 pub use refusal::Refusal;

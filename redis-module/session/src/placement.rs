@@ -4,7 +4,7 @@
 //! rendezvous hashing of the key (Thaler and Ravishankar, 1998): every node and every retry picks the same instance,
 //! and taking one instance away moves only what stood on it.
 
-use crate::context::Load;
+use crate::context::Node;
 use crate::names::{InstanceName, ServerName};
 
 /// Picks an instance for `key` among `candidates`, leaving out `avoid` unless it is the only one. None without
@@ -15,10 +15,10 @@ pub fn place<'a>(
     server: &ServerName,
     candidates: &'a [InstanceName],
     avoid: Option<&InstanceName>,
-    load: &dyn Load,
+    node: &dyn Node,
 ) -> Option<&'a InstanceName> {
     let rank = |instance: &&InstanceName| {
-        let bindings = load.live_bindings(server, instance).unwrap_or(0);
+        let bindings = node.fullness(server, instance);
         (bindings, u64::MAX - score(key, instance))
     };
     candidates
@@ -54,7 +54,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::context::NoLoad;
+    use crate::context::{Held, NoIndex};
+    use crate::names::Principal;
 
     fn instances(count: usize) -> Vec<InstanceName> {
         (0..count)
@@ -68,9 +69,17 @@ mod tests {
 
     struct Counts(BTreeMap<InstanceName, u64>);
 
-    impl Load for Counts {
-        fn live_bindings(&self, _: &ServerName, instance: &InstanceName) -> Option<u64> {
-            self.0.get(instance).copied()
+    impl Node for Counts {
+        fn fullness(&self, _: &ServerName, instance: &InstanceName) -> u64 {
+            self.0.get(instance).copied().unwrap_or(0)
+        }
+
+        fn held_by(&self, _: &Principal) -> Option<Held> {
+            None
+        }
+
+        fn holds_turn(&self, _: Option<&ServerName>) -> bool {
+            false
         }
     }
 
@@ -80,7 +89,7 @@ mod tests {
         let mut counts = [0_u32; 4];
         for n in 0..4000 {
             let key = format!("mcpgw:session_affinity:{n}");
-            let placed = place(key.as_bytes(), &server(), &four, None, &NoLoad).unwrap();
+            let placed = place(key.as_bytes(), &server(), &four, None, &NoIndex).unwrap();
             counts[four.iter().position(|i| i == placed).unwrap()] += 1;
             // Taking away another instance moves nothing.
             let others: Vec<_> = four
@@ -89,7 +98,7 @@ mod tests {
                 .cloned()
                 .collect();
             assert_eq!(
-                place(key.as_bytes(), &server(), &others, None, &NoLoad),
+                place(key.as_bytes(), &server(), &others, None, &NoIndex),
                 Some(placed)
             );
         }

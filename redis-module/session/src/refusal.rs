@@ -34,6 +34,14 @@ pub enum Refusal {
         /// Its value.
         value: usize,
     },
+    /// The principal holds as many active sessions as it may.
+    #[error("LIMIT {cap} {}", least_recently_used.escape_ascii())]
+    Cap {
+        /// How many it may hold.
+        cap: u64,
+        /// The key of the one that was not used for longest, to be ended instead.
+        least_recently_used: Box<[u8]>,
+    },
     /// The key holds a session with another id.
     #[error("ERR the key holds a session with another id")]
     OtherId,
@@ -68,6 +76,9 @@ pub enum Busy {
     /// Another worker is cleaning up.
     #[error("another worker is cleaning it up")]
     Cleaning,
+    /// Somebody holds its turn at a server.
+    #[error("a turn is held")]
+    Turn,
     /// The session is still active.
     #[error("the session is active")]
     Active,
@@ -87,7 +98,7 @@ impl Refusal {
             Self::Stale(_) => "STALE",
             Self::Owned(_) => "OWNED",
             Self::Busy(_) => "BUSY",
-            Self::Limit { .. } => "LIMIT",
+            Self::Limit { .. } | Self::Cap { .. } => "LIMIT",
             Self::OtherId | Self::Argument(_) | Self::Corrupt(_) => "ERR",
         }
     }

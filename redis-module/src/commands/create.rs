@@ -106,6 +106,7 @@ fn parse(arguments: Arguments<'_>) -> Result<Create, Failure> {
         content_hash,
         labels,
         revival,
+        cap: None,
     })
 }
 

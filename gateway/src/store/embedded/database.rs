@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use mooring_session::codec::{self, CorruptRecord};
-use mooring_session::context::{Context, Decided, NoLoad, Tuning, Written};
+use mooring_session::context::{Context, Decided, NoIndex, Tuning, Written};
 use mooring_session::names::WorkerId;
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
@@ -111,7 +111,7 @@ impl Database {
             floor,
             tuning: &self.tuning,
             workers: &self.heard.workers.at(mono),
-            load: &NoLoad,
+            node: &NoIndex,
         };
         let Decided { reply, written } =
             request.decide(&mut slot, key.secret().as_bytes(), &context)?;

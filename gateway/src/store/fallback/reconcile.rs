@@ -93,6 +93,7 @@ async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Resu
         content_hash: record.content_hash.clone(),
         labels: record.labels.clone(),
         revival: Revival::Refused,
+        cap: None,
     };
     let is_active = record.life.standing(shared.clock.now()) == Standing::Active;
     let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();

@@ -56,6 +56,7 @@ pub(in crate::store) fn create(session: &str) -> Create {
         content_hash: None,
         labels: BTreeMap::new(),
         revival: Revival::Allowed,
+        cap: None,
     }
 }
 

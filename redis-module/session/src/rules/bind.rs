@@ -96,7 +96,7 @@ pub fn bind(
     if request.ownership == Ownership::Owned && context.workers.is_draining(&request.worker) {
         return Err(Refusal::Busy(Busy::Draining));
     }
-    let instance = place(key, &request.server, &request.instances, None, context.load)
+    let instance = place(key, &request.server, &request.instances, None, context.node)
         .ok_or_else(no_instances)?;
     record.highest_epoch = context.number_after(record.highest_epoch);
     let binding = Binding {

@@ -1,9 +1,10 @@
 //! CREATE: a new session, or the one that is there.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use super::authorize;
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decided, Held, Written};
 use crate::limits::LABELS_MAX;
 use crate::names::{ContentHash, LabelName, LabelValue, Principal, SessionId};
 use crate::record::{Life, Record, Standing};
@@ -26,6 +27,9 @@ pub struct Create {
     pub labels: BTreeMap<LabelName, LabelValue>,
     /// Whether a tombstone may be revived.
     pub revival: Revival,
+    /// How many active sessions the principal may hold under the key's prefix, this one included. At least 1; none for
+    /// no cap.
+    pub cap: Option<NonZeroU64>,
 }
 
 /// What CREATE does on a tombstone.
@@ -55,7 +59,8 @@ pub struct Created {
 ///
 /// # Errors
 /// `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED` or
-/// `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set.
+/// `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set, and `LIMIT` with the cap and
+/// the key of the least recently used session where an incarnation would exceed the cap.
 pub fn create(
     slot: &mut Option<Record>,
     request: &Create,
@@ -63,6 +68,7 @@ pub fn create(
 ) -> Result<Decided<Created>, Refusal> {
     let Some(record) = slot else {
         check_labels(request)?;
+        check_cap(request, context)?;
         let record = slot.insert(begin(request, context, context.floor, context.floor));
         return Ok(created(record, Vec::new(), context));
     };
@@ -76,6 +82,7 @@ pub fn create(
         (Standing::Expired, Revival::Refused) => Err(Refusal::NoSession),
         (Standing::Ended | Standing::Expired, Revival::Allowed) => {
             check_labels(request)?;
+            check_cap(request, context)?;
             let previous = bindings_of(record, context);
             // Where the wall clock stepped back, the record's time does not: the key must outlive the numbers that
             // were given by the earlier time.
@@ -99,6 +106,23 @@ fn check_labels(request: &Create) -> Result<(), Refusal> {
         });
     }
     Ok(())
+}
+
+/// Where the node does not know what the principal holds, nothing is refused: a cap is lenient, a session is not.
+fn check_cap(request: &Create, context: &Context<'_>) -> Result<(), Refusal> {
+    let Some(cap) = request.cap else {
+        return Ok(());
+    };
+    match context.node.held_by(&request.principal) {
+        Some(Held {
+            active,
+            least_recently_used: Some(key),
+        }) if active >= cap.get() => Err(Refusal::Cap {
+            cap: cap.get(),
+            least_recently_used: key,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn begin(

@@ -153,7 +153,7 @@ fn choose(
         &request.server,
         &request.instances,
         avoid,
-        context.load,
+        context.node,
     )
     .cloned()
     .ok_or_else(no_instances)

@@ -9,7 +9,7 @@ use mooring_session::names::{Address, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Drain, Workers, WorkersAt};
-use mooring_session::{Context, Liveness, NoLoad, Tuning, Written};
+use mooring_session::{Context, Liveness, NoIndex, Tuning, Written};
 
 use crate::invariants::{History, Step};
 use crate::support::{Command, Outcome, Reply, assert_written};
@@ -110,7 +110,7 @@ impl Node {
             floor: self.floor,
             tuning: &self.tuning,
             workers,
-            load: &NoLoad,
+            node: &NoIndex,
         }
     }
 
@@ -142,7 +142,7 @@ impl Node {
             floor: self.floor,
             tuning: &self.tuning,
             workers: &workers,
-            load: &NoLoad,
+            node: &NoIndex,
         };
         let outcome = command.run(&mut after, key.as_bytes(), &context);
         let trace = self.trace.entry(key.to_owned()).or_default();

@@ -194,6 +194,7 @@ fn command(draw: &Draw, node: &mut Node, known: &Known) -> Command {
             content_hash: None,
             labels: BTreeMap::new(),
             revival,
+            cap: None,
         }),
         Verb::Touch(ttl) => Command::Touch(Touch {
             principal: who(draw),

@@ -221,6 +221,7 @@ impl Task {
                 content_hash: None,
                 labels: BTreeMap::new(),
                 revival,
+                cap: None,
             }));
         }
         self.wait(Stage::Idle, chance.between(10, 80))

@@ -7,7 +7,7 @@ use mooring_session::names::{ContentHash, LabelName, LabelValue};
 use mooring_session::record::Standing;
 use mooring_session::rules::{self, Create, Revival};
 use mooring_session::time::Millis;
-use mooring_session::{Context, NoLoad, Tuning};
+use mooring_session::{Context, NoIndex, Tuning};
 
 use crate::states::{Crew, NOW, State, a_create, at, create, end, slot_in};
 use crate::support::{Command, Reply, session_id};
@@ -114,7 +114,7 @@ fn a_forgotten_key_created_in_the_same_millisecond_goes_on_above_its_floor() {
         floor: NOW + 7,
         tuning: &tuning,
         workers: &Crew,
-        load: &NoLoad,
+        node: &NoIndex,
     };
     let mut slot = None;
     let created = rules::create(&mut slot, &a_create(), &context).unwrap();

@@ -23,7 +23,7 @@ mod workers;
 
 use mooring_session::record::Record;
 use mooring_session::view::BindingView;
-use mooring_session::{Context, Decided, NoLoad, Refusal, Tuning, Written};
+use mooring_session::{Context, Decided, NoIndex, Refusal, Tuning, Written};
 
 use states::{Crew, KEY, NOW, State, slot_in};
 use support::{Command, Outcome, Reply, assert_written, principal};
@@ -70,7 +70,7 @@ fn context(now: u64, tuning: &Tuning) -> Context<'_> {
         floor: 0,
         tuning,
         workers: &Crew,
-        load: &NoLoad,
+        node: &NoIndex,
     }
 }
 

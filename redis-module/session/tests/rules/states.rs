@@ -163,6 +163,7 @@ pub(crate) fn a_create() -> Create {
         content_hash: None,
         labels: BTreeMap::new(),
         revival: Revival::Allowed,
+        cap: None,
     }
 }
 
