@@ -10,20 +10,31 @@
 //! * [`names`], [`limits`], [`time`]: what may be said, and how long.
 //! * [`record`], [`codec`]: what a session is, and how it stands in a hash.
 //! * [`rules`]: one file per transition.
+//! * [`index`]: what the records of a database say together.
 //! * [`workers`], [`placement`]: who is alive, and where a new binding goes.
+//! * [`turns`], [`news`]: whose call is next, and what waiting workers are told. [`place`]: what both are kept by.
+//! * [`clock`]: whether the wall clock can be believed.
 //! * [`view`], [`refusal`]: what callers are told.
 
+pub mod clock;
 pub mod codec;
 pub mod context;
+pub mod index;
 pub mod limits;
 pub mod names;
+pub mod news;
+pub mod place;
 pub mod placement;
 pub mod record;
 pub mod refusal;
+mod rotation;
 pub mod rules;
+mod spots;
 pub mod time;
+pub mod turns;
 pub mod view;
 pub mod workers;
 
 pub use context::{Context, Decided, Held, Liveness, NoIndex, Node, Tuning, Written};
+pub use place::SessionPlace;
 pub use refusal::Refusal;

@@ -44,10 +44,70 @@ pub const LEASE_MIN: Millis = Millis::new(10);
 pub const LEASE_MAX: Millis = Millis::new(10 * 60 * 1_000);
 /// How long the caller of END has for the cleaning before a reaper may take it over.
 pub const END_CLEANING_LEASE: Millis = Millis::new(30_000);
+/// By how much the wall clock may step back before what it stamped in the future is no longer believed.
+pub const CLOCK_BACK_MAX: Millis = Millis::new(1_000);
+/// How long a turn that was granted waits to be picked up.
+pub const TURN_PICKUP: Millis = Millis::new(1_000);
+/// Longest queue of one turn that the setting allows.
+pub const TURN_QUEUE_MAX: usize = 65_536;
+/// Most queues of a node.
+pub const TURN_QUEUES_MAX: usize = 65_536;
+/// Most callers that wait for turns at one node.
+pub const TURN_WAITERS_MAX: usize = 262_144;
+/// Highest number that a turn may be claimed again by: thirteen digits, like the milliseconds until the year 2286.
+pub const TURN_NUMBER_MAX: u64 = 9_999_999_999_999;
+/// Most mailboxes of a node: twice what it remembers of workers heard and of workers met.
+pub const NEWS_BOXES_MAX: usize = 4 * WORKERS_MAX;
+/// Most items in one mailbox.
+pub const NEWS_ITEMS_MAX: usize = 16_384;
+/// Most items that one WAIT answers with.
+pub const NEWS_BATCH_MAX: usize = 1_000;
+/// Shortest and longest time-out of WAIT.
+pub const WAIT_TIMEOUT_MIN: Millis = Millis::new(1);
+/// See [`WAIT_TIMEOUT_MIN`].
+pub const WAIT_TIMEOUT_MAX: Millis = Millis::new(10 * 60 * 1_000);
+/// Most claims of a node that somebody was told of.
+pub const WATCHED_MAX: usize = 65_536;
+/// Most workers that were told of claims, over all of those.
+pub const WATCHERS_MAX: usize = 262_144;
+/// Highest limit of a rate.
+pub const RATE_LIMIT_MAX: u64 = 1_000_000;
+/// Shortest and longest window of a rate.
+pub const RATE_WINDOW_MIN: Millis = Millis::new(1);
+/// See [`RATE_WINDOW_MIN`].
+pub const RATE_WINDOW_MAX: Millis = TTL_MAX;
 /// Shortest and longest time for which one beat keeps a worker alive.
 pub const BEAT_TTL_MIN: Millis = Millis::new(100);
 /// See [`BEAT_TTL_MIN`].
 pub const BEAT_TTL_MAX: Millis = Millis::new(10 * 60 * 1_000);
+/// Most prefixes under which keys are sessions' keys.
+pub const PREFIXES_MAX: usize = 16;
+/// Highest cap on the active sessions of a principal.
+pub const CAP_MAX: u64 = 1_000_000_000;
+/// Longest pattern that keys are matched against, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 256;
+/// Most sessions on one page of LIST, and most keys that one REAP names.
+pub const LIST_COUNT_MAX: usize = 1_000;
+/// Most entries of an index that one page looks at.
+pub const PAGE_EXAMINED_MAX: usize = 10_000;
+/// Most entries that one page collects and sorts: where no name in the filter is rarer, it walks instead.
+pub const PAGE_COLLECTED_MAX: usize = 5_000;
+/// Most names of instances that one page looks through for those of a server.
+pub const PAGE_PLACES_MAX: usize = 5_000;
+/// Most steps that one page takes to match keys against a pattern; the last key may exceed it.
+pub const PAGE_PATTERN_STEPS_MAX: usize = 500_000;
+/// Most entries and owners of an index that one REAP looks at.
+pub const DUE_EXAMINED_MAX: usize = 10_000;
+/// Most deadlines that an index passes along with a change of a record.
+pub const SETTLED_WITH_A_CHANGE_MAX: usize = 16;
+/// Most deadlines that an index passes before it says what a principal holds.
+pub const SETTLED_WITH_A_QUESTION_MAX: usize = 256;
+/// Most keys of expired sessions that an index keeps until it is asked for them.
+pub const OVERDUE_MAX: usize = 4_096;
+/// For how long an instance that a session was moved away from counts as fuller.
+pub const DEPARTURE_LASTS: Millis = Millis::new(30_000);
+/// Most departures that a node remembers.
+pub const DEPARTURES_MAX: usize = 4_096;
 /// Most worker names a node remembers; the longest dead are forgotten first, the living never.
 pub const WORKERS_MAX: usize = 4096;
 /// Most earlier boots of one worker name a node remembers, so that a late beat of one is known for what it is.
@@ -57,6 +117,13 @@ const _: () = {
     assert!(TTL_MIN.get() < TTL_MAX.get());
     assert!(LEASE_MIN.get() < LEASE_MAX.get());
     assert!(BEAT_TTL_MIN.get() < BEAT_TTL_MAX.get());
+    assert!(PAGE_COLLECTED_MAX <= PAGE_EXAMINED_MAX && LIST_COUNT_MAX <= PAGE_COLLECTED_MAX);
+    assert!(PREFIXES_MAX <= u8::MAX as usize);
+    assert!(END_CLEANING_LEASE.get() <= LEASE_MAX.get());
+    // The longest queue of one turn fits the node.
+    assert!(TURN_QUEUE_MAX <= TURN_WAITERS_MAX);
+    // The share of one in the shortest window of the highest rate is at least a nanosecond.
+    assert!(RATE_WINDOW_MIN.get() * 1_000_000 >= RATE_LIMIT_MAX);
     // A life of the longest TTL, its touch step and the largest tombstone still fits thirteen decimal digits until
     // the year 2286, which keeps the packed header within one 64-byte listpack value.
     assert!(TTL_MAX.get() * 11 < 9_999_999_999_999 / 2);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::context::Tuning;
+use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX};
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
@@ -183,11 +184,33 @@ pub enum Phase {
     Bound,
 }
 
+impl Phase {
+    /// Whether an attempt is initialising at `now` what was begun at `bound_at`.
+    ///
+    /// A claim that begins or ends further ahead than the wall clock could have said at its time was stamped before
+    /// the clock stepped back: it is not believed, or it would freeze the binding until the clock is there again.
+    #[must_use]
+    pub fn is_claim_live(self, bound_at: Timestamp, now: Timestamp) -> bool {
+        match self {
+            Self::Claimed { lease_until } => {
+                bound_at <= now.plus(CLOCK_BACK_MAX) && is_lease_live(lease_until, now)
+            }
+            Self::Bound => false,
+        }
+    }
+}
+
+/// Whether a lease that ends at `until` runs at `now`. One that ends later than any lease given now would is not
+/// believed: the wall clock stepped back since.
+fn is_lease_live(until: Timestamp, now: Timestamp) -> bool {
+    now < until && until <= now.plus(LEASE_MAX).plus(CLOCK_BACK_MAX)
+}
+
 impl Binding {
     /// Whether an attempt is initialising it at `now`.
     #[must_use]
     pub fn is_claim_live(&self, now: Timestamp) -> bool {
-        matches!(self.phase, Phase::Claimed { lease_until } if now < lease_until)
+        self.phase.is_claim_live(self.bound_at, now)
     }
 }
 
@@ -198,6 +221,14 @@ pub struct Cleaning {
     pub worker: Option<WorkerId>,
     /// When another may take over.
     pub lease_until: Timestamp,
+}
+
+impl Cleaning {
+    /// Whether the lease runs at `now`, so that nobody else may clean.
+    #[must_use]
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        is_lease_live(self.lease_until, now)
+    }
 }
 
 impl Record {

@@ -65,6 +65,12 @@ pub enum Stale {
     /// A later boot of the same worker name has announced itself.
     #[error("a later boot of this worker name is known")]
     Boot,
+    /// The ticket neither holds the turn nor waits for it, or a later turn was given.
+    #[error("the ticket given has no turn here, or has lost it")]
+    Turn,
+    /// The node counts the worker as dead, so what it is given would be taken from it at once.
+    #[error("the worker counts as dead here until it beats again")]
+    Worker,
 }
 
 /// What holds a session or keeps a step from being taken.

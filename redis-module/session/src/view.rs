@@ -25,11 +25,16 @@ pub enum BindingState {
 }
 
 impl BindingState {
-    /// The state of a binding in `phase` with `owner`, at the context's moment.
+    /// The state at the context's moment of a binding that is in `phase` since `bound_at`, with `owner`.
     #[must_use]
-    pub fn of(phase: Phase, owner: Option<&WorkerId>, context: &Context<'_>) -> Self {
+    pub fn of(
+        phase: Phase,
+        bound_at: Timestamp,
+        owner: Option<&WorkerId>,
+        context: &Context<'_>,
+    ) -> Self {
         match phase {
-            Phase::Claimed { lease_until } if context.now < lease_until => Self::Claimed,
+            Phase::Claimed { .. } if phase.is_claim_live(bound_at, context.now) => Self::Claimed,
             Phase::Claimed { .. } => Self::Orphaned,
             Phase::Bound => match owner {
                 Some(owner) if !context.workers.is_alive(owner) => Self::Orphaned,
@@ -93,7 +98,12 @@ impl BindingView {
     pub fn of(server: &ServerName, binding: &Binding, context: &Context<'_>) -> Self {
         Self {
             server: server.clone(),
-            state: BindingState::of(binding.phase, binding.owner.as_ref(), context),
+            state: BindingState::of(
+                binding.phase,
+                binding.bound_at,
+                binding.owner.as_ref(),
+                context,
+            ),
             instance: binding.instance.clone(),
             upstream_session: binding.upstream_session.clone(),
             owner: binding.owner.as_ref().map(|worker| OwnerView {

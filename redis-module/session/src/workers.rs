@@ -85,6 +85,12 @@ impl Workers {
         }
     }
 
+    /// Starts the grace of workers never heard again, at `from`.
+    pub fn renew_grace(&mut self, from: Monotonic) {
+        self.met.get_mut().clear();
+        self.grace_until = from.plus(self.grace);
+    }
+
     /// Changes the grace of workers not yet met.
     pub fn set_grace(&mut self, grace: Millis) {
         self.grace = grace;

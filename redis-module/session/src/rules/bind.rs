@@ -140,7 +140,7 @@ fn renew(binding: &mut Binding, request: &Bind, context: &Context<'_>) -> Renewe
             binding.upstream_session = Some(upstream_session.clone());
             binding.previous = None;
         }
-        None => binding.phase = claimed(request.lease, context),
+        None => claim_again(binding, request.lease, context),
     }
     Renewed::Yes
 }
@@ -149,6 +149,12 @@ pub(super) fn claimed(lease: Millis, context: &Context<'_>) -> Phase {
     Phase::Claimed {
         lease_until: context.now.plus(lease),
     }
+}
+
+/// The holder of a claim renews its lease. Where the wall clock stepped back since the claim began, it begins now.
+pub(super) fn claim_again(binding: &mut Binding, lease: Millis, context: &Context<'_>) {
+    binding.bound_at = binding.bound_at.min(context.now);
+    binding.phase = claimed(lease, context);
 }
 
 pub(super) fn check_instances(instances: &[InstanceName]) -> Result<(), Refusal> {

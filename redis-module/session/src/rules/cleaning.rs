@@ -1,5 +1,6 @@
 //! CLAIM and FORGET: one worker cleans up a tombstone, then drops it.
 
+use super::end::check_idle;
 use crate::context::{Context, Decided, Written};
 use crate::names::WorkerId;
 use crate::record::{Cleaning, Record, Standing};
@@ -28,7 +29,8 @@ pub struct Forget {
 /// Takes a tombstone for cleaning. The same worker asking again renews its lease.
 ///
 /// # Errors
-/// `NOSESSION`; `BUSY` where the session is active, a claim on one of its bindings is live, or another worker cleans.
+/// `NOSESSION`; `BUSY` where the session is active, a claim on one of its bindings is live, a turn of it is held, or
+/// another worker cleans.
 pub fn claim(
     slot: &mut Option<Record>,
     request: &Clean,
@@ -38,12 +40,10 @@ pub fn claim(
     if record.life.standing(context.now) == Standing::Active {
         return Err(Refusal::Busy(Busy::Active));
     }
-    if record.has_live_claim(context.now) {
-        return Err(Refusal::Busy(Busy::Claim));
-    }
+    check_idle(record, context)?;
     if let Some(cleaning) = &record.cleaning {
         let is_other = cleaning.worker.as_ref() != Some(&request.worker);
-        if is_other && context.now < cleaning.lease_until {
+        if is_other && cleaning.is_live(context.now) {
             return Err(Refusal::Busy(Busy::Cleaning));
         }
     }
@@ -58,7 +58,8 @@ pub fn claim(
 /// Drops the tombstone, and answers the least floor under which no number of a new record under this key may fall.
 ///
 /// # Errors
-/// `NOSESSION`; `STALE` unless the caller holds the cleaning of exactly this incarnation.
+/// `NOSESSION`; `STALE` unless the caller holds the cleaning of exactly this incarnation, or nobody by name does: the
+/// cleaning that END gave to its caller, who says only now who that is.
 pub fn forget(
     slot: &mut Option<Record>,
     request: &Forget,
@@ -68,7 +69,10 @@ pub fn forget(
     let holds = record
         .cleaning
         .as_ref()
-        .is_some_and(|cleaning| cleaning.worker.as_ref() == Some(&request.worker));
+        .is_some_and(|cleaning| match &cleaning.worker {
+            Some(worker) => *worker == request.worker,
+            None => true,
+        });
     let is_tombstone = record.life.standing(context.now) != Standing::Active;
     if record.generation != request.generation || !holds || !is_tombstone {
         return Err(Refusal::Stale(Stale::Generation));

@@ -54,8 +54,8 @@ pub fn end(
         Standing::Active => true,
     };
     if ended_now {
-        if request.when == EndWhen::Idle && record.has_live_claim(context.now) {
-            return Err(Refusal::Busy(Busy::Claim));
+        if request.when == EndWhen::Idle {
+            check_idle(record, context)?;
         }
         record.life.lifecycle = Lifecycle::Ended;
         // The end counts as the last use: the tombstone outlives every number given before it, however short its
@@ -77,4 +77,15 @@ pub fn end(
         Written::Nothing
     };
     Ok(Decided::new(reply, written))
+}
+
+/// Nobody initialises a binding of the session, and nobody holds a turn of it.
+pub(super) fn check_idle(record: &Record, context: &Context<'_>) -> Result<(), Refusal> {
+    if record.has_live_claim(context.now) {
+        return Err(Refusal::Busy(Busy::Claim));
+    }
+    if context.node.holds_turn(None) {
+        return Err(Refusal::Busy(Busy::Turn));
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! REBIND: compare-and-set on the epoch. Of many who see one loss, exactly one moves the binding.
 
 use super::active;
-use super::bind::{Ownership, check_instances, claimed, no_instances};
+use super::bind::{Ownership, check_instances, claim_again, claimed, no_instances};
 use crate::context::{Context, Decided, Written};
 use crate::names::{InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId};
 use crate::placement::place;
@@ -59,8 +59,8 @@ enum Comparison {
 /// Moves the binding to a new claim.
 ///
 /// # Errors
-/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is alive, is
-/// not the caller and does not drain; `BUSY` for an owned binding by a draining worker; `ERR` without instances or
+/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is alive and
+/// is not the caller, unless it drains and nobody holds a turn at the server; `BUSY` for an owned binding by a draining worker; `ERR` without instances or
 /// with too many.
 pub fn rebind(
     slot: &mut Option<Record>,
@@ -87,7 +87,7 @@ pub fn rebind(
             Written::Record
         }
         Comparison::Again if binding.phase != Phase::Bound => {
-            binding.phase = claimed(request.lease, context);
+            claim_again(binding, request.lease, context);
             Written::Record
         }
         Comparison::Again | Comparison::Adopt => Written::Nothing,
@@ -124,16 +124,20 @@ fn compare(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Compar
     }
 }
 
+/// A draining owner lets its binding go, but not in the middle of a call.
 fn check_owner(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Result<(), Refusal> {
-    match &binding.owner {
-        Some(owner)
-            if *owner != request.worker
-                && context.workers.is_alive(owner)
-                && !context.workers.is_draining(owner) =>
-        {
-            Err(Refusal::Owned(owner.clone()))
-        }
-        _ => Ok(()),
+    let Some(owner) = &binding.owner else {
+        return Ok(());
+    };
+    if *owner == request.worker || !context.workers.is_alive(owner) {
+        return Ok(());
+    }
+    let lets_go =
+        context.workers.is_draining(owner) && !context.node.holds_turn(Some(&request.server));
+    if lets_go {
+        Ok(())
+    } else {
+        Err(Refusal::Owned(owner.clone()))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::context::{Context, Decided, Written};
 use crate::names::{Principal, ServerName, WorkerId};
 use crate::record::{Binding, Life, Phase, Record};
 use crate::refusal::Refusal;
+use crate::time::Timestamp;
 use crate::view::{BindingState, BindingView};
 
 /// What ROUTE asks for.
@@ -63,6 +64,8 @@ pub struct WorkerLost {
 pub struct Driven<'a> {
     /// Whether it is still being initialised.
     pub phase: Phase,
+    /// Since when.
+    pub bound_at: Timestamp,
     /// The worker that holds its connection, if only one can.
     pub owner: Option<&'a WorkerId>,
     /// The worker that last bound it, or was last seen driving it.
@@ -73,6 +76,7 @@ impl<'a> Driven<'a> {
     fn of(binding: &'a mut Binding) -> Self {
         Self {
             phase: binding.phase,
+            bound_at: binding.bound_at,
             owner: binding.owner.as_ref(),
             driver: &mut binding.driver,
         }
@@ -138,7 +142,7 @@ pub fn route_binding(
         };
         return Ok(Decided::new(reply, written));
     };
-    let state = BindingState::of(binding.phase, binding.owner, context);
+    let state = BindingState::of(binding.phase, binding.bound_at, binding.owner, context);
     let mut worker_lost = None;
     let is_shared = binding.owner.is_none() && binding.phase == Phase::Bound;
     if is_shared && *binding.driver != *worker {

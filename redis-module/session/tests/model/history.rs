@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooring_session::limits::END_CLEANING_LEASE;
+use mooring_session::limits::{CLOCK_BACK_MAX, END_CLEANING_LEASE, LEASE_MAX};
 use mooring_session::names::{
     InstanceName, Principal, ServerName, Token, UpstreamSession, WorkerId,
 };
 use mooring_session::rules::{Bind, Confirm, Create, Created, Ownership, Rebind, Unbind};
+use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
 use crate::invariants::{Step, hold};
@@ -58,8 +59,35 @@ pub(crate) struct Attempt {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    Claimed { until: u64 },
+    Claimed { since: u64, until: u64 },
     Bound(Option<UpstreamSession>),
+}
+
+impl Progress {
+    fn claimed(now: u64, lease: Millis) -> Self {
+        Self::Claimed {
+            since: now,
+            until: now + lease.get(),
+        }
+    }
+
+    /// The holder's claim is renewed; it does not begin later than now.
+    fn renew(&mut self, now: u64, lease: Millis) {
+        if let Self::Claimed { since, until } = self {
+            *since = now.min(*since);
+            *until = now + lease.get();
+        }
+    }
+
+    /// Whether nobody else may move it: its lease runs, and the wall clock has not stepped back since.
+    fn is_claim_live(&self, now: u64) -> bool {
+        matches!(self, Self::Claimed { since, until }
+            if *since <= now + CLOCK_BACK_MAX.get() && is_lease_live(*until, now))
+    }
+}
+
+fn is_lease_live(until: u64, now: u64) -> bool {
+    now < until && until <= now + LEASE_MAX.get() + CLOCK_BACK_MAX.get()
 }
 
 impl KeyHistory {
@@ -147,7 +175,7 @@ impl KeyHistory {
                 let worker = Some(request.worker.clone());
                 hold!(
                     incarnation.cleaner.as_ref().is_none_or(|cleaner| {
-                        cleaner.worker == worker || step.now() >= cleaner.until
+                        cleaner.worker == worker || !is_lease_live(cleaner.until, step.now())
                     }),
                     "two clean one tombstone"
                 );
@@ -165,7 +193,10 @@ impl KeyHistory {
                 hold!(
                     incarnation.generation == request.generation
                         && incarnation.cleaner.as_ref().is_some_and(|cleaner| {
-                            cleaner.worker.as_ref() == Some(&request.worker)
+                            cleaner
+                                .worker
+                                .as_ref()
+                                .is_none_or(|worker| *worker == request.worker)
                         }),
                     "a FORGET of something else was let through"
                 );
@@ -244,9 +275,7 @@ impl KeyHistory {
     ) -> Result<(), String> {
         let progress = match &request.upstream_session {
             Some(session) => Progress::Bound(Some(session.clone())),
-            None => Progress::Claimed {
-                until: step.now() + request.lease.get(),
-            },
+            None => Progress::claimed(step.now(), request.lease),
         };
         let Some(held) = self.incarnation()?.attempts.get_mut(&request.server) else {
             hold!(won, "the first BIND did not win");
@@ -262,7 +291,10 @@ impl KeyHistory {
         };
         judge_holder(held, &request.token, won, binding)?;
         if won && matches!(held.progress, Progress::Claimed { .. }) {
-            held.progress = progress;
+            match progress {
+                Progress::Claimed { .. } => held.progress.renew(step.now(), request.lease),
+                Progress::Bound(_) => held.progress = progress,
+            }
         }
         Ok(())
     }
@@ -296,14 +328,12 @@ impl KeyHistory {
         let Some(held) = held else {
             return Err("a REBIND of nothing was let through".to_owned());
         };
-        let until = step.now() + request.lease.get();
-        let is_anothers = held.token != request.token
-            && matches!(held.progress, Progress::Claimed { until } if step.now() < until);
+        let is_anothers = held.token != request.token && held.progress.is_claim_live(step.now());
         let moves = held.epoch == request.epoch && !is_anothers;
         if !moves {
             judge_holder(held, &request.token, won, binding)?;
-            if won && matches!(held.progress, Progress::Claimed { .. }) {
-                held.progress = Progress::Claimed { until };
+            if won {
+                held.progress.renew(step.now(), request.lease);
             }
             return Ok(());
         }
@@ -325,7 +355,7 @@ impl KeyHistory {
             token: request.token.clone(),
             instance: binding.instance.clone(),
             owner: (request.ownership == Ownership::Owned).then(|| request.worker.clone()),
-            progress: Progress::Claimed { until },
+            progress: Progress::claimed(step.now(), request.lease),
             left_behind,
         };
         self.issue(&request.server, attempt)

@@ -248,6 +248,7 @@ impl KeyHistory {
             };
             let progress = match binding.phase {
                 Phase::Claimed { lease_until } => Progress::Claimed {
+                    since: binding.bound_at.unix_ms(),
                     until: lease_until.unix_ms(),
                 },
                 Phase::Bound => Progress::Bound(binding.upstream_session.clone()),

@@ -4,7 +4,7 @@ use mooring_session::rules::Forget;
 
 use crate::states::{EXPIRED_GENERATION, GENERATION, NOW, State, claim_by, create, slot_in};
 use crate::support::{Command, worker};
-use crate::{check, describe, run, run_on};
+use crate::{check, describe, run, run_on, run_while_turn_held};
 
 fn forget(generation: u64, by: &str) -> Command {
     Command::Forget(Forget {
@@ -63,7 +63,7 @@ fn only_the_cleaner_forgets_and_only_that_incarnation() {
             (State::Absent, "NOSESSION"),
             (State::Active, "STALE"),
             (State::Bound, "STALE"),
-            (State::EndedBound, "STALE"),
+            (State::ExpiredBound, "STALE"),
             (State::Cleaned, "floor -400, removed"),
         ],
     );
@@ -78,6 +78,33 @@ fn only_the_cleaner_forgets_and_only_that_incarnation() {
         &forget(EXPIRED_GENERATION, "holder:1"),
         &[(State::ExpiredBound, "STALE")],
     );
+}
+
+/// The caller of END names no worker, but has the lease: it may say who it is when it is done.
+#[test]
+fn whoever_ended_it_forgets_it() {
+    check(
+        &forget(GENERATION, "caller:1"),
+        &[(State::EndedBound, "floor -400, removed")],
+    );
+    for other in [GENERATION - 1, GENERATION + 1, 0] {
+        check(&forget(other, "caller:1"), &[(State::EndedBound, "STALE")]);
+    }
+    let (mut slot, _) = run(&crate::states::end(), State::Bound);
+    let reaper = run_on(&mut slot, &claim_by("reaper:1"), NOW + 30_000);
+    assert_eq!(describe(&reaper), "bindings 1, record");
+    let late = run_on(&mut slot, &forget(GENERATION, "caller:1"), NOW + 30_000);
+    assert_eq!(describe(&late), "STALE");
+}
+
+#[test]
+fn what_has_a_turn_is_not_cleaned() {
+    for state in [State::ExpiredBound, State::Cleaned] {
+        let command = claim_by("holder:1");
+        let (slot, outcome) = run_while_turn_held("other", &command, state);
+        assert_eq!(describe(&outcome), "BUSY", "{state:?}");
+        assert_eq!(slot, slot_in(state));
+    }
 }
 
 #[test]

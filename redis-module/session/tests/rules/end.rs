@@ -5,7 +5,7 @@ use mooring_session::rules::{End, EndWhen};
 
 use crate::states::{NOW, State, claim_by, create, end, route_by};
 use crate::support::{Command, principal};
-use crate::{check, run, run_on};
+use crate::{check, describe, run, run_on, run_while_turn_held};
 
 #[test]
 fn ends_what_is_in_use() {
@@ -44,6 +44,27 @@ fn ifidle_spares_a_session_that_is_being_bound() {
             (State::EndedBound, "ended 0 bindings 1, nothing"),
         ],
     );
+}
+
+#[test]
+fn ifidle_spares_a_session_that_has_a_turn() {
+    let idle = End {
+        principal: Some(principal("alice")),
+        when: EndWhen::Idle,
+    };
+    let always = End {
+        when: EndWhen::Always,
+        ..idle.clone()
+    };
+    for (request, state, expected) in [
+        (&idle, State::Active, "BUSY"),
+        (&idle, State::Bound, "BUSY"),
+        (&idle, State::EndedBound, "ended 0 bindings 1, nothing"),
+        (&always, State::Bound, "ended 1 bindings 1, record"),
+    ] {
+        let (_, outcome) = run_while_turn_held("other", &Command::End(request.clone()), state);
+        assert_eq!(describe(&outcome), expected, "{request:?} on {state:?}");
+    }
 }
 
 #[test]

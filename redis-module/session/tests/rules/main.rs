@@ -10,10 +10,12 @@ mod support;
 
 mod bind;
 mod cleaning;
+mod clock_back;
 mod confirm;
 mod create;
 mod end;
 mod life;
+mod rate;
 mod rebind;
 mod route;
 mod states;
@@ -21,9 +23,10 @@ mod touch;
 mod unbind;
 mod workers;
 
+use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::record::Record;
 use mooring_session::view::BindingView;
-use mooring_session::{Context, Decided, NoIndex, Refusal, Tuning, Written};
+use mooring_session::{Context, Decided, Held, NoIndex, Node, Refusal, Tuning, Written};
 
 use states::{Crew, KEY, NOW, State, slot_in};
 use support::{Command, Outcome, Reply, assert_written, principal};
@@ -62,6 +65,39 @@ fn run_on(slot: &mut Option<Record>, command: &Command, now: u64) -> Outcome {
     let outcome = command.run(slot, KEY, &context(now, &tuning));
     assert_written(before.as_ref(), slot.as_ref(), &outcome);
     outcome
+}
+
+/// The same on a node where somebody holds a turn of the session at the server of this name.
+#[track_caller]
+fn run_while_turn_held(server: &str, command: &Command, state: State) -> (Option<Record>, Outcome) {
+    let tuning = Tuning::default();
+    let node = TurnAt(support::server(server));
+    let context = Context {
+        node: &node,
+        ..context(NOW, &tuning)
+    };
+    let mut slot = slot_in(state);
+    let before = slot.clone();
+    let outcome = command.run(&mut slot, KEY, &context);
+    assert_written(before.as_ref(), slot.as_ref(), &outcome);
+    (slot, outcome)
+}
+
+/// A node without indexes on which somebody holds a turn at this server.
+struct TurnAt(ServerName);
+
+impl Node for TurnAt {
+    fn fullness(&self, _: &ServerName, _: &InstanceName) -> u64 {
+        0
+    }
+
+    fn held_by(&self, _: &Principal) -> Option<Held> {
+        None
+    }
+
+    fn holds_turn(&self, server: Option<&ServerName>) -> bool {
+        server.is_none_or(|server| *server == self.0)
+    }
 }
 
 fn context(now: u64, tuning: &Tuning) -> Context<'_> {

@@ -5,7 +5,7 @@ use mooring_session::rules::{Ownership, Rebind};
 
 use crate::states::{EPOCH, NOW, State, a_rebind, confirm_as, slot_in};
 use crate::support::{Command, instance, reason, token, worker};
-use crate::{check, describe, run, run_on};
+use crate::{check, describe, run, run_on, run_while_turn_held};
 
 fn rebind(change: impl Fn(&mut Rebind)) -> Command {
     let mut request = a_rebind();
@@ -88,6 +88,32 @@ fn a_draining_worker_owns_nothing_new() {
             (State::Claimed, "won 0 claimed a -400 - left -, nothing"),
         ],
     );
+}
+
+/// Its owner finishes the call, and only then lets the binding go.
+#[test]
+fn a_draining_owner_keeps_its_binding_for_a_call() {
+    for (server, state, expected) in [
+        ("tools", State::OwnedByTheDraining, "OWNED"),
+        (
+            "other",
+            State::OwnedByTheDraining,
+            "won 1 claimed a +0 - left u1, record",
+        ),
+        (
+            "tools",
+            State::OwnedByTheDead,
+            "won 1 claimed a +0 - left u1, record",
+        ),
+        (
+            "tools",
+            State::Bound,
+            "won 1 claimed a +0 - left u1, record",
+        ),
+    ] {
+        let (_, outcome) = run_while_turn_held(server, &rebind(|_| {}), state);
+        assert_eq!(describe(&outcome), expected, "turn at {server}, {state:?}");
+    }
 }
 
 #[test]

@@ -115,6 +115,7 @@ fn both_forms_agree() {
             .get_mut(&server("tools"))
             .map(|binding| Driven {
                 phase: binding.phase,
+                bound_at: binding.bound_at,
                 owner: binding.owner.as_ref(),
                 driver: &mut binding.driver,
             });

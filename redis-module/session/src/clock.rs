@@ -1,0 +1,108 @@
+//! Whether the wall clock can be believed.
+//!
+//! What is stored is stamped by the wall clock, and an operator, a time service or a resumed virtual machine may set
+//! it at any moment. The monotonic clock is not set; so a step is what the one moved and the other did not.
+
+use crate::time::{Millis, Monotonic, Timestamp};
+
+/// By how much the two clocks may differ before it counts as a step.
+pub const CLOCK_STEP_MIN: Millis = Millis::new(1_000);
+/// How long nothing is reaped after a step: whoever still uses a session has said so by then, or the clock is back.
+pub const REAP_PAUSE: Millis = Millis::new(60_000);
+
+/// A step of the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// By how many milliseconds: backwards where negative.
+    pub by_ms: i64,
+}
+
+/// Watches the two clocks of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClockWatch {
+    /// Where the clocks stood when they were last compared and found to agree, or after the last step.
+    agreed: Option<(Timestamp, Monotonic)>,
+    paused_until: Monotonic,
+}
+
+impl ClockWatch {
+    /// Compares the clocks, and tells a step once. A step in several small parts is told when they add up to one.
+    pub fn observe(&mut self, wall: Timestamp, mono: Monotonic) -> Option<Step> {
+        let Some((wall_then, mono_then)) = self.agreed else {
+            self.agreed = Some((wall, mono));
+            return None;
+        };
+        let expected =
+            i128::from(wall_then.unix_ms()) + i128::from(mono.ms()) - i128::from(mono_then.ms());
+        let by = i128::from(wall.unix_ms()) - expected;
+        if by.unsigned_abs() <= u128::from(CLOCK_STEP_MIN.get()) {
+            return None;
+        }
+        self.agreed = Some((wall, mono));
+        self.paused_until = mono.plus(REAP_PAUSE);
+        let limit = if by < 0 { i64::MIN } else { i64::MAX };
+        Some(Step {
+            by_ms: i64::try_from(by).unwrap_or(limit),
+        })
+    }
+
+    /// Whether expired sessions may be handed out for cleaning.
+    #[must_use]
+    pub fn reaping_allowed(&self, mono: Monotonic) -> bool {
+        mono >= self.paused_until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_700_000_000_000;
+
+    fn observe(watch: &mut ClockWatch, wall: u64, mono: u64) -> Option<i64> {
+        let wall = Timestamp::from_unix_ms(wall);
+        let step = watch.observe(wall, Monotonic::from_ms(mono))?;
+        Some(step.by_ms)
+    }
+
+    #[test]
+    fn clocks_that_run_together_are_believed() {
+        let mut watch = ClockWatch::default();
+        for at in [0, 100, 10_000, 86_400_000] {
+            assert_eq!(observe(&mut watch, START + at, at), None);
+            assert!(watch.reaping_allowed(Monotonic::from_ms(at)));
+        }
+        // Just under a step, either way.
+        assert_eq!(observe(&mut watch, START + 86_401_000, 86_400_000), None);
+        assert_eq!(observe(&mut watch, START + 86_399_000, 86_400_000), None);
+    }
+
+    #[test]
+    fn a_step_is_told_once_and_stops_the_reaping_for_a_minute() {
+        for by in [3_600_000, 1_001, -1_001, -3_600_000] {
+            let mut watch = ClockWatch::default();
+            observe(&mut watch, START, 0);
+            let wall = START.saturating_add_signed(by);
+            assert_eq!(observe(&mut watch, wall + 100, 100), Some(by));
+            assert_eq!(observe(&mut watch, wall + 200, 200), None);
+            assert!(!watch.reaping_allowed(Monotonic::from_ms(60_099)));
+            assert!(watch.reaping_allowed(Monotonic::from_ms(60_100)));
+        }
+    }
+
+    #[test]
+    fn small_steps_add_up() {
+        let mut watch = ClockWatch::default();
+        observe(&mut watch, START, 0);
+        assert_eq!(observe(&mut watch, START + 600, 0), None);
+        assert_eq!(observe(&mut watch, START + 1_200, 0), Some(1_200));
+    }
+
+    #[test]
+    fn the_wildest_clocks_do_not_overflow() {
+        let mut watch = ClockWatch::default();
+        observe(&mut watch, 0, u64::MAX);
+        assert_eq!(observe(&mut watch, u64::MAX, 0), Some(i64::MAX));
+        assert_eq!(observe(&mut watch, 0, u64::MAX), Some(i64::MIN));
+    }
+}

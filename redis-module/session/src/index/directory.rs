@@ -1,0 +1,203 @@
+//! The names that the sessions of an index refer to, with what is counted about each.
+//!
+//! Invariant: a count covers exactly the entries that were counted in and not out again, by what they were then: whoever
+//! changes an entry counts it out before and in after.
+
+use super::entry::{BoundTo, Content, Entry, Expiry, Sweep, UseRank, leased_until};
+use super::interner::{Interner, Symbol};
+use super::lookup::Seed;
+use super::prefixes::PrefixId;
+use crate::names::{InstanceName, Principal, ServerName, WorkerId};
+use crate::record::{Binding, Record, Standing};
+
+/// Everybody and every place that an entry names.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// A principal is one name under each prefix.
+    pub(super) principals: Interner<Holding>,
+    pub(super) servers: Interner<()>,
+    /// An instance is one name under each server.
+    pub(super) places: Interner<Load>,
+    pub(super) workers: Interner<Duty>,
+}
+
+/// The sessions of one principal under one prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Holding {
+    pub(super) active: u32,
+    pub(super) all: u32,
+}
+
+/// The bindings to one instance of one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Of active sessions.
+    pub(super) live: u32,
+    pub(super) all: u32,
+}
+
+/// The bindings of one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Duty {
+    /// That it drives, of active sessions.
+    pub(super) driven: u32,
+    /// That it owns.
+    pub(super) owned: u32,
+}
+
+/// The sessions of an index, and the bindings of the active ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// In use.
+    pub active: u64,
+    /// Idle past their TTL.
+    pub expired: u64,
+    /// Ended on purpose.
+    pub ended: u64,
+    /// Bindings of the active ones.
+    pub bindings_active: u64,
+}
+
+/// Whether an entry is counted in or out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    In,
+    Out,
+}
+
+impl Count {
+    fn small(self, counter: &mut u32) {
+        *counter = match self {
+            Self::In => counter.saturating_add(1),
+            Self::Out => counter.saturating_sub(1),
+        };
+    }
+
+    fn large(self, counter: &mut u64, by: u64) {
+        *counter = match self {
+            Self::In => counter.saturating_add(by),
+            Self::Out => counter.saturating_sub(by),
+        };
+    }
+}
+
+impl Directory {
+    pub(super) fn new(seed: Seed) -> Self {
+        Self {
+            principals: Interner::new(seed),
+            servers: Interner::new(seed),
+            places: Interner::new(seed),
+            workers: Interner::new(seed),
+        }
+    }
+
+    /// An entry of the record, which refers to the names in it. What comes from its life is still to be said.
+    pub(super) fn enter(
+        &mut self,
+        prefix: PrefixId,
+        key: &[u8],
+        record: &Record,
+        sweep: Sweep,
+    ) -> Entry {
+        let principal = record.principal.as_str();
+        Entry {
+            key: key.into(),
+            bindings: record
+                .bindings
+                .iter()
+                .map(|(server, binding)| self.bind(server, binding))
+                .collect(),
+            created_at: record.life.created_at,
+            expires_at: record.life.expires_at,
+            leased_until: leased_until(record),
+            used: UseRank::default(),
+            principal: self.principals.acquire(prefix.tag(), principal),
+            standing: Standing::Active,
+            content: match record.content_hash {
+                Some(_) => Content::Mounted,
+                None => Content::None,
+            },
+            expiry: Expiry::Silent,
+            sweep,
+        }
+    }
+
+    fn bind(&mut self, server: &ServerName, binding: &Binding) -> BoundTo {
+        let server = self.servers.acquire(0, server.as_str());
+        BoundTo {
+            place: self.places.acquire(server.tag(), binding.instance.as_str()),
+            driver: self.workers.acquire(0, binding.driver.as_str()),
+            owner: binding
+                .owner
+                .as_ref()
+                .map(|owner| self.workers.acquire(0, owner.as_str())),
+        }
+    }
+
+    /// Lets go of the names that the entry refers to.
+    pub(super) fn leave(&mut self, entry: &Entry) {
+        self.principals.release(entry.principal);
+        for binding in &entry.bindings {
+            if let Some(server) = self.places.tag(binding.place) {
+                self.servers.release(Symbol::of_tag(server));
+            }
+            self.places.release(binding.place);
+            self.workers.release(binding.driver);
+            if let Some(owner) = binding.owner {
+                self.workers.release(owner);
+            }
+        }
+    }
+
+    /// Counts the entry as it is.
+    pub(super) fn count(&mut self, entry: &Entry, counts: &mut Counts, count: Count) {
+        let is_active = entry.standing == Standing::Active;
+        if let Some(holding) = self.principals.counts_mut(entry.principal) {
+            count.small(&mut holding.all);
+            if is_active {
+                count.small(&mut holding.active);
+            }
+        }
+        for binding in &entry.bindings {
+            if let Some(load) = self.places.counts_mut(binding.place) {
+                count.small(&mut load.all);
+                if is_active {
+                    count.small(&mut load.live);
+                }
+            }
+            if is_active && let Some(duty) = self.workers.counts_mut(binding.driver) {
+                count.small(&mut duty.driven);
+            }
+            let owner = binding
+                .owner
+                .and_then(|owner| self.workers.counts_mut(owner));
+            if let Some(duty) = owner {
+                count.small(&mut duty.owned);
+            }
+        }
+        match entry.standing {
+            Standing::Active => {
+                count.large(&mut counts.active, 1);
+                count.large(&mut counts.bindings_active, entry.bindings.len() as u64);
+            }
+            Standing::Expired => count.large(&mut counts.expired, 1),
+            Standing::Ended => count.large(&mut counts.ended, 1),
+        }
+    }
+
+    /// A principal's name under a prefix, if it has a session there.
+    pub(super) fn principal(&self, prefix: PrefixId, principal: &Principal) -> Option<Symbol> {
+        self.principals.find(prefix.tag(), principal.as_str())
+    }
+
+    /// An instance's name at a server, if anything is bound to it.
+    pub(super) fn place(&self, server: &ServerName, instance: &InstanceName) -> Option<Symbol> {
+        let server = self.servers.find(0, server.as_str())?;
+        self.places.find(server.tag(), instance.as_str())
+    }
+
+    /// A worker's name, if it drives or owns anything.
+    pub(super) fn worker(&self, worker: &WorkerId) -> Option<Symbol> {
+        self.workers.find(0, worker.as_str())
+    }
+}

@@ -1,0 +1,157 @@
+//! What an index keeps of one record: where it stands in every order, and nothing that only the record has to know.
+//!
+//! Invariant: an entry is small (see the test), because there is one for every session.
+
+use smallvec::SmallVec;
+
+use super::interner::Symbol;
+use crate::record::{Life, Lifecycle, Phase, Record, Standing};
+use crate::time::Timestamp;
+
+/// One session.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) key: Box<[u8]>,
+    pub(super) bindings: SmallVec<[BoundTo; 1]>,
+    pub(super) created_at: Timestamp,
+    pub(super) expires_at: Timestamp,
+    /// The lease of a cleaning or of a claim: until then nobody else may clean up.
+    pub(super) leased_until: Timestamp,
+    pub(super) used: UseRank,
+    /// Whose it is, under which prefix.
+    pub(super) principal: Symbol,
+    /// As of the index's own moment, which follows the clock; see `expiry`.
+    pub(super) standing: Standing,
+    pub(super) content: Content,
+    pub(super) expiry: Expiry,
+    /// The last sweep that saw the record.
+    pub(super) sweep: Sweep,
+}
+
+/// One binding of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BoundTo {
+    /// Server and instance.
+    pub(super) place: Symbol,
+    /// The worker that was last seen driving it.
+    pub(super) driver: Symbol,
+    /// The worker that alone can.
+    pub(super) owner: Option<Symbol>,
+}
+
+/// Whether something stands on a volume for the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    None,
+    Mounted,
+}
+
+/// Whether anybody is to be told when the session expires: not of one that was never seen active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    Silent,
+    Told,
+}
+
+/// The number of a sweep. It wraps.
+pub(super) type Sweep = u8;
+
+/// A place in the order of use: the millisecond of the use, and its number within that millisecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct UseRank(u64);
+
+impl UseRank {
+    /// Bits for the uses of one millisecond. What is left holds milliseconds until the year 2109.
+    const NUMBER_BITS: u32 = 22;
+    pub(super) const FIRST: Self = Self(0);
+    pub(super) const LAST: Self = Self(u64::MAX);
+    const LAST_MS: u64 = u64::MAX >> Self::NUMBER_BITS;
+
+    /// The first place of a millisecond.
+    pub(super) const fn at(moment: Timestamp) -> Self {
+        let ms = moment.unix_ms();
+        let ms = if ms < Self::LAST_MS {
+            ms
+        } else {
+            Self::LAST_MS
+        };
+        Self(ms << Self::NUMBER_BITS)
+    }
+
+    /// The next place.
+    pub(super) const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
+impl Entry {
+    /// What the record is at `now`, whatever the index's own moment is.
+    pub(super) fn standing_at(&self, now: Timestamp) -> Standing {
+        match self.standing {
+            Standing::Ended => Standing::Ended,
+            Standing::Active | Standing::Expired if now >= self.expires_at => Standing::Expired,
+            Standing::Active | Standing::Expired => Standing::Active,
+        }
+    }
+
+    /// Whether there is something to clean up once it is a tombstone.
+    pub(super) fn holds_something(&self) -> bool {
+        self.content == Content::Mounted || !self.bindings.is_empty()
+    }
+
+    /// Whether another entry of the same key stands in the same orders of what does not change by use and time.
+    pub(super) fn stands_where(&self, other: &Self) -> bool {
+        self.principal == other.principal
+            && self.created_at == other.created_at
+            && self.bindings == other.bindings
+    }
+
+    /// Takes over what a use changes. Whether an active session has expired is for the frontier to say.
+    pub(super) fn note(&mut self, life: &Life, used: UseRank, sweep: Sweep, now: Timestamp) {
+        self.used = self.used.max(used);
+        self.sweep = sweep;
+        self.expires_at = life.expires_at;
+        self.standing = match life.lifecycle {
+            Lifecycle::Ended => Standing::Ended,
+            Lifecycle::Active => Standing::Active,
+        };
+        self.expiry = match life.standing(now) {
+            Standing::Active => Expiry::Told,
+            Standing::Expired => self.expiry,
+            Standing::Ended => Expiry::Silent,
+        };
+    }
+}
+
+/// The end of the last lease that keeps others from cleaning up the record.
+pub(super) fn leased_until(record: &Record) -> Timestamp {
+    let claims = record
+        .bindings
+        .values()
+        .filter_map(|binding| match binding.phase {
+            Phase::Claimed { lease_until } => Some(lease_until),
+            Phase::Bound => None,
+        });
+    let cleaning = record.cleaning.as_ref().map(|lease| lease.lease_until);
+    claims.chain(cleaning).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_small() {
+        assert_eq!(size_of::<Entry>(), 80);
+        assert_eq!(size_of::<Option<Entry>>(), 80);
+    }
+
+    #[test]
+    fn ranks_follow_milliseconds_and_then_numbers() {
+        let first = UseRank::at(Timestamp::from_unix_ms(5));
+        let later = UseRank::at(Timestamp::from_unix_ms(6));
+        assert!(first < first.next() && first.next() < later);
+        let far = UseRank::at(Timestamp::from_unix_ms(u64::MAX));
+        assert!(far >= UseRank::at(Timestamp::from_unix_ms(u64::MAX - 1)) && later < far);
+    }
+}

@@ -1,0 +1,143 @@
+//! Which sessions are asked for.
+//!
+//! Invariant: an entry is admitted exactly where the record it was made of would be.
+
+use smallvec::SmallVec;
+
+use super::directory::Directory;
+use super::entry::{BoundTo, Entry};
+use super::glob::Glob;
+use super::interner::Symbol;
+use super::prefixes::PrefixId;
+use crate::limits::PREFIXES_MAX;
+use crate::names::{InstanceName, Principal, ServerName, WorkerId};
+use crate::record::{Record, Standing};
+use crate::time::Timestamp;
+
+/// What a session has to be; what is none does not matter. Server, instance and owner have to be those of one binding.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Whose it is.
+    pub principal: Option<Principal>,
+    /// Bound for this server.
+    pub server: Option<ServerName>,
+    /// Bound to this instance.
+    pub instance: Option<InstanceName>,
+    /// With a binding that only this worker can drive.
+    pub owner: Option<WorkerId>,
+    /// What it is now.
+    pub standing: Option<Standing>,
+    /// What its key looks like.
+    pub pattern: Option<Glob>,
+}
+
+impl Filter {
+    /// Whether the record under `key` is asked for.
+    #[must_use]
+    pub fn admits(&self, key: &[u8], record: &Record, now: Timestamp) -> bool {
+        is_wanted(self.principal.as_ref(), &record.principal)
+            && is_wanted(self.standing.as_ref(), &record.life.standing(now))
+            && (!self.asks_for_a_binding()
+                || record.bindings.iter().any(|(server, binding)| {
+                    is_wanted(self.server.as_ref(), server)
+                        && is_wanted(self.instance.as_ref(), &binding.instance)
+                        && (self.owner.is_none() || self.owner == binding.owner)
+                }))
+            && self
+                .pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches(key))
+    }
+
+    fn asks_for_a_binding(&self) -> bool {
+        self.server.is_some() || self.instance.is_some() || self.owner.is_some()
+    }
+}
+
+fn is_wanted<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
+    wanted.is_none_or(|wanted| wanted == found)
+}
+
+/// A filter in the symbols of one index.
+pub(super) struct Wanted<'f> {
+    filter: &'f Filter,
+    /// The principal, by prefix.
+    pub(super) principals: SmallVec<[Symbol; PREFIXES_MAX]>,
+    pub(super) server: Option<Symbol>,
+    /// The place, where server and instance are given.
+    pub(super) place: Option<Symbol>,
+    pub(super) owner: Option<Symbol>,
+}
+
+impl<'f> Wanted<'f> {
+    /// The filter's names as symbols; none where a name is in no session, and nothing can be found.
+    pub(super) fn of(filter: &'f Filter, directory: &Directory) -> Option<Self> {
+        let mut principals = SmallVec::new();
+        if let Some(principal) = &filter.principal {
+            principals.extend(
+                PrefixId::all().filter_map(|prefix| directory.principal(prefix, principal)),
+            );
+            if principals.is_empty() {
+                return None;
+            }
+        }
+        let mut wanted = Self {
+            filter,
+            principals,
+            server: None,
+            place: None,
+            owner: None,
+        };
+        if let Some(server) = &filter.server {
+            wanted.server = Some(directory.servers.find(0, server.as_str())?);
+            if let Some(instance) = &filter.instance {
+                wanted.place = Some(directory.place(server, instance)?);
+            }
+        }
+        if let Some(owner) = &filter.owner {
+            wanted.owner = Some(directory.worker(owner)?);
+        }
+        Some(wanted)
+    }
+
+    /// Whether bindings to this place are asked for.
+    pub(super) fn admits_place(&self, place: Symbol, directory: &Directory) -> bool {
+        if let Some(wanted) = self.place {
+            return place == wanted;
+        }
+        let is_server = self
+            .server
+            .is_none_or(|server| directory.places.tag(place) == Some(server.tag()));
+        let instance = self.filter.instance.as_ref();
+        is_server
+            && instance
+                .is_none_or(|instance| directory.places.text(place) == Some(instance.as_str()))
+    }
+
+    /// Whether the entry is asked for, adding the steps that its key took to match.
+    pub(super) fn admits(
+        &self,
+        entry: &Entry,
+        directory: &Directory,
+        now: Timestamp,
+        steps: &mut usize,
+    ) -> bool {
+        let filter = self.filter;
+        let is_its_binding = |binding: &BoundTo| {
+            self.admits_place(binding.place, directory)
+                && (self.owner.is_none() || self.owner == binding.owner)
+        };
+        (self.principals.is_empty() || self.principals.contains(&entry.principal))
+            && is_wanted(filter.standing.as_ref(), &entry.standing_at(now))
+            && (!filter.asks_for_a_binding() || entry.bindings.iter().any(is_its_binding))
+            && filter
+                .pattern
+                .as_ref()
+                .is_none_or(|pattern| pattern.matches_counting(&entry.key, steps))
+    }
+
+    /// Whether server or instance are asked for.
+    pub(super) fn asks_for_a_place(&self) -> bool {
+        self.filter.server.is_some() || self.filter.instance.is_some()
+    }
+}

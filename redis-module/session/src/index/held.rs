@@ -1,0 +1,49 @@
+//! What a principal holds, for caps: how many active sessions, and which was not used for longest.
+
+use super::orders::ByUse;
+use super::{Index, PrefixId};
+use crate::context::Held;
+use crate::limits::SETTLED_WITH_A_QUESTION_MAX;
+use crate::names::Principal;
+use crate::record::Standing;
+use crate::time::Timestamp;
+
+impl Index {
+    /// The principal's active sessions under a prefix, but for the one under `except`. From now on uses have to be noted,
+    /// see [`follows_uses`](Self::follows_uses).
+    pub fn held(
+        &mut self,
+        principal: &Principal,
+        prefix: PrefixId,
+        except: &[u8],
+        now: Timestamp,
+    ) -> Held {
+        self.follows_uses = true;
+        self.settle(now, SETTLED_WITH_A_QUESTION_MAX);
+        let Some(principal) = self.directory.principal(prefix, principal) else {
+            return Held {
+                active: 0,
+                least_recently_used: None,
+            };
+        };
+        let except = self.find(except);
+        let is_counted = except
+            .and_then(|slot| self.entries.get(slot))
+            .is_some_and(|entry| {
+                entry.principal == principal && entry.standing == Standing::Active
+            });
+        let holding = self.directory.principals.counts(principal);
+        let active = holding.map_or(0, |holding| u64::from(holding.active));
+        let least_recently_used = self
+            .orders
+            .used
+            .range(ByUse::active(principal))
+            .find(|by_use| Some(by_use.slot) != except)
+            .and_then(|by_use| self.entries.get(by_use.slot))
+            .map(|entry| entry.key.clone());
+        Held {
+            active: active.saturating_sub(u64::from(is_counted)),
+            least_recently_used,
+        }
+    }
+}

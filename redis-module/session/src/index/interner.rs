@@ -1,0 +1,178 @@
+//! Names that many sessions share: each stands once, under a small number, for as long as somebody refers to it.
+//!
+//! Invariant: a symbol that is held is not given to another name. With every name goes what is counted about it, so that
+//! a count needs no search.
+
+use super::lookup::{Lookup, Seed};
+use super::slab::{SLOTS_MAX, Slab, Slot};
+
+/// The number of a name. Symbols of two interners have nothing to do with each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Symbol(Slot);
+
+impl Symbol {
+    /// What a name gets when every number is taken. It is never found and nothing is counted about it.
+    const NAMELESS: Self = Self(SLOTS_MAX);
+
+    /// The number itself, as the tag of names that belong to this one.
+    pub(super) const fn tag(self) -> u32 {
+        self.0
+    }
+
+    /// The symbol that a tag was made of.
+    pub(super) const fn of_tag(tag: u32) -> Self {
+        Self(tag)
+    }
+}
+
+/// Names with what is counted about each.
+#[derive(Debug)]
+pub(super) struct Interner<C> {
+    seed: Seed,
+    names: Slab<Name<C>>,
+    lookup: Lookup,
+}
+
+#[derive(Debug)]
+struct Name<C> {
+    text: Box<str>,
+    /// Tells apart equal texts that mean different things.
+    tag: u32,
+    references: u32,
+    counts: C,
+}
+
+impl<C: Default> Interner<C> {
+    pub(super) fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            names: Slab::new(),
+            lookup: Lookup::new(),
+        }
+    }
+
+    /// The name's symbol, with one more reference to it.
+    pub(super) fn acquire(&mut self, tag: u32, text: &str) -> Symbol {
+        let hash = self.seed.hash(tag, text.as_bytes());
+        if let Some(slot) = self.slot_of(hash, tag, text) {
+            if let Some(name) = self.names.get_mut(slot) {
+                name.references = name.references.saturating_add(1);
+            }
+            return Symbol(slot);
+        }
+        let name = Name {
+            text: text.into(),
+            tag,
+            references: 1,
+            counts: C::default(),
+        };
+        let Some(slot) = self.names.insert(name) else {
+            return Symbol::NAMELESS;
+        };
+        let Self {
+            seed,
+            names,
+            lookup,
+        } = self;
+        lookup.insert(hash, slot, |other| {
+            names
+                .get(other)
+                .map_or(0, |name| seed.hash(name.tag, name.text.as_bytes()))
+        });
+        Symbol(slot)
+    }
+
+    /// One reference less; the name goes with the last one.
+    pub(super) fn release(&mut self, symbol: Symbol) {
+        let Some(name) = self.names.get_mut(symbol.0) else {
+            return;
+        };
+        name.references = name.references.saturating_sub(1);
+        if name.references == 0
+            && let Some(name) = self.names.remove(symbol.0)
+        {
+            let hash = self.seed.hash(name.tag, name.text.as_bytes());
+            self.lookup.remove(hash, symbol.0);
+        }
+    }
+
+    /// The symbol of a name that somebody refers to.
+    pub(super) fn find(&self, tag: u32, text: &str) -> Option<Symbol> {
+        let hash = self.seed.hash(tag, text.as_bytes());
+        self.slot_of(hash, tag, text).map(Symbol)
+    }
+
+    fn slot_of(&self, hash: u64, tag: u32, text: &str) -> Option<Slot> {
+        self.lookup.find(hash, |slot| {
+            self.names
+                .get(slot)
+                .is_some_and(|name| name.tag == tag && *name.text == *text)
+        })
+    }
+
+    /// The name's text.
+    pub(super) fn text(&self, symbol: Symbol) -> Option<&str> {
+        self.names.get(symbol.0).map(|name| &*name.text)
+    }
+
+    /// The tag that the name was acquired with.
+    pub(super) fn tag(&self, symbol: Symbol) -> Option<u32> {
+        self.names.get(symbol.0).map(|name| name.tag)
+    }
+
+    /// What is counted about the name.
+    pub(super) fn counts(&self, symbol: Symbol) -> Option<&C> {
+        self.names.get(symbol.0).map(|name| &name.counts)
+    }
+
+    /// The same, to count.
+    pub(super) fn counts_mut(&mut self, symbol: Symbol) -> Option<&mut C> {
+        self.names.get_mut(symbol.0).map(|name| &mut name.counts)
+    }
+
+    /// Every symbol that may be a name's.
+    pub(super) fn symbols(&self) -> impl Iterator<Item = Symbol> {
+        (0..self.names.end()).map(Symbol)
+    }
+
+    /// How many those are.
+    pub(super) fn symbols_len(&self) -> usize {
+        self.names.end() as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stands_once_and_goes_with_its_last_reference() {
+        let mut names = Interner::<u64>::new(Seed([1, 2]));
+        let alice = names.acquire(0, "alice");
+        assert_eq!(names.acquire(0, "alice"), alice);
+        let other_alice = names.acquire(1, "alice");
+        assert_ne!(other_alice, alice);
+        assert_eq!(names.text(alice), Some("alice"));
+        assert_eq!(names.tag(other_alice), Some(1));
+        if let Some(count) = names.counts_mut(alice) {
+            *count += 5;
+        }
+        names.release(alice);
+        assert_eq!(names.find(0, "alice"), Some(alice));
+        names.release(alice);
+        assert_eq!(names.find(0, "alice"), None);
+        assert_eq!(names.find(1, "alice"), Some(other_alice));
+        // The number is free for another name, which begins with nothing counted.
+        let bob = names.acquire(0, "bob");
+        assert_eq!((bob, names.counts(bob)), (alice, Some(&0)));
+        assert_eq!(names.symbols_len(), 2);
+    }
+
+    #[test]
+    fn the_nameless_symbol_is_harmless() {
+        let mut names = Interner::<u64>::new(Seed([1, 2]));
+        names.release(Symbol::NAMELESS);
+        assert_eq!(names.text(Symbol::NAMELESS), None);
+        assert_eq!(names.counts(Symbol::NAMELESS), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! From bytes that clients choose to the slot where they stand.
+//!
+//! Invariants: the bytes are hashed with a key that clients do not know, so that nobody can choose names that collide.
+//! The table is cut into parts that grow one by one: what one insertion may have to hash again is a small part of it.
+
+use std::hash::Hasher as _;
+
+use hashbrown::HashTable;
+use siphasher::sip::SipHasher13;
+
+use super::slab::Slot;
+
+/// Parts of one table: of a million names, each part holds some thousand.
+const PARTS: usize = 1024;
+
+/// The secret that hashes are keyed by. Whoever makes an index draws it at random.
+#[derive(Clone, Copy)]
+pub struct Seed(pub [u64; 2]);
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Seed(secret)")
+    }
+}
+
+impl Seed {
+    /// The hash of a name: of its tag and its bytes.
+    pub(super) fn hash(self, tag: u32, bytes: &[u8]) -> u64 {
+        let [first, second] = self.0;
+        let mut hasher = SipHasher13::new_with_keys(first, second);
+        hasher.write_u32(tag);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+/// Slots by the hash of what stands in them. What that is, whoever asks has to know.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    parts: Box<[HashTable<Slot>]>,
+}
+
+impl Lookup {
+    pub(super) fn new() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| HashTable::new()).collect(),
+        }
+    }
+
+    /// The slot under this hash of which `is_it` says that it is the one.
+    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
+        let part = self.parts.get(part(hash))?;
+        part.find(hash, |slot| is_it(*slot)).copied()
+    }
+
+    /// Notes a slot that is not there yet. `hash_of` tells the hash of what stands in any slot.
+    pub(super) fn insert(&mut self, hash: u64, slot: Slot, hash_of: impl Fn(Slot) -> u64) {
+        if let Some(part) = self.parts.get_mut(part(hash)) {
+            part.insert_unique(hash, slot, |slot| hash_of(*slot));
+        }
+    }
+
+    /// Forgets a slot.
+    pub(super) fn remove(&mut self, hash: u64, slot: Slot) {
+        let part = self.parts.get_mut(part(hash));
+        if let Some(Ok(entry)) = part.map(|part| part.find_entry(hash, |other| *other == slot)) {
+            entry.remove();
+        }
+    }
+}
+
+/// Bits from the middle: the table itself goes by the lowest and the highest ones.
+const fn part(hash: u64) -> usize {
+    (hash >> 32) as usize % PARTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: Seed = Seed([1, 2]);
+
+    fn hash_of(slot: Slot) -> u64 {
+        SEED.hash(0, format!("key-{slot}").as_bytes())
+    }
+
+    #[test]
+    fn slots_are_found_until_they_are_removed() {
+        let mut lookup = Lookup::new();
+        for slot in 0..5000 {
+            lookup.insert(hash_of(slot), slot, hash_of);
+        }
+        for slot in (0..5000).step_by(2) {
+            lookup.remove(hash_of(slot), slot);
+        }
+        for slot in 0..5000 {
+            let found = lookup.find(hash_of(slot), |other| other == slot);
+            assert_eq!(found, (slot % 2 == 1).then_some(slot));
+        }
+    }
+
+    #[test]
+    fn tag_and_seed_change_the_hash() {
+        assert_ne!(SEED.hash(0, b"a"), SEED.hash(1, b"a"));
+        assert_ne!(SEED.hash(0, b"a"), Seed([3, 2]).hash(0, b"a"));
+    }
+}

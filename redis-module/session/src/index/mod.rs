@@ -1,0 +1,246 @@
+//! What the records of one database say, derived: sessions by principal, place, owner, age, use and deadline.
+//!
+//! An index is fed with every record that is written, seen or gone, and asked for what no single record can tell: how
+//! many sessions a principal holds, how full an instance is, which sessions there are, which tombstones want cleaning.
+//! It is derived and never trusted: it may be behind a record, and whoever acts on its answer looks at the record again.
+//!
+//! Invariants: every call does a bounded amount of work, whatever the number of sessions (see [`crate::limits`]).
+//! Nothing here reads a clock: every answer goes by the `now` that is given, and a clock that steps back loses nothing.
+
+mod departures;
+mod directory;
+mod due;
+mod entry;
+mod expiry;
+mod filter;
+mod glob;
+mod held;
+mod interner;
+mod lookup;
+mod orders;
+mod page;
+mod prefixes;
+mod slab;
+mod sweep;
+
+pub use departures::Departures;
+pub use directory::Counts;
+pub use due::Reaper;
+pub use filter::Filter;
+pub use glob::Glob;
+pub use lookup::Seed;
+pub use page::{Cursor, Listed, Order, Page};
+pub use prefixes::{PrefixError, PrefixId, Prefixes};
+pub use sweep::Swept;
+
+use directory::{Count, Directory};
+use entry::{Entry, Sweep, UseRank};
+use lookup::Lookup;
+use orders::{Orders, Position};
+use slab::{Slab, Slot};
+
+use crate::limits::SETTLED_WITH_A_CHANGE_MAX;
+use crate::names::{InstanceName, ServerName, WorkerId};
+use crate::record::{Life, Record, Standing};
+use crate::time::Timestamp;
+
+/// The tag of keys, which need none.
+const KEY_TAG: u32 = 0;
+
+/// The index of one database.
+#[derive(Debug)]
+pub struct Index {
+    seed: Seed,
+    entries: Slab<Entry>,
+    keys: Lookup,
+    directory: Directory,
+    orders: Orders,
+    counts: Counts,
+    /// Up to where deadlines have passed: an entry counts as expired exactly where its deadline is not behind this.
+    frontier: Position,
+    /// Sessions that expired since anybody was told.
+    overdue: Vec<Box<[u8]>>,
+    /// The place of the latest use.
+    latest_use: UseRank,
+    /// Whether anybody asks for the order of use.
+    follows_uses: bool,
+    /// The number of the present sweep.
+    sweep: Sweep,
+    /// Up to which slot the end of a sweep has come.
+    swept: Slot,
+}
+
+impl Index {
+    /// An index of nothing.
+    #[must_use]
+    pub fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            entries: Slab::new(),
+            keys: Lookup::new(),
+            directory: Directory::new(seed),
+            orders: Orders::default(),
+            counts: Counts::default(),
+            frontier: Position::FIRST,
+            overdue: Vec::new(),
+            latest_use: UseRank::default(),
+            follows_uses: false,
+            sweep: 0,
+            swept: 0,
+        }
+    }
+
+    /// Notes the record that stands under `key` at `now`, a new one or not.
+    pub fn put(&mut self, prefix: PrefixId, key: &[u8], record: &Record, now: Timestamp) {
+        self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
+        let mut entry = self.directory.enter(prefix, key, record, self.sweep);
+        let (used, sweep) = (self.rank(&record.life, now), self.sweep);
+        let known = self.find(key);
+        if let Some((slot, old)) = known.and_then(|slot| Some((slot, self.entries.get(slot)?))) {
+            if old.stands_where(&entry) {
+                self.directory.leave(&entry);
+                self.revise(slot, now, |old| {
+                    old.leased_until = entry.leased_until;
+                    old.content = entry.content;
+                    old.note(&record.life, used, sweep, now);
+                });
+                return;
+            }
+            entry.used = old.used;
+            entry.expiry = old.expiry;
+            // Out after the new one has come in, so that the names in both stay.
+            self.take(slot);
+        }
+        entry.note(&record.life, used, sweep, now);
+        self.give(entry, now);
+    }
+
+    /// Notes that of the record under `key` nothing but its life has changed. Does nothing where the key is unknown.
+    pub fn slide(&mut self, key: &[u8], life: &Life, now: Timestamp) {
+        self.settle(now, SETTLED_WITH_A_CHANGE_MAX);
+        let Some(slot) = self.find(key) else {
+            return;
+        };
+        let (used, sweep) = (self.rank(life, now), self.sweep);
+        self.revise(slot, now, |entry| entry.note(life, used, sweep, now));
+    }
+
+    /// Notes a use that was not written.
+    pub fn note_use(&mut self, key: &[u8], now: Timestamp) {
+        let Some(slot) = self.find(key) else {
+            return;
+        };
+        let used = self.next_use(now);
+        if let Some(entry) = self.entries.get_mut(slot) {
+            self.orders.note_use(slot, entry, used);
+        }
+    }
+
+    /// Whether the order of use matters to anybody: until the first question about it, nobody has to pay for
+    /// [`note_use`](Self::note_use).
+    #[must_use]
+    pub const fn follows_uses(&self) -> bool {
+        self.follows_uses
+    }
+
+    /// Notes that the key is gone.
+    pub fn remove(&mut self, key: &[u8]) {
+        if let Some(slot) = self.find(key) {
+            self.take(slot);
+        }
+    }
+
+    /// The sessions by what they are, as of the last [`advance`](Self::advance).
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The bindings of active sessions to an instance.
+    #[must_use]
+    pub fn bound_to(&self, server: &ServerName, instance: &InstanceName) -> u64 {
+        let place = self.directory.place(server, instance);
+        let load = place.and_then(|place| self.directory.places.counts(place));
+        load.map_or(0, |load| load.live.into())
+    }
+
+    /// The bindings of active sessions that a worker drives.
+    #[must_use]
+    pub fn driven_by(&self, worker: &WorkerId) -> u64 {
+        let worker = self.directory.worker(worker);
+        let duty = worker.and_then(|worker| self.directory.workers.counts(worker));
+        duty.map_or(0, |duty| duty.driven.into())
+    }
+
+    fn find(&self, key: &[u8]) -> Option<Slot> {
+        self.keys.find(self.seed.hash(KEY_TAG, key), |slot| {
+            self.entries
+                .get(slot)
+                .is_some_and(|entry| *entry.key == *key)
+        })
+    }
+
+    /// Takes an entry in.
+    fn give(&mut self, entry: Entry, now: Timestamp) {
+        let hash = self.seed.hash(KEY_TAG, &entry.key);
+        let Some(slot) = self.entries.insert(entry) else {
+            return;
+        };
+        let Self {
+            seed,
+            entries,
+            keys,
+            ..
+        } = self;
+        keys.insert(hash, slot, |other| {
+            entries
+                .get(other)
+                .map_or(0, |entry| seed.hash(KEY_TAG, &entry.key))
+        });
+        if let Some(entry) = self.entries.get_mut(slot) {
+            let expired = expiry::place(slot, entry, self.frontier, now);
+            self.orders.insert(slot, entry);
+            self.directory.count(entry, &mut self.counts, Count::In);
+            self.tell(expired);
+        }
+    }
+
+    /// Takes an entry out, with everything that points to it.
+    fn take(&mut self, slot: Slot) -> Option<Entry> {
+        let entry = self.entries.remove(slot)?;
+        let hash = self.seed.hash(KEY_TAG, &entry.key);
+        self.keys.remove(hash, slot);
+        self.orders.remove(slot, &entry);
+        self.directory.count(&entry, &mut self.counts, Count::Out);
+        self.directory.leave(&entry);
+        Some(entry)
+    }
+
+    /// Changes an entry in what is not its key, principal, bindings and creation.
+    fn revise(&mut self, slot: Slot, now: Timestamp, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(slot) {
+            self.orders.remove_living(slot, entry);
+            self.directory.count(entry, &mut self.counts, Count::Out);
+            change(entry);
+            let expired = expiry::place(slot, entry, self.frontier, now);
+            self.orders.insert_living(slot, entry);
+            self.directory.count(entry, &mut self.counts, Count::In);
+            self.tell(expired);
+        }
+    }
+
+    /// Where a life stands in the order of use. A use of this moment is later than all that were noted before.
+    fn rank(&mut self, life: &Life, now: Timestamp) -> UseRank {
+        if life.last_used_at == now && life.standing(now) == Standing::Active {
+            return self.next_use(now);
+        }
+        let used = UseRank::at(life.last_used_at.min(now));
+        self.latest_use = self.latest_use.max(used);
+        used
+    }
+
+    fn next_use(&mut self, now: Timestamp) -> UseRank {
+        self.latest_use = self.latest_use.next().max(UseRank::at(now));
+        self.latest_use
+    }
+}

@@ -1,0 +1,277 @@
+//! The orders in which an index is walked: sets of small tuples that end in a slot.
+//!
+//! Invariant: an entry stands in each order exactly where its fields say: whoever changes it takes it out before and
+//! puts it in after. Which fields those are is said here and nowhere else.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use super::entry::{Entry, UseRank};
+use super::interner::Symbol;
+use super::slab::Slot;
+use crate::record::Standing;
+use crate::time::Timestamp;
+
+/// A moment in half the alignment, so that with a slot it takes twelve bytes and not sixteen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment([u32; 2]);
+
+impl Moment {
+    pub(super) const MAX: Self = Self([u32::MAX; 2]);
+
+    /// The last moment before this one.
+    fn before(self) -> Option<Self> {
+        let unix_ms = Timestamp::from(self).unix_ms().checked_sub(1)?;
+        Some(Timestamp::from_unix_ms(unix_ms).into())
+    }
+
+    /// The first moment after this one; the last one is its own.
+    pub(super) fn after(self) -> Self {
+        let unix_ms = Timestamp::from(self).unix_ms().saturating_add(1);
+        Timestamp::from_unix_ms(unix_ms).into()
+    }
+}
+
+impl From<Timestamp> for Moment {
+    fn from(moment: Timestamp) -> Self {
+        let ms = moment.unix_ms();
+        Self([(ms >> 32) as u32, (ms & u64::from(u32::MAX)) as u32])
+    }
+}
+
+impl From<Moment> for Timestamp {
+    fn from(Moment([high, low]): Moment) -> Self {
+        Self::from_unix_ms((u64::from(high) << 32) | u64::from(low))
+    }
+}
+
+/// A place in an order of moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) moment: Moment,
+    pub(super) slot: Slot,
+}
+
+impl Position {
+    pub(super) const FIRST: Self = Self {
+        moment: Moment([0; 2]),
+        slot: 0,
+    };
+
+    /// The last place of a moment.
+    pub(super) fn end_of(moment: Timestamp) -> Self {
+        Self {
+            moment: moment.into(),
+            slot: Slot::MAX,
+        }
+    }
+
+    /// The place just before this one; the first has none and is its own.
+    pub(super) fn before(self) -> Self {
+        if let Some(slot) = self.slot.checked_sub(1) {
+            return Self { slot, ..self };
+        }
+        self.moment.before().map_or(self, |moment| Self {
+            moment,
+            slot: Slot::MAX,
+        })
+    }
+}
+
+/// A place among the sessions of one principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ByUse {
+    /// Twice the principal's symbol; one more for tombstones, which stand behind the active sessions.
+    line: u32,
+    used: UseRank,
+    pub(super) slot: Slot,
+}
+
+impl ByUse {
+    /// The places of a principal's active sessions.
+    pub(super) fn active(principal: Symbol) -> RangeInclusive<Self> {
+        Self::places(Self::active_line(principal))
+    }
+
+    /// The places of its tombstones.
+    pub(super) fn tombstones(principal: Symbol) -> RangeInclusive<Self> {
+        Self::places(Self::tombstone_line(principal))
+    }
+
+    const fn active_line(principal: Symbol) -> u32 {
+        // A symbol is a slot, and those leave a bit free.
+        principal.tag() << 1
+    }
+
+    const fn tombstone_line(principal: Symbol) -> u32 {
+        Self::active_line(principal) | 1
+    }
+
+    fn places(line: u32) -> RangeInclusive<Self> {
+        let first = Self {
+            line,
+            used: UseRank::FIRST,
+            slot: 0,
+        };
+        let last = Self {
+            line,
+            used: UseRank::LAST,
+            slot: Slot::MAX,
+        };
+        first..=last
+    }
+
+    fn of(slot: Slot, entry: &Entry) -> Self {
+        let line = match entry.standing {
+            Standing::Active => Self::active_line(entry.principal),
+            Standing::Expired | Standing::Ended => Self::tombstone_line(entry.principal),
+        };
+        Self {
+            line,
+            used: entry.used,
+            slot,
+        }
+    }
+}
+
+/// A place among what is to be cleaned up: the unowned first, then by owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Due {
+    pub(super) owner: Option<Symbol>,
+    /// The end of a lease on it, if there is one.
+    pub(super) leased_until: Moment,
+    pub(super) slot: Slot,
+}
+
+/// All orders of an index.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    /// All, by when they were created.
+    pub(super) created: BTreeSet<Position>,
+    /// All but the ended ones, by deadline.
+    pub(super) deadlines: BTreeSet<Position>,
+    /// All, by principal and use.
+    pub(super) used: BTreeSet<ByUse>,
+    /// All with bindings, by instance.
+    pub(super) placed: BTreeSet<(Symbol, Slot)>,
+    /// All with owned bindings, by owner.
+    pub(super) owned: BTreeSet<(Symbol, Slot)>,
+    /// Tombstones that hold something.
+    pub(super) due: BTreeSet<Due>,
+}
+
+impl Orders {
+    /// Puts in a new entry.
+    pub(super) fn insert(&mut self, slot: Slot, entry: &Entry) {
+        self.created.insert(created(slot, entry));
+        for binding in &entry.bindings {
+            self.placed.insert((binding.place, slot));
+            if let Some(owner) = binding.owner {
+                self.owned.insert((owner, slot));
+            }
+        }
+        self.insert_living(slot, entry);
+    }
+
+    /// Takes out what [`insert`](Self::insert) put in.
+    pub(super) fn remove(&mut self, slot: Slot, entry: &Entry) {
+        self.created.remove(&created(slot, entry));
+        for binding in &entry.bindings {
+            self.placed.remove(&(binding.place, slot));
+            if let Some(owner) = binding.owner {
+                self.owned.remove(&(owner, slot));
+            }
+        }
+        self.remove_living(slot, entry);
+    }
+
+    /// Puts in what goes by an entry's standing, deadline and use.
+    pub(super) fn insert_living(&mut self, slot: Slot, entry: &Entry) {
+        self.used.insert(ByUse::of(slot, entry));
+        if entry.standing != Standing::Ended {
+            self.deadlines.insert(deadline(slot, entry));
+        }
+        for_each_due(slot, entry, |due| {
+            self.due.insert(due);
+        });
+    }
+
+    /// Takes out what [`insert_living`](Self::insert_living) put in.
+    pub(super) fn remove_living(&mut self, slot: Slot, entry: &Entry) {
+        self.used.remove(&ByUse::of(slot, entry));
+        if entry.standing != Standing::Ended {
+            self.deadlines.remove(&deadline(slot, entry));
+        }
+        for_each_due(slot, entry, |due| {
+            self.due.remove(&due);
+        });
+    }
+
+    /// Moves an entry in the order of use alone.
+    pub(super) fn note_use(&mut self, slot: Slot, entry: &mut Entry, used: UseRank) {
+        self.used.remove(&ByUse::of(slot, entry));
+        entry.used = used;
+        self.used.insert(ByUse::of(slot, entry));
+    }
+}
+
+fn created(slot: Slot, entry: &Entry) -> Position {
+    Position {
+        moment: entry.created_at.into(),
+        slot,
+    }
+}
+
+/// Where the entry stands among the deadlines.
+pub(super) fn deadline(slot: Slot, entry: &Entry) -> Position {
+    Position {
+        moment: entry.expires_at.into(),
+        slot,
+    }
+}
+
+/// One place for each owner; one for nobody where there is none.
+fn for_each_due(slot: Slot, entry: &Entry, mut visit: impl FnMut(Due)) {
+    if entry.standing == Standing::Active || !entry.holds_something() {
+        return;
+    }
+    let leased_until = entry.leased_until.into();
+    let mut owners = entry.bindings.iter().filter_map(|binding| binding.owner);
+    let first = owners.next();
+    for owner in std::iter::once(first).chain(owners.map(Some)) {
+        visit(Due {
+            owner,
+            leased_until,
+            slot,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_orders_as_its_timestamp_and_reads_back() {
+        let ms = [0, 1, u64::from(u32::MAX), 1 << 32, (1 << 32) + 1, u64::MAX];
+        for (low, high) in ms.iter().zip(&ms[1..]) {
+            let [low, high] = [low, high].map(|ms| Timestamp::from_unix_ms(*ms));
+            assert!(Moment::from(low) < Moment::from(high));
+            assert_eq!(Timestamp::from(Moment::from(low)), low);
+        }
+        assert_eq!(Moment::from(Timestamp::from_unix_ms(u64::MAX)), Moment::MAX);
+        assert_eq!(size_of::<Position>(), 12);
+        assert_eq!(size_of::<ByUse>(), 16);
+    }
+
+    #[test]
+    fn the_place_before_is_just_before() {
+        let place = |ms, slot| Position {
+            moment: Timestamp::from_unix_ms(ms).into(),
+            slot,
+        };
+        assert_eq!(place(7, 3).before(), place(7, 2));
+        assert_eq!(place(7, 0).before(), place(6, Slot::MAX));
+        assert_eq!(Position::FIRST.before(), Position::FIRST);
+    }
+}

@@ -1,0 +1,235 @@
+//! What workers wait to hear: turns granted to them, and claims settled that they were told of.
+//!
+//! Every worker has a mailbox, from the first item for it until it takes the last. `settled` means "ask again" and no
+//! more, so one such item for a spot says as much as ten. Invariants: nothing here is needed for a decision; every
+//! mailbox and the number of them, every watch and the number of those has a bound. Where news finds no room it is not
+//! told: a turn then passes on as one that was not picked up, and who waits for a claim asks again at its time-out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::context::Liveness;
+use crate::limits::{NEWS_BOXES_MAX, NEWS_ITEMS_MAX, WATCHED_MAX, WATCHERS_MAX};
+use crate::names::{ServerName, Token, WorkerId};
+use crate::place::SessionPlace;
+use crate::rotation::next_in_rotation;
+use crate::spots::{SpotId, Spots};
+use crate::time::Monotonic;
+
+/// One item of news.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewsItem {
+    /// The turn that the worker asked for is granted.
+    Turn {
+        /// Of which session.
+        session: Arc<SessionPlace>,
+        /// At which server.
+        server: ServerName,
+        /// Who among the worker's callers asked.
+        ticket: Token,
+        /// The turn's number.
+        turn: u64,
+    },
+    /// What the worker waits for at this server has come to something: it asks again.
+    Settled {
+        /// Of which session.
+        session: Arc<SessionPlace>,
+        /// At which server.
+        server: ServerName,
+    },
+}
+
+/// Whether there is more to do than a step was allowed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advanced {
+    /// Nothing is due.
+    Done,
+    /// The limit was reached.
+    More,
+}
+
+impl Advanced {
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Done, Self::Done) => Self::Done,
+            _ => Self::More,
+        }
+    }
+}
+
+/// The mailboxes of all workers, and who is to be told of which claim.
+#[derive(Debug, Default)]
+pub struct News {
+    boxes: BTreeMap<WorkerId, Mailbox>,
+    /// Workers whose mailbox had news put into it since they were last looked for.
+    fresh: BTreeSet<WorkerId>,
+    watches: Spots<BTreeSet<WorkerId>>,
+    watchers: usize,
+    /// The worker whose life was last checked.
+    checked: Option<WorkerId>,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    turns: VecDeque<NewsItem>,
+    settled: BTreeSet<(Arc<SessionPlace>, ServerName)>,
+}
+
+impl Mailbox {
+    fn len(&self) -> usize {
+        self.turns.len().saturating_add(self.settled.len())
+    }
+
+    fn take(&mut self) -> Option<NewsItem> {
+        // A turn runs out while it waits to be read; what is settled stays so.
+        self.turns.pop_front().or_else(|| {
+            let (session, server) = self.settled.pop_first()?;
+            Some(NewsItem::Settled { session, server })
+        })
+    }
+}
+
+impl News {
+    /// Nobody is to be told anything.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Remembers that the worker was told of a claim at this server, and tells it when that is settled; at `until`,
+    /// when the claim lapses, in any case.
+    pub fn watch(
+        &mut self,
+        worker: &WorkerId,
+        session: &SessionPlace,
+        server: &ServerName,
+        until: Monotonic,
+    ) {
+        let known = self.watches.find(session, server);
+        if self.watchers >= WATCHERS_MAX || (known.is_none() && self.watches.len() >= WATCHED_MAX) {
+            return;
+        }
+        let id = known.unwrap_or_else(|| self.watches.insert(session, server, BTreeSet::default()));
+        if let Some(watch) = self.watches.get_mut(id) {
+            self.watchers += usize::from(watch.value.insert(worker.clone()));
+        }
+        self.watches.set_deadline(id, Some(until));
+    }
+
+    /// The claim at this server came to an end, whichever: whoever was told of it is told.
+    pub fn settle(&mut self, session: &SessionPlace, server: &ServerName) {
+        if let Some(id) = self.watches.find(session, server) {
+            self.tell_watchers(id);
+        }
+    }
+
+    /// The same for every server of the session: it is over.
+    pub fn settle_session(&mut self, session: &SessionPlace) {
+        for id in self.watches.of_session(session) {
+            self.tell_watchers(id);
+        }
+    }
+
+    /// Tells one worker to ask again.
+    pub fn post_settled(
+        &mut self,
+        worker: &WorkerId,
+        session: &Arc<SessionPlace>,
+        server: &ServerName,
+    ) {
+        if let Some(mailbox) = self.room_at(worker) {
+            mailbox
+                .settled
+                .insert((Arc::clone(session), server.clone()));
+        }
+    }
+
+    /// Tells one worker of a turn granted to it. Where there is no room, it is not told.
+    pub(crate) fn post_turn(&mut self, worker: &WorkerId, item: NewsItem) {
+        if let Some(mailbox) = self.room_at(worker) {
+            mailbox.turns.push_back(item);
+        }
+    }
+
+    /// Whether there is anything for the worker.
+    #[must_use]
+    pub fn has(&self, worker: &WorkerId) -> bool {
+        self.boxes.contains_key(worker)
+    }
+
+    /// Takes what there is for the worker, at most `max` items, the oldest turns first.
+    pub fn take(&mut self, worker: &WorkerId, max: usize) -> Vec<NewsItem> {
+        let Some(mailbox) = self.boxes.get_mut(worker) else {
+            return Vec::new();
+        };
+        let items = std::iter::from_fn(|| mailbox.take()).take(max).collect();
+        if mailbox.len() == 0 {
+            self.boxes.remove(worker);
+            self.fresh.remove(worker);
+        }
+        items
+    }
+
+    /// A worker that has had news since it was last named here. Whoever lets workers wait calls this until there is
+    /// none.
+    pub fn pop_fresh(&mut self) -> Option<WorkerId> {
+        self.fresh.pop_first()
+    }
+
+    /// When something is due: the earliest lapse of a claim that is watched.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        self.watches.next_deadline()
+    }
+
+    /// Tells of claims that lapsed, and drops the mailboxes of the dead; at most `limit` of each.
+    pub fn advance(&mut self, mono: Monotonic, workers: &dyn Liveness, limit: usize) -> Advanced {
+        self.drop_the_dead(workers, limit);
+        for _ in 0..limit {
+            let Some(id) = self.watches.due(mono) else {
+                return Advanced::Done;
+            };
+            self.tell_watchers(id);
+        }
+        Advanced::More
+    }
+
+    fn drop_the_dead(&mut self, workers: &dyn Liveness, limit: usize) {
+        let looked_at = next_in_rotation(&self.boxes, self.checked.as_ref(), limit);
+        self.checked = looked_at.last().cloned();
+        for worker in looked_at {
+            if !workers.is_alive(&worker) {
+                self.boxes.remove(&worker);
+                self.fresh.remove(&worker);
+            }
+        }
+    }
+
+    fn tell_watchers(&mut self, id: SpotId) {
+        let Some(watch) = self.watches.remove(id) else {
+            return;
+        };
+        self.watchers = self.watchers.saturating_sub(watch.value.len());
+        for worker in &watch.value {
+            self.post_settled(worker, &watch.session, &watch.server);
+        }
+    }
+
+    /// The worker's mailbox, if another item fits.
+    fn room_at(&mut self, worker: &WorkerId) -> Option<&mut Mailbox> {
+        if !self.boxes.contains_key(worker) {
+            if self.boxes.len() >= NEWS_BOXES_MAX {
+                return None;
+            }
+            self.boxes.insert(worker.clone(), Mailbox::default());
+        }
+        let mailbox = self.boxes.get_mut(worker)?;
+        if mailbox.len() >= NEWS_ITEMS_MAX {
+            return None;
+        }
+        self.fresh.insert(worker.clone());
+        Some(mailbox)
+    }
+}

@@ -1,0 +1,96 @@
+//! RATE: a rate limit that a whole fleet shares, by the generic cell rate algorithm.
+//!
+//! All that is stored is one moment, the *theoretical arrival time*: when everything allowed so far would have been
+//! spent at an even pace. A request is let through where its share of the window still fits between now and one window
+//! ahead. There is no window that begins, so there is no moment at which twice the limit passes.
+//!
+//! The moment is kept in nanoseconds, because the even pace of a large limit is finer than a millisecond.
+
+use crate::names::{NameError, parse_integer};
+use crate::time::{Millis, Timestamp};
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// What RATE asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many may pass within one window, at once if nothing passed before. 1 to
+    /// [`RATE_LIMIT_MAX`](crate::limits::RATE_LIMIT_MAX).
+    pub limit: u64,
+    /// How long a window is, up to [`RATE_WINDOW_MAX`](crate::limits::RATE_WINDOW_MAX).
+    pub window: Millis,
+    /// For how many this request counts, 1 to `limit`.
+    pub cost: u64,
+}
+
+/// The answer of RATE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rated {
+    /// What has to be stored; none where the request was refused, which changes nothing.
+    pub spent: Option<Spent>,
+    /// How many of cost one could still pass at once.
+    pub remaining: u64,
+    /// After which time this request would be let through; zero where it was.
+    pub retry_after: Millis,
+}
+
+/// The theoretical arrival time, in nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spent(u64);
+
+impl Spent {
+    /// Reads the stored form, a decimal number.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn decode(value: &[u8]) -> Result<Self, NameError> {
+        parse_integer("rate record", value, 0, u64::MAX).map(Self)
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn encode(self) -> String {
+        self.0.to_string()
+    }
+
+    /// From this moment on the record says nothing any more.
+    #[must_use]
+    pub const fn expires_at(self) -> Timestamp {
+        Timestamp::from_unix_ms(self.0.div_ceil(NANOS_PER_MILLI))
+    }
+}
+
+/// Lets the request through or not. A record that is more than one window ahead was stamped by a clock that stepped
+/// back since, and counts as one window: it freezes nobody for longer.
+#[must_use]
+pub fn rate(stored: Option<Spent>, request: &Rate, now: Timestamp) -> Rated {
+    let now = now.unix_ms().saturating_mul(NANOS_PER_MILLI);
+    let window = request.window.get().saturating_mul(NANOS_PER_MILLI);
+    let ahead = now.saturating_add(window);
+    let before = stored.map_or(now, |Spent(at)| at.clamp(now, ahead));
+    let after = before.saturating_add(share(request, window));
+    let is_allowed = after <= ahead;
+    let spent = if is_allowed { after } else { before };
+    Rated {
+        spent: is_allowed.then_some(Spent(spent)),
+        remaining: remaining(request, window, ahead.saturating_sub(spent)),
+        retry_after: Millis::new(after.saturating_sub(ahead).div_ceil(NANOS_PER_MILLI)),
+    }
+}
+
+/// The part of the window that the request's cost is worth. Rounded down, so that the whole limit fits in one window;
+/// for a limit of 100,000 a second that lets one in 10,000 too many pass, and for a smaller one fewer.
+fn share(request: &Rate, window: u64) -> u64 {
+    let share = u128::from(window) * u128::from(request.cost) / u128::from(request.limit.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// How many shares of one fit into what is left of the window.
+fn remaining(request: &Rate, window: u64, left: u64) -> u64 {
+    let one = Rate {
+        cost: 1,
+        ..*request
+    };
+    let share = share(&one, window).max(1);
+    (left / share).min(request.limit)
+}

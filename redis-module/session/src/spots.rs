@@ -1,0 +1,148 @@
+//! Something for each of many servers of sessions, with a deadline each: the shape of turns and of watches.
+//!
+//! A *spot* is one server of one session. Invariant: an entry stands under its id, in its session's list, and with its
+//! deadline, if it has one, in the order of deadlines; or in none of them. A session without entries takes no room.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::names::ServerName;
+use crate::place::SessionPlace;
+use crate::time::Monotonic;
+
+/// Names an entry for as long as it stands, and nothing else ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SpotId(u64);
+
+/// One entry.
+#[derive(Debug)]
+pub(crate) struct Spot<T> {
+    pub(crate) session: Arc<SessionPlace>,
+    pub(crate) server: ServerName,
+    pub(crate) value: T,
+    deadline: Option<Monotonic>,
+}
+
+/// The entries of all sessions.
+#[derive(Debug)]
+pub(crate) struct Spots<T> {
+    spots: HashMap<SpotId, Spot<T>>,
+    by_session: HashMap<Arc<SessionPlace>, Vec<(ServerName, SpotId)>>,
+    deadlines: BTreeSet<(Monotonic, SpotId)>,
+    ids_given: u64,
+}
+
+impl<T> Default for Spots<T> {
+    fn default() -> Self {
+        Self {
+            spots: HashMap::new(),
+            by_session: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            ids_given: 0,
+        }
+    }
+}
+
+impl<T> Spots<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.spots.len()
+    }
+
+    pub(crate) fn find(&self, session: &SessionPlace, server: &ServerName) -> Option<SpotId> {
+        let servers = self.by_session.get(session)?;
+        let (_, id) = servers.iter().find(|(name, _)| name == server)?;
+        Some(*id)
+    }
+
+    /// The entries of one session.
+    pub(crate) fn of_session(&self, session: &SessionPlace) -> Vec<SpotId> {
+        self.by_session
+            .get(session)
+            .map(|servers| servers.iter().map(|(_, id)| *id).collect())
+            .unwrap_or_default()
+    }
+
+    /// The entries of the sessions that `admits` admits.
+    pub(crate) fn of_sessions(&self, admits: impl Fn(&SessionPlace) -> bool) -> Vec<SpotId> {
+        self.by_session
+            .iter()
+            .filter(|(session, _)| admits(session))
+            .flat_map(|(_, servers)| servers.iter().map(|(_, id)| *id))
+            .collect()
+    }
+
+    pub(crate) fn get(&self, id: SpotId) -> Option<&Spot<T>> {
+        self.spots.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SpotId) -> Option<&mut Spot<T>> {
+        self.spots.get_mut(&id)
+    }
+
+    /// Adds an entry at a spot that has none.
+    pub(crate) fn insert(
+        &mut self,
+        session: &SessionPlace,
+        server: &ServerName,
+        value: T,
+    ) -> SpotId {
+        self.ids_given = self.ids_given.wrapping_add(1);
+        let id = SpotId(self.ids_given);
+        let session = match self.by_session.get_key_value(session) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::new(session.clone()),
+        };
+        self.by_session
+            .entry(Arc::clone(&session))
+            .or_default()
+            .push((server.clone(), id));
+        let spot = Spot {
+            session,
+            server: server.clone(),
+            value,
+            deadline: None,
+        };
+        self.spots.insert(id, spot);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: SpotId) -> Option<Spot<T>> {
+        let spot = self.spots.remove(&id)?;
+        if let Some(deadline) = spot.deadline {
+            self.deadlines.remove(&(deadline, id));
+        }
+        if let Some(servers) = self.by_session.get_mut(&spot.session) {
+            servers.retain(|(_, known)| *known != id);
+            if servers.is_empty() {
+                self.by_session.remove(&spot.session);
+            }
+        }
+        Some(spot)
+    }
+
+    /// Says when the entry is to be looked at.
+    pub(crate) fn set_deadline(&mut self, id: SpotId, deadline: Option<Monotonic>) {
+        let Some(spot) = self.spots.get_mut(&id) else {
+            return;
+        };
+        if spot.deadline == deadline {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut spot.deadline, deadline) {
+            self.deadlines.remove(&(old, id));
+        }
+        if let Some(new) = deadline {
+            self.deadlines.insert((new, id));
+        }
+    }
+
+    /// The entry whose deadline came first, if that has passed.
+    pub(crate) fn due(&self, mono: Monotonic) -> Option<SpotId> {
+        let (deadline, id) = self.deadlines.first()?;
+        (*deadline <= mono).then_some(*id)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+}

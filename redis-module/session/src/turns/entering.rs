@@ -1,0 +1,186 @@
+//! ENTER, step by step: who asks again, who gets the turn at once, and who waits.
+
+use super::Turns;
+use super::queue::{Grasp, Holder, Queue};
+use super::request::{Enter, TurnContext};
+use crate::limits::{LEASE_MIN, TURN_QUEUES_MAX, TURN_WAITERS_MAX};
+use crate::names::{NameError, Problem, ServerName};
+use crate::place::SessionPlace;
+use crate::refusal::{Refusal, Stale};
+use crate::spots::SpotId;
+use crate::time::{Millis, Monotonic};
+
+/// How long a full queue is not searched for the dead again.
+const SWEEP_EVERY: Millis = Millis::new(1_000);
+
+impl Turns {
+    /// The holder asks again.
+    pub(super) fn renew(&mut self, id: SpotId, request: &Enter, mono: Monotonic) -> Option<u64> {
+        let queue = self.queues.get_mut(id)?;
+        let holder = queue.value.holder.as_mut()?;
+        if holder.ticket != request.ticket {
+            return None;
+        }
+        holder.lease = request.lease;
+        holder.hold(mono);
+        let (until, number) = (holder.until(), holder.number);
+        if holder.worker != request.worker {
+            let before = std::mem::replace(&mut holder.worker, request.worker.clone());
+            self.unlist(&before, id);
+            self.list(&request.worker.clone(), id);
+        }
+        self.queues.set_deadline(id, Some(until));
+        Some(number)
+    }
+
+    /// A turn claimed again must not have been given to another since.
+    pub(super) fn check_held(
+        &self,
+        known: Option<SpotId>,
+        number: u64,
+        mono: Monotonic,
+    ) -> Result<(), Refusal> {
+        let Some(queue) = known.and_then(|id| self.queues.get(id)) else {
+            return Ok(());
+        };
+        let queue = &queue.value;
+        let is_taken = queue.holder.is_some() && mono >= self.quiet_until;
+        if is_taken || queue.highest >= number {
+            return Err(Refusal::Stale(Stale::Turn));
+        }
+        Ok(())
+    }
+
+    /// The number under which the caller gets the turn at once, if it does.
+    pub(super) fn number_now(
+        &mut self,
+        id: SpotId,
+        request: &Enter,
+        context: &TurnContext<'_>,
+    ) -> Option<u64> {
+        let queue = &self.queues.get(id)?.value;
+        if context.mono < self.quiet_until {
+            return request.held;
+        }
+        if queue.holder.is_some() || queue.waiting() > 0 {
+            return None;
+        }
+        Some(self.next_number(context.now))
+    }
+
+    pub(super) fn take_over(&mut self, id: SpotId, request: &Enter, number: u64, mono: Monotonic) {
+        if self.let_go(id).is_some() {
+            self.figures.lost = self.figures.lost.saturating_add(1);
+        }
+        if let Some(queue) = self.queues.get_mut(id)
+            && queue.value.withdraw(&request.ticket)
+        {
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+        let until = mono.plus(request.lease);
+        let holder = Holder {
+            worker: request.worker.clone(),
+            ticket: request.ticket.clone(),
+            number,
+            lease: request.lease,
+            grasp: Grasp::Held { until },
+        };
+        self.grant(id, holder);
+    }
+
+    pub(super) fn wait(
+        &mut self,
+        id: SpotId,
+        request: &Enter,
+        context: &mut TurnContext<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(queue) = self.queues.get_mut(id) else {
+            return Ok(());
+        };
+        if queue.value.awaits(&request.ticket) {
+            queue.value.ask_again(request);
+            return Ok(());
+        }
+        let room = self.make_room(id, context);
+        let Some(queue) = self.queues.get_mut(id).filter(|_| room.is_ok()) else {
+            self.close_if_empty(id, context.mono);
+            return room;
+        };
+        queue.value.join(request);
+        let has_holder = queue.value.holder.is_some();
+        self.waiting = self.waiting.saturating_add(1);
+        self.figures.waited = self.figures.waited.saturating_add(1);
+        if !has_holder {
+            let due = self.quiet_until.max(context.mono);
+            self.queues.set_deadline(id, Some(due));
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self, id: SpotId, context: &mut TurnContext<'_>) -> Result<(), Refusal> {
+        if self.waiting >= TURN_WAITERS_MAX {
+            return Err(limit("turn-waiters", TURN_WAITERS_MAX));
+        }
+        let queue_max = context.limits.queue_max;
+        let Some(queue) = self.queues.get_mut(id) else {
+            return Ok(());
+        };
+        if queue.value.waiting() < queue_max {
+            return Ok(());
+        }
+        // Who waits for a dead worker makes room; but a full queue is not searched for each newcomer.
+        let swept_at = queue.value.swept_at;
+        if swept_at.is_none_or(|at| at.plus(SWEEP_EVERY) <= context.mono) {
+            queue.value.swept_at = Some(context.mono);
+            let dead = queue
+                .value
+                .take_dead(|worker| context.workers.is_alive(worker));
+            self.waiting = self.waiting.saturating_sub(dead.len());
+            for waiter in dead {
+                let news = &mut context.news;
+                news.post_settled(&waiter.worker, &queue.session, &queue.server);
+            }
+        }
+        if queue.value.waiting() < queue_max {
+            return Ok(());
+        }
+        Err(limit("turn-queue", queue_max))
+    }
+
+    pub(super) fn open(
+        &mut self,
+        session: &SessionPlace,
+        server: &ServerName,
+    ) -> Result<SpotId, Refusal> {
+        if self.queues.len() >= TURN_QUEUES_MAX {
+            return Err(limit("turn-queues", TURN_QUEUES_MAX));
+        }
+        Ok(self.queues.insert(session, server, Queue::default()))
+    }
+
+    /// In the quiet time an empty queue stays where it remembers which number was given last.
+    pub(super) fn close_if_empty(&mut self, id: SpotId, mono: Monotonic) {
+        let Some(queue) = self.queues.get(id) else {
+            return;
+        };
+        let is_idle = queue.value.holder.is_none() && queue.value.waiting() == 0;
+        let remembers = mono < self.quiet_until && queue.value.highest > 0;
+        if is_idle && !remembers {
+            self.queues.remove(id);
+        }
+    }
+}
+
+pub(super) fn check_lease(lease: Millis, most: Millis) -> Result<(), Refusal> {
+    if (LEASE_MIN..=most).contains(&lease) {
+        return Ok(());
+    }
+    Err(Refusal::Argument(NameError {
+        what: "LEASE",
+        problem: Problem::Range(LEASE_MIN.get(), most.get()),
+    }))
+}
+
+const fn limit(what: &'static str, value: usize) -> Refusal {
+    Refusal::Limit { what, value }
+}

@@ -1,0 +1,181 @@
+//! One queue: who has the turn of one server of one session, and who waits for it in which order.
+//!
+//! Invariant: a ticket stands in it once, as the holder's or as a waiter's.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::request::{Enter, Line};
+use crate::names::{Token, WorkerId};
+use crate::time::{Millis, Monotonic};
+
+/// Who has the turn.
+#[derive(Debug)]
+pub(super) struct Holder {
+    pub(super) worker: WorkerId,
+    pub(super) ticket: Token,
+    pub(super) number: u64,
+    pub(super) lease: Millis,
+    pub(super) grasp: Grasp,
+}
+
+/// How firmly a turn is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grasp {
+    /// It was granted to a waiter, whose worker has not heard of it yet.
+    Offered {
+        /// When it passes on.
+        until: Monotonic,
+    },
+    /// Its holder knows of it.
+    Held {
+        /// When the lease lapses.
+        until: Monotonic,
+    },
+}
+
+impl Holder {
+    pub(super) const fn until(&self) -> Monotonic {
+        match self.grasp {
+            Grasp::Offered { until } | Grasp::Held { until } => until,
+        }
+    }
+
+    pub(super) const fn is_offered(&self) -> bool {
+        matches!(self.grasp, Grasp::Offered { .. })
+    }
+
+    /// The holder knows of it, and its lease counts from now.
+    pub(super) fn hold(&mut self, mono: Monotonic) {
+        self.grasp = Grasp::Held {
+            until: mono.plus(self.lease),
+        };
+    }
+}
+
+/// Who waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) worker: WorkerId,
+    pub(super) ticket: Token,
+    pub(super) lease: Millis,
+}
+
+/// The place of a waiter: its line, and the number of its arrival.
+type Place = (Line, u64);
+
+/// One queue.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) holder: Option<Holder>,
+    waiters: BTreeMap<Place, Waiter>,
+    places: HashMap<Token, Place>,
+    arrivals: u64,
+    /// The highest number that was given here.
+    pub(super) highest: u64,
+    /// When the dead were last looked for because the queue was full.
+    pub(super) swept_at: Option<Monotonic>,
+}
+
+impl Queue {
+    pub(super) fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+
+    pub(super) fn is_holder(&self, ticket: &Token) -> bool {
+        self.holder
+            .as_ref()
+            .is_some_and(|holder| holder.ticket == *ticket)
+    }
+
+    pub(super) fn awaits(&self, ticket: &Token) -> bool {
+        self.places.contains_key(ticket)
+    }
+
+    /// Puts a new waiter in its line.
+    pub(super) fn join(&mut self, request: &Enter) {
+        self.arrivals = self.arrivals.saturating_add(1);
+        let place = (request.line, self.arrivals);
+        self.places.insert(request.ticket.clone(), place);
+        self.waiters.insert(
+            place,
+            Waiter {
+                worker: request.worker.clone(),
+                ticket: request.ticket.clone(),
+                lease: request.lease,
+            },
+        );
+    }
+
+    /// A waiter asks again. It keeps its place, unless it asks for a better line than it stands in.
+    pub(super) fn ask_again(&mut self, request: &Enter) {
+        let Some((line, _)) = self.places.get(&request.ticket) else {
+            return;
+        };
+        if request.line < *line {
+            self.withdraw(&request.ticket);
+            self.join(request);
+            return;
+        }
+        let place = self.places.get(&request.ticket);
+        if let Some(waiter) = place.and_then(|place| self.waiters.get_mut(place)) {
+            waiter.worker = request.worker.clone();
+            waiter.lease = request.lease;
+        }
+    }
+
+    /// Takes a waiter out, wherever it stands. Answers whether there was one.
+    pub(super) fn withdraw(&mut self, ticket: &Token) -> bool {
+        let place = self.places.remove(ticket);
+        place.is_some_and(|place| self.waiters.remove(&place).is_some())
+    }
+
+    /// Lets a holder wait again, before everybody: the numbers of arrivals begin above.
+    pub(super) fn put_back(&mut self, holder: Holder) {
+        let place = (Line::First, 0);
+        self.places.insert(holder.ticket.clone(), place);
+        self.waiters.insert(
+            place,
+            Waiter {
+                worker: holder.worker,
+                ticket: holder.ticket,
+                lease: holder.lease,
+            },
+        );
+    }
+
+    /// Takes out who is next.
+    pub(super) fn next(&mut self) -> Option<Waiter> {
+        let (_, waiter) = self.waiters.pop_first()?;
+        self.places.remove(&waiter.ticket);
+        Some(waiter)
+    }
+
+    /// Takes out the waiters whose worker is not alive, asking once for each worker.
+    pub(super) fn take_dead(&mut self, is_alive: impl Fn(&WorkerId) -> bool) -> Vec<Waiter> {
+        let mut known: HashMap<WorkerId, bool> = HashMap::new();
+        let mut is_dead = |_: &Place, waiter: &mut Waiter| {
+            let alive = match known.get(&waiter.worker) {
+                Some(alive) => *alive,
+                None => {
+                    let alive = is_alive(&waiter.worker);
+                    known.insert(waiter.worker.clone(), alive);
+                    alive
+                }
+            };
+            !alive
+        };
+        let mut dead = Vec::new();
+        let places: Vec<Place> = self
+            .waiters
+            .iter_mut()
+            .filter_map(|(place, waiter)| is_dead(place, waiter).then_some(*place))
+            .collect();
+        for place in places {
+            if let Some(waiter) = self.waiters.remove(&place) {
+                self.places.remove(&waiter.ticket);
+                dead.push(waiter);
+            }
+        }
+        dead
+    }
+}

@@ -1,0 +1,143 @@
+//! RATE: the figures of the generic cell rate algorithm, request by request.
+
+use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
+use mooring_session::rules::{Rate, Spent, rate};
+use mooring_session::time::Millis;
+
+use crate::states::{NOW, at};
+
+fn limit(limit: u64, window_ms: u64) -> Rate {
+    Rate {
+        limit,
+        window: Millis::new(window_ms),
+        cost: 1,
+    }
+}
+
+/// Says the request at each moment after [`NOW`], and compares whether it was let through, what remains, and when to
+/// come again.
+#[track_caller]
+fn check(rows: &[(u64, Rate, (bool, u64, u64))]) {
+    let mut stored = None;
+    for (row, (after, request, expected)) in rows.iter().enumerate() {
+        let rated = rate(stored, request, at(NOW + after));
+        let allowed = rated.spent.is_some();
+        let seen = (allowed, rated.remaining, rated.retry_after.get());
+        assert_eq!(seen, *expected, "row {row}: {request:?} after {after} ms");
+        stored = rated.spent.or(stored);
+    }
+}
+
+#[test]
+fn the_limit_passes_at_once_and_then_one_for_each_share_of_the_window() {
+    let ten_a_second = limit(10, 1_000);
+    check(&[
+        (0, ten_a_second, (true, 9, 0)),
+        (
+            0,
+            Rate {
+                cost: 8,
+                ..ten_a_second
+            },
+            (true, 1, 0),
+        ),
+        (0, ten_a_second, (true, 0, 0)),
+        (0, ten_a_second, (false, 0, 100)),
+        (60, ten_a_second, (false, 0, 40)),
+        (100, ten_a_second, (true, 0, 0)),
+        (199, ten_a_second, (false, 0, 1)),
+        (200, ten_a_second, (true, 0, 0)),
+        (700, ten_a_second, (true, 4, 0)),
+        (
+            700,
+            Rate {
+                cost: 5,
+                ..ten_a_second
+            },
+            (false, 4, 100),
+        ),
+        (
+            700,
+            Rate {
+                cost: 4,
+                ..ten_a_second
+            },
+            (true, 0, 0),
+        ),
+        (10_000, ten_a_second, (true, 9, 0)),
+    ]);
+}
+
+#[test]
+fn the_whole_limit_fits_where_its_shares_are_no_whole_numbers() {
+    for (count, window_ms) in [(3, 1_000), (7, 1), (7_000, 1_000)] {
+        let request = limit(count, window_ms);
+        let mut stored = None;
+        for n in 0..count {
+            let rated = rate(stored, &request, at(NOW));
+            assert!(rated.spent.is_some(), "{count}: refused after {n}");
+            stored = rated.spent;
+        }
+        let refused = rate(stored, &request, at(NOW));
+        assert_eq!((refused.spent, refused.remaining), (None, 0), "{count}");
+        assert!(refused.retry_after.get() >= 1);
+    }
+}
+
+/// Over a long time exactly the limit passes for every window, however the requests come, and at most twice the limit
+/// within any one.
+#[test]
+fn no_more_than_the_rate_passes() {
+    let request = limit(20, 1_000);
+    for every_ms in [1, 3, 7, 49] {
+        let mut stored = None;
+        let mut passed = 0;
+        for n in 0..10_000 / every_ms {
+            let rated = rate(stored, &request, at(NOW + n * every_ms));
+            passed += u64::from(rated.spent.is_some());
+            stored = rated.spent.or(stored);
+        }
+        assert!((200..=220).contains(&passed), "{every_ms}: {passed}");
+    }
+}
+
+#[test]
+fn a_record_from_the_future_freezes_nobody_for_longer_than_a_window() {
+    let request = limit(10, 1_000);
+    let far = rate(None, &request, at(NOW + 3_600_000)).spent;
+    let refused = rate(far, &request, at(NOW));
+    assert_eq!((refused.spent, refused.retry_after.get()), (None, 100));
+    let later = rate(far, &request, at(NOW + 100));
+    assert_eq!((later.spent, later.retry_after.get()), (None, 100));
+}
+
+#[test]
+fn the_record_ends_when_it_says_nothing_any_more() {
+    let spent = rate(None, &limit(3, 1_000), at(NOW)).spent.unwrap();
+    assert_eq!(spent.expires_at(), at(NOW + 334));
+    assert_eq!(Spent::decode(spent.encode().as_bytes()), Ok(spent));
+    for corrupt in ["", "-1", "1.5", "abc", "18446744073709551616", " 1", "01"] {
+        assert!(Spent::decode(corrupt.as_bytes()).is_err(), "{corrupt:?}");
+    }
+}
+
+#[test]
+fn the_limits_do_not_overflow() {
+    for window in [RATE_WINDOW_MIN, RATE_WINDOW_MAX] {
+        for count in [1, RATE_LIMIT_MAX] {
+            for now in [0, NOW, u64::MAX] {
+                let request = Rate {
+                    limit: count,
+                    window,
+                    cost: count,
+                };
+                let rated = rate(
+                    Some(Spent::decode(b"18446744073709551615").unwrap()),
+                    &request,
+                    at(now),
+                );
+                assert!(rated.remaining <= count);
+            }
+        }
+    }
+}

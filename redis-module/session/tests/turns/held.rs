@@ -1,0 +1,140 @@
+//! The quiet time after a start or a promotion, and turns that are claimed again.
+
+use mooring_session::time::Millis;
+use mooring_session::turns::{Enter, Entered};
+
+use crate::fixture::{Node, QUIET_MS, WALL, code, request};
+
+fn held(ticket: &str, turn: u64) -> Enter {
+    Enter {
+        held: Some(turn),
+        ..request(ticket)
+    }
+}
+
+#[test]
+fn in_the_quiet_time_only_what_was_held_is_granted() {
+    let mut node = Node::started();
+    assert_eq!(node.asks("b1"), None);
+    assert_eq!(node.enter(&held("a1", 7)), Ok(Entered::Granted(7)));
+    assert_eq!(node.asks("c1"), None);
+    node.leaves("a1").unwrap();
+    assert_eq!(node.hears("b"), [""; 0]);
+    node.pass(QUIET_MS - 1);
+    assert_eq!(node.hears("b"), [""; 0]);
+    node.pass(1);
+    assert_eq!(node.hears("b"), ["b1"]);
+    node.leaves("b1").unwrap();
+    assert_eq!(node.hears("c"), ["c1"]);
+}
+
+#[test]
+fn who_waits_alone_has_the_turn_when_the_quiet_time_is_over() {
+    let mut node = Node::started();
+    node.asks("b1");
+    assert_eq!(node.turns.next_deadline().map(|at| at.ms()), Some(QUIET_MS));
+    node.pass(QUIET_MS);
+    assert_eq!(node.hears("b"), ["b1"]);
+}
+
+#[test]
+fn a_turn_claimed_again_is_a_turn_like_any_other() {
+    let mut node = Node::started();
+    node.enter(&held("a1", 7)).unwrap();
+    assert_eq!(node.asks("a1"), Some(7), "it is renewed");
+    node.asks("b1");
+    node.pass(QUIET_MS);
+    assert_eq!(code(node.leaves("a1")), "STALE", "its lease has lapsed");
+    assert_eq!(node.hears("b"), ["b1"]);
+}
+
+#[test]
+fn a_turn_that_is_held_past_the_quiet_time_is_waited_for() {
+    let mut node = Node::started();
+    node.enter(&held("a1", 7)).unwrap();
+    node.asks("b1");
+    for _ in 0..10 {
+        node.pass(1_000);
+        assert_eq!(node.asks("a1"), Some(7));
+        assert_eq!(node.hears("b"), [""; 0]);
+    }
+    node.leaves("a1").unwrap();
+    assert_eq!(node.hears("b"), ["b1"]);
+}
+
+/// The higher number was given after the lower had been lost.
+#[test]
+fn of_two_that_claim_one_turn_the_later_is_right() {
+    let mut node = Node::started();
+    node.enter(&held("b1", 9)).unwrap();
+    assert_eq!(code(node.enter(&held("a1", 7))), "STALE");
+    assert_eq!(code(node.enter(&held("a1", 9))), "STALE");
+    assert_eq!(node.asks("b1"), Some(9));
+
+    let mut node = Node::started();
+    node.enter(&held("a1", 7)).unwrap();
+    assert_eq!(node.enter(&held("b1", 9)), Ok(Entered::Granted(9)));
+    assert_eq!(code(node.leaves("a1")), "STALE");
+    assert_eq!(code(node.enter(&held("a1", 7))), "STALE");
+    assert_eq!(node.turns.figures().lost, 1);
+}
+
+#[test]
+fn the_quiet_time_remembers_what_was_claimed_and_left() {
+    let mut node = Node::started();
+    node.enter(&held("b1", 9)).unwrap();
+    node.leaves("b1").unwrap();
+    assert_eq!(code(node.enter(&held("a1", 7))), "STALE");
+    node.pass(QUIET_MS);
+    assert_eq!(node.turns.sizes(), (0, 0));
+}
+
+#[test]
+fn after_the_quiet_time_nothing_can_be_held_that_another_has() {
+    let mut node = Node::new();
+    let number = node.asks("a1").unwrap();
+    assert_eq!(code(node.enter(&held("b1", 7))), "STALE");
+    assert_eq!(code(node.enter(&held("b1", number + 1))), "STALE");
+    node.leaves("a1").unwrap();
+    // Nobody has it, so it is given: under a number that nobody had.
+    assert_eq!(node.enter(&held("b1", 7)), Ok(Entered::Granted(number + 1)));
+}
+
+#[test]
+fn numbers_go_on_above_what_was_claimed_again() {
+    let mut node = Node::started();
+    let ahead = WALL + 3_600_000;
+    node.enter(&held("a1", ahead)).unwrap();
+    node.leaves("a1").unwrap();
+    node.pass(QUIET_MS);
+    assert_eq!(node.asks("b1"), Some(ahead + 1));
+}
+
+#[test]
+fn a_promotion_begins_anew() {
+    let mut node = Node::new();
+    node.asks("a1");
+    node.asks("b1");
+    let now = node.mono();
+    node.turns.restart(now, Millis::new(QUIET_MS));
+    node.advance();
+    assert_eq!(node.hears("b"), ["settled"]);
+    assert_eq!(node.asks("b1"), None);
+    assert_eq!(node.enter(&held("a1", 7)), Ok(Entered::Granted(7)));
+    node.leaves("a1").unwrap();
+    node.pass(QUIET_MS - 1);
+    assert!(node.is_held(), "b1 waits, so the session is not idle");
+    node.pass(1);
+    assert_eq!(node.hears("b"), ["b1"]);
+}
+
+#[test]
+fn a_holder_that_dies_in_the_quiet_time_leaves_it_quiet() {
+    let mut node = Node::started();
+    node.enter(&held("a1", 7)).unwrap();
+    node.asks("b1");
+    node.dies("a");
+    assert_eq!(node.hears("b"), [""; 0]);
+    node.pass(QUIET_MS);
+    assert_eq!(node.hears("b"), ["b1"]);
+}
