@@ -13,6 +13,9 @@ use mooring_session::{Refusal, limits};
 
 use crate::failure::Failure;
 
+/// The greatest number that only grows: the greatest integer that Redis can answer with.
+const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// The words of a command, its name first.
 pub(crate) trait Words<'a> {
     /// The word at `index`.
@@ -140,8 +143,12 @@ impl<'a, W: Words<'a>> Parser<W> {
 
     /// The next word as an epoch.
     pub(crate) fn epoch(&mut self) -> Result<u64, Failure> {
-        // What Redis integers can say.
-        self.integer("epoch", 0, i64::MAX.unsigned_abs())
+        self.integer("epoch", 0, NUMBER_MAX)
+    }
+
+    /// The next word as the number of an incarnation.
+    pub(crate) fn generation(&mut self) -> Result<u64, Failure> {
+        self.integer("gen", 0, NUMBER_MAX)
     }
 
     /// The next word as a duration in milliseconds within its range.

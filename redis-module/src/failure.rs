@@ -21,6 +21,12 @@ pub(crate) enum Failure {
     /// An option that has to be there.
     #[error("ERR syntax error: {0} is missing")]
     Missing(&'static str),
+    /// The key of a rate limit holds a string of somebody else's.
+    #[error("ERR corrupt rate record")]
+    CorruptRate,
+    /// A cap counts the sessions under a prefix.
+    #[error("ERR CAP needs a key under one of mooring.prefixes")]
+    NoPrefix,
     /// A defect of this module.
     #[error("ERR internal error")]
     Internal,
@@ -51,6 +57,47 @@ pub(crate) const CODES: [&str; 9] = [
     "WRONGTYPE",
 ];
 
+/// One error that a command can give, for its page. What every command can give is said once for all.
+pub(crate) struct Cause {
+    /// The stable code.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
+    pub(crate) code: &'static str,
+    /// When it comes, in words that go on after "where".
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
+    pub(crate) when: &'static str,
+}
+
+impl Cause {
+    /// There is no such session.
+    pub(crate) const NO_SESSION: Self = Self::new(
+        "NOSESSION",
+        "there is no such session: it never was, expired, or was reaped",
+    );
+    /// It was ended.
+    pub(crate) const ENDED: Self = Self::new(
+        "ENDED",
+        "the session was ended, and its tombstone still stands",
+    );
+    /// It is another's.
+    pub(crate) const DENIED: Self = Self::new(
+        "DENIED",
+        "the session belongs to another principal; nothing else about it is revealed",
+    );
+    /// The record cannot be read.
+    pub(crate) const CORRUPT: Self = Self::new(
+        "ERR",
+        "the hash under the key is no valid record: `corrupt session record: <field>`",
+    );
+    /// The key is no hash.
+    pub(crate) const WRONG_TYPE: Self =
+        Self::new("WRONGTYPE", "the key holds something else than a hash");
+
+    /// An error of one command.
+    pub(crate) const fn new(code: &'static str, when: &'static str) -> Self {
+        Self { code, when }
+    }
+}
+
 impl Failure {
     /// How much of a client's word an error repeats.
     const WORD_SHOWN_BYTES_MAX: usize = 64;
@@ -69,7 +116,11 @@ impl Failure {
         match self {
             Self::Refused(refusal) => refusal.code(),
             Self::WrongType => "WRONGTYPE",
-            Self::Syntax(_) | Self::Missing(_) | Self::Internal => "ERR",
+            Self::Syntax(_)
+            | Self::Missing(_)
+            | Self::CorruptRate
+            | Self::NoPrefix
+            | Self::Internal => "ERR",
         }
     }
 }

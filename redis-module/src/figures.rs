@@ -71,7 +71,14 @@ pub(crate) fn all(module: &Module) -> Vec<(&'static CStr, u64)> {
     let figures = &module.figures;
     let workers = module.workers.list(module.monotonic());
     let alive = workers.iter().filter(|worker| worker.alive).count() as u64;
+    let turns = module.turns.figures();
+    let (turn_queues, turn_waiters) = module.turns.sizes();
+    let sessions = module.indexes.counts();
     let mut all = vec![
+        (c"sessions_active", sessions.active),
+        (c"sessions_expired", sessions.expired),
+        (c"sessions_ended", sessions.ended),
+        (c"bindings_active", sessions.bindings_active),
         (c"hits", figures.hits),
         (c"misses", figures.misses),
         (c"binds", figures.binds),
@@ -83,9 +90,15 @@ pub(crate) fn all(module: &Module) -> Vec<(&'static CStr, u64)> {
         (c"ends", figures.ends),
         (c"touches_written", figures.touches_written),
         (c"touches_coalesced", figures.touches_coalesced),
+        (c"turns_granted", turns.granted),
+        (c"turns_waited", turns.waited),
+        (c"turns_lost", turns.lost),
+        (c"turn_queues", turn_queues as u64),
+        (c"turn_waiters", turn_waiters as u64),
+        (c"workers_waiting", module.waiting.len() as u64),
         (c"workers_alive", alive),
         (c"workers_dead", workers.len() as u64 - alive),
-        (c"index_ready", 0),
+        (c"index_ready", u64::from(module.are_all_whole())),
     ];
     all.extend(FAILURE_NAMES.into_iter().zip(figures.failures));
     all

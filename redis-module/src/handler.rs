@@ -7,11 +7,18 @@
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::events;
 use crate::failure::Failure;
 use crate::ffi::loading::Loading;
-use crate::ffi::{Arguments, Context, Level, Report, log_warning};
+use crate::ffi::{
+    Arguments, BlockedId, Context, KeyEvent, Level, OwnedText, Report, ServerEvent, log_warning,
+};
 use crate::figures;
-use crate::module::Module;
+use crate::housekeeping::{self, Impulse};
+use crate::keyspace;
+use crate::module::{Away, Module};
+use crate::settings;
+use crate::waiting;
 
 /// One command: reads its arguments, applies a rule, replies.
 pub(crate) trait Command {
@@ -40,6 +47,8 @@ pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
             if let Err(failure) = &result {
                 module.figures.note_failure(failure);
             }
+            keyspace::catch_up(module, context);
+            waiting::serve(module);
             result
         })
     });
@@ -68,23 +77,76 @@ pub(crate) fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> bool {
     }
 }
 
-/// This node was a replica, to which no worker beats, and now serves.
-pub(crate) fn promoted() {
-    let forgotten = guard(|| {
-        Module::with(|module| {
-            module.forget_workers();
-            Ok(())
-        })
-    });
-    if forgotten.is_err() {
-        log_warning("promoted, and the module's state is not at hand: workers get no grace");
+/// A key under one of the prefixes came in or changed.
+pub(crate) fn key_changed(context: &Context, what: KeyEvent, key: &[u8]) {
+    guard_callback(|| keyspace::take(context, what, key));
+}
+
+/// Something happened to the server.
+pub(crate) fn server_changed(context: &Context, event: ServerEvent) {
+    match event {
+        ServerEvent::Tick => tick(context, Impulse::Server),
+        event => guard_callback(|| {
+            let followed = Module::try_with(|module| events::follow(module, context, event));
+            if followed == Err(Away::Busy) {
+                housekeeping::doubt_the_indexes();
+            }
+        }),
     }
 }
 
+/// The timer rang.
+pub(crate) fn ring(context: &Context) {
+    tick(context, Impulse::Timer);
+}
+
+fn tick(context: &Context, impulse: Impulse) {
+    guard_callback(|| {
+        let expired = Module::try_with(|module| housekeeping::tick(module, context, impulse));
+        for place in expired.unwrap_or_default() {
+            if context.select(place.database) {
+                context.notify(c"session.expired", OwnedText::new(&place.key).text());
+            }
+        }
+    });
+}
+
+/// A client that waited is to get its reply.
+pub(crate) fn wake(context: &Context, client: BlockedId) {
+    answer(context, |module| waiting::wake(module, context, client));
+}
+
+/// An operator ended a client's wait, and it is to get its reply.
+pub(crate) fn time_out(context: &Context, client: BlockedId) {
+    answer(context, |module| {
+        waiting::time_out(module, context, client);
+    });
+}
+
+/// Lets a step reply to a client outside of a command.
+fn answer(context: &Context, step: impl FnOnce(&mut Module)) {
+    let replied = guard(|| Module::try_with(step).map_err(|_| Failure::Internal));
+    if let Err(failure) = replied {
+        context.reply_error(&failure.to_string());
+    }
+}
+
+/// A client that waited is gone.
+pub(crate) fn forsake(client: BlockedId) {
+    guard_callback(|| {
+        let taken = Module::try_with(|module| waiting::forsake(module, client));
+        if taken == Err(Away::Busy) {
+            log_warning("a waiting client went away within a command: it stays on the books");
+        }
+    });
+}
+
 /// Gives back what the module holds, before it is unloaded.
-pub(crate) fn unload() {
+pub(crate) fn unload(context: &Context) {
     let _ = guard(|| {
+        let _ = Module::try_with(|module| housekeeping::stop(module, context));
         Module::remove();
+        settings::prefixes::release();
         drop(std::panic::take_hook());
         Ok(())
     });
@@ -105,11 +167,22 @@ pub(crate) fn report(report: &Report) {
     }
 }
 
+/// Runs a step of a callback that has nobody to tell of a failure. The panic hook has logged it.
+pub(crate) fn guard_callback(step: impl FnOnce()) {
+    let _ = guard(|| {
+        step();
+        Ok(())
+    });
+}
+
 /// The one place where panics end.
 pub(crate) fn guard<T>(step: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // What a panic leaves half done is the module's own bookkeeping, which no decision leans on; the record is
-    // written in one go after the rule has decided.
-    catch_unwind(AssertUnwindSafe(step)).unwrap_or(Err(Failure::Internal))
+    // What a panic leaves half done is the module's own bookkeeping, which begins anew where it is derived; the record
+    // is written in one go after the rule has decided.
+    catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
+        housekeeping::doubt_the_indexes();
+        Err(Failure::Internal)
+    })
 }
 
 /// Sends the place of every panic to the server's log. The message stays out of it: it may quote a client's words.

@@ -7,25 +7,39 @@
 //! * [`commands`]: one file per command, and the table of them. [`registrar`] brings the table to Redis.
 //! * [`handler`]: the edge where panics and errors end. [`failure`]: errors and their codes.
 //! * [`arguments`], [`record_io`], [`reply`]: what a command reads, changes and answers.
-//! * [`module`]: what is held in memory. [`figures`]: what is counted. [`settings`]: what can be set.
-//! * `reference`: docs/commands.md, held equal to the tables by a test.
+//! * [`module`]: what is held in memory. [`surroundings`], [`node`]: what rules are told of it.
+//! * [`keyspace`], [`indexes`], [`rebuild`]: what the records say, kept true whoever writes them.
+//! * [`housekeeping`]: what the node does by itself. [`waiting`]: workers that wait for news. [`claims`]: who hears what
+//!   came of one. [`figures`]: what is counted. [`settings`]: what can be set.
+//! * `reference`: docs/commands.md and docs/commands/, held equal to the tables by a test.
 //! * [`ffi`]: every call of the server's API, and all the `unsafe` there is.
 
 mod arguments;
+mod claims;
 mod commands;
 mod digest;
+mod events;
 mod failure;
 mod ffi;
 mod field_names;
 mod figures;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handler;
+mod housekeeping;
+mod indexes;
+mod keyspace;
 mod module;
+mod node;
+mod rebuild;
 mod record_io;
 #[cfg(test)]
 mod reference;
 mod registrar;
 mod reply;
 mod settings;
+mod surroundings;
+mod waiting;
 
 use std::ffi::{CStr, c_int};
 
@@ -53,12 +67,14 @@ fn load(loading: &Loading<'_>, arguments: Arguments<'_>) -> Result<(), StartErro
     for setting in settings::SETTINGS {
         loading.register_setting(setting)?;
     }
+    loading.register_text_setting(&settings::prefixes::SETTING)?;
     loading.read_settings()?;
     loading.set_options();
     module::Module::install();
-    registrar::register(loading, &commands::TABLE)?;
+    registrar::register(loading, commands::TABLE)?;
     loading.register_report()?;
-    loading.subscribe_to_promotion()?;
+    loading.subscribe()?;
+    module::Module::begin(loading.context());
     warn_of_wide_hashes(loading);
     Ok(())
 }

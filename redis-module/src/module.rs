@@ -1,18 +1,24 @@
 //! What the module holds in memory between commands. All of it may be lost at any moment without harm to a session.
 
-use std::cell::OnceCell;
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
-use mooring_session::names::WorkerId;
-use mooring_session::time::{Monotonic, Timestamp};
-use mooring_session::workers::{Workers, WorkersAt};
-use mooring_session::{Liveness, NoIndex, Tuning};
+use mooring_session::clock::ClockWatch;
+use mooring_session::index::Departures;
+use mooring_session::news::News;
+use mooring_session::time::{Millis, Monotonic, Timestamp};
+use mooring_session::turns::Turns;
+use mooring_session::workers::Workers;
 
 use crate::failure::Failure;
+use crate::ffi::Context;
 use crate::field_names::FieldNames;
 use crate::figures::Figures;
+use crate::housekeeping::Housekeeping;
+use crate::indexes::Indexes;
+use crate::rebuild::{Cause, Rebuild};
 use crate::settings;
+use crate::waiting::Waiting;
 
 /// The module's state.
 pub(crate) struct Module {
@@ -24,21 +30,63 @@ pub(crate) struct Module {
     pub(crate) fields: FieldNames,
     /// What is counted.
     pub(crate) figures: Figures,
+    /// The number that a new record's numbers must exceed: see [`mooring_session::Context::floor`].
+    pub(crate) floor: u64,
+    /// What the records say, by database.
+    pub(crate) indexes: Indexes,
+    /// Where sessions were just moved away from.
+    pub(crate) departures: Departures,
+    /// Which of the indexes are whole, and the walk that makes them so.
+    pub(crate) rebuild: Rebuild,
+    /// Whose turn it is.
+    pub(crate) turns: Turns,
+    /// What workers wait to hear.
+    pub(crate) news: News,
+    /// Whether the wall clock can be believed.
+    pub(crate) clock: ClockWatch,
+    /// Workers that wait for news.
+    pub(crate) waiting: Waiting,
+    /// When this node looks after itself.
+    pub(crate) housekeeping: Housekeeping,
 }
 
 /// There while the module is loaded.
 static MODULE: Mutex<Option<Module>> = Mutex::new(None);
 
+/// Why the module's state cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Away {
+    /// A command or a callback of the module is at work, and this is a callback within.
+    Busy,
+    /// The module is being loaded or unloaded.
+    Unloaded,
+}
+
 impl Module {
     /// Begins with nothing known.
     pub(crate) fn install() {
+        let started = Monotonic::default();
         let module = Self {
             started: Instant::now(),
-            workers: Workers::new(Monotonic::default(), settings::worker_grace()),
+            workers: Workers::new(started, settings::worker_grace()),
             fields: FieldNames::new(),
             figures: Figures::default(),
+            floor: 0,
+            indexes: Indexes::new(),
+            departures: Departures::default(),
+            rebuild: Rebuild::new(),
+            turns: Turns::new(started, settings::turn_lease_max()),
+            news: News::new(),
+            clock: ClockWatch::default(),
+            waiting: Waiting::default(),
+            housekeeping: Housekeeping::default(),
         };
         *MODULE.lock().unwrap_or_else(PoisonError::into_inner) = Some(module);
+    }
+
+    /// Takes up the data that is there already.
+    pub(crate) fn begin(context: &Context) {
+        let _ = Self::try_with(|module| module.rebuild_all(context, Cause::Loaded));
     }
 
     /// Gives everything back to the server.
@@ -46,17 +94,23 @@ impl Module {
         *MODULE.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Runs a step over the state. Redis runs one command at a time, so the lock is free; should a callback ever
-    /// come while it is held, that is a defect and becomes an error instead of a dead lock.
-    pub(crate) fn with<T>(
-        step: impl FnOnce(&mut Self) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    /// Runs a step over the state, unless it is at work already: the server runs one command or callback at a time, but
+    /// what a command does may call back in, as opening a key does whose time has come.
+    pub(crate) fn try_with<T>(step: impl FnOnce(&mut Self) -> T) -> Result<T, Away> {
         let mut state = match MODULE.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Failure::Internal),
+            Err(TryLockError::WouldBlock) => return Err(Away::Busy),
         };
-        step(state.as_mut().ok_or(Failure::Internal)?)
+        state.as_mut().map(step).ok_or(Away::Unloaded)
+    }
+
+    /// The same for a step that nothing of the module's own can be around: should it be, that is a defect and becomes
+    /// an error instead of a dead lock.
+    pub(crate) fn with<T>(
+        step: impl FnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Self::try_with(step).unwrap_or(Err(Failure::Internal))
     }
 
     /// This node's monotonic clock: milliseconds since the module was loaded.
@@ -64,81 +118,40 @@ impl Module {
         monotonic(self.started)
     }
 
-    /// Starts the grace of workers again, as after a start: this node was a replica, to which nobody beats.
-    pub(crate) fn forget_workers(&mut self) {
-        self.workers = Workers::new(self.monotonic(), settings::worker_grace());
-    }
-}
-
-/// What a rule is told besides the record and the request.
-pub(crate) struct Surroundings<'a> {
-    now: Timestamp,
-    tuning: Tuning,
-    workers: WorkersNow<'a>,
-}
-
-/// Everybody's liveness at the moment of the command. Most commands never ask, so the monotonic clock is read by the
-/// first question.
-struct WorkersNow<'a> {
-    workers: &'a Workers,
-    started: Instant,
-    known: OnceCell<WorkersAt<'a>>,
-}
-
-impl<'a> WorkersNow<'a> {
-    fn known(&self) -> &WorkersAt<'a> {
-        self.known
-            .get_or_init(|| self.workers.at(monotonic(self.started)))
-    }
-}
-
-impl Liveness for WorkersNow<'_> {
-    fn is_alive(&self, worker: &WorkerId) -> bool {
-        self.known().is_alive(worker)
+    /// Whether every index holds all that is in its database.
+    pub(crate) fn are_all_whole(&self) -> bool {
+        self.indexes.follow_the_setting() && self.rebuild.has_nothing_to_do()
     }
 
-    fn is_draining(&self, worker: &WorkerId) -> bool {
-        self.known().is_draining(worker)
+    /// Whether the index of a database holds all that is in it.
+    pub(crate) fn is_whole(&self, database: i32) -> bool {
+        self.indexes.follow_the_setting() && self.rebuild.is_whole(database)
     }
 
-    fn address(&self, worker: &WorkerId) -> Option<&str> {
-        self.known().address(worker)
-    }
-}
-
-impl<'a> Surroundings<'a> {
-    /// The moment `now_unix_ms`, read once per command.
-    pub(crate) fn at(module: &'a Module, now_unix_ms: u64) -> Self {
-        Self::of(&module.workers, module.started, now_unix_ms)
+    /// Raises the floor over the numbers that a key may have had which is gone since `now`.
+    pub(crate) fn forget_numbers(&mut self, now: Timestamp) {
+        self.floor = self.floor.max(now.unix_ms());
     }
 
-    /// The same from the parts of a [`Module`] that a command has borrowed.
-    pub(crate) fn of(workers: &'a Workers, started: Instant, now_unix_ms: u64) -> Self {
-        Self {
-            now: Timestamp::from_unix_ms(now_unix_ms),
-            tuning: settings::tuning(),
-            workers: WorkersNow {
-                workers,
-                started,
-                known: OnceCell::new(),
-            },
+    /// The sessions of a database, or of all, are others now: who waits for their turns is told to ask again.
+    pub(crate) fn drop_turns(&mut self, database: Option<i32>) {
+        match database {
+            Some(database) => self.turns.drop_database(database),
+            None => self.turns.restart(self.monotonic(), Millis::default()),
         }
     }
 
-    /// The rules' own form of it.
-    pub(crate) fn context(&self) -> mooring_session::Context<'_> {
-        mooring_session::Context {
-            now: self.now,
-            // Nothing is forgotten before its time yet, so nothing can be created anew within a millisecond.
-            floor: 0,
-            tuning: &self.tuning,
-            workers: &self.workers,
-            node: &NoIndex,
-        }
+    /// This node was a replica, to which nobody beats, and whose turns are not what was given meanwhile: grace and
+    /// quiet time begin again.
+    pub(crate) fn start_serving(&mut self) {
+        let now = self.monotonic();
+        self.workers = Workers::new(now, settings::worker_grace());
+        self.turns.restart(now, settings::turn_lease_max());
     }
 }
 
-fn monotonic(started: Instant) -> Monotonic {
+/// The monotonic clock of a node that started at `started`.
+pub(crate) fn monotonic(started: Instant) -> Monotonic {
     let elapsed_ms = started.elapsed().as_millis();
     Monotonic::from_ms(u64::try_from(elapsed_ms).unwrap_or(u64::MAX))
 }

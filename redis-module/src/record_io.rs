@@ -1,18 +1,25 @@
 //! Records in and out of the keyspace.
 //!
 //! Invariants: what is not a valid record is refused and never overwritten. A change is written in one go after the
-//! rule has decided, as absolute effects (HSET, HDEL, PEXPIREAT) that replicas and the append-only file repeat
+//! rule has decided, as absolute effects (HSET, HDEL, PEXPIREAT, UNLINK) that replicas and the append-only file repeat
 //! without a clock and without this module. A no-op writes and replicates nothing. Client-side caches hear of
-//! changed data, not of a slid TTL.
+//! changed data, not of a slid TTL. The index hears of every write: no keyspace event tells of the module's own.
 
-use mooring_session::codec::{self, Changes};
+use mooring_session::codec::{self, Changes, CorruptRecord};
 use mooring_session::record::{Life, Record};
 use mooring_session::{Tuning, Written};
 
 use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
 use crate::field_names::{FieldName, FieldNames};
+use crate::module::Module;
 use crate::settings;
+use crate::surroundings::{Moment, Surroundings};
+
+/// Most fields of a hash that is looked at as a record. A record has 7 for each binding, of which there are at most 64, one
+/// for each of 16 labels, and 8 of its own; the rest is room for those of later versions. What somebody else put under a
+/// session's key may be larger than a command may read.
+const RECORD_FIELDS_MAX: usize = 1_024;
 
 /// Room for the fields of a new record with a few labels.
 const NEW_RECORD_FIELDS: usize = 8;
@@ -20,6 +27,7 @@ const NEW_RECORD_FIELDS: usize = 8;
 /// The key of a command with the record under it, if there is one.
 pub(crate) struct Slot<'c> {
     context: &'c Context,
+    moment: Moment<'c>,
     name: Text<'c>,
     key: Key<'c>,
     before: Fields,
@@ -38,6 +46,7 @@ impl<'c> Slot<'c> {
         let (before, record) = read(&key)?;
         Ok(Self {
             context,
+            moment: Moment::of(context, name),
             name,
             key,
             before,
@@ -46,36 +55,63 @@ impl<'c> Slot<'c> {
         })
     }
 
-    /// Writes what a rule changed.
-    pub(crate) fn store(&self, written: Written, fields: &FieldNames) {
-        let Some(record) = &self.record else {
-            return;
-        };
-        match written {
-            // No command of this version removes a record; Redis does, at the tombstone's end.
-            Written::Nothing | Written::Removed => return,
-            Written::Life => {
-                let life = OwnedText::new(codec::encode_life(&record.life).as_bytes());
-                let field = OwnedText::new(codec::LIFE_FIELD.as_bytes());
-                set(
-                    self.context,
-                    self.name,
-                    &self.key,
-                    &[[field.text(), life.text()]],
-                );
-            }
-            Written::Record => {
-                if self.life_before.is_none() {
-                    self.write_whole(record, fields);
-                } else {
-                    self.write_changes(&codec::changes(self.before.iter(), record), fields);
-                }
+    /// When and where the command runs.
+    pub(crate) const fn moment(&self) -> &Moment<'c> {
+        &self.moment
+    }
+
+    /// Writes what a rule changed, and lets the node know of it.
+    pub(crate) fn store(&self, written: Written, module: &mut Module) {
+        match (&self.record, written) {
+            (_, Written::Nothing) | (None, Written::Life | Written::Record) => {}
+            (_, Written::Removed) => {
+                self.key.unlink();
+                self.context.replicate_unlink(self.name);
                 self.context.signal_modified(self.name);
             }
+            (Some(record), Written::Life) => {
+                let life = OwnedText::new(codec::encode_life(&record.life).as_bytes());
+                let field = OwnedText::new(codec::LIFE_FIELD.as_bytes());
+                let pair = [field.text(), life.text()];
+                set(self.context, self.name, &self.key, &[pair]);
+                self.expire(record);
+            }
+            (Some(record), Written::Record) => {
+                if self.life_before.is_none() {
+                    self.write_whole(record, &module.fields);
+                } else {
+                    let changes = codec::changes(self.before.iter(), record);
+                    self.write_changes(&changes, &module.fields);
+                }
+                self.context.signal_modified(self.name);
+                self.expire(record);
+            }
         }
+        self.tell(written, module);
+    }
+
+    fn expire(&self, record: &Record) {
         if self.life_before != Some(record.life) {
             expire(self.context, self.name, &self.key, &record.life);
         }
+    }
+
+    /// What the node keeps beside the records follows them.
+    fn tell(&self, written: Written, module: &mut Module) {
+        let Moment { now, database, key } = self.moment;
+        let key = key.as_bytes();
+        let record = self.record.as_ref();
+        let surroundings = Surroundings::at(module, &self.moment);
+        module.floor = surroundings.context().floor_after(record);
+        let indexes = &mut module.indexes;
+        match (record, written) {
+            (Some(_), Written::Nothing) => {}
+            (Some(record), Written::Life) => indexes.slide(database, key, &record.life, now),
+            (Some(record), Written::Record) => indexes.put(database, key, record, now),
+            (None, _) | (_, Written::Removed) => indexes.remove(database, key),
+        }
+        // Every command on a session is a use of it, also where the record says so only a step later.
+        indexes.note_use(database, key, now);
     }
 
     /// A new record: there is nothing to compare it with.
@@ -124,11 +160,24 @@ pub(crate) fn look(context: &Context, name: Text<'_>) -> Result<Option<Record>, 
     Ok(record)
 }
 
+/// The same without a trace: for the node's own bookkeeping.
+///
+/// # Errors
+/// As [`Slot::load`].
+pub(crate) fn peek(context: &Context, name: Text<'_>) -> Result<Option<Record>, Failure> {
+    let (_, record) = read(&context.open_to_look(name))?;
+    Ok(record)
+}
+
 fn read(key: &Key<'_>) -> Result<(Fields, Option<Record>), Failure> {
     match key.kind() {
         KeyKind::Empty => Ok((Fields::default(), None)),
-        KeyKind::Other => Err(Failure::WrongType),
+        KeyKind::String | KeyKind::Other => Err(Failure::WrongType),
         KeyKind::Hash => {
+            if key.fields() > RECORD_FIELDS_MAX {
+                let field = format!("more than {RECORD_FIELDS_MAX} fields");
+                return Err(CorruptRecord::Field(field.into()).into());
+            }
             let fields = key.read_all();
             let record = codec::decode(fields.iter())?;
             Ok((fields, Some(record)))

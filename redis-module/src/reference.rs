@@ -1,120 +1,97 @@
-//! docs/commands.md: the reference page, made from the tables that the module runs by.
+//! docs/commands.md and docs/commands/: the reference pages, made from the tables that the module runs by.
+//!
+//! Invariant: what the pages say is what the tables say; a page that is behind, and one of a command that is no more,
+//! fail a test. What no table can know, the limits of arguments and examples, is in `glossary` and in
+//! `commands/examples`; the examples are run against a server by tests/tests/it/module/documentation.rs.
 
-use std::fmt::Write as _;
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking, and pages are made in tests only"
+)]
+
+mod figures;
+mod glossary;
+mod index;
+mod page;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::commands::TABLE;
-use crate::registrar::KeyAccess;
-use crate::settings::SETTINGS;
+use crate::failure::CODES;
+use crate::registrar::{ArgumentKind, ArgumentSpec, KeyAccess};
 
-/// What no table says.
-const PREAMBLE: &str = "\
-# The module's commands
+/// How pages are made anew.
+const BLESS: &str = "MOORING_BLESS=1 cargo test -p mooring-module reference";
 
-<!-- Made from the tables in redis-module/src by `MOORING_BLESS=1 cargo test -p mooring-module reference`. -->
+/// All pages by their path under docs/.
+fn pages() -> BTreeMap<String, String> {
+    let mut pages: BTreeMap<_, _> = TABLE
+        .iter()
+        .map(|command| {
+            (
+                format!("commands/{}.md", text(command.name)),
+                page::render(command),
+            )
+        })
+        .collect();
+    pages.insert("commands.md".to_owned(), index::render());
+    pages
+}
 
-`redis-server --loadmodule libmooring.so [setting value ...]`, for Redis 7.0 and later.
+fn text(value: &std::ffi::CStr) -> &str {
+    value.to_str().expect("the tables are UTF-8")
+}
 
-Every SESSION command names one key, its first argument, unless it says *keyless*. Keyless commands act on this node's
-memory and are sent to every primary of a cluster. Durations are integer milliseconds; times in replies are Unix
-milliseconds of the server's clock. Options follow the positional arguments, in any order and either case; an unknown
-or repeated one is `ERR syntax error near '<word>'`. Replies are maps (flat in RESP2), flags are 0 or 1, and what is
-absent is null. A refused command has changed nothing.
+/// Adds a line to a page.
+fn put(page: &mut String, line: &str) {
+    page.push_str(line);
+    page.push('\n');
+}
 
-A record is a plain hash that HGETALL shows. What the module writes reaches replicas and the append-only file as HSET,
-HDEL and PEXPIREAT with absolute values, so neither needs the module. `TTL key` shows when the tombstone goes, not when
-the session expires: that is `expires_at`.
-
-## What replies are made of
-
-* **The binding**: `server`, `state` (`claimed`, `bound` or `orphaned`), `instance`, `upstream_session`, `owner`,
-  `owner_alive`, `owner_address`, `driver`, `epoch`, `bound_at`, `lease_until`, `rebinds`, `last_reason`.
-* **The record**: `id`, `gen`, `principal`, `state` (`active`, `expired` or `ended`), `created_at`, `last_used_at`,
-  `expires_at`, `ttl_ms`, `content_hash`, `labels` (a map), `bindings` (an array of maps).
-
-## Error codes
-
-The first word of an error is its code; INFO errorstats and the figures `failures_<code>` count by it.
-
-| code | meaning |
-|---|---|
-| `NOSESSION` | there is no such session: it never was, expired, or was reaped |
-| `ENDED` | it was ended on purpose; its tombstone still stands |
-| `DENIED` | it belongs to another principal; nothing else about it is revealed |
-| `STALE` | the epoch, token or boot given is not the current one |
-| `OWNED` | the binding's owner is alive and is not the caller |
-| `BUSY` | something live holds it |
-| `LIMIT` | a cap was reached: which one, and its value |
-| `ERR` | bad arguments, or `corrupt session record: <field>` |
-| `WRONGTYPE` | the key holds something else than a hash |
-| `OOM` | memory is short and the command might make a record grow (the server's own check, see `denyoom` in COMMAND INFO); TOUCH, ROUTE, GET, CONFIRM and END still work |
-
-## Keyspace events
-
-Of class module (`d` in notify-keyspace-events): `session.created`, `session.bound`, `session.rebound`,
-`session.ended`.
-";
-
-fn render() -> Result<String, std::fmt::Error> {
-    let mut page = PREAMBLE.to_owned();
-    writeln!(page, "\n## Commands")?;
-    for command in &TABLE {
-        let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();
-        let name = text(command.name).to_uppercase();
-        let keyless = match command.key {
-            KeyAccess::Keyless => " *Keyless.*",
-            KeyAccess::Read | KeyAccess::Update => "",
-        };
-        writeln!(page, "\n### {name}\n\n`{}`\n", command.usage())?;
-        writeln!(page, "{}{keyless}\n", text(command.summary))?;
-        writeln!(page, "* Reply: {}.", command.reply)?;
-        writeln!(
-            page,
-            "* Flags: {}. Complexity: {}. Since {}.",
-            text(command.flags),
-            text(command.complexity),
-            text(command.since)
-        )?;
-    }
-    writeln!(page, "\n## Settings\n")?;
-    writeln!(
-        page,
-        "In redis.conf, by CONFIG SET or MODULE LOADEX as `mooring.<name>`, or as arguments of `loadmodule`.\n"
-    )?;
-    writeln!(
-        page,
-        "| setting | default | range | meaning |\n|---|---|---|---|"
-    )?;
-    for setting in SETTINGS {
-        writeln!(
-            page,
-            "| `mooring.{}` | {} | {} to {} | {} |",
-            setting.name.to_string_lossy(),
-            setting.default,
-            setting.least,
-            setting.most,
-            setting.meaning
-        )?;
-    }
-    Ok(page)
+fn docs() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
 #[test]
-fn the_reference_page_says_what_the_tables_say() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
-    let page = render().unwrap_or_default();
-    if std::env::var_os("MOORING_BLESS").is_some() {
+fn the_reference_pages_say_what_the_tables_say() {
+    let is_blessed = std::env::var_os("MOORING_BLESS").is_some();
+    let pages = pages();
+    for (name, page) in &pages {
+        let path = docs().join(name);
+        if is_blessed {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, page).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(*page == written, "docs/{name} is behind: {BLESS}");
+    }
+    for entry in std::fs::read_dir(docs().join("commands")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("commands/{}", path.file_name().unwrap().display());
+        if !pages.contains_key(&name) && is_blessed {
+            std::fs::remove_file(&path).unwrap();
+        }
         assert!(
-            std::fs::write(&path, &page).is_ok(),
-            "writing {}",
+            pages.contains_key(&name) || is_blessed,
+            "docs/{name} describes no command: {BLESS}"
+        );
+    }
+}
+
+#[test]
+fn every_example_is_that_of_a_command() {
+    for entry in std::fs::read_dir(page::examples()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            TABLE.iter().any(|command| text(command.name) == name),
+            "{} is of no command",
             path.display()
         );
     }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        page == written,
-        "docs/commands.md is behind: MOORING_BLESS=1 cargo test -p mooring-module reference"
-    );
 }
 
 #[test]
@@ -128,5 +105,78 @@ fn every_command_is_registered_in_lower_case_and_once() {
             !name.to_bytes().iter().any(u8::is_ascii_uppercase),
             "{name:?}"
         );
+    }
+}
+
+/// The fewest words that an argument is written with.
+fn words_least(argument: &ArgumentSpec) -> i32 {
+    let token = i32::from(argument.token.is_some());
+    match argument.kind {
+        _ if argument.optional => 0,
+        ArgumentKind::Word => token,
+        ArgumentKind::Block => token + argument.parts.iter().map(words_least).sum::<i32>(),
+        ArgumentKind::Key | ArgumentKind::Text | ArgumentKind::Integer => token + 1,
+    }
+}
+
+#[test]
+fn arity_and_access_are_those_of_the_arguments() {
+    for command in TABLE {
+        let name = text(command.name);
+        let least = 1 + command.arguments.iter().map(words_least).sum::<i32>();
+        let is_open = command
+            .arguments
+            .iter()
+            .any(|argument| argument.optional || argument.multiple || !argument.parts.is_empty());
+        let arity = if is_open { -least } else { least };
+        assert_eq!(command.arity, arity, "{name}");
+        let first = command.arguments.first().map(|argument| argument.kind);
+        let has_key = first == Some(ArgumentKind::Key);
+        assert_eq!(has_key, command.key != KeyAccess::Keyless, "{name}");
+    }
+}
+
+#[test]
+fn flags_and_categories_agree() {
+    for command in TABLE {
+        let name = text(command.name);
+        let flags: Vec<_> = text(command.flags).split(' ').collect();
+        let categories: Vec<_> = text(command.categories).split(' ').collect();
+        let core: Vec<_> = text(command.core_categories).split(' ').collect();
+        let has = |flag| flags.contains(&flag);
+        let is_in = |category| categories.contains(&category);
+        assert_eq!(has("write"), is_in("write"), "{name}");
+        assert_eq!(has("readonly"), is_in("read"), "{name}");
+        assert_eq!(has("fast"), is_in("fast"), "{name}");
+        assert_eq!(has("fast"), !is_in("slow"), "{name}: fast or slow");
+        assert!(!has("deny-oom") || has("write"), "{name}");
+        let without_own: Vec<_> = categories
+            .iter()
+            .copied()
+            .filter(|category| !["session", "worker"].contains(category))
+            .collect();
+        assert_eq!(without_own, core, "{name}");
+        let own = name.split('.').next().unwrap_or_default();
+        assert!(is_in(own), "{name} is in @{own}");
+        match command.key {
+            KeyAccess::Keyless => assert!(!has("write"), "{name} has no key to write"),
+            KeyAccess::Update | KeyAccess::Delete => assert!(has("write"), "{name}"),
+            // What is not in the keyspace, as turns, is the primary's as well.
+            KeyAccess::Read => {}
+        }
+    }
+}
+
+#[test]
+fn pages_name_known_codes_and_end_their_sentences() {
+    for command in TABLE {
+        let name = text(command.name);
+        for cause in command.errors {
+            assert!(CODES.contains(&cause.code), "{name}: {}", cause.code);
+            assert!(!cause.when.ends_with('.'), "{name}: {}", cause.when);
+        }
+        assert!(text(command.summary).ends_with('.'), "{name}");
+        assert!(command.details.ends_with('.'), "{name}");
+        assert!(!command.reply.ends_with('.'), "{name}");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 
+use crate::failure::Cause;
 use crate::ffi::Entry;
 use crate::ffi::loading::{LoadError, Loading};
 
@@ -41,6 +42,12 @@ pub(crate) struct CommandSpec {
         expect(dead_code, reason = "a test makes the reference page")
     )]
     pub(crate) reply: &'static str,
+    /// What it does beyond the summary: paragraphs in Markdown, for its page.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
+    pub(crate) details: &'static str,
+    /// The errors it can give beyond those of every command, for its page.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
+    pub(crate) errors: &'static [Cause],
 }
 
 /// What a command does with the key that its first argument names.
@@ -52,6 +59,8 @@ pub(crate) enum KeyAccess {
     Read,
     /// Reads and changes it.
     Update,
+    /// Reads and drops it.
+    Delete,
 }
 
 /// One argument of a command's grammar.
@@ -158,8 +167,8 @@ impl ArgumentSpec {
         }
     }
 
-    #[cfg(test)]
-    fn usage(&self, line: &mut String) {
+    /// Appends the argument's grammar to the line.
+    pub(crate) fn usage(&self, line: &mut String) {
         let name = self.name.to_string_lossy();
         let token = self.token.map(CStr::to_string_lossy);
         let mut own = String::new();
@@ -186,7 +195,6 @@ impl ArgumentSpec {
     }
 }
 
-#[cfg(test)]
 impl CommandSpec {
     /// The command's grammar in one line.
     pub(crate) fn usage(&self) -> String {

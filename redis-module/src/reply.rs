@@ -6,8 +6,12 @@
 
 use std::ffi::CStr;
 
-use mooring_session::rules::{Bound, Created, Ended, Rebound, RouteState};
+use mooring_session::index::Cursor;
+use mooring_session::names::WorkerId;
+use mooring_session::news::NewsItem;
+use mooring_session::rules::{Bound, Created, Ended, Rated, Rebound, RouteState};
 use mooring_session::time::Timestamp;
+use mooring_session::turns::Entered;
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
 
@@ -68,6 +72,8 @@ pub(crate) struct RouteLine<'a> {
     pub(crate) epoch: u64,
     pub(crate) lease_until: Option<Timestamp>,
     pub(crate) worker_lost: Option<&'a [u8]>,
+    /// The turn, where it was asked for.
+    pub(crate) turn: Option<Entered>,
 }
 
 /// The worker that holds a binding's connection.
@@ -77,10 +83,20 @@ pub(crate) struct OwnerLine<'a> {
     pub(crate) address: Option<&'a str>,
 }
 
-/// The answer of ROUTE where nobody has bound the server.
-pub(crate) fn unbound(context: &Context) {
-    context.reply_map(1);
+/// The answer of ROUTE where nobody has bound the server; with the turn, where it was asked for.
+pub(crate) fn unbound(context: &Context, turn: Option<Entered>) {
+    context.reply_map(1 + usize::from(turn.is_some()));
     context.text("state", RouteState::Unbound.as_str());
+    turn_field(context, turn);
+}
+
+/// The turn, where it was asked for: its number, or null while the caller waits.
+fn turn_field(context: &Context, turn: Option<Entered>) {
+    match turn {
+        None => {}
+        Some(Entered::Granted(number)) => context.integer("turn", number),
+        Some(Entered::Waiting) => context.optional_integer("turn", None),
+    }
 }
 
 /// The answer of ROUTE. It is the one reply that leaves out what is absent.
@@ -89,7 +105,8 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     let owner_fields = if line.owner.is_some() { 3 } else { 0 };
     let optional = usize::from(line.upstream_session.is_some())
         + usize::from(line.lease_until.is_some())
-        + usize::from(line.worker_lost.is_some());
+        + usize::from(line.worker_lost.is_some())
+        + usize::from(line.turn.is_some());
     context.reply_map(ALWAYS + owner_fields + optional);
     context.text("state", line.state.as_str());
     context.bytes("instance", line.instance);
@@ -109,6 +126,7 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     if let Some(worker_lost) = line.worker_lost {
         context.bytes("worker_lost", worker_lost);
     }
+    turn_field(context, line.turn);
 }
 
 /// The answer of BIND.
@@ -208,6 +226,99 @@ pub(crate) fn expires_at(context: &Context, moment: Timestamp) {
     context.integer("expires_at", moment.unix_ms());
 }
 
+/// The answer of FORGET.
+pub(crate) fn forgotten(context: &Context) {
+    context.reply_map(1);
+    context.flag("forgotten", true);
+}
+
+/// One session of LIST.
+pub(crate) struct ListLine {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) record: RecordView,
+}
+
+/// The answer of LIST.
+pub(crate) fn list(
+    context: &Context,
+    is_complete: bool,
+    next: Option<Cursor>,
+    sessions: &[ListLine],
+) {
+    context.reply_map(3);
+    context.flag("complete", is_complete);
+    let cursor = next.map_or_else(|| "0".to_owned(), |cursor| cursor.to_string());
+    context.text("cursor", &cursor);
+    context.reply_bytes(b"sessions");
+    context.reply_array(sessions.len());
+    for ListLine { key, record } in sessions {
+        context.reply_map(RECORD_FIELDS + 1);
+        context.bytes("key", key);
+        record_fields(context, record);
+    }
+}
+
+/// The answer of REAP.
+pub(crate) fn due(context: &Context, is_complete: bool, keys: &[&[u8]]) {
+    context.reply_map(2);
+    context.flag("complete", is_complete);
+    context.reply_bytes(b"keys");
+    context.reply_array(keys.len());
+    for key in keys {
+        context.reply_bytes(key);
+    }
+}
+
+/// The answer of REINDEX.
+pub(crate) fn reindexing(context: &Context, starts: bool) {
+    context.reply_map(1);
+    context.flag("started", starts);
+}
+
+/// The answer of HELP.
+pub(crate) fn lines(context: &Context, lines: &[String]) {
+    context.reply_array(lines.len());
+    for line in lines {
+        context.reply_line(line);
+    }
+}
+
+/// The answer of LEAVE.
+pub(crate) fn left(context: &Context) {
+    context.reply_map(1);
+    context.flag("left", true);
+}
+
+/// The answer of RATE.
+pub(crate) fn rated(context: &Context, rated: &Rated) {
+    context.reply_map(3);
+    context.flag("allowed", rated.spent.is_some());
+    context.integer("remaining", rated.remaining);
+    context.integer("retry_after_ms", rated.retry_after.get());
+}
+
+/// The answer of WAIT.
+pub(crate) fn news(context: &Context, items: &[NewsItem]) {
+    context.reply_array(items.len());
+    for item in items {
+        let (event, session, server, turn) = match item {
+            NewsItem::Turn {
+                session,
+                server,
+                ticket,
+                turn,
+            } => ("turn", session, server, Some((ticket, *turn))),
+            NewsItem::Settled { session, server } => ("settled", session, server, None),
+        };
+        context.reply_map(5);
+        context.text("event", event);
+        context.bytes("key", &session.key);
+        context.text("server", server.as_str());
+        context.optional_text("ticket", turn.map(|(ticket, _)| ticket.as_str()));
+        context.optional_integer("turn", turn.map(|(_, number)| number));
+    }
+}
+
 /// The answer of BEAT.
 pub(crate) fn alive(context: &Context) {
     context.reply_map(1);
@@ -220,16 +331,21 @@ pub(crate) fn gone(context: &Context, was_alive: bool) {
     context.flag("was_alive", was_alive);
 }
 
-/// The answer of WORKER.LIST.
-pub(crate) fn workers(context: &Context, workers: &[WorkerView]) {
+/// The answer of WORKER.LIST, with how many live bindings each worker drives.
+pub(crate) fn workers(
+    context: &Context,
+    workers: &[WorkerView],
+    bindings: impl Fn(&WorkerId) -> u64,
+) {
     context.reply_array(workers.len());
     for worker in workers {
-        context.reply_map(5);
+        context.reply_map(6);
         context.text("worker", worker.worker.as_str());
         context.text("address", worker.address.as_str());
         context.flag("alive", worker.alive);
         context.flag("draining", worker.drain == Drain::Draining);
         context.integer("last_beat_at", worker.last_beat_at.unix_ms());
+        context.integer("bindings", bindings(&worker.worker));
     }
 }
 

@@ -1,11 +1,14 @@
 //! The module's settings: `mooring.<name>` in redis.conf, CONFIG SET and LOADEX, or `<name> <value>` after the file
 //! name in `loadmodule`. Invariant: a setting always holds a value within its range.
 
+pub(crate) mod prefixes;
+
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use mooring_session::Tuning;
 use mooring_session::time::Millis;
+use mooring_session::turns::TurnLimits;
 
 /// One integer setting.
 pub(crate) struct Setting {
@@ -35,6 +38,9 @@ pub(crate) enum SettingError {
     /// A name without a value.
     #[error("the setting {0:?} has no value")]
     NoValue(String),
+    /// A list of prefixes that cannot be.
+    #[error(transparent)]
+    Prefixes(#[from] prefixes::PrefixesError),
     /// Not an integer, or out of range.
     #[error("{name} must be an integer from {least} to {most}")]
     Range {
@@ -128,12 +134,30 @@ static WORKER_GRACE_MS: Setting = Setting::new(
     "for how many milliseconds a worker that this node never heard counts as alive",
 );
 
-/// All settings, in the order of the reference page.
-pub(crate) static SETTINGS: [&Setting; 4] = [
+static TURN_QUEUE_MAX: Setting = Setting::new(
+    c"turn-queue-max",
+    256,
+    1,
+    65_536,
+    "how many callers may wait for the turn of one session at one server",
+);
+
+static TURN_LEASE_MAX_MS: Setting = Setting::new(
+    c"turn-lease-max-ms",
+    5_000,
+    100,
+    600_000,
+    "the longest lease of a turn, in milliseconds; after a start or promotion only HELD is granted for as long",
+);
+
+/// All integer settings, in the order of the reference page. The other one is [`prefixes`].
+pub(crate) static SETTINGS: [&Setting; 6] = [
     &TOMBSTONE_RATIO,
     &TOMBSTONE_MIN_MS,
     &TOUCH_STEP,
     &WORKER_GRACE_MS,
+    &TURN_QUEUE_MAX,
+    &TURN_LEASE_MAX_MS,
 ];
 
 /// The settings of the rules, as they are now.
@@ -150,6 +174,19 @@ pub(crate) fn worker_grace() -> Millis {
     Millis::new(WORKER_GRACE_MS.unsigned())
 }
 
+/// The settings of turns, as they are now.
+pub(crate) fn turn_limits() -> TurnLimits {
+    TurnLimits {
+        queue_max: usize::try_from(TURN_QUEUE_MAX.unsigned()).unwrap_or(usize::MAX),
+        lease_max: turn_lease_max(),
+    }
+}
+
+/// The longest lease of a turn.
+pub(crate) fn turn_lease_max() -> Millis {
+    Millis::new(TURN_LEASE_MAX_MS.unsigned())
+}
+
 /// Takes the settings that stand after the file name in `loadmodule`. They are what the configuration file starts
 /// from. A reload begins at the defaults again.
 ///
@@ -161,15 +198,21 @@ pub(crate) fn take_arguments<'a>(
     for setting in SETTINGS {
         setting.set(setting.default);
     }
+    prefixes::set(prefixes::DEFAULT.to_bytes())?;
     while let Some(name) = words.next() {
         let shown = || name.escape_ascii().to_string();
         let bare = name.strip_prefix(b"mooring.").unwrap_or(name);
         let setting = SETTINGS
             .into_iter()
-            .find(|setting| setting.name.to_bytes() == bare)
-            .ok_or_else(|| SettingError::Unknown(shown()))?;
+            .find(|setting| setting.name.to_bytes() == bare);
+        if setting.is_none() && bare != prefixes::SETTING.name.to_bytes() {
+            return Err(SettingError::Unknown(shown()));
+        }
         let value = words.next().ok_or_else(|| SettingError::NoValue(shown()))?;
-        setting.take(value)?;
+        match setting {
+            Some(setting) => setting.take(value)?,
+            None => prefixes::set(value)?,
+        }
     }
     Ok(())
 }
@@ -187,8 +230,17 @@ mod tests {
         assert_eq!(tuning().touch_step, 1_000);
         take(&[]).unwrap();
         assert_eq!(tuning(), Tuning::default());
+        take(&["prefixes", "a: b:"]).unwrap();
+        assert_eq!(prefixes::text(), "a: b:");
+        assert!(prefixes::cover(b"b:1") && !prefixes::cover(b"mcpgw:1"));
+        take(&[]).unwrap();
+        assert_eq!(prefixes::text(), "mcpgw:");
         for (words, message) in [
-            (&["nope", "1"][..], "there is no setting \"nope\""),
+            (
+                &["prefixes", " "][..],
+                "prefixes must name at least one prefix",
+            ),
+            (&["nope", "1"], "there is no setting \"nope\""),
             (&["touch-step"], "the setting \"touch-step\" has no value"),
             (
                 &["touch-step", "0"],

@@ -5,8 +5,8 @@ use mooring_session::names::{Address, WorkerId};
 use mooring_session::time::Timestamp;
 use mooring_session::workers::{Beat, Drain};
 
-use crate::arguments::{OptionWord, Parser, Seen, required};
-use crate::failure::Failure;
+use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -37,6 +37,17 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::word(c"draining", c"DRAINING"),
     ],
     reply: "`alive` 1",
+    details: "\
+A worker's id is its name, a colon, and a boot id that is new with every start. The worker counts as alive until the
+TTL has passed since its last beat, measured by the server's monotonic clock. A worker that this node never heard counts
+as alive for `mooring.worker-grace-ms` after the node's start or promotion. A draining worker gets no new OWNED binding,
+and its owned bindings may be moved.
+
+An owner whose last answered beat is older than two thirds of its TTL has to stop driving what it owns.",
+    errors: &[
+        Cause::new("STALE", "a later boot of the same worker name is known"),
+        Cause::new("LIMIT", "4096 living workers are known already: `LIMIT workers 4096`"),
+    ],
 };
 
 #[derive(Clone, Copy)]
@@ -66,8 +77,8 @@ impl Command for BeatCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Beat, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Beat, Failure> {
+    let mut words = Parser::new(words);
     let worker = words.name(WorkerId::parse)?;
     let address = words.name(Address::parse)?;
     let (mut ttl, mut drain) = (None, Drain::Serving);

@@ -1,16 +1,20 @@
 //! `SESSION.BIND key principal server worker token LEASE ms INSTANCES n instance... [UPSTREAM upstream_session] [OWNED]`
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
-use mooring_session::rules::{self, Bind, Bound, Ownership};
+use mooring_session::rules::{self, Bind, Bound};
+use mooring_session::view::BindingState;
 
-use crate::arguments::{OptionWord, Parser, Seen, required};
-use crate::failure::Failure;
+use super::claim_clause::{self, ClaimClause, Part};
+use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::claims;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::{Moment, Surroundings};
 
 struct BindCommand;
 
@@ -33,36 +37,45 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::text(c"server"),
         ArgumentSpec::text(c"worker"),
         ArgumentSpec::text(c"token"),
-        ArgumentSpec::integer(c"ms").after(c"LEASE"),
-        ArgumentSpec::block(
-            c"candidates",
-            c"INSTANCES",
-            &[
-                ArgumentSpec::integer(c"n"),
-                ArgumentSpec::text(c"instance").multiple(),
-            ],
-        ),
+        claim_clause::LEASE,
+        claim_clause::INSTANCES,
         ArgumentSpec::text(c"upstream_session")
             .after(c"UPSTREAM")
             .optional(),
-        ArgumentSpec::word(c"owned", c"OWNED"),
+        claim_clause::OWNED,
     ],
     reply: "`won` 0|1, then the binding",
+    details: "\
+Where the server is unbound, one of the instances is chosen and the caller gets a claim on it: the binding is
+`claimed`, with a new epoch, until the lease, so that exactly one attempt initialises upstream. With UPSTREAM, which
+says that it is initialised already, it is `bound` at once. Where the server is claimed or bound, nothing changes and
+the answer tells what holds; the same token again renews the lease and is still `won` 1, so a lost answer does no harm.
+
+The instance chosen is the one with the fewest live bindings on this node. One that sessions were just moved away from
+counts as fuller for 30 seconds. Ties, and times when the index is not whole, are decided by the hash of the key.
+OWNED says that only the caller's process can drive the binding.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::new("BUSY", "OWNED was given and the worker is draining"),
+        Cause::new("LIMIT", "the session has 64 bindings already: `LIMIT bindings 64`"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 #[derive(Clone, Copy)]
 enum Word {
-    Lease,
-    Instances,
+    Claim(Part),
     Upstream,
-    Owned,
 }
 
 const OPTIONS: [OptionWord<Word>; 4] = [
-    OptionWord::once("LEASE", Word::Lease),
-    OptionWord::once("INSTANCES", Word::Instances),
+    Part::Lease.option(Word::Claim(Part::Lease)),
+    Part::Instances.option(Word::Claim(Part::Instances)),
     OptionWord::once("UPSTREAM", Word::Upstream),
-    OptionWord::once("OWNED", Word::Owned),
+    Part::Owned.option(Word::Claim(Part::Owned)),
 ];
 
 impl Command for BindCommand {
@@ -79,31 +92,29 @@ impl Command for BindCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Bind, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Bind, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let principal = words.name(Principal::parse)?;
     let server = words.name(ServerName::parse)?;
     let worker = words.name(WorkerId::parse)?;
     let token = words.name(Token::parse)?;
-    let (mut lease, mut instances, mut upstream_session) = (None, None, None);
-    let mut ownership = Ownership::Shared;
+    let (mut claim, mut upstream_session) = (ClaimClause::new(), None);
     let mut seen = Seen::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
-            Word::Lease => lease = Some(words.lease()?),
-            Word::Instances => instances = Some(words.instances()?),
+            Word::Claim(part) => claim.take(part, &mut words)?,
             Word::Upstream => upstream_session = Some(words.name(UpstreamSession::parse)?),
-            Word::Owned => ownership = Ownership::Owned,
         }
     }
+    let (lease, instances, ownership) = claim.whole()?;
     Ok(Bind {
         principal,
         server,
         worker,
         token,
-        lease: required("LEASE", lease)?,
-        instances: required("INSTANCES", instances)?,
+        lease,
+        instances,
         upstream_session,
         ownership,
     })
@@ -117,10 +128,11 @@ fn apply(
 ) -> Result<(Bound, Outcome), Failure> {
     let mut slot = Slot::load(context, key)?;
     let bindings_before = bindings(&slot);
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, slot.moment());
     let rules_context = surroundings.context();
     let decided = rules::bind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
+    tell(module, slot.moment(), request, &decided.reply);
     let is_new = bindings(&slot) > bindings_before;
     module.figures.binds += u64::from(is_new);
     let outcome = if is_new {
@@ -129,6 +141,16 @@ fn apply(
         Outcome::Quiet
     };
     Ok((decided.reply, outcome))
+}
+
+/// Whoever lost against a claim hears of its end; a claim that is confirmed by this has come to it.
+fn tell(module: &mut Module, moment: &Moment<'_>, request: &Bind, bound: &Bound) {
+    let binding = &bound.binding;
+    if !bound.won {
+        claims::watch_binding(module, moment, &request.worker, binding);
+    } else if binding.state == BindingState::Bound {
+        claims::settle(module, moment, &request.server);
+    }
 }
 
 fn bindings(slot: &Slot<'_>) -> usize {

@@ -4,14 +4,16 @@ use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::rules::{self, Confirm};
 use mooring_session::view::BindingView;
 
-use crate::arguments::{OptionWord, Parser, Seen};
-use crate::failure::Failure;
+use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::claims;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::Surroundings;
 
 struct ConfirmCommand;
 
@@ -40,6 +42,18 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
             .optional(),
     ],
     reply: "the binding",
+    details: "\
+The holder of a claim says that the upstream is initialised: the binding is `bound` from now on, with the upstream
+session given. Saying so twice is no error. A caller that gets `STALE` lost the claim and deletes the upstream session
+that it made.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::new("STALE", "the binding has another epoch or token, or is gone"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("UPSTREAM", ())];
@@ -58,8 +72,8 @@ impl Command for ConfirmCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Confirm, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Confirm, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let mut request = Confirm {
         principal: words.name(Principal::parse)?,
@@ -77,13 +91,14 @@ fn parse(arguments: Arguments<'_>) -> Result<Confirm, Failure> {
 
 fn apply(
     context: &Context,
-    module: &Module,
+    module: &mut Module,
     key: Text<'_>,
     request: &Confirm,
 ) -> Result<BindingView, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, slot.moment());
     let decided = rules::confirm(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
+    claims::settle(module, slot.moment(), &request.server);
     Ok(decided.reply)
 }

@@ -1,20 +1,24 @@
-//! `SESSION.CREATE key id principal TTL ms [HASH content_hash] [LABEL name value]... [NOREVIVE]`
+//! `SESSION.CREATE key id principal TTL ms [HASH content_hash] [LABEL name value]... [CAP n] [NOREVIVE]`
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
+use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::Standing;
 use mooring_session::rules::{self, Create, Created, Revival};
-use mooring_session::time::Timestamp;
 
-use crate::arguments::{OptionWord, Parser, Seen, required};
-use crate::failure::Failure;
+use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::claims;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
+use crate::node;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::Surroundings;
 
 struct CreateCommand;
 
@@ -46,9 +50,39 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         )
         .optional()
         .multiple(),
+        ArgumentSpec::integer(c"n").after(c"CAP").optional(),
         ArgumentSpec::word(c"norevive", c"NOREVIVE"),
     ],
     reply: "`created` 0|1, `hash_changed` 0|1, `previous` (bindings that the tombstone still held), then the record",
+    details: "\
+Where nothing stands under the key, a new record begins. Where an active session of the same principal and id
+stands, its TTL slides and it is answered as it is; a HASH that differs from its own is not set but told as
+`hash_changed` 1, and TOUCH sets it once the content is in place. On the tombstone of an expired or ended session a new
+incarnation begins, its `gen` one higher, and `previous` tells the bindings that the old one still held: the caller
+deletes their upstream sessions.
+
+NOREVIVE leaves a tombstone standing, for a session that was made while the store was away and must not undo an END.
+The labels, at most 16, carry what another worker needs to continue the session; they are set by a new incarnation
+only.
+
+With CAP, 1 to 1000000000, the principal may hold that many active sessions under the key's prefix on this node, this one
+included. At the cap nothing is created, and the error names the one that was not used for longest: the caller ENDs it
+with IFIDLE and tries again. While the index is not whole nothing is refused. From the first CAP on the order of use is
+exact; of uses before that, and before a restart, it knows what was written (see `mooring.touch-step`).",
+    errors: &[
+        Cause::new("NOSESSION", "NOREVIVE was given and the session under the key has expired"),
+        Cause::new("ENDED", "NOREVIVE was given and the session under the key was ended"),
+        Cause::DENIED,
+        Cause::new("LIMIT", "more than 16 labels were given: `LIMIT labels 16`"),
+        Cause::new(
+            "LIMIT",
+            "the principal holds CAP active sessions: `LIMIT <n> <key of the least recently used>`",
+        ),
+        Cause::new("ERR", "the key holds a session with another id"),
+        Cause::new("ERR", "CAP was given and the key is under none of `mooring.prefixes`"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 #[derive(Clone, Copy)]
@@ -56,13 +90,15 @@ enum Word {
     Ttl,
     Hash,
     Label,
+    Cap,
     NoRevive,
 }
 
-const OPTIONS: [OptionWord<Word>; 4] = [
+const OPTIONS: [OptionWord<Word>; 5] = [
     OptionWord::once("TTL", Word::Ttl),
     OptionWord::once("HASH", Word::Hash),
     OptionWord::repeated("LABEL", Word::Label),
+    OptionWord::once("CAP", Word::Cap),
     OptionWord::once("NOREVIVE", Word::NoRevive),
 ];
 
@@ -83,12 +119,12 @@ impl Command for CreateCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Create, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Create, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let id = words.name(SessionId::parse)?;
     let principal = words.name(Principal::parse)?;
-    let (mut ttl, mut content_hash, mut revival) = (None, None, Revival::Allowed);
+    let (mut ttl, mut content_hash, mut cap, mut revival) = (None, None, None, Revival::Allowed);
     let mut labels = BTreeMap::new();
     let mut seen = Seen::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
@@ -96,6 +132,7 @@ fn parse(arguments: Arguments<'_>) -> Result<Create, Failure> {
             Word::Ttl => ttl = Some(words.ttl()?),
             Word::Hash => content_hash = Some(words.name(ContentHash::parse)?),
             Word::Label => words.label(&mut labels)?,
+            Word::Cap => cap = NonZeroU64::new(words.integer("CAP", 1, CAP_MAX)?),
             Word::NoRevive => revival = Revival::Refused,
         }
     }
@@ -106,7 +143,7 @@ fn parse(arguments: Arguments<'_>) -> Result<Create, Failure> {
         content_hash,
         labels,
         revival,
-        cap: None,
+        cap,
     })
 }
 
@@ -116,16 +153,21 @@ fn apply(
     key: Text<'_>,
     request: &Create,
 ) -> Result<Created, Failure> {
-    let now_unix_ms = context.unix_ms();
     let mut slot = Slot::load(context, key)?;
     let standing = slot
         .record
         .as_ref()
-        .map(|record| record.life.standing(Timestamp::from_unix_ms(now_unix_ms)));
-    let surroundings = Surroundings::at(module, now_unix_ms);
+        .map(|record| record.life.standing(slot.moment().now));
+    let held = match request.cap {
+        Some(_) => node::held(module, slot.moment(), &request.principal)?,
+        None => None,
+    };
+    let surroundings = Surroundings::at(module, slot.moment()).with_held(held);
     let decided = rules::create(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
     if decided.reply.created {
+        // Of the incarnation before, if there was one.
+        claims::settle_session(module, slot.moment());
         module.figures.creates += 1;
         module.figures.expirations += u64::from(standing == Some(Standing::Expired));
     } else {

@@ -3,14 +3,16 @@
 use mooring_session::names::Principal;
 use mooring_session::rules::{self, End, EndWhen, Ended};
 
-use crate::arguments::{OptionWord, Parser, Seen};
-use crate::failure::Failure;
+use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::claims;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::Surroundings;
 
 struct EndCommand;
 
@@ -33,6 +35,17 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::word(c"ifidle", c"IFIDLE"),
     ],
     reply: "`ended_now` 0|1, then the record",
+    details: "\
+The caller that ended it (`ended_now` 1) deletes the upstream sessions of the bindings in the answer and has 30
+seconds for that before a reaper may take it over; FORGET with the answer's `gen` then drops the tombstone. Ending
+twice is no error. With IFIDLE only a session that nothing holds is ended.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::DENIED,
+        Cause::new("BUSY", "IFIDLE was given and a claim is live or a turn is held"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 const OPTIONS: [OptionWord<EndWhen>; 1] = [OptionWord::once("IFIDLE", EndWhen::Idle)];
@@ -51,8 +64,8 @@ impl Command for EndCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<End, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<End, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let mut request = End {
         principal: Some(words.name(Principal::parse)?),
@@ -73,9 +86,12 @@ pub(super) fn apply(
     request: &End,
 ) -> Result<Ended, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, slot.moment());
     let decided = rules::end(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
+    if decided.reply.ended_now {
+        claims::settle_session(module, slot.moment());
+    }
     module.figures.ends += u64::from(decided.reply.ended_now);
     Ok(decided.reply)
 }

@@ -4,13 +4,14 @@ use mooring_session::rules;
 use mooring_session::view::RecordView;
 
 use crate::arguments::Parser;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::{Moment, Surroundings};
 
 struct GetCommand;
 
@@ -29,6 +30,14 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     core_categories: c"read fast",
     arguments: &[ArgumentSpec::key()],
     reply: "the record",
+    details: "\
+For operators, and for callers that need the whole record: `state` tells whether the session is active or which
+kind of tombstone stands. It names no principal, so keep it from users that serve clients.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 impl Command for GetCommand {
@@ -49,6 +58,6 @@ impl Command for GetCommand {
 
 fn apply(context: &Context, module: &Module, key: Text<'_>) -> Result<RecordView, Failure> {
     let record = record_io::look(context, key)?;
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, &Moment::of(context, key));
     Ok(rules::get(record.as_ref(), &surroundings.context())?)
 }

@@ -27,6 +27,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     core_categories: c"fast",
     arguments: &[ArgumentSpec::text(c"worker")],
     reply: "`was_alive` 0|1",
+    details: "\
+For a clean shutdown: what the worker owned can be taken over at once instead of after its TTL.",
+    errors: &[],
 };
 
 impl Command for GoneCommand {

@@ -4,7 +4,7 @@ use mooring_session::rules::{End, EndWhen};
 
 use super::end;
 use crate::arguments::Parser;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -28,6 +28,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     core_categories: c"write fast dangerous",
     arguments: &[ArgumentSpec::key()],
     reply: "as SESSION.END",
+    details: "\
+Ends the session as SESSION.END does, whoever owns it. It is in the ACL category `@dangerous`.",
+    errors: &[Cause::NO_SESSION, Cause::CORRUPT, Cause::WRONG_TYPE],
 };
 
 impl Command for KillCommand {

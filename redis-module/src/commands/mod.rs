@@ -1,27 +1,45 @@
 //! The commands, one file each, and the table of them.
 //!
 //! Every command reads its arguments, applies one rule and replies, in that order, so that bad input changes nothing.
-//! What they mean is said in docs/commands.md, which is made from this table.
+//! What they mean is said in docs/commands/, which is made from this table.
 
 mod beat;
 mod bind;
+mod claim;
+mod claim_clause;
 mod confirm;
 mod create;
 mod end;
+mod enter;
+mod forget;
 mod get;
 mod gone;
+#[cfg(fuzzing)]
+mod grammars;
+mod help;
 mod kill;
+mod leave;
+mod list;
+mod rate;
+mod reap;
 mod rebind;
+mod reindex;
 mod route;
+mod routing;
 mod stats;
 mod touch;
+mod turn;
 mod unbind;
+mod wait;
 mod workers;
+
+#[cfg(fuzzing)]
+pub(crate) use grammars::parse;
 
 use crate::registrar::CommandSpec;
 
 /// All commands, in the order of the reference page.
-pub(crate) static TABLE: [CommandSpec; 14] = [
+pub(crate) static TABLE: &[CommandSpec] = &[
     create::SPEC,
     touch::SPEC,
     get::SPEC,
@@ -32,8 +50,18 @@ pub(crate) static TABLE: [CommandSpec; 14] = [
     confirm::SPEC,
     rebind::SPEC,
     unbind::SPEC,
+    enter::SPEC,
+    leave::SPEC,
+    list::SPEC,
+    reap::SPEC,
+    claim::SPEC,
+    forget::SPEC,
+    rate::SPEC,
+    reindex::SPEC,
     stats::SPEC,
+    help::SPEC,
     beat::SPEC,
+    wait::SPEC,
     workers::SPEC,
     gone::SPEC,
 ];

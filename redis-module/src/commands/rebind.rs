@@ -3,17 +3,20 @@
 
 use mooring_session::names::{InstanceName, Principal, Reason, ServerName, Token, WorkerId};
 use mooring_session::record::Binding;
-use mooring_session::rules::{self, Ownership, Rebind, Rebound};
+use mooring_session::rules::{self, Rebind, Rebound};
 
-use crate::arguments::{OptionWord, Parser, Seen, required};
+use super::claim_clause::{self, ClaimClause, Part};
+use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::claims;
 use crate::digest::digest;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Level, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::Surroundings;
 
 struct RebindCommand;
 
@@ -37,37 +40,49 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::integer(c"epoch"),
         ArgumentSpec::text(c"worker"),
         ArgumentSpec::text(c"token"),
-        ArgumentSpec::integer(c"ms").after(c"LEASE"),
-        ArgumentSpec::block(
-            c"candidates",
-            c"INSTANCES",
-            &[
-                ArgumentSpec::integer(c"n"),
-                ArgumentSpec::text(c"instance").multiple(),
-            ],
-        ),
+        claim_clause::LEASE,
+        claim_clause::INSTANCES,
         ArgumentSpec::text(c"instance").after(c"AVOID").optional(),
         ArgumentSpec::text(c"text").after(c"REASON").optional(),
-        ArgumentSpec::word(c"owned", c"OWNED"),
+        claim_clause::OWNED,
     ],
     reply: "`won` 0|1, `previous` (the upstream session left behind), then the binding",
+    details: "\
+A compare-and-set on the epoch: of many callers that see one loss, exactly one moves the binding. Where the epoch
+matches, the caller gets a new claim with a new epoch, `rebinds` grows by one, and `previous` is the upstream session
+left behind, for the winner to delete. Where it does not match, or another attempt's claim is live, nothing changes:
+`won` is 0 and the binding in the answer is to be adopted.
+
+The present instance is kept where it is among INSTANCES and is not AVOIDed; else placement is as in SESSION.BIND. Every
+move is logged at level notice.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::new("STALE", "the server is not bound at all"),
+        Cause::new(
+            "OWNED",
+            "the binding's owner is alive, is not the caller, and does not drain or holds a turn",
+        ),
+        Cause::new("BUSY", "OWNED was given and the worker is draining"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 #[derive(Clone, Copy)]
 enum Word {
-    Lease,
-    Instances,
+    Claim(Part),
     Avoid,
     Reason,
-    Owned,
 }
 
 const OPTIONS: [OptionWord<Word>; 5] = [
-    OptionWord::once("LEASE", Word::Lease),
-    OptionWord::once("INSTANCES", Word::Instances),
+    Part::Lease.option(Word::Claim(Part::Lease)),
+    Part::Instances.option(Word::Claim(Part::Instances)),
     OptionWord::once("AVOID", Word::Avoid),
     OptionWord::once("REASON", Word::Reason),
-    OptionWord::once("OWNED", Word::Owned),
+    Part::Owned.option(Word::Claim(Part::Owned)),
 ];
 
 impl Command for RebindCommand {
@@ -84,34 +99,32 @@ impl Command for RebindCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Rebind, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let principal = words.name(Principal::parse)?;
     let server = words.name(ServerName::parse)?;
     let epoch = words.epoch()?;
     let worker = words.name(WorkerId::parse)?;
     let token = words.name(Token::parse)?;
-    let (mut lease, mut instances, mut avoid, mut reason) = (None, None, None, None);
-    let mut ownership = Ownership::Shared;
+    let (mut claim, mut avoid, mut reason) = (ClaimClause::new(), None, None);
     let mut seen = Seen::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
-            Word::Lease => lease = Some(words.lease()?),
-            Word::Instances => instances = Some(words.instances()?),
+            Word::Claim(part) => claim.take(part, &mut words)?,
             Word::Avoid => avoid = Some(words.name(InstanceName::parse)?),
             Word::Reason => reason = Some(words.name(Reason::parse)?),
-            Word::Owned => ownership = Ownership::Owned,
         }
     }
+    let (lease, instances, ownership) = claim.whole()?;
     Ok(Rebind {
         principal,
         server,
         epoch,
         worker,
         token,
-        lease: required("LEASE", lease)?,
-        instances: required("INSTANCES", instances)?,
+        lease,
+        instances,
         avoid,
         reason,
         ownership,
@@ -130,15 +143,27 @@ fn apply(
         .as_ref()
         .and_then(|record| record.bindings.get(&request.server))
         .cloned();
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, slot.moment());
     let rules_context = surroundings.context();
     let decided = rules::rebind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
     let rebound = decided.reply;
+    let moment = slot.moment();
+    let server = &request.server;
+    if !rebound.won {
+        claims::watch_binding(module, moment, &request.worker, &rebound.binding);
+    }
     let Some(before) = before.filter(|before| before.epoch != rebound.binding.epoch) else {
         return Ok((rebound, Outcome::Quiet));
     };
+    // Whoever waited for a claim of the epoch before asks again.
+    claims::settle(module, moment, server);
     module.figures.rebinds += 1;
+    if before.instance != rebound.binding.instance {
+        let mono = module.monotonic();
+        let departures = &mut module.departures;
+        departures.note(&request.server, &before.instance, mono);
+    }
     log(context, key, &before, &rebound);
     Ok((rebound, Outcome::Transition(c"session.rebound")))
 }

@@ -25,7 +25,11 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"read fast session",
     core_categories: c"read fast",
     arguments: &[],
-    reply: "the figures by name",
+    reply: "a map of the figures by name",
+    details: "\
+The same figures stand in INFO, in the section `mooring`. They are of this node alone: a fleet's are the sums over all
+primaries.",
+    errors: &[],
 };
 
 impl Command for StatsCommand {

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use mooring_session::names::{ContentHash, Principal};
 use mooring_session::rules::{self, Touch, Touched};
 
-use crate::arguments::{OptionWord, Parser, Seen};
-use crate::failure::Failure;
+use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::Surroundings;
 
 struct TouchCommand;
 
@@ -46,6 +47,19 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         .multiple(),
     ],
     reply: "`expires_at`",
+    details: "\
+Slides the TTL, to a new value where one is given, and sets the content hash and the labels given; other labels
+stay. A use that comes so soon after a written one that `mooring.touch-step` covers it is not written: the stored
+deadline is always ahead by that step, so a session never expires early. Where nothing but the TTL slid, client-side
+caches are not invalidated and no WATCH is broken.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::new("LIMIT", "the session would have more than 16 labels: `LIMIT labels 16`"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 #[derive(Clone, Copy)]
@@ -75,8 +89,8 @@ impl Command for TouchCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Touch, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Touch, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let mut request = Touch {
         principal: words.name(Principal::parse)?,
@@ -102,9 +116,9 @@ fn apply(
     request: &Touch,
 ) -> Result<Touched, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, slot.moment());
     let decided = rules::touch(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
     module.figures.note_touch(decided.written);
     Ok(decided.reply)
 }

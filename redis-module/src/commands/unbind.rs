@@ -4,14 +4,16 @@ use mooring_session::names::{Principal, ServerName, Token};
 use mooring_session::rules::{self, Unbind};
 use mooring_session::view::BindingView;
 
-use crate::arguments::Parser;
-use crate::failure::Failure;
+use crate::arguments::{Parser, Words};
+use crate::claims;
+use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, Surroundings};
+use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::surroundings::Surroundings;
 
 struct UnbindCommand;
 
@@ -36,6 +38,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::text(c"token").optional(),
     ],
     reply: "the binding as it was",
+    details: "\
+Drops the binding of exactly that epoch. A live claim is given up only with its token.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
 };
 
 impl Command for UnbindCommand {
@@ -52,8 +63,8 @@ impl Command for UnbindCommand {
     }
 }
 
-fn parse(arguments: Arguments<'_>) -> Result<Unbind, Failure> {
-    let mut words = Parser::new(arguments);
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Unbind, Failure> {
+    let mut words = Parser::new(words);
     words.key()?;
     let mut request = Unbind {
         principal: words.name(Principal::parse)?,
@@ -70,13 +81,14 @@ fn parse(arguments: Arguments<'_>) -> Result<Unbind, Failure> {
 
 fn apply(
     context: &Context,
-    module: &Module,
+    module: &mut Module,
     key: Text<'_>,
     request: &Unbind,
 ) -> Result<BindingView, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, context.unix_ms());
+    let surroundings = Surroundings::at(module, slot.moment());
     let decided = rules::unbind(&mut slot.record, request, &surroundings.context())?;
-    slot.store(decided.written, &module.fields);
+    slot.store(decided.written, module);
+    claims::settle(module, slot.moment(), &request.server);
     Ok(decided.reply)
 }

@@ -24,7 +24,11 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"read slow worker",
     core_categories: c"read slow",
     arguments: &[],
-    reply: "for each worker `worker`, `address`, `alive` 0|1, `draining` 0|1, `last_beat_at`",
+    reply: "for each worker `worker`, `address`, `alive` 0|1, `draining` 0|1, `last_beat_at`, `bindings`",
+    details: "\
+The dead are listed until newer ones displace them. `bindings` are those of active sessions that the worker was last seen
+driving, as far as the indexes know.",
+    errors: &[],
 };
 
 impl Command for WorkersCommand {
@@ -34,7 +38,8 @@ impl Command for WorkersCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         Parser::new(arguments).end()?;
-        reply::workers(context, &module.workers.list(module.monotonic()));
+        let workers = module.workers.list(module.monotonic());
+        reply::workers(context, &workers, |worker| module.indexes.driven_by(worker));
         Ok(Outcome::Quiet)
     }
 }

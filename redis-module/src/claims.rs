@@ -1,0 +1,59 @@
+//! Who is told of a claim: whoever was answered `claimed` hears by WORKER.WAIT when that has come to something.
+//!
+//! What is told is only that it is worth asking again, so telling too often costs a round trip and telling too seldom
+//! costs a time-out; no decision leans on it.
+
+use mooring_session::SessionPlace;
+use mooring_session::names::{ServerName, WorkerId};
+use mooring_session::news::News;
+use mooring_session::time::{Millis, Monotonic, Timestamp};
+use mooring_session::view::{BindingState, BindingView};
+
+use crate::module::Module;
+use crate::surroundings::Moment;
+
+/// Remembers that the worker was answered `claimed`, until the claim lapses.
+pub(crate) fn watch(
+    news: &mut News,
+    moment: &Moment<'_>,
+    worker: &WorkerId,
+    server: &ServerName,
+    until: Monotonic,
+) {
+    news.watch(worker, &place(moment), server, until);
+}
+
+/// The same for a worker that asked to bind and was answered with what holds, where that is a claim.
+pub(crate) fn watch_binding(
+    module: &mut Module,
+    moment: &Moment<'_>,
+    worker: &WorkerId,
+    binding: &BindingView,
+) {
+    if binding.state == BindingState::Claimed {
+        let until = module.monotonic().plus(left(moment, binding.lease_until));
+        watch(&mut module.news, moment, worker, &binding.server, until);
+    }
+}
+
+/// How much of a claim's lease is left.
+pub(crate) fn left(moment: &Moment<'_>, lease_until: Option<Timestamp>) -> Millis {
+    let until = lease_until.map_or(0, Timestamp::unix_ms);
+    Millis::new(until.saturating_sub(moment.now.unix_ms()))
+}
+
+/// The claim at this server has come to something.
+pub(crate) fn settle(module: &mut Module, moment: &Moment<'_>, server: &ServerName) {
+    module.news.settle(&place(moment), server);
+}
+
+/// The session is over: its claims have, and nobody has or awaits a turn of it.
+pub(crate) fn settle_session(module: &mut Module, moment: &Moment<'_>) {
+    let place = place(moment);
+    module.turns.drop_session(&place);
+    module.news.settle_session(&place);
+}
+
+fn place(moment: &Moment<'_>) -> SessionPlace {
+    SessionPlace::new(moment.database, moment.key.as_bytes())
+}

@@ -1,0 +1,124 @@
+//! `SESSION.ENTER key principal server worker ticket LEASE ms [FIRST] [HELD turn]`
+//!
+//! ROUTE with a turn, and more to say about it. This is its grammar; the work is [`routing`]'s.
+
+use mooring_session::limits::TURN_NUMBER_MAX;
+use mooring_session::names::{Token, WorkerId};
+use mooring_session::turns::{Enter, Line};
+
+use super::routing::{self, Request};
+use super::turn;
+use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::failure::{Cause, Failure};
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+
+struct EnterCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.enter",
+    entry: ffi::entry::<EnterCommand>(),
+    flags: c"write fast",
+    arity: -8,
+    key: KeyAccess::Update,
+    summary: c"Asks for the turn of a session at a server, or renews it, and answers as ROUTE does.",
+    complexity: c"O(log(Q)) with Q being the number of callers that wait",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output"),
+    categories: c"write fast session",
+    core_categories: c"write fast",
+    arguments: &[
+        ArgumentSpec::key(),
+        ArgumentSpec::text(c"principal"),
+        ArgumentSpec::text(c"server"),
+        ArgumentSpec::text(c"worker"),
+        ArgumentSpec::text(c"ticket"),
+        ArgumentSpec::integer(c"ms").after(c"LEASE"),
+        ArgumentSpec::word(c"first", c"FIRST"),
+        ArgumentSpec::integer(c"turn").after(c"HELD").optional(),
+    ],
+    reply: "that of ROUTE, and `turn`: the turn's number, or null while the caller waits",
+    details: "\
+Of the callers of one session at one server, one at a time has the turn, in the order of their arrival over the whole
+fleet. A caller that waits hears by WORKER.WAIT when its turn comes; a grant that is not picked up within a second (by
+that, or by the same ticket asking again) passes on, and its caller leaves the queue. The ticket is random and the
+caller's own; the same one again renews the lease and slides the session's TTL, and keeps a waiter's place. A holder
+whose lease lapses or whose worker dies loses the turn to the next: asking again it is a newcomer, and sees that by
+another `turn`.
+
+FIRST goes before everybody who does not say so: for a call that passed its turn on while it waited for its client.
+HELD claims a turn again after a restart or a failover of the server, by the number that it had. For
+`mooring.turn-lease-max-ms` after a start or promotion only that is granted, while everybody else waits. Of two who claim
+one turn again the higher number is right.
+
+A lease lasts at most `mooring.turn-lease-max-ms`. Turns exclude each other while their leases hold, measured by the
+server's monotonic clock; who needs more fences with the turn's number, which only grows.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::new("STALE", "HELD was given and a later turn was granted since, or the worker counts as dead"),
+        turn::QUEUE_FULL,
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
+};
+
+#[derive(Clone, Copy)]
+enum Word {
+    Lease,
+    First,
+    Held,
+}
+
+const OPTIONS: [OptionWord<Word>; 3] = [
+    OptionWord::once("LEASE", Word::Lease),
+    OptionWord::once("FIRST", Word::First),
+    OptionWord::once("HELD", Word::Held),
+];
+
+impl Command for EnterCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        routing::serve(context, module, key, &request)?;
+        Ok(Outcome::Quiet)
+    }
+}
+
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
+    let mut words = Parser::new(words);
+    words.key()?;
+    let principal = words.value()?;
+    let server = words.value()?;
+    let worker = words.name(WorkerId::parse)?;
+    let ticket = words.name(Token::parse)?;
+    let (mut lease, mut line, mut held) = (None, Line::Last, None);
+    let mut seen = Seen::default();
+    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
+        match option {
+            Word::Lease => lease = Some(turn::lease(&mut words)?),
+            Word::First => line = Line::First,
+            Word::Held => held = Some(words.integer("HELD", 1, TURN_NUMBER_MAX)?),
+        }
+    }
+    Ok(Request {
+        principal,
+        server,
+        turn: Some(Enter {
+            worker: worker.clone(),
+            ticket,
+            lease: required("LEASE", lease)?,
+            line,
+            held,
+        }),
+        worker,
+    })
+}

@@ -1,0 +1,33 @@
+//! The grammar of every command that takes more than a key, for the fuzz targets.
+
+use crate::failure::Failure;
+
+use super::{
+    beat, bind, claim, confirm, create, end, enter, forget, leave, list, rate, reap, rebind, route,
+    touch, unbind, wait,
+};
+
+/// Reads the words of a command, its name first; none where no such command is here.
+pub(crate) fn parse(words: &[&[u8]]) -> Option<Result<(), Failure>> {
+    let name = words.first()?.to_ascii_lowercase();
+    Some(match name.as_slice() {
+        b"session.bind" => bind::parse(words).map(drop),
+        b"session.claim" => claim::parse(words).map(drop),
+        b"session.confirm" => confirm::parse(words).map(drop),
+        b"session.create" => create::parse(words).map(drop),
+        b"session.end" => end::parse(words).map(drop),
+        b"session.enter" => enter::parse(words).map(drop),
+        b"session.forget" => forget::parse(words).map(drop),
+        b"session.leave" => leave::parse(words).map(drop),
+        b"session.list" => list::parse(words).map(drop),
+        b"session.rate" => rate::parse(words).map(drop),
+        b"session.reap" => reap::parse(words).map(drop),
+        b"session.rebind" => rebind::parse(words).map(drop),
+        b"session.route" => route::parse(words).map(drop),
+        b"session.touch" => touch::parse(words).map(drop),
+        b"session.unbind" => unbind::parse(words).map(drop),
+        b"worker.beat" => beat::parse(words).map(drop),
+        b"worker.wait" => wait::parse(words).map(drop),
+        _ => return None,
+    })
+}

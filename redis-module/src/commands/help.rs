@@ -1,0 +1,50 @@
+//! `SESSION.HELP`
+
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{CommandSpec, KeyAccess};
+use crate::reply;
+
+struct HelpCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.help",
+    entry: ffi::entry::<HelpCommand>(),
+    flags: c"readonly fast allow-loading allow-stale",
+    arity: 1,
+    key: KeyAccess::Keyless,
+    summary: c"Lists the module's commands with their arguments.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    tips: None,
+    categories: c"read fast session",
+    core_categories: c"read fast",
+    arguments: &[],
+    reply: "an array of lines",
+    details: "\
+For people at redis-cli, in the shape of the server's own HELP subcommands: a line with a command's arguments, then an
+indented line that says what it does. Programs ask COMMAND DOCS.",
+    errors: &[],
+};
+
+impl Command for HelpCommand {
+    fn run(
+        context: &Context,
+        _module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        Parser::new(arguments).end()?;
+        let lines: Vec<String> = super::TABLE.iter().flat_map(lines).collect();
+        reply::lines(context, &lines);
+        Ok(Outcome::Quiet)
+    }
+}
+
+fn lines(command: &CommandSpec) -> [String; 2] {
+    let summary = command.summary.to_string_lossy();
+    [command.usage(), format!("    {summary}")]
+}

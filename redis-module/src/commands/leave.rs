@@ -1,0 +1,134 @@
+//! `SESSION.LEAVE key principal server ticket`
+
+use mooring_session::Refusal;
+use mooring_session::codec::{self, CorruptRecord};
+use mooring_session::names::{Principal, Token};
+use mooring_session::record::{Life, Standing};
+
+use super::turn::Queues;
+use crate::arguments::{Parser, Words};
+use crate::failure::{Cause, Failure};
+use crate::ffi::{self, Arguments, Context, KeyKind, Text};
+use crate::handler::{Command, Outcome};
+use crate::module::{Module, monotonic};
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+use crate::surroundings::Moment;
+
+struct LeaveCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.leave",
+    entry: ffi::entry::<LeaveCommand>(),
+    // It writes no key. But turns are the primary's, and a replica that answered would be wrong.
+    flags: c"write fast",
+    arity: 5,
+    key: KeyAccess::Read,
+    summary: c"Passes a turn on to the next that waits, or stops waiting for it.",
+    complexity: c"O(log(Q)) with Q being the number of callers that wait",
+    since: c"0.1.0",
+    tips: None,
+    categories: c"write fast session",
+    core_categories: c"write fast",
+    arguments: &[
+        ArgumentSpec::key(),
+        ArgumentSpec::text(c"principal"),
+        ArgumentSpec::text(c"server"),
+        ArgumentSpec::text(c"ticket"),
+    ],
+    reply: "`left` 1",
+    details: "\
+The holder of the turn passes it on; a caller that waits leaves the queue. Nothing is written, and the session's TTL does
+not slide. A caller that gets `STALE` had lost its turn before: to a lapsed lease, to the death of its worker, or to a
+restart of the server.",
+    errors: &[
+        Cause::NO_SESSION,
+        Cause::ENDED,
+        Cause::DENIED,
+        Cause::new("STALE", "the ticket neither has the turn nor waits for it"),
+        Cause::CORRUPT,
+        Cause::WRONG_TYPE,
+    ],
+};
+
+impl Command for LeaveCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        apply(context, module, key, &request)?;
+        reply::left(context);
+        Ok(Outcome::Quiet)
+    }
+}
+
+/// The server stays the word that it is: one that has been asked for before needs no other check.
+pub(super) struct Request<'a> {
+    principal: Principal,
+    server: &'a [u8],
+    ticket: Token,
+}
+
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
+    let mut words = Parser::new(words);
+    words.key()?;
+    let request = Request {
+        principal: words.name(Principal::parse)?,
+        server: words.value()?,
+        ticket: words.name(Token::parse)?,
+    };
+    words.end()?;
+    Ok(request)
+}
+
+fn apply(
+    context: &Context,
+    module: &mut Module,
+    name: Text<'_>,
+    request: &Request<'_>,
+) -> Result<(), Failure> {
+    let moment = Moment::of(context, name);
+    let fields = module.fields.of(request.server)?;
+    let life = own_life(context, name, [fields.life, fields.principal], request)?;
+    let mono = monotonic(module.started);
+    let queues = Queues {
+        turns: &mut module.turns,
+        news: &mut module.news,
+        workers: &module.workers.at(mono),
+        mono,
+    };
+    // A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
+    let left = queues.leave(&moment, fields.server, &request.ticket);
+    left.map_err(|refusal| match life.standing(moment.now) {
+        Standing::Active => refusal,
+        Standing::Ended => Refusal::Ended,
+        Standing::Expired => Refusal::NoSession,
+    })?;
+    Ok(())
+}
+
+/// The life of the record under `name`, which must be the principal's own.
+fn own_life(
+    context: &Context,
+    name: Text<'_>,
+    fields: [Text<'_>; 2],
+    request: &Request<'_>,
+) -> Result<Life, Failure> {
+    let key = context.open_to_read(name);
+    match key.kind() {
+        KeyKind::Hash => {}
+        KeyKind::Empty => return Err(Refusal::NoSession.into()),
+        KeyKind::String | KeyKind::Other => return Err(Failure::WrongType),
+    }
+    let [life, principal] = key.read(fields);
+    let [life_field, principal_field] = fields.map(|field| CorruptRecord::field(field.as_bytes()));
+    let principal = principal.ok_or(principal_field)?;
+    if principal.as_bytes() != request.principal.as_str().as_bytes() {
+        return Err(Refusal::Denied.into());
+    }
+    Ok(codec::decode_life(life.ok_or(life_field)?.as_bytes())?)
+}

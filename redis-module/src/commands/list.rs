@@ -1,0 +1,209 @@
+//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [STATE s] [MATCH glob] [ORDER newest|oldest] [CURSOR c]
+//! [COUNT n]`
+
+use std::time::{Duration, Instant};
+
+use mooring_session::index::{Cursor, Filter, Glob, Order};
+use mooring_session::limits::LIST_COUNT_MAX;
+use mooring_session::names::{
+    InstanceName, NameError, Principal, Problem, ServerName, WorkerId, parse_integer,
+};
+use mooring_session::record::Standing;
+use mooring_session::time::Timestamp;
+use mooring_session::view::RecordView;
+
+use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::failure::{Cause, Failure};
+use crate::ffi::{self, Arguments, Context, OwnedText};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::record_io;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply::{self, ListLine};
+use crate::surroundings::Surroundings;
+
+/// Sessions on a page where nobody says how many.
+const COUNT_DEFAULT: usize = 100;
+/// For how long a page is worked at; the first session comes whatever it takes.
+const WORK_MAX: Duration = Duration::from_millis(2);
+
+struct ListCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.list",
+    entry: ffi::entry::<ListCommand>(),
+    flags: c"readonly",
+    arity: -1,
+    key: KeyAccess::Keyless,
+    summary: c"Lists the sessions of a database that are as asked for, page by page.",
+    complexity: c"O(N) with N being the number of sessions looked at, at most 10000 a call",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output request_policy:special response_policy:special"),
+    categories: c"read slow session",
+    core_categories: c"read slow",
+    arguments: &[
+        ArgumentSpec::text(c"principal").after(c"PRINCIPAL").optional(),
+        ArgumentSpec::text(c"server").after(c"SERVER").optional(),
+        ArgumentSpec::text(c"instance").after(c"INSTANCE").optional(),
+        ArgumentSpec::text(c"owner").after(c"OWNER").optional(),
+        ArgumentSpec::text(c"state").after(c"STATE").optional(),
+        ArgumentSpec::text(c"pattern").after(c"MATCH").optional(),
+        ArgumentSpec::text(c"order").after(c"ORDER").optional(),
+        ArgumentSpec::text(c"cursor").after(c"CURSOR").optional(),
+        ArgumentSpec::integer(c"n").after(c"COUNT").optional(),
+    ],
+    reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record",
+    details: "\
+Everything that is given has to hold; SERVER, INSTANCE and OWNER have to hold of one binding. STATE is `active`,
+`expired` or `ended`; MATCH is a pattern over keys as KEYS takes it, of at most 256 bytes; ORDER is `newest`, by
+creation, if it is not given, or `oldest`; COUNT is 1 to 1000, 100 if it is not given.
+
+A walk begins without CURSOR, or at `0`, and goes on at the cursor of the page before, with the same options, until that
+is `0` again. A page may have fewer sessions than COUNT, or none, and still not be the last: a call looks at a bounded
+number of sessions and works for about two milliseconds. A session that is there during all of a walk is listed once.
+
+The index of the selected database is looked at, and each record again before it is shown. Only keys that the caller's
+ACL lets it read are listed. `complete` 0 says that the index is being rebuilt, so that sessions may be missing.",
+    errors: &[Cause::new(
+        "ERR",
+        "a state, an order, a cursor, a pattern or a count is none",
+    )],
+};
+
+#[derive(Clone, Copy)]
+enum Word {
+    Principal,
+    Server,
+    Instance,
+    Owner,
+    State,
+    Match,
+    Order,
+    Cursor,
+    Count,
+}
+
+const OPTIONS: [OptionWord<Word>; 9] = [
+    OptionWord::once("PRINCIPAL", Word::Principal),
+    OptionWord::once("SERVER", Word::Server),
+    OptionWord::once("INSTANCE", Word::Instance),
+    OptionWord::once("OWNER", Word::Owner),
+    OptionWord::once("STATE", Word::State),
+    OptionWord::once("MATCH", Word::Match),
+    OptionWord::once("ORDER", Word::Order),
+    OptionWord::once("CURSOR", Word::Cursor),
+    OptionWord::once("COUNT", Word::Count),
+];
+
+/// What LIST asks for.
+pub(super) struct List {
+    filter: Filter,
+    order: Order,
+    after: Option<Cursor>,
+    count: usize,
+}
+
+impl Command for ListCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        let (sessions, next) = collect(context, module, &request);
+        let is_complete = module.is_whole(context.database());
+        reply::list(context, is_complete, next, &sessions);
+        Ok(Outcome::Quiet)
+    }
+}
+
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<List, Failure> {
+    let mut words = Parser::new(words);
+    let mut filter = Filter::default();
+    let (mut order, mut after, mut count) = (Order::default(), None, COUNT_DEFAULT);
+    let mut seen = Seen::default();
+    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
+        match option {
+            Word::Principal => filter.principal = Some(words.name(Principal::parse)?),
+            Word::Server => filter.server = Some(words.name(ServerName::parse)?),
+            Word::Instance => filter.instance = Some(words.name(InstanceName::parse)?),
+            Word::Owner => filter.owner = Some(words.name(WorkerId::parse)?),
+            Word::State => filter.standing = Some(words.name(state)?),
+            Word::Match => filter.pattern = Some(words.name(Glob::parse)?),
+            Word::Order => order = words.name(order_word)?,
+            Word::Cursor => after = words.name(Cursor::parse)?,
+            Word::Count => count = words.name(list_count)?,
+        }
+    }
+    Ok(List {
+        filter,
+        order,
+        after,
+        count,
+    })
+}
+
+/// How many sessions or keys one call answers with at most.
+pub(super) fn list_count(word: &[u8]) -> Result<usize, NameError> {
+    let count = parse_integer("COUNT", word, 1, LIST_COUNT_MAX as u64)?;
+    Ok(usize::try_from(count).unwrap_or(LIST_COUNT_MAX))
+}
+
+fn state(word: &[u8]) -> Result<Standing, NameError> {
+    let states = [Standing::Active, Standing::Expired, Standing::Ended];
+    let is_named = |state: &Standing| word.eq_ignore_ascii_case(state.as_str().as_bytes());
+    states.into_iter().find(is_named).ok_or(NameError {
+        what: "STATE",
+        problem: Problem::Alphabet("active, expired or ended is expected"),
+    })
+}
+
+fn order_word(word: &[u8]) -> Result<Order, NameError> {
+    let orders = [(&b"newest"[..], Order::Newest), (b"oldest", Order::Oldest)];
+    let named = orders
+        .into_iter()
+        .find(|(name, _)| word.eq_ignore_ascii_case(name));
+    named.map(|(_, order)| order).ok_or(NameError {
+        what: "ORDER",
+        problem: Problem::Alphabet("newest or oldest is expected"),
+    })
+}
+
+/// The sessions of one page as they are now, and where the next one begins.
+fn collect(context: &Context, module: &Module, request: &List) -> (Vec<ListLine>, Option<Cursor>) {
+    let started = Instant::now();
+    let now = Timestamp::from_unix_ms(context.unix_ms());
+    let List {
+        filter,
+        order,
+        after,
+        count,
+    } = request;
+    let Some(index) = module.indexes.of(context.database()) else {
+        return (Vec::new(), None);
+    };
+    let page = index.page(filter, *order, *after, *count, now);
+    let surroundings = Surroundings::of(&module.workers, module.started, now);
+    let rules_context = surroundings.context();
+    let reader = context.reader();
+    let mut sessions = Vec::with_capacity(page.sessions.len());
+    let mut listed = page.sessions.iter().peekable();
+    while let Some(session) = listed.next() {
+        let name = OwnedText::new(session.key);
+        // What is no record any more is none that was asked for.
+        if reader.may_read(name.text())
+            && let Ok(Some(record)) = record_io::peek(context, name.text())
+            && filter.admits(session.key, &record, now)
+        {
+            sessions.push(ListLine {
+                key: session.key.into(),
+                record: RecordView::of(&record, &rules_context),
+            });
+        }
+        if listed.peek().is_some() && started.elapsed() >= WORK_MAX {
+            return (sessions, Some(session.cursor));
+        }
+    }
+    (sessions, page.next)
+}

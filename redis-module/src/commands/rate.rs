@@ -1,0 +1,129 @@
+//! `SESSION.RATE key LIMIT n WINDOW ms [COST c]`
+
+use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
+use mooring_session::rules::{self, Rate, Rated, Spent};
+use mooring_session::time::Timestamp;
+
+use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::failure::{Cause, Failure};
+use crate::ffi::{self, Arguments, Context, KeyKind, OwnedText, Text};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct RateCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.rate",
+    entry: ffi::entry::<RateCommand>(),
+    flags: c"write deny-oom fast",
+    arity: -6,
+    key: KeyAccess::Update,
+    summary: c"Counts a request against a rate limit that a whole fleet shares, and lets it through or not.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output"),
+    categories: c"write fast session",
+    core_categories: c"write fast",
+    arguments: &[
+        ArgumentSpec::key(),
+        ArgumentSpec::integer(c"n").after(c"LIMIT"),
+        ArgumentSpec::integer(c"ms").after(c"WINDOW"),
+        ArgumentSpec::integer(c"c").after(c"COST").optional(),
+    ],
+    reply: "`allowed` 0|1, `remaining` (how many of cost one would still pass now), `retry_after_ms` (0 where it passed)",
+    details: "\
+The generic cell rate algorithm: `n` may pass at once, and after that as many as their share of the window allows, evenly.
+The key is one of its own, a string with the moment at which all that passed would have been spent (in nanoseconds), and
+lives until then. A request that does not pass writes nothing. A request counts for COST, 1 if it is not given, at most
+`n`. LIMIT is 1 to 1000000, WINDOW 1 ms to 30 days.",
+    errors: &[
+        Cause::new("ERR", "the key holds a string that is none of these: `corrupt rate record`"),
+        Cause::new("WRONGTYPE", "the key holds something else than a string"),
+    ],
+};
+
+#[derive(Clone, Copy)]
+enum Word {
+    Limit,
+    Window,
+    Cost,
+}
+
+const OPTIONS: [OptionWord<Word>; 3] = [
+    OptionWord::once("LIMIT", Word::Limit),
+    OptionWord::once("WINDOW", Word::Window),
+    OptionWord::once("COST", Word::Cost),
+];
+
+impl Command for RateCommand {
+    fn run(
+        context: &Context,
+        _module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        let key = arguments.get(1).ok_or(Failure::Internal)?;
+        let rated = apply(context, key, &request)?;
+        reply::rated(context, &rated);
+        Ok(Outcome::Quiet)
+    }
+}
+
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rate, Failure> {
+    let mut words = Parser::new(words);
+    words.key()?;
+    let (mut limit, mut window, mut cost) = (None, None, 1);
+    let mut seen = Seen::default();
+    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
+        match option {
+            Word::Limit => limit = Some(words.integer("LIMIT", 1, RATE_LIMIT_MAX)?),
+            Word::Window => {
+                window = Some(words.duration("WINDOW", RATE_WINDOW_MIN, RATE_WINDOW_MAX)?);
+            }
+            Word::Cost => cost = words.integer("COST", 1, RATE_LIMIT_MAX)?,
+        }
+    }
+    let limit = required("LIMIT", limit)?;
+    Ok(Rate {
+        limit,
+        window: required("WINDOW", window)?,
+        cost: check_cost(cost, limit)?,
+    })
+}
+
+/// A cost above the limit would never pass.
+fn check_cost(cost: u64, limit: u64) -> Result<u64, Failure> {
+    if cost <= limit {
+        return Ok(cost);
+    }
+    Err(Failure::from(mooring_session::names::NameError {
+        what: "COST",
+        problem: mooring_session::names::Problem::Range(1, limit),
+    }))
+}
+
+fn apply(context: &Context, name: Text<'_>, request: &Rate) -> Result<Rated, Failure> {
+    let key = context.open(name);
+    let stored = match key.kind() {
+        KeyKind::Empty => None,
+        KeyKind::String => {
+            let value = key.read_string().ok_or(Failure::Internal)?;
+            Some(Spent::decode(&value).map_err(|_| Failure::CorruptRate)?)
+        }
+        KeyKind::Hash | KeyKind::Other => return Err(Failure::WrongType),
+    };
+    let now = Timestamp::from_unix_ms(context.unix_ms());
+    let rated = rules::rate(stored, request, now);
+    if let Some(spent) = rated.spent {
+        let value = OwnedText::new(spent.encode().as_bytes());
+        let ends_at = i64::try_from(spent.expires_at().unix_ms()).unwrap_or(i64::MAX);
+        key.set_string(value.text());
+        key.expire_at(ends_at);
+        context.replicate_set_string(name, value.text(), ends_at);
+        context.signal_modified(name);
+    }
+    Ok(rated)
+}

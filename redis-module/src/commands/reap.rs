@@ -1,0 +1,110 @@
+//! `SESSION.REAP worker COUNT n`
+
+use mooring_session::SessionPlace;
+use mooring_session::index::Reaper;
+use mooring_session::names::WorkerId;
+use mooring_session::time::Timestamp;
+
+use super::list::list_count;
+use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::failure::{Cause, Failure};
+use crate::ffi::{self, Arguments, Context, OwnedText};
+use crate::handler::{Command, Outcome};
+use crate::housekeeping;
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::reply;
+
+struct ReapCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.reap",
+    entry: ffi::entry::<ReapCommand>(),
+    flags: c"readonly",
+    arity: 4,
+    key: KeyAccess::Keyless,
+    summary: c"Names sessions that are over and still hold something upstream.",
+    complexity: c"O(N) with N being the number of tombstones looked at, at most 10000",
+    since: c"0.1.0",
+    tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
+    categories: c"read slow session",
+    core_categories: c"read slow",
+    arguments: &[
+        ArgumentSpec::text(c"worker"),
+        ArgumentSpec::integer(c"n").after(c"COUNT"),
+    ],
+    reply: "`complete` 0|1, `keys`",
+    details: "\
+A session is named when it has expired or was ended, still has bindings or mounted content, and nobody is cleaning it up,
+initialises one of its bindings, or has or awaits a turn of it. One with owned bindings is named to their owner alone
+while that is alive, and to anybody when it is dead. What nobody has tried to clean up yet comes before what somebody has
+claimed and let go of. Only keys that the caller's ACL lets it read are named. COUNT is 1 to 1000.
+
+Naming takes nothing: SESSION.CLAIM takes one of the keys, SESSION.FORGET drops it after the cleaning. `complete` 0 says
+that there may be more than the index knows, because it is being rebuilt, or because the wall clock was set less than a
+minute ago, when nothing is named.",
+    errors: &[Cause::new("ERR", "the count is none")],
+};
+
+const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("COUNT", ())];
+
+/// What REAP asks for.
+pub(super) struct Reap {
+    worker: WorkerId,
+    count: usize,
+}
+
+impl Command for ReapCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        // Whether anything is over is decided by the wall clock alone.
+        housekeeping::watch_clock(module, context);
+        let is_allowed = module.clock.reaping_allowed(module.monotonic());
+        let keys = if is_allowed {
+            due(context, module, &request)
+        } else {
+            Vec::new()
+        };
+        let is_complete = is_allowed && module.is_whole(context.database());
+        reply::due(context, is_complete, &keys);
+        Ok(Outcome::Quiet)
+    }
+}
+
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Reap, Failure> {
+    let mut words = Parser::new(words);
+    let worker = words.name(WorkerId::parse)?;
+    let mut count = None;
+    let mut seen = Seen::default();
+    while words.option(&OPTIONS, &mut seen)?.is_some() {
+        count = Some(words.name(list_count)?);
+    }
+    Ok(Reap {
+        worker,
+        count: required("COUNT", count)?,
+    })
+}
+
+fn due<'m>(context: &Context, module: &'m Module, request: &Reap) -> Vec<&'m [u8]> {
+    let database = context.database();
+    let Some(index) = module.indexes.of(database) else {
+        return Vec::new();
+    };
+    let mono = module.monotonic();
+    let reaper = Reaper {
+        worker: &request.worker,
+        workers: &module.workers.at(mono),
+        now: Timestamp::from_unix_ms(context.unix_ms()),
+        count: request.count,
+    };
+    let reader = context.reader();
+    index.due(&reaper, |key| {
+        let place = SessionPlace::new(database, key);
+        !module.turns.holds(&place, None, mono) && reader.may_read(OwnedText::new(key).text())
+    })
+}

@@ -1,0 +1,51 @@
+//! `SESSION.REINDEX`
+
+use crate::arguments::Parser;
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::rebuild;
+use crate::registrar::{CommandSpec, KeyAccess};
+use crate::reply;
+
+struct ReindexCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"session.reindex",
+    entry: ffi::entry::<ReindexCommand>(),
+    flags: c"fast",
+    arity: 1,
+    key: KeyAccess::Keyless,
+    summary: c"Rebuilds the indexes of this node in the background.",
+    complexity: c"O(D) with D being the number of databases, and O(N) in steps of a millisecond afterwards with N being the number of keys",
+    since: c"0.1.0",
+    tips: Some(c"request_policy:all_shards response_policy:all_succeeded"),
+    categories: c"fast admin dangerous session",
+    core_categories: c"fast admin dangerous",
+    arguments: &[],
+    reply: "`started` 1; 0 where a rebuild is under way already",
+    details: "\
+The indexes are derived from the records and follow every change, so nobody needs this in ordinary times: it is there
+for doubt. The server goes on serving. Until the rebuild is done the indexes are used and fed as before, no CAP is kept,
+placement goes by the hash of the key, and SESSION.LIST and SESSION.REAP answer `complete` 0; `index_ready` in
+SESSION.STATS tells when it is done.",
+    errors: &[],
+};
+
+impl Command for ReindexCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        Parser::new(arguments).end()?;
+        let starts = !module.rebuild.is_running();
+        if starts {
+            module.rebuild_all(context, rebuild::Cause::Asked);
+        }
+        reply::reindexing(context, starts);
+        Ok(Outcome::Quiet)
+    }
+}

@@ -1,0 +1,264 @@
+//! What ROUTE and ENTER do: where a session's calls to a server go, and whose turn it is.
+//!
+//! It reads six fields in one go instead of the record, copies none of them, and most of the time writes nothing.
+
+use mooring_session::codec::{self, CorruptRecord, Head};
+use mooring_session::names::{Principal, ServerName, WorkerId};
+use mooring_session::record::{Life, Phase};
+use mooring_session::rules::{self, Driven, RouteState};
+use mooring_session::turns::{Enter, Entered};
+use mooring_session::view::BindingState;
+use mooring_session::{Refusal, Written};
+
+use super::turn::Queues;
+use crate::claims;
+use crate::digest::digest;
+use crate::failure::Failure;
+use crate::ffi::{Context, Key, KeyKind, Level, OwnedText, Text};
+use crate::field_names::{BindingFields, RouteFields};
+use crate::keyspace;
+use crate::module::{Module, monotonic};
+use crate::record_io;
+use crate::reply::{self, OwnerLine, RouteLine};
+use crate::surroundings::{Moment, Surroundings};
+
+/// The words as they came. A principal that equals the record's and a server that has been asked for before need no
+/// other check, so most calls need none.
+pub(super) struct Request<'a> {
+    pub(super) principal: &'a [u8],
+    pub(super) server: &'a [u8],
+    pub(super) worker: WorkerId,
+    /// The turn that is asked for, if one is.
+    pub(super) turn: Option<Enter>,
+}
+
+impl Request<'_> {
+    /// A bad principal is told before anything about the record, and so is a foreign one.
+    fn refuse(&self, refusal: Refusal) -> Failure {
+        match Principal::parse(self.principal) {
+            Ok(_) => refusal.into(),
+            Err(error) => error.into(),
+        }
+    }
+}
+
+/// The fields of the hash, as they were read.
+struct Stored {
+    life: Option<OwnedText>,
+    principal: Option<OwnedText>,
+    head: Option<OwnedText>,
+    instance: Option<OwnedText>,
+    upstream_session: Option<OwnedText>,
+    driver: Option<OwnedText>,
+}
+
+impl Stored {
+    /// Reads what the key holds, which must be the principal's own.
+    fn own(
+        key: &Key<'_>,
+        fields: &RouteFields<'_>,
+        request: &Request<'_>,
+    ) -> Result<Self, Failure> {
+        match key.kind() {
+            KeyKind::Hash => {}
+            KeyKind::Empty => return Err(request.refuse(Refusal::NoSession)),
+            KeyKind::String | KeyKind::Other => return Err(Failure::WrongType),
+        }
+        let stored = Self::read(key, fields);
+        let principal = present(stored.principal.as_ref(), fields.principal)?;
+        if principal != request.principal {
+            return Err(request.refuse(Refusal::Denied));
+        }
+        Ok(stored)
+    }
+
+    fn read(key: &Key<'_>, fields: &RouteFields<'_>) -> Self {
+        let binding = fields.binding;
+        let [life, principal, head, instance, upstream_session, driver] = key.read([
+            fields.life,
+            fields.principal,
+            binding.head.text(),
+            binding.instance.text(),
+            binding.upstream_session.text(),
+            binding.driver.text(),
+        ]);
+        Self {
+            life,
+            principal,
+            head,
+            instance,
+            upstream_session,
+            driver,
+        }
+    }
+}
+
+/// Decides, writes and answers. The answer is written while the strings that were read still live, so that none of them
+/// is copied.
+pub(super) fn serve(
+    context: &Context,
+    module: &mut Module,
+    name: Text<'_>,
+    request: &Request<'_>,
+) -> Result<(), Failure> {
+    let fields = module.fields.of(request.server)?;
+    let key = context.open(name);
+    let stored = Stored::own(&key, &fields, request)?;
+    let life_before = codec::decode_life(present(stored.life.as_ref(), fields.life)?)?;
+    let mut life = life_before;
+    let mut binding = Binding::read(&stored, fields.binding, fields.server)?;
+
+    let moment = Moment::of(context, name);
+    let surroundings = Surroundings::of(&module.workers, module.started, moment.now);
+    let rules_context = surroundings.context();
+    let driven = binding.as_mut().map(Binding::driven);
+    let decided = rules::route_binding(&mut life, driven, &request.worker, &rules_context)?;
+    // Before anything is written: a turn that is refused refuses the command.
+    let asked = request.turn.as_ref().map(|turn| {
+        let queues = Queues {
+            turns: &mut module.turns,
+            news: &mut module.news,
+            workers: rules_context.workers,
+            mono: monotonic(module.started),
+        };
+        queues.enter(&moment, fields.server, turn)
+    });
+    let turn = asked.transpose()?;
+
+    let Moment { now, database, .. } = moment;
+    if life == life_before {
+        module.indexes.note_use(database, name.as_bytes(), now);
+    } else {
+        store_life(context, name, &key, fields.life, &life);
+        module.indexes.slide(database, name.as_bytes(), &life, now);
+    }
+    module.figures.note_touch(decided.written);
+    let Some(binding) = binding else {
+        module.figures.misses += 1;
+        reply::unbound(context, turn);
+        return Ok(());
+    };
+    module.figures.hits += 1;
+    if decided.written == Written::Record {
+        store_driver(context, name, &key, fields.binding, &binding);
+    }
+    let lost = decided.reply.worker_lost.map(|lost| lost.worker);
+    if let Some(lost) = &lost {
+        module.figures.worker_losses += 1;
+        log(context, name, fields.server, lost, &request.worker);
+    }
+    let line = binding.line(decided.reply.state, lost.as_ref(), turn, &rules_context);
+    reply::routed(context, &line);
+    if line.state == RouteState::Binding(BindingState::Claimed) {
+        let until = monotonic(module.started).plus(claims::left(&moment, line.lease_until));
+        let (worker, server) = (&request.worker, fields.server);
+        claims::watch(&mut module.news, &moment, worker, server, until);
+    }
+    if decided.written == Written::Record {
+        // The driver changed, which the index counts by; seldom enough to read the whole record.
+        keyspace::refresh(module, context, name);
+    }
+    Ok(())
+}
+
+/// One binding as it stands in the hash.
+struct Binding<'a> {
+    head: Head,
+    instance: &'a [u8],
+    upstream_session: Option<&'a [u8]>,
+    owner: Option<WorkerId>,
+    driver: WorkerId,
+}
+
+impl<'a> Binding<'a> {
+    fn read(
+        stored: &'a Stored,
+        fields: &BindingFields,
+        server: &ServerName,
+    ) -> Result<Option<Self>, CorruptRecord> {
+        let Some(head) = &stored.head else {
+            return Ok(None);
+        };
+        let driver = present(stored.driver.as_ref(), fields.driver.text())?;
+        let (driver, owner) = codec::decode_driver(server, driver)?;
+        Ok(Some(Self {
+            head: codec::decode_head(server, head.as_bytes())?,
+            instance: present(stored.instance.as_ref(), fields.instance.text())?,
+            upstream_session: stored.upstream_session.as_ref().map(OwnedText::as_bytes),
+            owner,
+            driver,
+        }))
+    }
+
+    fn driven(&mut self) -> Driven<'_> {
+        Driven {
+            phase: self.head.phase,
+            bound_at: self.head.bound_at,
+            owner: self.owner.as_ref(),
+            driver: &mut self.driver,
+        }
+    }
+
+    fn line<'b>(
+        &'b self,
+        state: RouteState,
+        worker_lost: Option<&'b WorkerId>,
+        turn: Option<Entered>,
+        context: &'b mooring_session::Context<'_>,
+    ) -> RouteLine<'b> {
+        RouteLine {
+            state,
+            instance: self.instance,
+            upstream_session: self.upstream_session,
+            owner: self.owner.as_ref().map(|owner| OwnerLine {
+                worker: owner.as_str().as_bytes(),
+                alive: context.workers.is_alive(owner),
+                address: context.workers.address(owner),
+            }),
+            driver: self.driver.as_str().as_bytes(),
+            epoch: self.head.epoch,
+            lease_until: match self.head.phase {
+                Phase::Claimed { lease_until } => Some(lease_until),
+                Phase::Bound => None,
+            },
+            worker_lost: worker_lost.map(|lost| lost.as_str().as_bytes()),
+            turn,
+        }
+    }
+}
+
+fn present<'a>(value: Option<&'a OwnedText>, field: Text<'_>) -> Result<&'a [u8], CorruptRecord> {
+    value.map(OwnedText::as_bytes).ok_or_else(|| corrupt(field))
+}
+
+fn corrupt(field: Text<'_>) -> CorruptRecord {
+    CorruptRecord::field(field.as_bytes())
+}
+
+fn store_life(context: &Context, name: Text<'_>, key: &Key<'_>, field: Text<'_>, life: &Life) {
+    let value = OwnedText::new(codec::encode_life(life).as_bytes());
+    record_io::set(context, name, key, &[[field, value.text()]]);
+    record_io::expire(context, name, key, life);
+}
+
+fn store_driver(
+    context: &Context,
+    name: Text<'_>,
+    key: &Key<'_>,
+    fields: &BindingFields,
+    binding: &Binding<'_>,
+) {
+    let field = fields.driver.text();
+    let driver = codec::encode_driver(&binding.driver, binding.owner.as_ref());
+    let value = OwnedText::new(driver.as_bytes());
+    record_io::set(context, name, key, &[[field, value.text()]]);
+    context.signal_modified(name);
+}
+
+fn log(context: &Context, key: Text<'_>, server: &ServerName, from: &WorkerId, to: &WorkerId) {
+    let line = format!(
+        "session continued by another worker: key={} server={server} from={from} to={to} reason=\"worker lost\"",
+        digest(key.as_bytes()),
+    );
+    context.log(Level::Notice, &line);
+}

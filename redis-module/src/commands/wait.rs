@@ -1,0 +1,81 @@
+//! `WORKER.WAIT worker TIMEOUT ms`
+//!
+//! The only command that blocks: see [`crate::waiting`].
+
+use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
+use mooring_session::names::WorkerId;
+use mooring_session::time::Millis;
+
+use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::failure::Failure;
+use crate::ffi::{self, Arguments, Context};
+use crate::handler::{Command, Outcome};
+use crate::module::Module;
+use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::waiting;
+
+struct WaitCommand;
+
+/// What Redis shall know of it.
+pub(super) const SPEC: CommandSpec = CommandSpec {
+    name: c"worker.wait",
+    entry: ffi::entry::<WaitCommand>(),
+    flags: c"blocking",
+    arity: 4,
+    key: KeyAccess::Keyless,
+    summary: c"Waits for news of a worker: turns granted to it, and claims settled that it was told of.",
+    complexity: c"O(N) with N being the number of items in the answer",
+    since: c"0.1.0",
+    tips: Some(c"request_policy:all_shards nondeterministic_output"),
+    categories: c"slow blocking worker",
+    core_categories: c"slow blocking",
+    arguments: &[
+        ArgumentSpec::text(c"worker"),
+        ArgumentSpec::integer(c"ms").after(c"TIMEOUT"),
+    ],
+    reply: "an array of at most 1000 maps: `event` `turn`|`settled`, `key`, `server`, `ticket` and `turn` (null where \
+            settled). Empty after the time-out, and at once where blocking is denied: in MULTI and in scripts",
+    details: "\
+A worker keeps one connection to each node for this and asks again after every answer. It is told of every turn that was
+granted to one of its tickets while it waited; the lease counts from then. `settled` means that it is worth asking again:
+a claim that ROUTE, ENTER, BIND or REBIND answered with was confirmed, given up, moved or has lapsed; the session ended
+while a ticket waited; or a grant was not picked up in time.
+
+Answers at once where there is news already. A second call of the same worker ends the first, which is answered with what
+there is, mostly nothing. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that
+waits for more than a few seconds asks for itself.",
+    errors: &[],
+};
+
+const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("TIMEOUT", ())];
+
+impl Command for WaitCommand {
+    fn run(
+        context: &Context,
+        module: &mut Module,
+        arguments: Arguments<'_>,
+    ) -> Result<Outcome, Failure> {
+        let request = parse(arguments)?;
+        waiting::wait(module, context, &request.worker, request.timeout);
+        Ok(Outcome::Quiet)
+    }
+}
+
+pub(super) struct Request {
+    worker: WorkerId,
+    timeout: Millis,
+}
+
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request, Failure> {
+    let mut words = Parser::new(words);
+    let worker = words.name(WorkerId::parse)?;
+    let mut timeout = None;
+    let mut seen = Seen::default();
+    while words.option(&OPTIONS, &mut seen)?.is_some() {
+        timeout = Some(words.duration("TIMEOUT", WAIT_TIMEOUT_MIN, WAIT_TIMEOUT_MAX)?);
+    }
+    Ok(Request {
+        worker,
+        timeout: required("TIMEOUT", timeout)?,
+    })
+}

@@ -1,0 +1,49 @@
+//! Events of the server's own life, and what becomes of what the node keeps.
+//!
+//! Invariant: an index is never said to be whole while the data under it is another. What replaces data key by key
+//! tells of every key; what replaces it at once, without a word, is followed by a rebuild.
+
+use mooring_session::time::Timestamp;
+
+use crate::ffi::{Context, ServerEvent};
+use crate::module::Module;
+use crate::rebuild::Cause;
+
+/// Follows an event.
+pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent) {
+    match event {
+        ServerEvent::Flushing { database } => flush(module, context, database),
+        ServerEvent::Swapped { first, second } => swap(module, first, second),
+        // What is loaded beside leaves what is served as it is.
+        ServerEvent::LoadingStarted => module.rebuild.set_loading(!context.is_loading_aside()),
+        ServerEvent::LoadingEnded => module.rebuild.set_loading(false),
+        ServerEvent::LoadingFailed => {
+            module.rebuild.set_loading(false);
+            module.rebuild_all(context, Cause::LoadingFailed);
+        }
+        ServerEvent::AsideCompleted | ServerEvent::AsideAborted => {
+            module.rebuild_all(context, Cause::Synchronised);
+        }
+        ServerEvent::Promoted => {
+            module.start_serving();
+            module.rebuild_all(context, Cause::Promoted);
+        }
+        // Its turns were given by what is now another node.
+        ServerEvent::Demoted => module.drop_turns(None),
+        ServerEvent::AsideStarted | ServerEvent::Tick => {}
+    }
+}
+
+fn flush(module: &mut Module, context: &Context, database: Option<i32>) {
+    module.forget_numbers(Timestamp::from_unix_ms(context.unix_ms()));
+    module.indexes.drop(database);
+    module.rebuild.cancel(database);
+    module.drop_turns(database);
+}
+
+fn swap(module: &mut Module, first: i32, second: i32) {
+    module.indexes.swap(first, second);
+    module.rebuild.swap(first, second);
+    module.drop_turns(Some(first));
+    module.drop_turns(Some(second));
+}

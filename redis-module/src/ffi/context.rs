@@ -1,0 +1,152 @@
+//! The running callback's view of the server: its keys, its clock, its state.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr;
+
+use redis_module::raw;
+
+use super::{Key, OK, Text};
+
+/// The running callback's view of the server.
+pub(crate) struct Context {
+    pub(super) raw: *mut raw::RedisModuleCtx,
+}
+
+impl Context {
+    /// Opens the key for reading and writing. A key whose time has come is gone by then.
+    pub(crate) fn open(&self, name: Text<'_>) -> Key<'_> {
+        self.open_as(name, raw::REDISMODULE_READ | raw::REDISMODULE_WRITE)
+    }
+
+    /// Opens the key for reading: also on a replica, and without any trace but its last access.
+    pub(crate) fn open_to_read(&self, name: Text<'_>) -> Key<'_> {
+        self.open_as(name, raw::REDISMODULE_READ)
+    }
+
+    /// Opens the key to look at it as the server itself would: no access is noted and no miss is counted, where this
+    /// server can do without (what Redis 7.0 does not know of these it ignores).
+    pub(crate) fn open_to_look(&self, name: Text<'_>) -> Key<'_> {
+        self.open_as(
+            name,
+            raw::REDISMODULE_READ
+                | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+                | raw::REDISMODULE_OPEN_KEY_NONOTIFY
+                | raw::REDISMODULE_OPEN_KEY_NOSTATS,
+        )
+    }
+
+    fn open_as(&self, name: Text<'_>, mode: u32) -> Key<'_> {
+        Key {
+            raw: api!(
+                RedisModule_OpenKey(self.raw, name.raw, mode.cast_signed()),
+                ptr::null_mut()
+            ),
+            lives: PhantomData,
+        }
+    }
+
+    /// The server's wall clock, in milliseconds since the Unix epoch.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        u64::try_from(api!(RedisModule_Milliseconds(), 0)).unwrap_or(0)
+    }
+
+    /// The database that this callback is about.
+    pub(crate) fn database(&self) -> i32 {
+        api!(RedisModule_GetSelectedDb(self.raw), 0)
+    }
+
+    /// Turns to another database, and says whether the server has it. Only for callbacks that no client called: a
+    /// command would leave its client there.
+    pub(crate) fn select(&self, database: i32) -> bool {
+        api!(RedisModule_SelectDb(self.raw, database), 1) == OK
+    }
+
+    /// How many keys the database holds.
+    pub(crate) fn database_size(&self) -> u64 {
+        api!(RedisModule_DbSize(self.raw), 0)
+    }
+
+    /// Whether the client must not be made to wait: in MULTI, in a script, and wherever else the server says so.
+    pub(crate) fn denies_blocking(&self) -> bool {
+        self.has_any_flag(
+            raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+                | raw::REDISMODULE_CTX_FLAGS_MULTI
+                | raw::REDISMODULE_CTX_FLAGS_LUA,
+        )
+    }
+
+    /// Whether this server is a primary.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
+    }
+
+    /// Whether this server is a primary that is not loading its data: what may write of its own accord.
+    pub(crate) fn is_serving_primary(&self) -> bool {
+        self.is_primary() && !self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
+    }
+
+    /// Whether the server loads data beside what it serves: a replica in a full synchronisation.
+    pub(crate) fn is_loading_aside(&self) -> bool {
+        self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
+    }
+
+    /// Whether a script is running the callback.
+    pub(super) fn is_in_script(&self) -> bool {
+        self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LUA)
+    }
+
+    fn has_any_flag(&self, flags: u32) -> bool {
+        api!(RedisModule_GetContextFlags(self.raw), 0).cast_unsigned() & flags != 0
+    }
+
+    /// Tells clients that cached or watch the key that its data changed.
+    pub(crate) fn signal_modified(&self, key: Text<'_>) {
+        api!(RedisModule_SignalModifiedKey(self.raw, key.raw), 0);
+    }
+
+    /// Publishes a keyspace event of class module (`d` in `notify-keyspace-events`).
+    pub(crate) fn notify(&self, event: &'static CStr, key: Text<'_>) {
+        api!(
+            RedisModule_NotifyKeyspaceEvent(
+                self.raw,
+                raw::REDISMODULE_NOTIFY_MODULE,
+                event.as_ptr(),
+                key.raw
+            ),
+            0
+        );
+    }
+
+    /// The value of one of the server's own settings.
+    pub(crate) fn server_setting(&self, name: &CStr) -> Option<Vec<u8>> {
+        let reply = api!(
+            RedisModule_Call(
+                self.raw,
+                c"CONFIG".as_ptr(),
+                c"cc".as_ptr(),
+                c"GET".as_ptr(),
+                name.as_ptr()
+            ),
+            ptr::null_mut()
+        );
+        if reply.is_null() {
+            return None;
+        }
+        let value = api!(RedisModule_CallReplyArrayElement(reply, 1), ptr::null_mut());
+        let mut bytes = None;
+        if !value.is_null() {
+            let mut length = 0;
+            let start = api!(
+                RedisModule_CallReplyStringPtr(value, &raw mut length),
+                ptr::null()
+            );
+            if !start.is_null() {
+                // SAFETY: the reply, which is freed below, holds `length` bytes from `start` on.
+                bytes = Some(unsafe { std::slice::from_raw_parts(start.cast(), length) }.to_vec());
+            }
+        }
+        api!(RedisModule_FreeCallReply(reply), ());
+        bytes
+    }
+}

@@ -1,0 +1,50 @@
+//! Where Redis enters: the function behind every command, and the report that `INFO` asks for.
+//!
+//! Invariant: no callback does more than to give what it was handed a safe form; the rest is
+//! [`handler`](crate::handler)'s.
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use super::{Arguments, Context, OK};
+use crate::handler::{self, Command};
+
+/// The entry point of one command, as Redis calls it.
+pub(crate) type Entry = unsafe extern "C" fn(
+    *mut raw::RedisModuleCtx,
+    *mut *mut raw::RedisModuleString,
+    c_int,
+) -> c_int;
+
+/// The entry point that runs `C` behind the handler's edge.
+pub(crate) const fn entry<C: Command>() -> Entry {
+    run_command::<C>
+}
+
+unsafe extern "C" fn run_command<C: Command>(
+    context: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let context = Context { raw: context };
+    // SAFETY: Redis hands in `argc` strings that live until the command has returned.
+    let arguments = unsafe { Arguments::from_raw(argv, argc) };
+    handler::run::<C>(&context, arguments);
+    OK
+}
+
+/// The report that `INFO` asks for.
+pub(crate) struct Report {
+    pub(super) raw: *mut raw::RedisModuleInfoCtx,
+}
+
+impl Report {
+    /// One figure.
+    pub(crate) fn figure(&self, name: &CStr, value: u64) {
+        api!(
+            RedisModule_InfoAddFieldULongLong(self.raw, name.as_ptr(), value),
+            0
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! What the server tells of by itself: events of keys, and events of its own life.
+//!
+//! Invariants: the name of a key is only shown as bytes. While the server loads its data the string behind it stands on
+//! the stack, and holding on to it aborts the server. An event or a part of one that is not known here is ignored.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use redis_module::raw;
+
+use super::loading::{LoadError, Loading, check};
+use super::{Context, ERR, OK, Text};
+use crate::handler;
+
+/// What happened to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyEvent {
+    /// It came in with a dump of the data: at a start, in a full synchronisation, or by DEBUG RELOAD.
+    Loaded,
+    /// A command, a deadline or an eviction changed it.
+    Changed,
+}
+
+/// What happened to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerEvent {
+    /// All keys of a database are about to go, or of every database where none is named.
+    Flushing {
+        /// Which.
+        database: Option<i32>,
+    },
+    /// Two databases have changed places.
+    Swapped {
+        /// The one.
+        first: i32,
+        /// The other.
+        second: i32,
+    },
+    /// The data is about to be loaded, in place.
+    LoadingStarted,
+    /// The data was loaded.
+    LoadingEnded,
+    /// Loading broke off: what came in so far is there or is about to be flushed.
+    LoadingFailed,
+    /// A full synchronisation begins to load beside the data that is served.
+    AsideStarted,
+    /// What was loaded beside has taken the place of the data.
+    AsideCompleted,
+    /// What was loaded beside was dropped.
+    AsideAborted,
+    /// This node became a primary.
+    Promoted,
+    /// This node became a replica.
+    Demoted,
+    /// The server's own clock ticked: `hz` times a second.
+    Tick,
+}
+
+/// All classes but the module's own, the misses, and news of keys that other classes tell as well.
+const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
+    | raw::REDISMODULE_NOTIFY_STRING
+    | raw::REDISMODULE_NOTIFY_LIST
+    | raw::REDISMODULE_NOTIFY_SET
+    | raw::REDISMODULE_NOTIFY_HASH
+    | raw::REDISMODULE_NOTIFY_ZSET
+    | raw::REDISMODULE_NOTIFY_EXPIRED
+    | raw::REDISMODULE_NOTIFY_EVICTED
+    | raw::REDISMODULE_NOTIFY_STREAM
+    | raw::REDISMODULE_NOTIFY_LOADED
+    | raw::REDISMODULE_NOTIFY_KEY_TRIMMED;
+
+/// The events subscribed to. Redis 7.0 has all of them.
+const EVENTS: [u64; 6] = [
+    raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+    raw::REDISMODULE_EVENT_FLUSHDB,
+    raw::REDISMODULE_EVENT_LOADING,
+    raw::REDISMODULE_EVENT_SWAPDB,
+    raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
+    raw::REDISMODULE_EVENT_CRON_LOOP,
+];
+
+impl Loading<'_> {
+    /// Asks to be told of everything that happens to keys and to the server. The server forgets it with the module.
+    pub(crate) fn subscribe(&self) -> Result<(), LoadError> {
+        check(
+            api!(
+                RedisModule_SubscribeToKeyspaceEvents(
+                    self.context().raw,
+                    CLASSES,
+                    Some(key_changed)
+                ),
+                ERR
+            ),
+            LoadError::Events,
+        )?;
+        for id in EVENTS {
+            let event = raw::RedisModuleEvent { id, dataver: 1 };
+            check(
+                api!(
+                    RedisModule_SubscribeToServerEvent(
+                        self.context().raw,
+                        event,
+                        Some(server_changed)
+                    ),
+                    ERR
+                ),
+                LoadError::Events,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+extern "C" fn key_changed(
+    context: *mut raw::RedisModuleCtx,
+    class: c_int,
+    _event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    let key = Text::borrow(key).as_bytes();
+    if !crate::keyspace::may_be_ours(key) {
+        return OK;
+    }
+    let what = match class {
+        raw::REDISMODULE_NOTIFY_LOADED => KeyEvent::Loaded,
+        _ => KeyEvent::Changed,
+    };
+    handler::key_changed(&Context { raw: context }, what, key);
+    OK
+}
+
+extern "C" fn server_changed(
+    context: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    part: u64,
+    data: *mut c_void,
+) {
+    if let Some(event) = read(event.id, part, data) {
+        handler::server_changed(&Context { raw: context }, event);
+    }
+}
+
+fn read(id: u64, part: u64, data: *mut c_void) -> Option<ServerEvent> {
+    let event = match (id, part) {
+        (raw::REDISMODULE_EVENT_CRON_LOOP, _) => ServerEvent::Tick,
+        (
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+            raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER,
+        ) => ServerEvent::Promoted,
+        (
+            raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+            raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA,
+        ) => ServerEvent::Demoted,
+        (raw::REDISMODULE_EVENT_FLUSHDB, raw::REDISMODULE_SUBEVENT_FLUSHDB_START) => {
+            return flushing(data);
+        }
+        (raw::REDISMODULE_EVENT_SWAPDB, _) => return swapped(data),
+        (raw::REDISMODULE_EVENT_LOADING, part) => match part {
+            raw::REDISMODULE_SUBEVENT_LOADING_RDB_START
+            | raw::REDISMODULE_SUBEVENT_LOADING_AOF_START
+            | raw::REDISMODULE_SUBEVENT_LOADING_REPL_START => ServerEvent::LoadingStarted,
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED => ServerEvent::LoadingEnded,
+            raw::REDISMODULE_SUBEVENT_LOADING_FAILED => ServerEvent::LoadingFailed,
+            _ => return None,
+        },
+        (raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, part) => match part {
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => ServerEvent::AsideStarted,
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_ABORTED => ServerEvent::AsideAborted,
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => ServerEvent::AsideCompleted,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(event)
+}
+
+fn flushing(data: *mut c_void) -> Option<ServerEvent> {
+    if data.is_null() {
+        return None;
+    }
+    // SAFETY: the event FLUSHDB carries this structure, which lives for the length of the callback.
+    let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
+    Some(ServerEvent::Flushing {
+        // The server says -1 for all.
+        database: (info.dbnum >= 0).then_some(info.dbnum),
+    })
+}
+
+fn swapped(data: *mut c_void) -> Option<ServerEvent> {
+    if data.is_null() {
+        return None;
+    }
+    // SAFETY: the event SWAPDB carries this structure, which lives for the length of the callback.
+    let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
+    Some(ServerEvent::Swapped {
+        first: info.dbnum_first,
+        second: info.dbnum_second,
+    })
+}

@@ -1,0 +1,76 @@
+//! A walk over all keys of a database, in steps of a few keys.
+//!
+//! Invariants: as with the server's own SCAN, a key that is there from the first step to the last is seen at least
+//! once. Nothing of the server is held between steps but a cursor.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use redis_module::raw;
+
+use super::{Context, Text};
+
+/// Where a walk stands.
+pub(crate) struct Scan {
+    cursor: *mut raw::RedisModuleScanCursor,
+}
+
+// SAFETY: a cursor is a block of two integers without ties to a thread.
+unsafe impl Send for Scan {}
+
+/// Whether a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScanState {
+    /// There are keys that it has not seen.
+    More,
+    /// It has seen all.
+    Done,
+}
+
+impl Scan {
+    /// Begins before the first key.
+    pub(crate) fn new() -> Self {
+        Self {
+            cursor: api!(RedisModule_ScanCursorCreate(), ptr::null_mut()),
+        }
+    }
+
+    /// Shows the names of the next few keys of the context's database. The keyspace must not be written to before it
+    /// returns.
+    pub(crate) fn step(&mut self, context: &Context, mut visit: impl FnMut(&[u8])) -> ScanState {
+        if self.cursor.is_null() {
+            return ScanState::Done;
+        }
+        let mut visit: &mut dyn FnMut(&[u8]) = &mut visit;
+        let target = (&raw mut visit).cast::<c_void>();
+        let more = api!(
+            RedisModule_Scan(context.raw, self.cursor, Some(show_key), target),
+            0
+        );
+        if more == 0 {
+            ScanState::Done
+        } else {
+            ScanState::More
+        }
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if !self.cursor.is_null() {
+            api!(RedisModule_ScanCursorDestroy(self.cursor), ());
+        }
+    }
+}
+
+extern "C" fn show_key(
+    _context: *mut raw::RedisModuleCtx,
+    name: *mut raw::RedisModuleString,
+    _key: *mut raw::RedisModuleKey,
+    target: *mut c_void,
+) {
+    // SAFETY: `target` is the reference that `step` holds exclusively while the scan runs, and nothing else touches it
+    // in between.
+    let visit = unsafe { &mut *target.cast::<&mut dyn FnMut(&[u8])>() };
+    crate::handler::guard_callback(|| visit(Text::borrow(name).as_bytes()));
+}

@@ -1,0 +1,149 @@
+//! The module's settings as the server sees them: `mooring.<name>`, read and set through functions.
+//!
+//! Invariant: a setting outlives its registration, as a static; the server has checked the range of an integer before it
+//! sets one.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use redis_module::raw;
+
+use super::loading::{LoadError, Loading, check};
+use super::log::one_line;
+use super::{ERR, OK, OwnedText, Text};
+use crate::settings::Setting;
+
+/// A setting that is text. Its value is kept by whoever takes it.
+pub(crate) struct TextSetting {
+    /// Its name without the module's.
+    pub(crate) name: &'static CStr,
+    /// Its value as it is now.
+    show: fn() -> String,
+    /// Takes a new value, or says in one line why not.
+    take: fn(&[u8]) -> Result<(), String>,
+    /// The string that the server was last given to read.
+    shown: Mutex<Option<OwnedText>>,
+}
+
+impl TextSetting {
+    /// A setting that `show` reads and `take` sets.
+    pub(crate) const fn new(
+        name: &'static CStr,
+        show: fn() -> String,
+        take: fn(&[u8]) -> Result<(), String>,
+    ) -> Self {
+        Self {
+            name,
+            show,
+            take,
+            shown: Mutex::new(None),
+        }
+    }
+
+    /// Gives back the string that the server was last given to read; before the module goes.
+    pub(crate) fn release(&self) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Loading<'_> {
+    /// Registers a setting as `mooring.<name>`.
+    pub(crate) fn register_setting(&self, setting: &'static Setting) -> Result<(), LoadError> {
+        let status = api!(
+            RedisModule_RegisterNumericConfig(
+                self.context().raw,
+                setting.name.as_ptr(),
+                setting.get(),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                setting.least,
+                setting.most,
+                Some(get_setting),
+                Some(set_setting),
+                None,
+                ptr::from_ref(setting).cast_mut().cast(),
+            ),
+            ERR
+        );
+        check(status, LoadError::Setting(setting.name))
+    }
+
+    /// Reads what the configuration file says of the settings registered.
+    pub(crate) fn read_settings(&self) -> Result<(), LoadError> {
+        check(
+            api!(RedisModule_LoadConfigs(self.context().raw), ERR),
+            LoadError::Settings,
+        )
+    }
+
+    /// Registers a setting that is text as `mooring.<name>`, with what it is now as its default.
+    pub(crate) fn register_text_setting(
+        &self,
+        setting: &'static TextSetting,
+    ) -> Result<(), LoadError> {
+        let default = CString::new((setting.show)()).unwrap_or_default();
+        let status = api!(
+            RedisModule_RegisterStringConfig(
+                self.context().raw,
+                setting.name.as_ptr(),
+                default.as_ptr(),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                Some(get_text),
+                Some(set_text),
+                None,
+                ptr::from_ref(setting).cast_mut().cast(),
+            ),
+            ERR
+        );
+        check(status, LoadError::Setting(setting.name))
+    }
+}
+
+extern "C" fn get_setting(_name: *const c_char, setting: *mut c_void) -> c_longlong {
+    // SAFETY: `register_setting` gave a `&'static Setting` along with this callback.
+    unsafe { &*setting.cast::<Setting>() }.get()
+}
+
+extern "C" fn set_setting(
+    _name: *const c_char,
+    value: c_longlong,
+    setting: *mut c_void,
+    _error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as in `get_setting`. Redis has checked the range, and shared access is all that is needed.
+    unsafe { &*setting.cast::<Setting>() }.set(value);
+    OK
+}
+
+extern "C" fn get_text(_name: *const c_char, setting: *mut c_void) -> *mut raw::RedisModuleString {
+    // SAFETY: `register_text_setting` gave a `&'static TextSetting` along with this callback.
+    let setting = unsafe { &*setting.cast::<TextSetting>() };
+    let text = OwnedText::new((setting.show)().as_bytes());
+    let raw = text.raw;
+    // The server copies it before it asks for the next.
+    *setting.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    raw
+}
+
+extern "C" fn set_text(
+    _name: *const c_char,
+    value: *mut raw::RedisModuleString,
+    setting: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: as in `get_text`.
+    let setting = unsafe { &*setting.cast::<TextSetting>() };
+    let Err(message) = (setting.take)(Text::borrow(value).as_bytes()) else {
+        return OK;
+    };
+    if !error.is_null() {
+        let line = one_line(&message);
+        let raw = api!(
+            RedisModule_CreateString(ptr::null_mut(), line.as_ptr(), line.as_bytes().len()),
+            ptr::null_mut()
+        );
+        // SAFETY: the server gives a place for the message, and frees what it finds there.
+        unsafe { *error = raw };
+    }
+    ERR
+}

@@ -1,0 +1,109 @@
+//! Strings of the server: borrowed, held, and as the arguments of a command.
+//!
+//! Invariant: text is bytes with a length; a NUL byte or invalid UTF-8 is data like any other. What is held here is
+//! freed once.
+
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::ptr;
+
+use redis_module::raw;
+
+/// A string of the server, borrowed: an argument, a key's name, or an [`OwnedText`].
+/// Transparent, so that a slice of them is the array of pointers that Redis takes.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Text<'a> {
+    pub(super) raw: *mut raw::RedisModuleString,
+    lives: PhantomData<&'a raw::RedisModuleString>,
+}
+
+impl<'a> Text<'a> {
+    /// The string behind a pointer that Redis gave, for as long as the caller says that it lives.
+    pub(super) const fn borrow(raw: *mut raw::RedisModuleString) -> Self {
+        Self {
+            raw,
+            lives: PhantomData,
+        }
+    }
+
+    /// Its bytes.
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        let mut length = 0;
+        let bytes = api!(
+            RedisModule_StringPtrLen(self.raw, &raw mut length),
+            ptr::null()
+        );
+        if bytes.is_null() {
+            return &[];
+        }
+        // SAFETY: Redis gives the address and the length of the string's bytes, which stay put while the string
+        // lives and is not written to; `'a` is that life, and nothing here writes to strings.
+        unsafe { std::slice::from_raw_parts(bytes.cast(), length) }
+    }
+}
+
+/// A string of the server that this module holds.
+pub(crate) struct OwnedText {
+    pub(super) raw: *mut raw::RedisModuleString,
+}
+
+// SAFETY: a string is a reference-counted block without ties to a thread, and the module's state, the only place
+// where one outlives its callback, is behind a mutex.
+unsafe impl Send for OwnedText {}
+
+impl OwnedText {
+    /// A copy of the bytes.
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self {
+            raw: api!(
+                RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()),
+                ptr::null_mut()
+            ),
+        }
+    }
+
+    /// The string, to hand on.
+    pub(crate) fn text(&self) -> Text<'_> {
+        Text::borrow(self.raw)
+    }
+
+    /// Its bytes.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.text().as_bytes()
+    }
+}
+
+impl Drop for OwnedText {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            api!(RedisModule_FreeString(ptr::null_mut(), self.raw), ());
+        }
+    }
+}
+
+/// The arguments of a command, its name first.
+#[derive(Clone, Copy)]
+pub(crate) struct Arguments<'a> {
+    raw: &'a [*mut raw::RedisModuleString],
+}
+
+impl<'a> Arguments<'a> {
+    /// # Safety
+    /// `argv` holds `argc` strings that outlive `'a`.
+    pub(super) unsafe fn from_raw(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Self {
+        let count = usize::try_from(argc).unwrap_or(0);
+        if argv.is_null() || count == 0 {
+            return Self { raw: &[] };
+        }
+        Self {
+            // SAFETY: the caller says so.
+            raw: unsafe { std::slice::from_raw_parts(argv, count) },
+        }
+    }
+
+    /// The argument at `index`.
+    pub(crate) fn get(self, index: usize) -> Option<Text<'a>> {
+        self.raw.get(index).copied().map(Text::borrow)
+    }
+}

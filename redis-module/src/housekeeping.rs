@@ -1,0 +1,190 @@
+//! What this node does by itself, in small steps on the server's own clock.
+//!
+//! Invariants: correctness of a session never waits for a tick, since every deadline is checked on use; what happens
+//! here is telling of it in time. A tick works for about a millisecond; where there is more to do, the next comes soon.
+//! A replica follows and tells nothing: it publishes no event.
+//!
+//! Ticks come with the server's own (`hz`, ten a second by default). Timers, which ring sooner, are set only while work
+//! is under way: with one set, the server refuses to unload the module.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mooring_session::SessionPlace;
+use mooring_session::news::Advanced;
+use mooring_session::time::{Millis, Monotonic, Timestamp};
+use mooring_session::turns::TurnContext;
+
+use crate::ffi::{Context, Level, Timer};
+use crate::keyspace;
+use crate::module::Module;
+use crate::rebuild::{Cause, Progress};
+use crate::settings;
+use crate::waiting;
+
+/// Ticks of the server that come sooner after the last one do nothing.
+const TICK_MIN: Millis = Millis::new(50);
+/// How soon the next tick comes while there is more to do: a step of a millisecond leaves three quarters of the time.
+const BUSY_EVERY: Millis = Millis::new(4);
+/// A deadline that is further away than this waits for a tick of the server.
+const TIMER_MAX: Millis = Millis::new(1_000);
+/// How long a tick works on the indexes.
+const STEP: Duration = Duration::from_millis(1);
+/// How many deadlines of sessions, turns and claims a tick passes, of each.
+const PASSED_AT_ONCE: usize = 256;
+
+/// Set where the indexes may be wrong: something happened that could not be followed.
+static IN_DOUBT: AtomicBool = AtomicBool::new(false);
+
+/// When the next tick is due.
+#[derive(Default)]
+pub(crate) struct Housekeeping {
+    ticked_at: Option<Monotonic>,
+    timer: Option<(Monotonic, Timer)>,
+}
+
+/// What makes a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Impulse {
+    /// The server's own clock.
+    Server,
+    /// The timer that was set, which is gone with it.
+    Timer,
+}
+
+/// Lets the next tick rebuild all indexes from nothing.
+pub(crate) fn doubt_the_indexes() {
+    IN_DOUBT.store(true, Ordering::Relaxed);
+}
+
+/// Does what is due. Answers with the sessions whose expiry is to be told of, once the state is given up.
+pub(crate) fn tick(module: &mut Module, context: &Context, impulse: Impulse) -> Vec<SessionPlace> {
+    let mono = module.monotonic();
+    let ticked_at = module.housekeeping.ticked_at;
+    match impulse {
+        Impulse::Timer => module.housekeeping.timer = None,
+        Impulse::Server if ticked_at.is_some_and(|then| mono < then.plus(TICK_MIN)) => {
+            return Vec::new();
+        }
+        Impulse::Server => {}
+    }
+    module.housekeeping.ticked_at = Some(mono);
+    keyspace::catch_up(module, context);
+    watch_clock(module, context);
+    let now = Timestamp::from_unix_ms(context.unix_ms());
+    let turns = advance_turns(module, now, mono);
+    let (expired, sessions) = advance_sessions(module, context, now);
+    let indexes = mend_indexes(module, context);
+    waiting::pass_deadlines(module, mono);
+    waiting::serve(module);
+    let busy = turns
+        .and(sessions)
+        .and(indexes)
+        .eq(&Advanced::More)
+        .then(|| mono.plus(BUSY_EVERY));
+    set_timer(module, context, mono, busy);
+    expired
+}
+
+/// Looks whether the wall clock was set. Whoever decides by it alone that something is over looks first.
+pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
+    let now = Timestamp::from_unix_ms(context.unix_ms());
+    let mono = module.monotonic();
+    let Some(step) = module.clock.observe(now, mono) else {
+        return;
+    };
+    let line = format!(
+        "the wall clock was set by {} ms: nothing is reaped for a minute, and workers get their grace again",
+        step.by_ms
+    );
+    context.log(Level::Warning, &line);
+    module.workers.renew_grace(mono);
+    module.rebuild_all(context, Cause::ClockStep);
+}
+
+fn advance_turns(module: &mut Module, now: Timestamp, mono: Monotonic) -> Advanced {
+    let workers = module.workers.at(mono);
+    let mut context = TurnContext {
+        now,
+        mono,
+        limits: settings::turn_limits(),
+        workers: &workers,
+        news: &mut module.news,
+    };
+    let turns = module.turns.advance(&mut context, PASSED_AT_ONCE);
+    turns.and(module.news.advance(mono, &workers, PASSED_AT_ONCE))
+}
+
+fn advance_sessions(
+    module: &mut Module,
+    context: &Context,
+    now: Timestamp,
+) -> (Vec<SessionPlace>, Advanced) {
+    let mut expired = Vec::new();
+    let mut advanced = Advanced::Done;
+    for database in module.indexes.databases() {
+        let keys = module.indexes.of_mut(database).advance(now, PASSED_AT_ONCE);
+        if keys.len() >= PASSED_AT_ONCE {
+            advanced = Advanced::More;
+        }
+        expired.extend(keys.into_iter().map(|key| SessionPlace { database, key }));
+    }
+    for place in &expired {
+        module.turns.drop_session(place);
+        module.news.settle_session(place);
+    }
+    // The primary tells, and its replicas' subscribers hear it from nobody else.
+    if !context.is_serving_primary() {
+        expired.clear();
+    }
+    (expired, advanced)
+}
+
+fn mend_indexes(module: &mut Module, context: &Context) -> Advanced {
+    if IN_DOUBT.swap(false, Ordering::Relaxed) {
+        module.indexes.begin_anew();
+        module.rebuild_all(context, Cause::Doubt);
+    }
+    if !module.indexes.follow_the_setting() {
+        module.rebuild_all(context, Cause::Prefixes);
+    }
+    let until = Instant::now() + STEP;
+    let rebuilt = module.rebuild_until(context, until);
+    let is_in_parts = module.indexes.take_apart_until(until);
+    if rebuilt == Progress::Busy || is_in_parts {
+        Advanced::More
+    } else {
+        Advanced::Done
+    }
+}
+
+/// Sets the timer to what comes first: more work, or a deadline of a turn or a claim.
+fn set_timer(module: &mut Module, context: &Context, mono: Monotonic, busy: Option<Monotonic>) {
+    let deadlines = [module.turns.next_deadline(), module.news.next_deadline()];
+    let due = deadlines
+        .into_iter()
+        .flatten()
+        .filter(|due| *due <= mono.plus(TIMER_MAX))
+        .map(|due| due.max(mono.plus(BUSY_EVERY)))
+        .chain(busy)
+        .min();
+    let Some(due) = due else {
+        return;
+    };
+    let housekeeping = &mut module.housekeeping;
+    if let Some((rings_at, timer)) = &housekeeping.timer {
+        if *rings_at <= due {
+            return;
+        }
+        context.stop_timer(timer);
+    }
+    let timer = context.set_timer(due.ms().saturating_sub(mono.ms()));
+    housekeeping.timer = Some((due, timer));
+}
+
+/// Takes the timer back, before the module goes.
+pub(crate) fn stop(module: &mut Module, context: &Context) {
+    if let Some((_, timer)) = module.housekeeping.timer.take() {
+        context.stop_timer(&timer);
+    }
+}

@@ -1,0 +1,170 @@
+//! The indexes of this node, one per database, and the prefixes under which they take keys in.
+//!
+//! Invariant: all indexes go by the same prefixes. A change of the setting begins them anew, since the numbers of
+//! prefixes in them would mean others; until then the keys under new prefixes are strangers.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Instant;
+
+use mooring_session::index::{Counts, Index, PrefixId, Prefixes, Seed, Swept};
+use mooring_session::names::WorkerId;
+use mooring_session::record::{Life, Record};
+use mooring_session::time::Timestamp;
+
+use crate::settings;
+
+/// The indexes of this node.
+pub(crate) struct Indexes {
+    seed: Seed,
+    prefixes: Option<Prefixes>,
+    /// Of the setting that `prefixes` was made from.
+    version: u64,
+    by_database: BTreeMap<i32, Index>,
+    /// What was dropped, to be taken apart step by step: a million entries take longer than a command may.
+    dropped: Vec<Index>,
+}
+
+/// How many entries are taken apart between two looks at the clock.
+const TAKEN_APART_AT_ONCE: usize = 256;
+
+impl Indexes {
+    /// Indexes of nothing, by the prefixes that are set now.
+    pub(crate) fn new() -> Self {
+        let random = || RandomState::new().hash_one(0_u8);
+        Self {
+            seed: Seed([random(), random()]),
+            version: settings::prefixes::version(),
+            prefixes: prefixes(),
+            by_database: BTreeMap::new(),
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Indexes of nothing again, by the prefixes that are set now.
+    pub(crate) fn begin_anew(&mut self) {
+        self.drop(None);
+        self.version = settings::prefixes::version();
+        self.prefixes = prefixes();
+    }
+
+    /// Whether the prefixes are still the ones that are set.
+    pub(crate) fn follow_the_setting(&self) -> bool {
+        self.version == settings::prefixes::version()
+    }
+
+    /// The prefix that a key belongs to.
+    pub(crate) fn prefix_of(&self, key: &[u8]) -> Option<PrefixId> {
+        self.prefixes.as_ref()?.of(key)
+    }
+
+    /// Notes the record that stands under `key`.
+    pub(crate) fn put(&mut self, database: i32, key: &[u8], record: &Record, now: Timestamp) {
+        if let Some(prefix) = self.prefix_of(key) {
+            self.of_mut(database).put(prefix, key, record, now);
+        }
+    }
+
+    /// Notes that of a record nothing but its life has changed.
+    pub(crate) fn slide(&mut self, database: i32, key: &[u8], life: &Life, now: Timestamp) {
+        if let Some(index) = self.by_database.get_mut(&database) {
+            index.slide(key, life, now);
+        }
+    }
+
+    /// Notes a use that was not written, where anybody asks for the order of use.
+    pub(crate) fn note_use(&mut self, database: i32, key: &[u8], now: Timestamp) {
+        if let Some(index) = self.by_database.get_mut(&database)
+            && index.follows_uses()
+        {
+            index.note_use(key, now);
+        }
+    }
+
+    /// Notes that a key is gone, or is no session's.
+    pub(crate) fn remove(&mut self, database: i32, key: &[u8]) {
+        if let Some(index) = self.by_database.get_mut(&database) {
+            index.remove(key);
+        }
+    }
+
+    /// The index of a database, if a record was ever seen there.
+    pub(crate) fn of(&self, database: i32) -> Option<&Index> {
+        self.by_database.get(&database)
+    }
+
+    /// The index of a database.
+    pub(crate) fn of_mut(&mut self, database: i32) -> &mut Index {
+        self.by_database
+            .entry(database)
+            .or_insert_with(|| Index::new(self.seed))
+    }
+
+    /// The databases that have an index.
+    pub(crate) fn databases(&self) -> Vec<i32> {
+        self.by_database.keys().copied().collect()
+    }
+
+    /// Drops the index of a database, or of all.
+    pub(crate) fn drop(&mut self, database: Option<i32>) {
+        let gone = match database {
+            Some(database) => {
+                let index = self.by_database.remove(&database);
+                index.map(|index| (database, index)).into_iter().collect()
+            }
+            None => std::mem::take(&mut self.by_database),
+        };
+        for mut index in gone.into_values() {
+            index.begin_sweep();
+            self.dropped.push(index);
+        }
+    }
+
+    /// The sessions of all databases, and the bindings of the active ones.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for index in self.by_database.values() {
+            let counts = index.counts();
+            sum.active += counts.active;
+            sum.expired += counts.expired;
+            sum.ended += counts.ended;
+            sum.bindings_active += counts.bindings_active;
+        }
+        sum
+    }
+
+    /// The bindings of active sessions that a worker drives, in all databases.
+    pub(crate) fn driven_by(&self, worker: &WorkerId) -> u64 {
+        let indexes = self.by_database.values();
+        indexes.map(|index| index.driven_by(worker)).sum()
+    }
+
+    /// Takes apart what was dropped, until the moment given. Answers whether there is more.
+    pub(crate) fn take_apart_until(&mut self, until: Instant) -> bool {
+        while let Some(index) = self.dropped.last_mut() {
+            if Instant::now() >= until {
+                return true;
+            }
+            if index.end_sweep(TAKEN_APART_AT_ONCE) == Swept::Done {
+                self.dropped.pop();
+            }
+        }
+        false
+    }
+
+    /// Two databases have changed places.
+    pub(crate) fn swap(&mut self, first: i32, second: i32) {
+        let of_first = self.by_database.remove(&first);
+        let of_second = self.by_database.remove(&second);
+        self.by_database
+            .extend(of_first.map(|index| (second, index)));
+        self.by_database
+            .extend(of_second.map(|index| (first, index)));
+    }
+}
+
+/// None for a setting that is no list of prefixes, which the setting refuses: then nothing is indexed.
+fn prefixes() -> Option<Prefixes> {
+    let text = settings::prefixes::text();
+    Prefixes::new(text.split(' ').map(str::as_bytes)).ok()
+}

@@ -1,0 +1,83 @@
+//! What rules are told of this node beside the record: its load, what a principal holds, who has a turn.
+//!
+//! Invariant: nothing is looked up before a rule asks, since most never do. What the index would say while it is not
+//! whole is left out.
+
+use mooring_session::names::{InstanceName, Principal, ServerName};
+use mooring_session::{Held, Node, SessionPlace};
+
+use crate::failure::Failure;
+use crate::module::Module;
+use crate::settings;
+use crate::surroundings::Moment;
+
+/// The node at the moment of a command, bound to the command's key.
+pub(crate) struct NodeView<'a> {
+    module: &'a Module,
+    moment: Moment<'a>,
+    held: Option<Held>,
+}
+
+impl<'a> NodeView<'a> {
+    /// The node as a command finds it.
+    pub(crate) const fn of(module: &'a Module, moment: Moment<'a>) -> Self {
+        Self {
+            module,
+            moment,
+            held: None,
+        }
+    }
+
+    /// The same with what [`held`] has found.
+    pub(crate) fn with_held(self, held: Option<Held>) -> Self {
+        Self { held, ..self }
+    }
+}
+
+impl Node for NodeView<'_> {
+    fn fullness(&self, server: &ServerName, instance: &InstanceName) -> u64 {
+        let Self { module, moment, .. } = self;
+        let left = module
+            .departures
+            .fullness(server, instance, module.monotonic());
+        let index = module.indexes.of(moment.database);
+        match index.filter(|_| module.is_whole(moment.database)) {
+            Some(index) => index.bound_to(server, instance).saturating_add(left),
+            None => left,
+        }
+    }
+
+    fn held_by(&self, _principal: &Principal) -> Option<Held> {
+        self.held.clone()
+    }
+
+    fn holds_turn(&self, server: Option<&ServerName>) -> bool {
+        let place = SessionPlace::new(self.moment.database, self.moment.key.as_bytes());
+        let module = self.module;
+        module.turns.holds(&place, server, module.monotonic())
+    }
+}
+
+/// What the principal holds beside the command's key and under its prefix; none while the index is not whole. From now
+/// on the index follows every use.
+///
+/// # Errors
+/// `ERR` for a key under none of the prefixes.
+pub(crate) fn held(
+    module: &mut Module,
+    moment: &Moment<'_>,
+    principal: &Principal,
+) -> Result<Option<Held>, Failure> {
+    let key = moment.key.as_bytes();
+    if !settings::prefixes::cover(key) {
+        return Err(Failure::NoPrefix);
+    }
+    if !module.is_whole(moment.database) {
+        return Ok(None);
+    }
+    let Some(prefix) = module.indexes.prefix_of(key) else {
+        return Ok(None);
+    };
+    let index = module.indexes.of_mut(moment.database);
+    Ok(Some(index.held(principal, prefix, key, moment.now)))
+}

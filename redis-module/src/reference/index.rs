@@ -1,0 +1,65 @@
+//! The index page: what holds for all commands, and the list of them.
+
+use std::fmt::Write as _;
+
+use super::{BLESS, text};
+use crate::commands::TABLE;
+use crate::registrar::KeyAccess;
+use crate::settings::{SETTINGS, prefixes};
+
+/// What no table says.
+const PREAMBLE: &str = include_str!("preamble.md");
+
+/// The page.
+pub(super) fn render() -> String {
+    let made = format!("<!-- Made by `{BLESS}`. -->");
+    let mut page = PREAMBLE.replace("<!-- made -->", &made);
+    commands(&mut page);
+    settings(&mut page);
+    page
+}
+
+fn commands(page: &mut String) {
+    page.push_str("\n## Commands\n\n| command | what it does | |\n|---|---|---|\n");
+    for command in TABLE {
+        let name = text(command.name);
+        let keyless = match command.key {
+            KeyAccess::Keyless => "keyless",
+            KeyAccess::Read | KeyAccess::Update | KeyAccess::Delete => "",
+        };
+        let _ = writeln!(
+            page,
+            "| [{}](commands/{name}.md) | {} | {keyless} |",
+            name.to_uppercase(),
+            text(command.summary),
+        );
+    }
+}
+
+fn settings(page: &mut String) {
+    page.push_str(
+        "\n## Settings\n\n\
+         In redis.conf, by CONFIG SET or MODULE LOADEX as `mooring.<name>`, or as `<name> <value>` after the file name \
+         in\n`loadmodule`. CONFIG REWRITE keeps them. A bad value is refused with the reason.\n\n\
+         | setting | default | allowed | meaning |\n|---|---|---|---|\n",
+    );
+    let _ = writeln!(
+        page,
+        "| `mooring.{}` | `{}` | {} | {} |",
+        text(prefixes::SETTING.name),
+        text(prefixes::DEFAULT),
+        prefixes::RANGE,
+        prefixes::MEANING,
+    );
+    for setting in SETTINGS {
+        let _ = writeln!(
+            page,
+            "| `mooring.{}` | {} | {} to {} | {} |",
+            text(setting.name),
+            setting.default,
+            setting.least,
+            setting.most,
+            setting.meaning
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! What a rule is told besides the record and the request: when and where a command runs, and what this node knows.
+
+use std::cell::OnceCell;
+use std::time::Instant;
+
+use mooring_session::names::WorkerId;
+use mooring_session::time::Timestamp;
+use mooring_session::workers::{Workers, WorkersAt};
+use mooring_session::{Held, Liveness, NoIndex, Node, Tuning};
+
+use crate::ffi::{Context, Text};
+use crate::module::{Module, monotonic};
+use crate::node::NodeView;
+use crate::settings;
+
+/// When and where a command runs: every command reads the wall clock once.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment<'c> {
+    /// The wall clock.
+    pub(crate) now: Timestamp,
+    /// The database of its key.
+    pub(crate) database: i32,
+    /// Its key.
+    pub(crate) key: Text<'c>,
+}
+
+impl<'c> Moment<'c> {
+    /// Now, in the database that the client has selected.
+    pub(crate) fn of(context: &Context, key: Text<'c>) -> Self {
+        Self {
+            now: Timestamp::from_unix_ms(context.unix_ms()),
+            database: context.database(),
+            key,
+        }
+    }
+}
+
+/// What a rule is told besides the record and the request.
+pub(crate) struct Surroundings<'a> {
+    now: Timestamp,
+    floor: u64,
+    tuning: Tuning,
+    workers: WorkersNow<'a>,
+    node: Option<NodeView<'a>>,
+}
+
+/// Everybody's liveness at the moment of the command. Most commands never ask, so the monotonic clock is read by the
+/// first question.
+struct WorkersNow<'a> {
+    workers: &'a Workers,
+    started: Instant,
+    known: OnceCell<WorkersAt<'a>>,
+}
+
+impl<'a> WorkersNow<'a> {
+    fn known(&self) -> &WorkersAt<'a> {
+        self.known
+            .get_or_init(|| self.workers.at(monotonic(self.started)))
+    }
+}
+
+impl Liveness for WorkersNow<'_> {
+    fn is_alive(&self, worker: &WorkerId) -> bool {
+        self.known().is_alive(worker)
+    }
+
+    fn is_draining(&self, worker: &WorkerId) -> bool {
+        self.known().is_draining(worker)
+    }
+
+    fn address(&self, worker: &WorkerId) -> Option<&str> {
+        self.known().address(worker)
+    }
+}
+
+impl<'a> Surroundings<'a> {
+    /// What this node knows at the moment of a command.
+    pub(crate) fn at(module: &'a Module, moment: &Moment<'a>) -> Self {
+        Self {
+            floor: module.floor,
+            node: Some(NodeView::of(module, *moment)),
+            ..Self::of(&module.workers, module.started, moment.now)
+        }
+    }
+
+    /// The same with what the principal holds.
+    pub(crate) fn with_held(mut self, held: Option<Held>) -> Self {
+        self.node = self.node.map(|node| node.with_held(held));
+        self
+    }
+
+    /// The same from the parts of a [`Module`] that a command has borrowed, for one that gives no new numbers and
+    /// places nothing.
+    pub(crate) fn of(workers: &'a Workers, started: Instant, now: Timestamp) -> Self {
+        Self {
+            now,
+            floor: 0,
+            tuning: settings::tuning(),
+            workers: WorkersNow {
+                workers,
+                started,
+                known: OnceCell::new(),
+            },
+            node: None,
+        }
+    }
+
+    /// The rules' own form of it.
+    pub(crate) fn context(&self) -> mooring_session::Context<'_> {
+        let node: &dyn Node = match &self.node {
+            Some(node) => node,
+            None => &NoIndex,
+        };
+        mooring_session::Context {
+            now: self.now,
+            floor: self.floor,
+            tuning: &self.tuning,
+            workers: &self.workers,
+            node,
+        }
+    }
+}
