@@ -4,6 +4,7 @@
 //! go, [`store`] remembers, [`upstream`] reaches the servers, and [`mcp`] knows the protocol's bytes.
 
 pub mod affinity;
+mod background;
 pub mod cli;
 mod digest;
 pub mod dispatch;

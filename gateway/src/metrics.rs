@@ -14,6 +14,12 @@ pub const MISSES: &str = "session_affinity_misses_total";
 pub const REBINDS: &str = "session_affinity_rebinds_total";
 /// Bindings that could not be made, by `reason`.
 pub const FAILURES: &str = "session_affinity_failures_total";
+/// Attempts to clean up after sessions that expired or ended, by `outcome`.
+pub const REAPED: &str = "mooring_reaped_sessions_total";
+/// Sessions that a principal's cap cost, by `outcome`.
+pub const CAPPED: &str = "mooring_capped_sessions_total";
+/// Times that the store told this worker that another's claim has settled.
+pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
 /// Whether the store is away.
 pub const DEGRADED: &str = "mooring_degraded";
 /// Time from a request's arrival to the head of its reply, by `server`, `method` and `era`.
@@ -36,6 +42,15 @@ pub fn describe() {
     describe_counter!(MISSES, "Requests that met no binding");
     describe_counter!(REBINDS, "Bindings moved, by reason");
     describe_counter!(FAILURES, "Bindings that could not be made, by reason");
+    describe_counter!(
+        REAPED,
+        "Attempts to clean up after sessions that expired or ended, by outcome"
+    );
+    describe_counter!(
+        CAPPED,
+        "Sessions that a principal's cap ended or refused, by outcome"
+    );
+    describe_counter!(CLAIM_NEWS, "Claims of other workers told to have settled");
     describe_gauge!(DEGRADED, "1 while the store is away");
     describe_histogram!(
         REQUEST_SECONDS,
@@ -52,6 +67,13 @@ pub fn describe() {
         counter!(REBINDS, "reason" => reason).absolute(0);
     }
     counter!(FAILURES, "reason" => "no_instance").absolute(0);
+    for outcome in Reaped::ALL {
+        counter!(REAPED, "outcome" => outcome.as_str()).absolute(0);
+    }
+    for outcome in [Capped::Ended, Capped::Refused] {
+        counter!(CAPPED, "outcome" => outcome.as_str()).absolute(0);
+    }
+    counter!(CLAIM_NEWS).absolute(0);
     gauge!(BINDINGS_ACTIVE).set(0.0);
     gauge!(DEGRADED).set(0.0);
 }
@@ -76,6 +98,69 @@ pub fn affinity_failure(reason: &'static str) {
     counter!(FAILURES, "reason" => reason).increment(1);
 }
 
+/// What came of one attempt to clean up after a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// All that it held is deleted upstream.
+    Cleaned,
+    /// All that could be is; something was at a server or instance that is not configured any more.
+    Unconfigured,
+    /// An instance did not answer, or with an error: it is tried again until the record's tombstone ends.
+    PutOff,
+    /// Its client came back meanwhile, or another worker took it over.
+    Stale,
+}
+
+impl Reaped {
+    const ALL: [Self; 4] = [Self::Cleaned, Self::Unconfigured, Self::PutOff, Self::Stale];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cleaned => "cleaned",
+            Self::Unconfigured => "unconfigured",
+            Self::PutOff => "put_off",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// One attempt to clean up after a session.
+pub fn session_reaped(outcome: Reaped) {
+    counter!(REAPED, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Which session a cap cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capped {
+    /// The least recently used one was ended.
+    Ended,
+    /// The new one was refused: all the others are in use.
+    Refused,
+}
+
+impl Capped {
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A principal was at its cap.
+pub fn session_capped(outcome: Capped) {
+    counter!(CAPPED, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// The store told that another worker's claim has settled.
+pub fn claim_news() {
+    counter!(CLAIM_NEWS).increment(1);
+}
+
 /// What is set when it is scraped.
 pub fn snapshot(bindings: usize, is_degraded: bool) {
     #[allow(
@@ -95,4 +180,33 @@ pub fn request(server: &str, method: &'static str, took: Duration) {
 /// One exchange with an upstream, up to the head of its response.
 pub fn upstream(took: Duration) {
     histogram!(UPSTREAM_SECONDS).record(took.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_and_outcome_is_documented() {
+        const PAGE: &str = include_str!("../../docs/metrics.md");
+        for name in [
+            BINDINGS_ACTIVE,
+            HITS,
+            MISSES,
+            REBINDS,
+            FAILURES,
+            REAPED,
+            CAPPED,
+            CLAIM_NEWS,
+            DEGRADED,
+            REQUEST_SECONDS,
+            STORE_SECONDS,
+            UPSTREAM_SECONDS,
+        ] {
+            assert!(PAGE.contains(name), "{name}");
+        }
+        for outcome in Reaped::ALL.map(Reaped::as_str) {
+            assert!(PAGE.contains(&format!("| `{outcome}` |")), "{outcome}");
+        }
+    }
 }

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use mooring_session::names::{Address, NameError, ServerName, WorkerId};
-use mooring_session::rules::Touch;
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
 use tokio::net::TcpListener;
@@ -19,20 +18,14 @@ use tokio_util::sync::CancellationToken;
 use crate::affinity::{Affinity, AffinityOptions};
 use crate::dispatch::RelayOptions;
 use crate::http::{App, service};
-use crate::metrics;
 use crate::pooled::Pool;
 use crate::settings::{self, Settings};
-use crate::store::{self, Store, StoreError};
+use crate::store;
 use crate::upstream::{Client, ClientError, ClientOptions, Instance, Reach, Server, Servers};
+use crate::{background, metrics};
 
 /// How long open replies may take to finish after a signal to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// Sessions with an open call are kept alive this many times per TTL.
-const KEEPS_PER_TTL: u32 = 8;
-/// ... but no more often than this.
-const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
-/// How often recorded durations are folded into their histograms. Until then each of them is held, scraped or not.
-const FOLD_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why serving did not start, or ended before it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +71,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         .install_recorder()
         .map_err(ServeError::Metrics)?;
     metrics::describe();
-    let servers = servers(&settings)?;
+    let servers = Arc::new(servers(&settings)?);
     let client = client(&settings)?;
     let store = store::open(&settings.store, settings.affinity.session_ttl)
         .await
@@ -93,7 +86,13 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(bind_error)?;
 
     let worker = worker_id(&settings, address)?;
-    let affinity = affinity(&settings, store, client.clone(), worker.clone());
+    let affinity = Affinity::new(
+        store,
+        client.clone(),
+        Arc::clone(&servers),
+        worker.clone(),
+        affinity_options(&settings),
+    );
     let app = Arc::new(App {
         pool: Pool::new(
             client,
@@ -112,25 +111,12 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     });
 
     let beat = beat(&settings, &worker, address)?;
-    announce(&affinity, &beat).await;
-    let beating = tokio::spawn(keep_beating(
-        affinity.clone(),
-        beat,
-        settings.worker.beat_interval,
-    ));
-    let keeping = tokio::spawn(keep_alive(affinity.clone(), settings.affinity.session_ttl));
-    let renewing = tokio::spawn(renew_params(
-        affinity.clone(),
-        settings.affinity.session_ttl,
-    ));
-    let reporting = tokio::spawn(report_losses(Arc::clone(&app)));
-    let folding = tokio::spawn(fold_metrics(recorder));
+    background::announce(&affinity, &beat).await;
+    let tasks = background::start(&app, &settings, beat, recorder);
 
     tracing::info!(%address, %worker, store = affinity.store().kind(), "serving");
     let result = run(listener, app).await;
-    for task in [beating, keeping, renewing, reporting, folding] {
-        task.abort();
-    }
+    drop(tasks);
     if let Err(error) = affinity.store().gone(&worker).await {
         tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
     }
@@ -220,14 +206,14 @@ fn client(settings: &Settings) -> Result<Client, ClientError> {
     Client::new(options, needs_tls)
 }
 
-fn affinity(settings: &Settings, store: Store, client: Client, worker: WorkerId) -> Affinity {
-    let options = AffinityOptions {
+fn affinity_options(settings: &Settings) -> AffinityOptions {
+    AffinityOptions {
         session_ttl: millis(settings.affinity.session_ttl),
+        sessions_max: settings.affinity.sessions_max,
         claim_lease: millis(settings.upstream.claim_lease),
         answer_timeout: settings.upstream.response_headers_timeout,
         key_prefix: settings.store.key_prefix.as_str().into(),
-    };
-    Affinity::new(store, client, worker, options)
+    }
 }
 
 /// The configured name, and an id of this run of it.
@@ -251,96 +237,6 @@ fn beat(settings: &Settings, worker: &WorkerId, address: SocketAddr) -> Result<B
         ttl: millis(settings.worker.beat_ttl),
         drain: Drain::Serving,
     })
-}
-
-async fn announce(affinity: &Affinity, beat: &Beat) {
-    if let Err(error) = affinity.store().beat(beat).await {
-        tracing::warn!(%error, "the store did not take this worker's beat");
-    }
-}
-
-async fn keep_beating(affinity: Affinity, beat: Beat, interval: Duration) {
-    let mut ticks = tokio::time::interval(interval);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut was_taken = true;
-    loop {
-        ticks.tick().await;
-        match affinity.store().beat(&beat).await {
-            Ok(()) => was_taken = true,
-            // One line for a whole outage: the store's own state is logged where it changes.
-            Err(error) if was_taken => {
-                was_taken = false;
-                tracing::warn!(%error, "the store did not take this worker's beat");
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// A session with an open call or stream is in use, however long that takes.
-async fn keep_alive(affinity: Affinity, session_ttl: Duration) {
-    let mut ticks = tokio::time::interval((session_ttl / KEEPS_PER_TTL).max(KEEP_INTERVAL_MIN));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        for (key, principal) in affinity.driven().in_use() {
-            let touch = Touch {
-                principal,
-                ttl: None,
-                content_hash: None,
-                labels: std::collections::BTreeMap::new(),
-            };
-            match affinity.store().touch(&key, &touch).await {
-                Ok(_) | Err(StoreError::Refused(_)) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "open sessions were not touched");
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// The params of sessions in use must not lapse before the sessions do.
-async fn renew_params(affinity: Affinity, session_ttl: Duration) {
-    let mut ticks = tokio::time::interval((session_ttl / 2).max(KEEP_INTERVAL_MIN));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        if let Err(error) = affinity.renew_params().await {
-            tracing::debug!(%error, "initialize params were not renewed");
-        }
-    }
-}
-
-/// The recorder leaves this to its owner.
-async fn fold_metrics(recorder: PrometheusHandle) {
-    let mut ticks = tokio::time::interval(FOLD_INTERVAL);
-    loop {
-        ticks.tick().await;
-        recorder.run_upkeep();
-    }
-}
-
-/// Upstream sessions that lost against the store's answer when it returned are deleted, and their loss is logged.
-async fn report_losses(app: Arc<App>) {
-    let losses = app.affinity.store().losses();
-    while let Some(loss) = losses.next().await {
-        tracing::warn!(
-            session = %loss.key.digest(),
-            server = %loss.server,
-            instance = %loss.instance,
-            "what this session did while the store was away is lost: the store's answer won"
-        );
-        if let (Some(server), Some(upstream_session)) =
-            (app.servers.get(loss.server.as_str()), loss.upstream_session)
-            && let Some(instance) = server.instance(&loss.instance)
-        {
-            app.affinity
-                .delete_upstream(server, instance, upstream_session)
-                .await;
-        }
-    }
 }
 
 fn millis(duration: Duration) -> Millis {

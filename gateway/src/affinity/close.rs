@@ -1,12 +1,12 @@
 //! Closing: the client deletes its session, and what it held upstream goes with it.
+//!
+//! Invariant: whoever ended a session cleans up after it, and nobody else does while the lease that END gave runs.
 
-use futures_util::future::join_all;
+use mooring_session::Refusal;
 use mooring_session::rules::{End, EndWhen};
-use mooring_session::view::RecordView;
 
 use super::{Affinity, Session};
 use crate::store::StoreError;
-use crate::upstream::{Server, Servers};
 
 /// Whether a session was still there to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,42 +18,38 @@ pub enum Closed {
 }
 
 impl Affinity {
-    /// Ends the session and deletes its upstream sessions. Ending twice is no error. The store may have ended it for
-    /// a command whose reply was lost and tell the repeated one that it was ended before, so both clean up: an upstream
-    /// takes a second DELETE for what it is.
+    /// Ends the session, deletes its upstream sessions, and drops its tombstone. Ending twice is no error, and the
+    /// second time nothing is deleted: the first caller cleans up, or the reaper after it, also where the first caller
+    /// was this one and the store's reply was lost.
     ///
     /// # Errors
     /// What the store refuses: an unknown session, somebody else's; or that it cannot be asked.
-    pub async fn close(&self, session: &Session, servers: &Servers) -> Result<Closed, StoreError> {
+    pub async fn close(&self, session: &Session) -> Result<Closed, StoreError> {
         let ended = self.store().end(&session.key, &ending(session)).await?;
-        for binding in &ended.record.bindings {
-            self.driven().forget(session, &binding.server);
+        self.driven().forget(&session.key, &ended.record);
+        if !ended.ended_now {
+            return Ok(Closed::Before);
         }
-        self.clean_up(&ended.record, servers).await;
-        Ok(if ended.ended_now {
-            Closed::Now
-        } else {
-            Closed::Before
-        })
+        self.clean_ended(&session.key, &ended.record).await;
+        Ok(Closed::Now)
     }
 
-    /// Ends a session whose upstream is gone, so that its client initializes again. There is nothing left to delete.
-    pub(super) async fn close_lost(&self, session: &Session, server: &Server) {
-        self.driven().forget(session, &server.id);
-        if let Err(error) = self.store().end(&session.key, &ending(session)).await {
-            tracing::warn!(session = %session.digest, %error, "a lost session could not be ended; it will expire");
+    /// Ends a session whose client has to initialize again. Nobody waits for what it holds at other servers, and at the
+    /// one that lost it, to be deleted.
+    pub(super) async fn close_lost(&self, session: &Session) {
+        match self.store().end(&session.key, &ending(session)).await {
+            Ok(ended) => {
+                self.driven().forget(&session.key, &ended.record);
+                if ended.ended_now {
+                    let (affinity, key) = (self.clone(), session.key.clone());
+                    tokio::spawn(async move { affinity.clean_ended(&key, &ended.record).await });
+                }
+            }
+            Err(StoreError::Refused(Refusal::NoSession)) => {}
+            Err(error) => {
+                tracing::warn!(session = %session.digest, %error, "a lost session could not be ended; it will expire");
+            }
         }
-    }
-
-    /// Deletes upstream whatever the record's bindings hold, all at once.
-    pub async fn clean_up(&self, record: &RecordView, servers: &Servers) {
-        let deletions = record.bindings.iter().filter_map(|binding| {
-            let server = servers.get(binding.server.as_str())?;
-            let instance = server.instance(&binding.instance)?;
-            let upstream_session = binding.upstream_session.clone()?;
-            Some(self.delete_upstream(server, instance, upstream_session))
-        });
-        join_all(deletions).await;
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_session::names::{Principal, ServerName};
+use mooring_session::view::RecordView;
 
 use super::Session;
 use crate::store::SessionKey;
@@ -25,9 +26,33 @@ pub struct Driven {
 #[derive(Debug)]
 struct Use {
     principal: Principal,
-    in_flight: u32,
+    calls: u32,
+    streams: u32,
     used_at: Instant,
-    driver: Driver,
+    /// None until the store has said that the session is the client's and is bound.
+    driver: Option<Driver>,
+}
+
+impl Use {
+    fn is_open(&self) -> bool {
+        self.calls > 0 || self.streams > 0
+    }
+
+    fn count(&mut self, kind: InFlightKind) -> &mut u32 {
+        match kind {
+            InFlightKind::Call => &mut self.calls,
+            InFlightKind::Stream => &mut self.streams,
+        }
+    }
+}
+
+/// What is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InFlightKind {
+    /// A message of the client, until its reply is whole.
+    Call,
+    /// A stream of what answers no call: open for as long as the client is there, busy or not.
+    Stream,
 }
 
 /// Who the record says drives a binding.
@@ -44,6 +69,7 @@ pub enum Driver {
 pub struct InFlight {
     driven: Driven,
     of: (SessionKey, ServerName),
+    kind: InFlightKind,
 }
 
 impl Driven {
@@ -61,32 +87,37 @@ impl Driven {
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the begin of a call or stream.
+    /// Notes the begin of a call or stream. Nothing of it stays where it turns out that there is no such session.
     #[must_use]
-    pub fn begin(&self, session: &Session, server: &ServerName, driver: Driver) -> InFlight {
+    pub fn begin(&self, session: &Session, server: &ServerName, kind: InFlightKind) -> InFlight {
         let of = (session.key.clone(), server.clone());
         let mut bindings = self.lock();
         let is_known = bindings.contains_key(&of);
         if is_known || bindings.len() < BINDINGS_MAX {
             let entry = bindings.entry(of.clone()).or_insert_with(|| Use {
                 principal: session.principal.clone(),
-                in_flight: 0,
+                calls: 0,
+                streams: 0,
                 used_at: Instant::now(),
-                driver,
+                driver: None,
             });
-            entry.in_flight = entry.in_flight.saturating_add(1);
+            let count = entry.count(kind);
+            *count = count.saturating_add(1);
             entry.used_at = Instant::now();
-            entry.driver = driver;
         }
         InFlight {
             driven: self.clone(),
             of,
+            kind,
         }
     }
 
-    /// The session is over, and so is its binding to `server`.
-    pub fn forget(&self, session: &Session, server: &ServerName) {
-        self.lock().remove(&(session.key.clone(), server.clone()));
+    /// The session under `key` is over, and so are its bindings.
+    pub fn forget(&self, key: &SessionKey, record: &RecordView) {
+        let mut bindings = self.lock();
+        for binding in &record.bindings {
+            bindings.remove(&(key.clone(), binding.server.clone()));
+        }
     }
 
     /// How many bindings this worker made or drove last.
@@ -94,34 +125,124 @@ impl Driven {
     pub fn count(&self) -> usize {
         self.lock()
             .values()
-            .filter(|used| used.driver == Driver::This)
+            .filter(|used| used.driver == Some(Driver::This))
             .count()
     }
 
     /// The sessions with a binding remembered here, each once.
     #[must_use]
     pub fn recent(&self) -> HashSet<SessionKey> {
-        self.lock().keys().map(|(key, _)| key.clone()).collect()
+        self.lock()
+            .iter()
+            .filter(|(_, used)| used.driver.is_some())
+            .map(|((key, _), _)| key.clone())
+            .collect()
     }
 
     /// The sessions with something open, which must not expire meanwhile; what has been idle too long is forgotten.
     #[must_use]
     pub fn in_use(&self) -> Vec<(SessionKey, Principal)> {
         let mut bindings = self.lock();
-        bindings.retain(|_, used| used.in_flight > 0 || used.used_at.elapsed() < self.idle);
+        bindings.retain(|_, used| used.is_open() || used.used_at.elapsed() < self.idle);
         bindings
             .iter()
-            .filter(|(_, used)| used.in_flight > 0)
+            .filter(|(_, used)| used.is_open())
             .map(|((key, _), used)| (key.clone(), used.principal.clone()))
             .collect()
+    }
+
+    /// The sessions with a call open, which their principal's cap must spare.
+    #[must_use]
+    pub fn in_call(&self) -> Vec<(SessionKey, Principal)> {
+        self.lock()
+            .iter()
+            .filter(|(_, used)| used.calls > 0)
+            .map(|((key, _), used)| (key.clone(), used.principal.clone()))
+            .collect()
+    }
+
+    /// Whether a call of the session under `key` is open here.
+    #[must_use]
+    pub fn is_in_call(&self, key: &SessionKey, servers: impl Iterator<Item = ServerName>) -> bool {
+        let bindings = self.lock();
+        servers
+            .map(|server| (key.clone(), server))
+            .any(|of| bindings.get(&of).is_some_and(|used| used.calls > 0))
+    }
+}
+
+impl InFlight {
+    /// The session is bound, and this is who drives the binding.
+    pub fn driven_by(&self, driver: Driver) {
+        if let Some(used) = self.driven.lock().get_mut(&self.of) {
+            used.driver = Some(driver);
+        }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if let Some(used) = self.driven.lock().get_mut(&self.of) {
-            used.in_flight = used.in_flight.saturating_sub(1);
-            used.used_at = Instant::now();
+        let mut bindings = self.driven.lock();
+        let Some(used) = bindings.get_mut(&self.of) else {
+            return;
+        };
+        let count = used.count(self.kind);
+        *count = count.saturating_sub(1);
+        used.used_at = Instant::now();
+        if used.driver.is_none() && !used.is_open() {
+            bindings.remove(&self.of);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::names::SessionId;
+
+    use super::*;
+
+    fn session(id: &[u8]) -> Session {
+        let principal = Principal::parse(b"local").unwrap();
+        Session::named("mcpgw:", SessionId::parse(id).unwrap(), principal)
+    }
+
+    fn tools() -> ServerName {
+        ServerName::parse(b"tools").unwrap()
+    }
+
+    #[test]
+    fn a_session_that_there_is_not_leaves_nothing() {
+        let driven = Driven::new(Duration::from_secs(60));
+        let open = driven.begin(&session(b"a"), &tools(), InFlightKind::Call);
+        assert_eq!(
+            driven.in_use().len(),
+            1,
+            "it is kept alive while it is asked for"
+        );
+        assert_eq!((driven.count(), driven.recent().len()), (0, 0));
+        drop(open);
+        assert_eq!(driven.lock().len(), 0);
+    }
+
+    #[test]
+    fn calls_are_told_from_streams_and_both_from_nothing() {
+        let driven = Driven::new(Duration::from_secs(60));
+        let (one, two) = (session(b"one"), session(b"two"));
+        let stream = driven.begin(&one, &tools(), InFlightKind::Stream);
+        stream.driven_by(Driver::This);
+        let call = driven.begin(&two, &tools(), InFlightKind::Call);
+        call.driven_by(Driver::Other);
+        let is_in_call = |session: &Session| driven.is_in_call(&session.key, [tools()].into_iter());
+        assert_eq!(driven.in_use().len(), 2);
+        assert_eq!(driven.in_call().len(), 1);
+        assert!(is_in_call(&two) && !is_in_call(&one));
+        drop((stream, call));
+        assert_eq!((driven.in_use().len(), driven.in_call().len()), (0, 0));
+        assert_eq!(
+            (driven.count(), driven.recent().len()),
+            (1, 2),
+            "idle, and known"
+        );
     }
 }

@@ -4,15 +4,21 @@
 //! and every change is one fenced command of the store; so any worker may be killed at any moment, and two workers
 //! that see one loss make one new upstream session between them.
 
+mod admission;
+mod cleaning;
 mod close;
 mod driven;
 mod establish;
+mod news;
 mod open;
 mod params;
+mod pauses;
+mod reaper;
 mod recover;
 mod session;
 mod settle;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,15 +27,18 @@ use mooring_session::names::{Token, WorkerId};
 use mooring_session::time::Millis;
 
 pub use close::Closed;
-pub use driven::{Driven, Driver, InFlight};
+pub use driven::{Driven, Driver, InFlight, InFlightKind};
+pub use news::pass_on_news;
 pub use open::{Introduction, OpenError, Opened, Subscribed};
+pub use reaper::reap;
 pub use recover::Loss;
 pub use session::Session;
 pub use settle::{Moved, SettleError, Settled};
 
+use self::news::Waiters;
 use crate::mcp::ids::gateway_id;
 use crate::store::Store;
-use crate::upstream::Client;
+use crate::upstream::{Client, Servers};
 
 /// The affinity service of one worker. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -39,17 +48,21 @@ pub struct Affinity(Arc<Shared>);
 struct Shared {
     store: Store,
     client: Client,
+    servers: Arc<Servers>,
     worker: WorkerId,
     options: AffinityOptions,
     driven: Driven,
+    waiters: Waiters,
     sequence: AtomicU64,
 }
 
-/// How long things may take.
+/// How long things may take, and how many there may be.
 #[derive(Clone, Debug)]
 pub struct AffinityOptions {
     /// How long a session may be idle.
     pub session_ttl: Millis,
+    /// Most active sessions of one principal; none for no cap.
+    pub sessions_max: Option<NonZeroU64>,
     /// How long one attempt to initialise upstream may take before another may begin.
     pub claim_lease: Millis,
     /// Longest wait for an instance's answer to a request of the gateway's own.
@@ -61,13 +74,21 @@ pub struct AffinityOptions {
 impl Affinity {
     /// The service of this worker.
     #[must_use]
-    pub fn new(store: Store, client: Client, worker: WorkerId, options: AffinityOptions) -> Self {
+    pub fn new(
+        store: Store,
+        client: Client,
+        servers: Arc<Servers>,
+        worker: WorkerId,
+        options: AffinityOptions,
+    ) -> Self {
         let idle = Duration::from_millis(options.session_ttl.get());
         Self(Arc::new(Shared {
             store,
             client,
+            servers,
             worker,
             driven: Driven::new(idle),
+            waiters: Waiters::default(),
             options,
             sequence: AtomicU64::new(0),
         }))
@@ -85,6 +106,12 @@ impl Affinity {
         &self.0.client
     }
 
+    /// The configured servers.
+    #[must_use]
+    pub fn servers(&self) -> &Servers {
+        &self.0.servers
+    }
+
     /// This worker.
     #[must_use]
     pub fn worker(&self) -> &WorkerId {
@@ -97,7 +124,12 @@ impl Affinity {
         &self.0.driven
     }
 
-    /// How long things may take.
+    /// Those who wait here for the claims of other workers.
+    fn waiters(&self) -> &Waiters {
+        &self.0.waiters
+    }
+
+    /// How long things may take, and how many there may be.
     #[must_use]
     pub fn options(&self) -> &AffinityOptions {
         &self.0.options

@@ -7,7 +7,7 @@ use mooring_session::names::{LabelName, LabelValue, NameError, Principal};
 use mooring_session::rules::{Bind, Create, Ownership, Revival, Touch};
 use mooring_session::view::BindingView;
 
-use super::driven::Driver;
+use super::driven::{Driver, InFlightKind};
 use super::establish::{
     Claim, INIT_LABEL, LOG_LEVEL_LABEL, REVISION_LABEL, SUBSCRIPTION_LABEL_PREFIX,
 };
@@ -36,6 +36,9 @@ pub enum OpenError {
     /// No instance began an upstream session.
     #[error(transparent)]
     Settle(#[from] SettleError),
+    /// The principal holds as many sessions as it may, and none of them is idle.
+    #[error("the principal holds {0} sessions, as many as it may, and all of them are in use")]
+    AtCap(u64),
     /// A name of the gateway's own making was refused, which would be a defect.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -67,7 +70,9 @@ impl Affinity {
         let opened = self.open_as(&session, server, introduction).await;
         if let Err(error) = &opened {
             tracing::warn!(session = %session.digest, server = %server.id, %error, "a session could not be opened");
-            self.close_lost(&session, server).await;
+            if !matches!(error, OpenError::AtCap(_)) {
+                self.close_lost(&session).await;
+            }
         }
         opened
     }
@@ -90,12 +95,13 @@ impl Affinity {
                 (REVISION_LABEL, introduction.revision),
             ]),
             revival: Revival::Allowed,
-            cap: None,
+            cap: self.options().sessions_max,
         };
-        tokio::try_join!(
-            self.store().create(&session.key, &create),
-            self.store().put_init(&params_digest, introduction.params),
-        )?;
+        let keeping_params = async {
+            let params = introduction.params;
+            Ok(self.store().put_init(&params_digest, params).await?)
+        };
+        tokio::try_join!(self.admit(session, &create), keeping_params)?;
         metrics::affinity_miss();
         let token = self.attempt()?;
         let bind = Bind {
@@ -129,7 +135,9 @@ impl Affinity {
             // The session is bound and serves; the label is for people.
             tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
         }
-        drop(self.driven().begin(session, &server.id, Driver::This));
+        self.driven()
+            .begin(session, &server.id, InFlightKind::Call)
+            .driven_by(Driver::This);
         Ok(Opened {
             session: session.clone(),
             binding,

@@ -69,7 +69,7 @@ impl Affinity {
         loss: Loss,
     ) -> Result<Settled, SettleError> {
         if server.on_upstream_loss == OnUpstreamLoss::Fail && loss != Loss::ClaimLapsed {
-            self.close_lost(session, server).await;
+            self.close_lost(session).await;
             return Err(SettleError::LostByPolicy);
         }
         let token = self.attempt()?;

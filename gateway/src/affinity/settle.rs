@@ -8,6 +8,7 @@ use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
 
+use super::news::Waiter;
 use super::recover::Loss;
 use super::{Affinity, Session};
 use crate::mcp::Rebound;
@@ -16,9 +17,13 @@ use crate::metrics;
 use crate::store::StoreError;
 use crate::upstream::{HandshakeError, Server};
 
-/// First and longest pause between two looks at a claim that another worker holds.
+/// First and longest pause between two looks at a claim that another worker holds, where the store does not tell when it
+/// settles.
 const POLL_FIRST: Duration = Duration::from_millis(2);
+/// See [`POLL_FIRST`].
 const POLL_MAX: Duration = Duration::from_millis(100);
+/// The same where the store does tell: for news that was lost, and for a claim whose lease lapses.
+const BACKSTOP: Duration = Duration::from_secs(1);
 
 /// A binding that is ready for calls.
 #[derive(Clone, Debug)]
@@ -81,16 +86,57 @@ pub enum SettleError {
     Name(#[from] mooring_session::names::NameError),
 }
 
+/// How one request waits for a claim of another attempt.
+struct Patience {
+    ends_at: Instant,
+    pause: Duration,
+    waiter: Option<Waiter>,
+}
+
+impl Patience {
+    /// As long as an attempt may take, and the answer it waits for.
+    fn new(affinity: &Affinity) -> Self {
+        let options = affinity.options();
+        let lease = Duration::from_millis(options.claim_lease.get());
+        Self {
+            ends_at: Instant::now() + lease + options.answer_timeout,
+            pause: POLL_FIRST,
+            waiter: None,
+        }
+    }
+
+    /// Returns when it is time to ask the store again.
+    async fn wait(
+        &mut self,
+        affinity: &Affinity,
+        session: &Session,
+        server: &Server,
+    ) -> Result<(), SettleError> {
+        if Instant::now() >= self.ends_at {
+            return Err(SettleError::Unsettled);
+        }
+        let waiters = affinity.waiters();
+        match &mut self.waiter {
+            // Whoever waits from now on hears of everything that settles from now on; what settled since the store was
+            // asked is found by asking once more at once.
+            None => self.waiter = Some(waiters.join(session, &server.id)),
+            Some(waiter) if waiters.are_told() => waiter.woken(BACKSTOP).await,
+            Some(waiter) => {
+                waiter.woken(self.pause).await;
+                self.pause = self.pause.saturating_mul(2).min(POLL_MAX);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Affinity {
     /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed.
     ///
     /// # Errors
     /// See [`SettleError`].
     pub async fn settle(&self, session: &Session, server: &Server) -> Result<Settled, SettleError> {
-        let options = self.options();
-        let lease = Duration::from_millis(options.claim_lease.get());
-        let deadline = Instant::now() + lease + options.answer_timeout;
-        let mut pause = POLL_FIRST;
+        let mut patience = Patience::new(self);
         loop {
             let routed = self.route(session, server).await?;
             let Some(binding) = routed else {
@@ -123,13 +169,7 @@ impl Affinity {
                         .move_from(session, server, &binding, Loss::ClaimLapsed)
                         .await;
                 }
-                BindingState::Claimed if Instant::now() >= deadline => {
-                    return Err(SettleError::Unsettled);
-                }
-                BindingState::Claimed => {
-                    tokio::time::sleep(pause).await;
-                    pause = pause.saturating_mul(2).min(POLL_MAX);
-                }
+                BindingState::Claimed => patience.wait(self, session, server).await?,
             }
         }
     }

@@ -67,6 +67,8 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
                 .answering(id)
                 .detail(refusal),
         ),
+        // It names another session's key, which is nobody's to read.
+        StoreError::Refused(Refusal::Cap { .. }) => plain(ErrorKind::TooManyRequests, id),
         StoreError::Refused(refusal) => {
             tracing::error!(%refusal, "the store refused what the gateway asked");
             plain(ErrorKind::Internal, id)
@@ -107,6 +109,11 @@ pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
         ),
         OpenError::Store(cause) => store(cause, id),
         OpenError::Settle(cause) => unsettled(cause, id),
+        cause @ OpenError::AtCap(_) => error(
+            &ErrorBody::new(ErrorKind::TooManyRequests)
+                .answering(id)
+                .detail(cause),
+        ),
         OpenError::Name(cause) => {
             tracing::error!(%cause, "a name of the gateway's own making was refused");
             plain(ErrorKind::Internal, id)

@@ -9,7 +9,7 @@ use mooring_session::view::BindingView;
 
 use super::answer;
 use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
-use crate::affinity::{Closed, Driver, InFlight, Introduction, Session, Subscribed};
+use crate::affinity::{Closed, Driver, InFlightKind, Introduction, Session, Subscribed};
 use crate::dispatch::{
     Answering, Call, Caller, DeliverError, OnLoss, Repeat, deliver, empty, relay_call, relay_stream,
 };
@@ -52,25 +52,35 @@ pub(super) async fn post(
         repeat: repeat(message, tool.as_deref()),
         epoch,
     };
-    let delivered = match deliver(&visit.app.affinity, &call).await {
+    let affinity = &visit.app.affinity;
+    let in_flight = affinity
+        .driven()
+        .begin(&session, &visit.server.id, InFlightKind::Call);
+    let delivered = match deliver(affinity, &call).await {
         Ok(delivered) => delivered,
         Err(cause) => return undelivered(&cause, message),
     };
+    in_flight.driven_by(driver(visit, &delivered.binding));
     let answering = (message.kind() == Kind::Request)
         .then(|| message.id())
         .flatten()
         .map(|id| Answering {
             id_json: id.as_json().into(),
         });
-    let in_flight = Some(in_flight(visit, &session, &delivered.binding));
     let caller = Caller {
-        affinity: visit.app.affinity.clone(),
+        affinity: affinity.clone(),
         server: Arc::clone(&visit.server),
         session,
     };
-    relay_call(delivered, caller, answering, in_flight, &visit.app.relay)
-        .await
-        .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
+    relay_call(
+        delivered,
+        caller,
+        answering,
+        Some(in_flight),
+        &visit.app.relay,
+    )
+    .await
+    .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
 }
 
 /// The stream of messages that answer nothing, or of what came after an event.
@@ -87,12 +97,16 @@ pub(super) async fn get(visit: &Visit) -> Response {
         repeat: Repeat::Harmless,
         epoch: None,
     };
-    let delivered = match deliver(&visit.app.affinity, &call).await {
+    let affinity = &visit.app.affinity;
+    let in_flight = affinity
+        .driven()
+        .begin(&session, &visit.server.id, InFlightKind::Stream);
+    let delivered = match deliver(affinity, &call).await {
         Ok(delivered) => delivered,
         Err(cause) => return answer::undelivered(&cause, None),
     };
-    let in_flight = Some(in_flight(visit, &session, &delivered.binding));
-    relay_stream(delivered, in_flight, &visit.app.relay)
+    in_flight.driven_by(driver(visit, &delivered.binding));
+    relay_stream(delivered, Some(in_flight), &visit.app.relay)
         .await
         .unwrap_or_else(|cause| answer::exchange(&cause, None))
 }
@@ -103,7 +117,7 @@ pub(super) async fn delete(visit: &Visit) -> Response {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    match visit.app.affinity.close(&session, &visit.app.servers).await {
+    match visit.app.affinity.close(&session).await {
         Ok(Closed::Now) => empty(StatusCode::NO_CONTENT),
         Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(cause) => answer::store(&cause, None),
@@ -157,14 +171,12 @@ fn session(visit: &Visit) -> Result<Session, ErrorKind> {
     Ok(Session::named(prefix, id, visit.principal.clone()))
 }
 
-fn in_flight(visit: &Visit, session: &Session, binding: &BindingView) -> InFlight {
-    let affinity = &visit.app.affinity;
-    let driver = if binding.driver == *affinity.worker() {
+fn driver(visit: &Visit, binding: &BindingView) -> Driver {
+    if binding.driver == *visit.app.affinity.worker() {
         Driver::This
     } else {
         Driver::Other
-    };
-    affinity.driven().begin(session, &visit.server.id, driver)
+    }
 }
 
 /// What may be done where the message may have been delivered.

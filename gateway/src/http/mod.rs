@@ -28,7 +28,7 @@ use crate::upstream::Servers;
 #[derive(Debug)]
 pub struct App {
     /// The upstream servers.
-    pub servers: Servers,
+    pub servers: Arc<Servers>,
     /// Sessions that are kept.
     pub affinity: Affinity,
     /// Upstream sessions for those that are not.

@@ -1,5 +1,6 @@
-//! `[affinity]`: whether sessions keep their upstream instance, and for how long.
+//! `[affinity]`: whether sessions keep their upstream instance, for how long, and how many of them one principal has.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::knob::{About, Integer, Knob, Switch};
@@ -30,12 +31,27 @@ pub(super) const TTL_SECONDS: Integer = Integer {
 pub(super) const MAX_SESSIONS_PER_PRINCIPAL: Integer = Integer {
     about: About::new(
         "affinity.max_sessions_per_principal",
-        "Most active sessions of one principal; 0 means no cap. This version has no cap and serves only 0.",
+        "Most active sessions of one principal; 0 means no cap. A new session beyond it ends the principal's \
+         least recently used one that is idle, and is refused with status 429 where none is. All gateways of a \
+         fleet should have the same.",
     ),
     unit: "sessions",
     default: 0,
     least: 0,
-    most: 0,
+    most: 1_000_000_000,
+};
+
+pub(super) const REAP_INTERVAL_MS: Integer = Integer {
+    about: About::new(
+        "affinity.reap_interval_ms",
+        "How often this process looks for sessions that expired or ended and still hold something upstream, to \
+         delete it there. Each pause is up to a quarter shorter or longer, so that the processes of a fleet do not \
+         look at the same time.",
+    ),
+    unit: "milliseconds",
+    default: 10_000,
+    least: 100,
+    most: 3_600_000,
 };
 
 /// The rows of this section.
@@ -43,6 +59,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob::Switch(&ENABLED),
     Knob::Integer(&TTL_SECONDS),
     Knob::Integer(&MAX_SESSIONS_PER_PRINCIPAL),
+    Knob::Integer(&REAP_INTERVAL_MS),
 ];
 
 /// Whether something keeps its sessions with one upstream instance.
@@ -61,6 +78,10 @@ pub struct AffinitySettings {
     pub standard: Affinity,
     /// How long a session lives after its last use.
     pub session_ttl: Duration,
+    /// Most active sessions of one principal; none for no cap.
+    pub sessions_max: Option<NonZeroU64>,
+    /// Time between two looks for sessions to clean up, give or take a quarter.
+    pub reap_interval: Duration,
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> AffinitySettings {
@@ -69,10 +90,10 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AffinitySettings {
     } else {
         Affinity::Off
     };
-    // Only the value 0 passes its range, so nothing is left to carry.
-    reader.integer(&MAX_SESSIONS_PER_PRINCIPAL);
     AffinitySettings {
         standard,
         session_ttl: Duration::from_secs(reader.integer(&TTL_SECONDS)),
+        sessions_max: NonZeroU64::new(reader.integer(&MAX_SESSIONS_PER_PRINCIPAL)),
+        reap_interval: Duration::from_millis(reader.integer(&REAP_INTERVAL_MS)),
     }
 }

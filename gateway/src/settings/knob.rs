@@ -241,9 +241,6 @@ impl Knob {
 impl Integer {
     /// What is allowed, as the end of the sentence "allowed: ...".
     pub fn allowed(&self) -> String {
-        if self.least == self.most {
-            return format!("only {}", self.least);
-        }
         format!(
             "a whole number of {} from {} to {}, without a unit after it",
             self.unit, self.least, self.most

@@ -20,8 +20,8 @@ pub enum StoreError {
     /// The store was reached and cannot carry out commands at present.
     #[error("the store is not ready: {0}")]
     NotReady(NotReady),
-    /// Redis answers and does not know the module's commands.
-    #[error("redis runs without the mooring module")]
+    /// Redis answers and does not know all of the module's commands.
+    #[error("redis runs without the mooring module, or with one that is too old")]
     NoModule,
     /// The answer does not read as the contract says: a module of another version, or not the module.
     #[error("unreadable reply to {command}: {problem}")]
@@ -140,5 +140,16 @@ pub enum OpenError {
     NoModule {
         /// Where, without credentials.
         address: String,
+    },
+    /// Redis runs with a module that lacks commands.
+    #[error(
+        "the mooring module of redis at {address} is too old for this gateway: it lacks {missing}; load the \
+         libmooring.so of this release"
+    )]
+    OldModule {
+        /// Where, without credentials.
+        address: String,
+        /// The commands, comma-separated.
+        missing: String,
     },
 }

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use mooring_session::names::{NameError, SessionId};
 use sha2::{Digest, Sha256};
 
+/// What stands between a store's prefix and the id in the key of an MCP session.
+const MCP_SESSIONS: &str = "session_affinity:";
+
 /// The key of one session's record. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey {
@@ -19,11 +22,24 @@ impl SessionKey {
     /// The key of an MCP session: `<prefix>session_affinity:<id>`, where the prefix ends with a colon.
     #[must_use]
     pub fn mcp(prefix: &str, id: &SessionId) -> Self {
-        let head = format!("{prefix}session_affinity:");
+        let head = Self::head(prefix);
         Self {
             id_start: head.len(),
             text: (head + id.as_str()).into(),
         }
+    }
+
+    /// The key that a store named in an answer; none where it is not that of an MCP session under `prefix`, because a
+    /// Redis may hold sessions of others too.
+    pub(super) fn named(prefix: &str, key: &[u8]) -> Option<Self> {
+        let rest = key.strip_prefix(prefix.as_bytes())?;
+        let id = SessionId::parse(rest.strip_prefix(MCP_SESSIONS.as_bytes())?).ok()?;
+        Some(Self::mcp(prefix, &id))
+    }
+
+    /// What the keys of all MCP sessions under `prefix` start with.
+    pub(super) fn head(prefix: &str) -> String {
+        format!("{prefix}{MCP_SESSIONS}")
     }
 
     /// The whole key: for the store, never for a log.
@@ -38,6 +54,11 @@ impl SessionKey {
     /// Never for a key made from a valid id.
     pub fn id(&self) -> Result<SessionId, NameError> {
         SessionId::parse(self.text.as_bytes().get(self.id_start..).unwrap_or(b""))
+    }
+
+    /// What stands before the id: all keys of this gateway's sessions start with it.
+    pub(super) fn before_id(&self) -> &str {
+        self.text.get(..self.id_start).unwrap_or("")
     }
 
     /// The first eight hexadecimal digits of the SHA-256 of the session's id: what logs call it.
@@ -108,6 +129,26 @@ mod tests {
         assert_eq!(key.id().unwrap(), id);
         assert_eq!(key.digest().len(), 8);
         assert!(!format!("{key:?}").contains("abc"));
+    }
+
+    #[test]
+    fn a_named_key_is_taken_where_it_is_an_mcp_session_under_the_prefix() {
+        let named = |key: &[u8]| SessionKey::named("mcpgw:", key);
+        let id = SessionId::parse(b"abc:def").unwrap();
+        assert_eq!(
+            named(b"mcpgw:session_affinity:abc:def"),
+            Some(SessionKey::mcp("mcpgw:", &id))
+        );
+        for foreign in [
+            &b"other:session_affinity:abc"[..],
+            b"mcpgw:code:abc",
+            b"mcpgw:session_affinity:",
+            b"mcpgw:session_affinity:a b",
+            b"mcpgw:session_affinity:a\xff",
+            b"",
+        ] {
+            assert_eq!(named(foreign), None, "{}", foreign.escape_ascii());
+        }
     }
 
     #[test]

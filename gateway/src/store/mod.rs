@@ -3,49 +3,64 @@
 //! Every store carries out the same transitions by the same rules (the crate `mooring_session`), so a request and a
 //! reply mean the same everywhere, and what differs is only who else sees the record. [`Store`] is cheap to clone.
 //!
+//! The operations on one record are here; [`turns`] has those that keep calls in order, [`operate`] what the reaper and
+//! people ask about many records, [`fleet`] the workers and their news, [`rate`] the fleet-wide limits.
+//!
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
 mod clock;
 mod embedded;
 mod error;
 mod fallback;
+mod fleet;
 mod inits;
 mod key;
 mod memory;
+mod news;
 mod open;
+mod operate;
+mod query;
+mod queues;
+mod rate;
 mod redis;
 mod sessions;
 mod status;
 #[cfg(test)]
 mod tests;
 mod transition;
+mod turns;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use mooring_session::Refusal;
-use mooring_session::names::{NameError, Problem, SessionId, WorkerId};
+use mooring_session::names::{NameError, Problem, SessionId};
 use mooring_session::rules::{
     Bind, Bound, Confirm, Create, Created, End, Ended, Rebind, Rebound, Route, Routed, Touch,
     Touched, Unbind,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
-use mooring_session::workers::Beat;
 use tokio::sync::watch;
 
 use self::embedded::EmbeddedStore;
 pub use self::error::{Away, NotReady, OpenError, StoreError};
 use self::fallback::{FallbackStore, Served};
 pub use self::fallback::{Loss, LossReason, Losses};
+pub use self::fleet::WorkerView;
 use self::inits::INIT_BYTES_MAX;
 pub use self::key::{InitDigest, SessionKey};
 use self::memory::MemoryStore;
+pub use self::news::NewsItem;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
+pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery};
+pub use self::rate::Rated;
 use self::redis::RedisStore;
 use self::status::{FollowedStatus, StatusCell};
 pub use self::status::{StoreMode, StoreStatus};
 use self::transition::{Get, Transition};
+pub use self::turns::{Enter, Entered, Leave, Line};
 
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
@@ -60,7 +75,7 @@ pub struct Store {
 
 #[derive(Debug)]
 enum Backend {
-    Memory(MemoryStore, StatusCell),
+    Memory(Box<MemoryStore>, StatusCell),
     Embedded(EmbeddedStore, StatusCell),
     Redis(RedisStore, FollowedStatus),
     Fallback(FallbackStore),
@@ -122,7 +137,8 @@ impl Store {
     /// Creates the session, or finds it.
     ///
     /// # Errors
-    /// Refused: `DENIED`, `ERR` for another id, and with `Revival::Refused` `ENDED` or `NOSESSION`.
+    /// Refused: `DENIED`, `ERR` for another id, with `Revival::Refused` `ENDED` or `NOSESSION`, and at the cap `LIMIT` with
+    /// the key of the least recently used session, which [`named_key`](Self::named_key) makes a key again.
     pub async fn create(&self, key: &SessionKey, request: &Create) -> Result<Created, StoreError> {
         self.run(key, request).await
     }
@@ -198,38 +214,6 @@ impl Store {
         request: &Unbind,
     ) -> Result<BindingView, StoreError> {
         self.run(key, request).await
-    }
-
-    /// Announces a worker's life. Never acknowledged while the store is away.
-    ///
-    /// # Errors
-    /// Refused: `STALE` for a boot that a later one has replaced, `LIMIT`.
-    pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        timed("WORKER.BEAT", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.beat(beat.clone())?),
-                Backend::Embedded(store, _) => store.beat(beat.clone()).await,
-                Backend::Redis(store, _) => store.beat(beat).await,
-                Backend::Fallback(store) => store.beat(beat).await,
-            }
-        })
-        .await
-    }
-
-    /// Announces that a worker stops. Answers whether it was alive.
-    ///
-    /// # Errors
-    /// None of the rules'.
-    pub async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
-        timed("WORKER.GONE", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.gone(worker)),
-                Backend::Embedded(store, _) => store.gone(worker).await,
-                Backend::Redis(store, _) => store.gone(worker).await,
-                Backend::Fallback(store) => store.gone(worker).await,
-            }
-        })
-        .await
     }
 
     /// Keeps the initialize params of a client build for twice the TTL of sessions. Called at every `initialize`, which

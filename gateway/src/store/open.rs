@@ -105,15 +105,20 @@ pub async fn open(settings: &StoreSettings, session_ttl: Duration) -> Result<Sto
 pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
     let normal = || StatusCell::new(StoreMode::Normal);
     let backend = match &options.place {
-        StorePlace::Memory => Backend::Memory(MemoryStore::new(Clock::system()), normal()),
-        StorePlace::Embedded { path } => {
-            Backend::Embedded(EmbeddedStore::open(path, Clock::system())?, normal())
+        StorePlace::Memory => {
+            let store = MemoryStore::new(Clock::system(), &options.key_prefix);
+            Backend::Memory(Box::new(store), normal())
         }
+        StorePlace::Embedded { path } => Backend::Embedded(
+            EmbeddedStore::open(path, Clock::system(), &options.key_prefix)?,
+            normal(),
+        ),
         StorePlace::Redis { url, when_away } => {
             let redis = RedisStore::open(url, &options.key_prefix, options.command_timeout).await?;
             match when_away {
                 WhenAway::Fallback => {
-                    Backend::Fallback(FallbackStore::new(redis, options.command_timeout))
+                    let prefix = &options.key_prefix;
+                    Backend::Fallback(FallbackStore::new(redis, options.command_timeout, prefix))
                 }
                 WhenAway::Fail => without_fallback(redis)?,
             }

@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 
-use mooring_session::context::{Context, Liveness, NoIndex, Tuning};
-use mooring_session::record::Record;
+use mooring_session::context::{Context, Decided, Liveness, NoIndex, Node, Tuning};
+use mooring_session::names::Principal;
+use mooring_session::record::{Record, Standing};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
 
@@ -49,9 +50,45 @@ impl Sessions {
         request: &T,
         now: Timestamp,
         workers: &dyn Liveness,
-    ) -> Result<T::Reply, Refusal> {
+        node: &dyn Node,
+    ) -> Result<Decided<T::Reply>, Refusal> {
         let mut slot = self.take(key, now);
-        let is_known = slot.is_some();
+        let numbers = slot.as_ref().map(highest_number);
+        let context = Context {
+            now,
+            floor: self.floor,
+            tuning: &self.tuning,
+            workers,
+            node,
+        };
+        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
+        match (slot, numbers) {
+            (Some(_), None) if self.is_full() => {
+                return Err(Refusal::Limit {
+                    what: "sessions",
+                    value: self.records_max,
+                });
+            }
+            (Some(record), _) => {
+                self.records.insert(key.clone(), record);
+            }
+            (None, Some(numbers)) => self.floor = self.floor.max(numbers),
+            (None, None) => {}
+        }
+        decided
+    }
+
+    /// What a transition would be refused with. Changes nothing.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub(super) fn check<T: Transition>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+        now: Timestamp,
+        workers: &dyn Liveness,
+    ) -> Result<(), Refusal> {
         let context = Context {
             now,
             floor: self.floor,
@@ -59,17 +96,10 @@ impl Sessions {
             workers,
             node: &NoIndex,
         };
-        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
-        if let Some(record) = slot {
-            if !is_known && self.is_full(now) {
-                return Err(Refusal::Limit {
-                    what: "sessions",
-                    value: self.records_max,
-                });
-            }
-            self.records.insert(key.clone(), record);
-        }
-        decided.map(|decided| decided.reply)
+        let mut slot = self.living(key, now).cloned();
+        request
+            .decide(&mut slot, key.secret().as_bytes(), &context)
+            .map(drop)
     }
 
     pub(super) fn contains(&self, key: &SessionKey) -> bool {
@@ -77,8 +107,8 @@ impl Sessions {
     }
 
     /// Puts a record that was learnt elsewhere under its key. Says whether there was room.
-    pub(super) fn adopt(&mut self, key: &SessionKey, record: Record, now: Timestamp) -> bool {
-        let has_room = self.contains(key) || !self.is_full(now);
+    pub(super) fn adopt(&mut self, key: &SessionKey, record: Record) -> bool {
+        let has_room = self.contains(key) || !self.is_full();
         if has_room {
             self.records.insert(key.clone(), record);
         }
@@ -87,6 +117,29 @@ impl Sessions {
 
     pub(super) fn record(&self, key: &SessionKey) -> Option<&Record> {
         self.records.get(key)
+    }
+
+    /// The record, unless its tombstone has ended.
+    pub(super) fn living(&self, key: &SessionKey, now: Timestamp) -> Option<&Record> {
+        let record = self.records.get(key)?;
+        (!self.is_over(record, now)).then_some(record)
+    }
+
+    /// What the principal's own session is now.
+    ///
+    /// # Errors
+    /// `NOSESSION`, `DENIED`.
+    pub(super) fn standing(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        now: Timestamp,
+    ) -> Result<Standing, Refusal> {
+        match self.living(key, now) {
+            None => Err(Refusal::NoSession),
+            Some(record) if record.principal != *principal => Err(Refusal::Denied),
+            Some(record) => Ok(record.life.standing(now)),
+        }
     }
 
     pub(super) fn forget(&mut self, key: &SessionKey) -> Option<Record> {
@@ -105,27 +158,26 @@ impl Sessions {
         Some(record)
     }
 
-    fn is_full(&mut self, now: Timestamp) -> bool {
-        if self.records.len() < self.records_max {
-            return false;
-        }
-        if now >= self.sweep_at {
-            self.sweep_at = now.plus(SWEEP_EVERY);
-            self.sweep(now);
-        }
+    fn is_full(&self) -> bool {
         self.records.len() >= self.records_max
     }
 
-    fn sweep(&mut self, now: Timestamp) {
+    /// Drops ended tombstones where the memory is full, and answers with their keys.
+    pub(super) fn make_room(&mut self, now: Timestamp) -> Vec<SessionKey> {
+        if !self.is_full() || now < self.sweep_at {
+            return Vec::new();
+        }
+        self.sweep_at = now.plus(SWEEP_EVERY);
         let over: Vec<SessionKey> = self
             .records
             .iter()
             .filter(|(_, record)| self.is_over(record, now))
             .map(|(key, _)| key.clone())
             .collect();
-        for key in over {
-            self.forget(&key);
+        for key in &over {
+            self.forget(key);
         }
+        over
     }
 
     fn is_over(&self, record: &Record, now: Timestamp) -> bool {
@@ -133,8 +185,12 @@ impl Sessions {
     }
 
     fn note_numbers(&mut self, record: &Record) {
-        self.floor = self.floor.max(record.generation).max(record.highest_epoch);
+        self.floor = self.floor.max(highest_number(record));
     }
+}
+
+fn highest_number(record: &Record) -> u64 {
+    record.generation.max(record.highest_epoch)
 }
 
 #[cfg(test)]
@@ -153,10 +209,12 @@ mod tests {
         let workers = Workers::new(Monotonic::default(), SWEEP_EVERY);
         let mut create = |name: &str, now: Timestamp| {
             let workers = workers.at(Monotonic::default());
-            let created = sessions.run(&make::key(name), &make::create(name), now, &workers);
-            let is_there = sessions.run(&make::key(name), &Get, now, &workers).is_ok();
-            assert_eq!(created.is_ok(), is_there);
-            created.map(|created| created.record.generation)
+            let key = make::key(name);
+            sessions.make_room(now);
+            let created = sessions.run(&key, &make::create(name), now, &workers, &NoIndex);
+            let found = sessions.run(&key, &Get, now, &workers, &NoIndex);
+            assert_eq!(created.is_ok(), found.is_ok());
+            created.map(|created| created.reply.record.generation)
         };
         let now = Timestamp::from_unix_ms(1_700_000_000_000);
         let first = create("a", now).unwrap();

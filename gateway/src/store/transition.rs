@@ -6,8 +6,8 @@ use mooring_session::context::{Context, Decided, Written};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
-    self, Bind, Bound, Confirm, Create, Created, End, Ended, Rebind, Rebound, Route, Routed, Touch,
-    Touched, Unbind,
+    self, Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Rebind, Rebound, Route,
+    Routed, Touch, Touched, Unbind,
 };
 use mooring_session::view::{BindingView, RecordView};
 
@@ -71,6 +71,7 @@ transitions! {
     Confirm -> BindingView, "SESSION.CONFIRM", Writes, confirm;
     Rebind -> Rebound, "SESSION.REBIND", Writes, rebind(key);
     Unbind -> BindingView, "SESSION.UNBIND", Writes, unbind;
+    Clean -> RecordView, "SESSION.CLAIM", Writes, claim;
 }
 
 impl Transition for Get {
@@ -85,5 +86,20 @@ impl Transition for Get {
         context: &Context<'_>,
     ) -> Result<Decided<RecordView>, Refusal> {
         rules::get(slot.as_ref(), context).map(|view| Decided::new(view, Written::Nothing))
+    }
+}
+
+impl Transition for Forget {
+    type Reply = ();
+    const COMMAND: &'static str = "SESSION.FORGET";
+
+    /// The floor that the rule answers is what every store keeps of a record that it drops.
+    fn decide(
+        &self,
+        slot: &mut Option<Record>,
+        _key: &[u8],
+        context: &Context<'_>,
+    ) -> Result<Decided<()>, Refusal> {
+        rules::forget(slot, self, context).map(|decided| Decided::new((), decided.written))
     }
 }

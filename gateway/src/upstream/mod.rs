@@ -13,6 +13,7 @@ mod request;
 mod server;
 
 pub use client::{Client, ClientError, ClientOptions, SendError};
+pub use discard::Discarded;
 pub(crate) use discard::discard;
 pub use exchange::{
     Answer, ExchangeError, Received, is_event_stream, read_answer, read_whole, within,

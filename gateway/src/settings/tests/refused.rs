@@ -94,8 +94,8 @@ fn bad_values_are_refused_with_what_is_allowed() {
     check("[affinity]\nttl_seconds = 1.5", &["= 1.5"]);
     check("[affinity]\nenabled = \"on\"", &["allowed: true or false"]);
     check(
-        "[affinity]\nmax_sessions_per_principal = 5",
-        &["allowed: only 0"],
+        "[affinity]\nmax_sessions_per_principal = 1_000_000_001",
+        &["of sessions from 0 to 1000000000, without a unit"],
     );
     check("[log]\nformat = \"xml\"", &["\"text\" or \"json\""]);
     check("[auth]\nmode = \"jwt\"", &["not served by this version"]);

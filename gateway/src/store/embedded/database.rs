@@ -2,24 +2,25 @@
 //!
 //! Invariant: what is decided in a transaction is decided over what that transaction read.
 
-use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use mooring_session::codec::{self, CorruptRecord};
-use mooring_session::context::{Context, Decided, NoIndex, Tuning, Written};
-use mooring_session::names::WorkerId;
-use mooring_session::record::Record;
+use mooring_session::context::{Context, Decided, Liveness, Tuning, Written};
+use mooring_session::index::Departures;
 use mooring_session::refusal::Refusal;
-use mooring_session::time::{Millis, Timestamp};
-use mooring_session::workers::Beat;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use mooring_session::time::Millis;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::heard::Heard;
+use super::node::FileNode;
+use super::row::{self, stored_number};
 use super::{Failed, schema};
 use crate::store::clock::Clock;
-use crate::store::error::{OpenError, StoreError};
+use crate::store::error::{NotReady, OpenError, StoreError};
 use crate::store::key::{InitDigest, SessionKey};
-use crate::store::transition::{Access, Transition};
+use crate::store::queues::Queues;
+use crate::store::transition::Access;
+use crate::store::watched::{Before, Moved, Settles, Watched};
 
 /// Most ended tombstones dropped in one step, so that no command waits for long behind one.
 const PURGE_STEP: u32 = 64;
@@ -28,118 +29,160 @@ const PURGE_EVERY: u32 = 256;
 
 /// The database, as its thread holds it.
 pub(super) struct Database {
-    connection: Connection,
-    heard: Heard,
-    clock: Clock,
+    pub(super) connection: Connection,
+    pub(super) heard: Heard,
+    pub(super) clock: Clock,
+    pub(super) queues: Arc<Queues>,
+    departures: Departures,
     tuning: Tuning,
     written_since_purge: u32,
 }
 
-/// One record's fields by name, as a person reads them with the sqlite3 shell.
-type Fields = BTreeMap<String, String>;
-
-/// A row of `sessions`.
-struct Stored {
-    fields: Fields,
-    tombstone_ends_at: Timestamp,
-    highest_number: u64,
-}
-
 /// What a transition came to.
-enum Outcome<R> {
-    Done(R),
+enum Outcome<R, A> {
+    Done(Done<R, A>),
     /// It has to write, and was tried without the write lock.
     NeedsWriteLock,
 }
 
+/// The answer of a transition that was carried out.
+struct Done<R, A> {
+    reply: R,
+    /// What else was done.
+    also: A,
+    /// The binding that it moved, as it was before.
+    moved: Option<Before>,
+}
+
 impl Database {
-    pub(super) fn open(path: &Path, clock: Clock) -> Result<Self, OpenError> {
+    pub(super) fn open(path: &Path, clock: Clock, queues: Arc<Queues>) -> Result<Self, OpenError> {
         Ok(Self {
             connection: schema::open(path)?,
             heard: Heard::new(&clock),
             clock,
+            queues,
+            departures: Departures::default(),
             tuning: Tuning::default(),
             written_since_purge: 0,
         })
     }
 
-    pub(super) fn transition<T: Transition>(
+    pub(super) fn transition<T: Watched>(
         &mut self,
         key: &SessionKey,
         request: &T,
     ) -> Result<T::Reply, StoreError> {
+        let (reply, ()) = self.transition_and(key, request, |_| Ok(()))?;
+        Ok(reply)
+    }
+
+    /// Carries out a transition and something else, or neither: the transaction is committed after `also` has succeeded.
+    pub(super) fn transition_and<T: Watched, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Result<(T::Reply, A), StoreError> {
+        let Done { reply, moved, also } = self.done(key, request, also)?;
+        let settles = match &moved {
+            Some(before) => Settles::Server(&before.server),
+            None => request.settles(&reply),
+        };
+        self.queues.note(key, request.told(&reply), settles);
+        Ok((reply, also))
+    }
+
+    fn done<T: Watched, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Result<Done<T::Reply, A>, StoreError> {
         if T::ACCESS == Access::Reads
-            && let Outcome::Done(reply) =
-                self.attempt(key, request, TransactionBehavior::Deferred)?
+            && let Outcome::Done(done) =
+                self.attempt(key, request, &also, TransactionBehavior::Deferred)?
         {
-            return Ok(reply);
+            return Ok(done);
         }
-        let outcome = self.attempt(key, request, TransactionBehavior::Immediate)?;
+        let outcome = self.attempt(key, request, &also, TransactionBehavior::Immediate)?;
         self.written_since_purge += 1;
         if self.written_since_purge >= PURGE_EVERY {
             self.purge();
         }
         match outcome {
-            Outcome::Done(reply) => Ok(reply),
-            Outcome::NeedsWriteLock => {
-                Err(StoreError::NotReady(crate::store::error::NotReady::Locked))
-            }
+            Outcome::Done(done) => Ok(done),
+            Outcome::NeedsWriteLock => Err(StoreError::NotReady(NotReady::Locked)),
         }
     }
 
-    fn attempt<T: Transition>(
+    fn attempt<T: Watched, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
+        also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
         behavior: TransactionBehavior,
-    ) -> Result<Outcome<T::Reply>, Failed> {
+    ) -> Result<Outcome<T::Reply, A>, Failed> {
         let transaction = self.connection.transaction_with_behavior(behavior)?;
         self.heard.refresh(&transaction, &self.clock)?;
         let (now, mono) = (self.clock.now(), self.clock.mono());
-        let stored = load(&transaction, key)?;
+        let stored = row::load(&transaction, key.secret())?;
         let living = stored.as_ref().filter(|row| row.tombstone_ends_at > now);
-        let mut slot = living.map(|row| decode(&row.fields)).transpose()?;
+        let mut slot = living.map(|row| row::decode(&row.fields)).transpose()?;
         let floor = match (&slot, &stored) {
             (Some(_), _) => 0,
             (None, ended) => {
                 let highest = ended.as_ref().map_or(0, |row| row.highest_number);
-                read_floor(&transaction)?.max(highest)
+                row::read_floor(&transaction)?.max(highest)
             }
         };
+        let before = Before::of(request, slot.as_ref());
+        let node = FileNode::new(
+            &transaction,
+            key,
+            (now, mono),
+            &self.departures,
+            &self.queues,
+        );
         let context = Context {
             now,
             floor,
             tuning: &self.tuning,
             workers: &self.heard.workers.at(mono),
-            node: &NoIndex,
+            node: &node,
         };
-        let Decided { reply, written } =
-            request.decide(&mut slot, key.secret().as_bytes(), &context)?;
+        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
+        node.check()?;
+        let Decided { reply, written } = decided?;
         if written == Written::Nothing {
-            return Ok(Outcome::Done(reply));
+            let (also, moved) = (also(context.workers)?, None);
+            return Ok(Outcome::Done(Done { reply, also, moved }));
         }
         if matches!(behavior, TransactionBehavior::Deferred) {
             return Ok(Outcome::NeedsWriteLock);
         }
-        let before = living.map(|row| &row.fields);
+        let fields = living.map(|row| &row.fields);
+        let key = key.secret();
         match &slot {
-            Some(record) => save(&transaction, key, before, record, &self.tuning)?,
-            None => remove(
+            Some(record) => {
+                row::save(&transaction, key, fields, record, written, &self.tuning)?;
+            }
+            None => row::remove(
                 &transaction,
                 key,
                 stored.map_or(0, |row| row.highest_number),
             )?,
         }
+        let also = also(context.workers)?;
         transaction.commit()?;
-        Ok(Outcome::Done(reply))
-    }
-
-    pub(super) fn beat(&mut self, beat: Beat) -> Result<(), StoreError> {
-        self.write(|transaction, heard, clock| heard.beat(transaction, beat, clock))
-    }
-
-    pub(super) fn gone(&mut self, worker: &WorkerId) -> Result<bool, StoreError> {
-        self.write(|transaction, heard, clock| Ok(heard.gone(transaction, worker, clock)?))
+        let moved = before.as_ref().map(|before| before.moved(slot.as_ref()));
+        if let (Some(before), Some(Moved::Away)) = (&before, moved) {
+            let Before {
+                server, instance, ..
+            } = before;
+            self.departures.note(server, instance, mono);
+        }
+        let moved = before.filter(|_| moved != Some(Moved::Not));
+        Ok(Outcome::Done(Done { reply, also, moved }))
     }
 
     pub(super) fn put_init(
@@ -195,11 +238,16 @@ impl Database {
                 params![now, PURGE_STEP],
             )?;
             if let Some(highest) = highest {
-                raise_floor(transaction, highest)?;
+                row::raise_floor(transaction, highest)?;
             }
             transaction.execute(
                 "DELETE FROM inits WHERE digest IN
                  (SELECT digest FROM inits WHERE lapses_at <= ?1 LIMIT ?2)",
+                params![now, PURGE_STEP],
+            )?;
+            transaction.execute(
+                "DELETE FROM rates WHERE name IN
+                 (SELECT name FROM rates WHERE lapses_at <= ?1 LIMIT ?2)",
                 params![now, PURGE_STEP],
             )?;
             Ok(count)
@@ -211,7 +259,8 @@ impl Database {
         }
     }
 
-    fn write<R>(
+    /// Does work that writes in a transaction that may, with the workers as they are now.
+    pub(super) fn write<R>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>, &mut Heard, &Clock) -> Result<R, Failed>,
     ) -> Result<R, StoreError> {
@@ -231,106 +280,4 @@ impl Database {
         };
         attempt().map_err(StoreError::from)
     }
-}
-
-fn load(connection: &Connection, key: &SessionKey) -> Result<Option<Stored>, Failed> {
-    let row = connection
-        .prepare_cached(
-            "SELECT fields, tombstone_ends_at, highest_number FROM sessions WHERE key = ?1",
-        )?
-        .query_row([key.secret()], |row| {
-            Ok((
-                row.get::<_, String>(0)?,
-                read_number(row, 1)?,
-                read_number(row, 2)?,
-            ))
-        })
-        .optional()?;
-    let Some((json, ends_at, highest_number)) = row else {
-        return Ok(None);
-    };
-    let fields = serde_json::from_str(&json)
-        .map_err(|_| Refusal::Corrupt(CorruptRecord::field(b"fields")))?;
-    Ok(Some(Stored {
-        fields,
-        tombstone_ends_at: Timestamp::from_unix_ms(ends_at),
-        highest_number,
-    }))
-}
-
-fn as_bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
-    fields
-        .iter()
-        .map(|(field, value)| (field.as_bytes(), value.as_bytes()))
-}
-
-fn decode(fields: &Fields) -> Result<Record, Refusal> {
-    Ok(codec::decode(as_bytes(fields))?)
-}
-
-/// Fields that this version does not know are kept.
-fn save(
-    transaction: &Transaction<'_>,
-    key: &SessionKey,
-    before: Option<&Fields>,
-    record: &Record,
-    tuning: &Tuning,
-) -> Result<(), Failed> {
-    let mut fields = before.cloned().unwrap_or_default();
-    let changes = codec::changes(before.into_iter().flat_map(as_bytes), record);
-    for field in changes.delete {
-        fields.remove(&field);
-    }
-    fields.extend(changes.set);
-    let json = serde_json::to_string(&fields)
-        .map_err(|_| Refusal::Corrupt(CorruptRecord::field(b"fields")))?;
-    transaction
-        .prepare_cached(
-            "INSERT INTO sessions VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (key) DO UPDATE SET fields = excluded.fields,
-                tombstone_ends_at = excluded.tombstone_ends_at,
-                highest_number = excluded.highest_number",
-        )?
-        .execute(params![
-            key.secret(),
-            json,
-            stored_number(record.life.tombstone_ends_at(tuning).unix_ms()),
-            stored_number(record.generation.max(record.highest_epoch)),
-        ])?;
-    Ok(())
-}
-
-fn remove(
-    transaction: &Transaction<'_>,
-    key: &SessionKey,
-    highest_number: u64,
-) -> Result<(), Failed> {
-    transaction.execute("DELETE FROM sessions WHERE key = ?1", [key.secret()])?;
-    raise_floor(transaction, stored_number(highest_number))?;
-    Ok(())
-}
-
-fn read_floor(connection: &Connection) -> rusqlite::Result<u64> {
-    connection
-        .prepare_cached("SELECT value FROM numbers WHERE name = 'floor'")?
-        .query_row([], |row| read_number(row, 0))
-}
-
-fn raise_floor(transaction: &Transaction<'_>, to: i64) -> rusqlite::Result<()> {
-    transaction.execute(
-        "UPDATE numbers SET value = max(value, ?1) WHERE name = 'floor'",
-        [to],
-    )?;
-    Ok(())
-}
-
-/// SQLite's integers are signed; the times and numbers of the rules stay far below that.
-pub(super) fn stored_number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// A number that [`stored_number`] wrote; a negative one, which only a hand can have written, reads as zero.
-pub(super) fn read_number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(column)
-        .map(|number| u64::try_from(number).unwrap_or(0))
 }

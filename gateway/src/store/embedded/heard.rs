@@ -17,7 +17,7 @@ use mooring_session::workers::{Beat, Drain, Workers};
 use rusqlite::{Connection, Row, params};
 
 use super::Failed;
-use super::database::{read_number, stored_number};
+use super::row::{read_number, stored_number};
 use crate::store::clock::Clock;
 use crate::store::memory::WORKER_GRACE;
 

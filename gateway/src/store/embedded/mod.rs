@@ -5,29 +5,39 @@
 //! killed at any moment: SQLite's write-ahead log keeps what was committed and drops what was not. `synchronous` is
 //! `NORMAL`: a power cut may lose the last commits, never the file's integrity.
 //!
+//! Caps, lists, placement by load and the reaper go by columns beside the records, so they are the same for all
+//! processes. Turns and news are those of one process: across processes, order is kept by each for itself, and whoever
+//! waits for another's claim asks again from time to time.
+//!
 //! SQLite blocks, so one thread of its own does all the work of a process; callers reach it through a bounded channel.
 
 mod database;
 mod failure;
+mod fleet;
 mod heard;
+mod listing;
+mod node;
+mod reaping;
+mod row;
 mod schema;
+mod tables;
 #[cfg(test)]
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
-use mooring_session::workers::Beat;
 use tokio::sync::oneshot;
 
 use self::database::Database;
 use super::clock::Clock;
 use super::error::{NotReady, OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
-use super::transition::Transition;
+use super::queues::Queues;
+use super::watched::Watched;
 
 /// Most commands that wait for the thread. Beyond it callers wait for room.
 const QUEUE_MAX: usize = 1_024;
@@ -42,6 +52,9 @@ type Job = Box<dyn FnOnce(&mut Database) + Send>;
 #[derive(Debug)]
 pub(super) struct EmbeddedStore {
     jobs: flume::Sender<Job>,
+    /// The turns and news of this process.
+    queues: Arc<Queues>,
+    prefix: Arc<str>,
 }
 
 impl EmbeddedStore {
@@ -49,8 +62,9 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// The directory cannot be made, the file cannot be opened or is of a newer version, or the thread cannot start.
-    pub(super) fn open(path: &Path, clock: Clock) -> Result<Self, OpenError> {
-        let mut database = Database::open(path, clock)?;
+    pub(super) fn open(path: &Path, clock: Clock, prefix: &str) -> Result<Self, OpenError> {
+        let queues = Arc::new(Queues::new(clock.clone(), prefix));
+        let mut database = Database::open(path, clock, Arc::clone(&queues))?;
         let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
         std::thread::Builder::new()
             .name("mooring-store".to_owned())
@@ -64,10 +78,14 @@ impl EmbeddedStore {
                 }
             })
             .map_err(OpenError::Thread)?;
-        Ok(Self { jobs })
+        Ok(Self {
+            jobs,
+            queues,
+            prefix: prefix.into(),
+        })
     }
 
-    pub(super) async fn run<T: Transition>(
+    pub(super) async fn run<T: Watched>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -75,15 +93,6 @@ impl EmbeddedStore {
         let (key, request) = (key.clone(), request.clone());
         self.ask(move |database| database.transition(&key, &request))
             .await
-    }
-
-    pub(super) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
-        self.ask(move |database| database.beat(beat)).await
-    }
-
-    pub(super) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
-        let worker = worker.clone();
-        self.ask(move |database| database.gone(&worker)).await
     }
 
     pub(super) async fn put_init(

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use mooring_session::context::Liveness;
+use mooring_session::context::{Liveness, NoIndex};
 use mooring_session::limits::TTL_MAX;
-use mooring_session::names::{ServerName, Token, UpstreamSession, WorkerId};
+use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
 use mooring_session::record::{Binding, Life, Lifecycle, Phase, Record};
 use mooring_session::rules::{End, Ended, Touch};
 use mooring_session::time::Timestamp;
@@ -17,6 +17,7 @@ use super::shadow::{Read, Shadow};
 use crate::store::error::{Away, StoreError};
 use crate::store::inits::Inits;
 use crate::store::key::{InitDigest, SessionKey};
+use crate::store::rate::Rates;
 use crate::store::sessions::{SESSIONS_MAX, Sessions};
 
 /// Most sessions of one outage that are remembered, ended and expired ones included. Beyond it others are `Away`.
@@ -29,6 +30,8 @@ pub(in crate::store) struct Memory {
     pub(super) inits: Inits,
     /// The initialize params that Redis has not been given.
     pub(super) inits_owed: Vec<InitDigest>,
+    /// What passed this worker while Redis was away: each worker keeps the rates for itself.
+    pub(super) rates: Rates,
     pub(super) away_since: Timestamp,
     sessions: Sessions,
     origins: HashMap<SessionKey, Origin>,
@@ -64,7 +67,7 @@ pub(super) struct EndOwed {
 }
 
 /// Who is alive cannot be known while Redis is away, and nothing is taken from anybody on a guess.
-struct Everybody;
+pub(super) struct Everybody;
 
 impl Liveness for Everybody {
     fn is_alive(&self, _worker: &WorkerId) -> bool {
@@ -86,6 +89,7 @@ impl Memory {
             shadow: Shadow::default(),
             inits: Inits::default(),
             inits_owed: Vec::new(),
+            rates: Rates::default(),
             away_since: Timestamp::default(),
             sessions: Sessions::new(SESSIONS_MAX),
             origins: HashMap::new(),
@@ -104,6 +108,9 @@ impl Memory {
         now: Timestamp,
     ) -> Result<T::Reply, StoreError> {
         let unknown = StoreError::Away(Away::Unknown);
+        if matches!(request.need(), Need::Redis) {
+            return Err(unknown);
+        }
         if !self.origins.contains_key(key) {
             let has_room = self.origins.len() < REMEMBERED_MAX;
             if !has_room || (!self.recall(key, now) && !T::MINTS) {
@@ -113,7 +120,9 @@ impl Memory {
         if !self.is_enough(key, request.need()) {
             return Err(unknown);
         }
-        let reply = self.sessions.run(key, request, now, &Everybody)?;
+        self.sessions.make_room(now);
+        let decided = self.sessions.run(key, request, now, &Everybody, &NoIndex)?;
+        let reply = decided.reply;
         self.origins.entry(key.clone()).or_insert(Origin::Minted);
         request.journal(key, &reply, self);
         Ok(reply)
@@ -136,7 +145,8 @@ impl Memory {
         let Some(record) = record_of(key, read, now) else {
             return false;
         };
-        let has_room = self.sessions.adopt(key, record, now);
+        self.sessions.make_room(now);
+        let has_room = self.sessions.adopt(key, record);
         if has_room {
             self.origins.insert(key.clone(), Origin::Read(origin));
         }
@@ -153,8 +163,14 @@ impl Memory {
                 Need::Session => true,
                 Need::Record => read.is_whole,
                 Need::Binding(server) => read.epochs.contains_key(server),
-                Need::Store => false,
+                Need::Store | Need::Redis => false,
             }
+    }
+
+    /// Whether the session is known here, and is another principal's.
+    pub(super) fn is_foreign(&self, key: &SessionKey, principal: &Principal) -> bool {
+        let record = self.sessions.record(key);
+        record.is_some_and(|record| record.principal != *principal)
     }
 
     pub(super) fn journal_end(&mut self, key: &SessionKey, request: &End, reply: &Ended) {

@@ -10,6 +10,7 @@
 //! and the tokens with which Redis is told on its return are those of the attempts themselves, so that what Redis may
 //! already hold is found and taken up, or wins.
 
+mod fleet;
 mod loss;
 mod memory;
 mod reconcile;
@@ -17,21 +18,21 @@ mod served;
 mod shadow;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
-use mooring_session::workers::Beat;
 use tokio::sync::watch;
 
 pub use self::loss::{Loss, LossReason, Losses};
-use self::memory::Memory;
+use self::memory::{Everybody, Memory};
 pub(super) use self::served::Served;
 use super::clock::Clock;
 use super::error::{Away, StoreError};
 use super::key::{InitDigest, SessionKey};
+use super::queues::Queues;
 use super::redis::{LinkState, RedisStore, Resend};
 use super::status::{StatusCell, StoreMode};
 
@@ -63,6 +64,8 @@ struct Shared {
     /// Changed only while the memory is locked, so that whoever holds the lock knows the phase.
     phase: watch::Sender<Phase>,
     memory: Mutex<Memory>,
+    /// The turns of this worker's own callers while Redis is away.
+    queues: Queues,
     status: StatusCell,
     losses: flume::Sender<Loss>,
     command_timeout: Duration,
@@ -77,15 +80,17 @@ impl Drop for FallbackStore {
 
 impl FallbackStore {
     /// Takes over a Redis, which may be away.
-    pub(super) fn new(redis: RedisStore, command_timeout: Duration) -> Self {
+    pub(super) fn new(redis: RedisStore, command_timeout: Duration, prefix: &str) -> Self {
         let (losses, losses_taken) = flume::bounded(LOSSES_MAX);
+        let clock = Clock::system();
         let shared = Arc::new(Shared {
             phase: watch::Sender::new(Phase::Normal),
             memory: Mutex::new(Memory::new()),
+            queues: Queues::new(clock.clone(), prefix),
             status: StatusCell::new(StoreMode::Normal),
             losses,
             command_timeout,
-            clock: Clock::system(),
+            clock,
             redis,
         });
         if !matches!(*shared.redis.watch().borrow(), LinkState::Up(_)) {
@@ -132,15 +137,6 @@ impl FallbackStore {
                 return Err(StoreError::Away(Away::Reconciling));
             }
         }
-    }
-
-    /// A beat is for others to see, so it is not acknowledged by memory: a worker that others cannot hear must know.
-    pub(super) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        self.shared.redis.beat(beat).await
-    }
-
-    pub(super) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
-        self.shared.redis.gone(worker).await
     }
 
     /// Params are kept in memory too: they are few, and a session served from memory needs its own.
@@ -208,8 +204,16 @@ impl Shared {
         request: &T,
     ) -> Option<Result<T::Reply, StoreError>> {
         let mut memory = self.memory();
-        let is_away = *self.phase.borrow() == Phase::Away;
-        is_away.then(|| memory.serve(key, request, self.clock.now()))
+        if *self.phase.borrow() != Phase::Away {
+            return None;
+        }
+        let result = memory.serve(key, request, self.clock.now());
+        drop(memory);
+        if let Ok(reply) = &result {
+            self.queues
+                .note(key, request.told(reply), request.settles(reply));
+        }
+        Some(result)
     }
 
     fn note<T: Served>(
@@ -250,6 +254,8 @@ impl Shared {
         let _memory = self.memory();
         self.phase.send_replace(next);
         if next == Phase::Normal {
+            // From now on Redis says whose turn it is.
+            self.queues.dissolve(&Everybody);
             self.status.set(StoreMode::Normal);
         }
     }

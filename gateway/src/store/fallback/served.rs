@@ -1,10 +1,10 @@
 //! What each transition needs to be served while Redis is away, and what is remembered of its answer while it is not.
 
 use mooring_session::names::ServerName;
-use mooring_session::refusal::Refusal;
+use mooring_session::refusal::{Refusal, Stale};
 use mooring_session::rules::{
-    Bind, Bound, Confirm, Create, Created, End, Ended, Ownership, Rebind, Rebound, Route, Routed,
-    Touch, Touched, Unbind,
+    Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Ownership, Rebind, Rebound,
+    Route, Routed, Touch, Touched, Unbind,
 };
 use mooring_session::time::Timestamp;
 use mooring_session::view::{BindingView, RecordView};
@@ -14,6 +14,7 @@ use super::shadow::Shadow;
 use crate::store::key::SessionKey;
 use crate::store::redis::Wire;
 use crate::store::transition::Get;
+use crate::store::watched::Watched;
 
 /// What memory must know of a session that it did not mint.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +25,14 @@ pub(in crate::store) enum Need<'a> {
     Record,
     /// A bound binding of this server that nobody owns.
     Binding(&'a ServerName),
-    /// Nothing that memory could know.
+    /// Nothing that memory could know, unless it minted the session itself.
     Store,
+    /// Redis, whichever session it is.
+    Redis,
 }
 
 /// A transition that may be served from memory.
-pub(in crate::store) trait Served: Wire {
+pub(in crate::store) trait Served: Wire + Watched {
     /// Whether it makes a session where there is none.
     const MINTS: bool = false;
 
@@ -47,7 +50,7 @@ pub(in crate::store) trait Served: Wire {
     fn note_refusal(&self, key: &SessionKey, refusal: &Refusal, shadow: &mut Shadow) {
         match refusal {
             Refusal::NoSession | Refusal::Ended => shadow.forget(key),
-            Refusal::Stale(_) | Refusal::Owned(_) => {
+            Refusal::Stale(Stale::Binding) | Refusal::Owned(_) => {
                 if let Need::Binding(server) = self.need() {
                     shadow.forget_binding(key, server);
                 }
@@ -154,6 +157,19 @@ impl Served for Unbind {
 
     fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, _now: Timestamp) {
         shadow.forget_binding(key, &reply.server);
+    }
+}
+
+/// What a session held is cleaned up by one worker of the fleet, and who that is can only be agreed on in Redis.
+impl Served for Clean {
+    fn need(&self) -> Need<'_> {
+        Need::Redis
+    }
+}
+
+impl Served for Forget {
+    fn need(&self) -> Need<'_> {
+        Need::Redis
     }
 }
 

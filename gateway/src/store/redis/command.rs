@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mooring_session::names::{InstanceName, LabelName, LabelValue, WorkerId};
+use mooring_session::names::{InstanceName, LabelName, LabelValue};
 use mooring_session::rules::{
-    Bind, Confirm, Create, End, EndWhen, Ownership, Rebind, Revival, Route, Touch, Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Ownership, Rebind, Revival, Route, Touch,
+    Unbind,
 };
-use mooring_session::workers::{Beat, Drain};
 use redis::{Cmd, Value};
 
 use super::link::Resend;
@@ -44,6 +44,9 @@ impl Wire for Create {
             command.arg("HASH").arg(hash.as_str());
         }
         labels(&self.labels, command);
+        if let Some(cap) = self.cap {
+            command.arg("CAP").arg(cap.get());
+        }
         if self.revival == Revival::Refused {
             command.arg("NOREVIVE");
         }
@@ -216,25 +219,36 @@ impl Wire for Unbind {
     }
 }
 
-/// WORKER.BEAT
-pub(super) fn beat(beat: &Beat) -> Cmd {
-    let mut command = redis::cmd("WORKER.BEAT");
-    command
-        .arg(beat.worker.as_str())
-        .arg(beat.address.as_str())
-        .arg("TTL")
-        .arg(beat.ttl.get());
-    if beat.drain == Drain::Draining {
-        command.arg("DRAINING");
+impl Wire for Clean {
+    fn write(&self, key: &SessionKey, command: &mut Cmd) {
+        command
+            .arg(Self::COMMAND)
+            .arg(key.secret())
+            .arg(self.worker.as_str())
+            .arg("LEASE")
+            .arg(self.lease.get());
     }
-    command
+
+    fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
+        reply::record(value)
+    }
 }
 
-/// WORKER.GONE
-pub(super) fn gone(worker: &WorkerId) -> Cmd {
-    let mut command = redis::cmd("WORKER.GONE");
-    command.arg(worker.as_str());
-    command
+impl Wire for Forget {
+    // The answer to a second FORGET is NOSESSION, which would say of one that succeeded that it did not.
+    const RESEND: Resend = Resend::Never;
+
+    fn write(&self, key: &SessionKey, command: &mut Cmd) {
+        command
+            .arg(Self::COMMAND)
+            .arg(key.secret())
+            .arg(self.generation)
+            .arg(self.worker.as_str());
+    }
+
+    fn read(&self, _value: Value) -> Result<Self::Reply, Problem> {
+        Ok(())
+    }
 }
 
 fn labels(labels: &BTreeMap<LabelName, LabelValue>, command: &mut Cmd) {

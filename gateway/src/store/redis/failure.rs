@@ -52,16 +52,22 @@ fn unreadable(command: &'static str, code: &str) -> StoreError {
 }
 
 fn stale(text: &str) -> Stale {
-    [Stale::Generation, Stale::Boot]
+    [Stale::Generation, Stale::Boot, Stale::Turn, Stale::Worker]
         .into_iter()
         .find(|stale| stale.to_string() == text)
         .unwrap_or(Stale::Binding)
 }
 
 fn busy(text: &str) -> Option<Busy> {
-    [Busy::Claim, Busy::Cleaning, Busy::Active, Busy::Draining]
-        .into_iter()
-        .find(|busy| busy.to_string() == text)
+    [
+        Busy::Claim,
+        Busy::Cleaning,
+        Busy::Turn,
+        Busy::Active,
+        Busy::Draining,
+    ]
+    .into_iter()
+    .find(|busy| busy.to_string() == text)
 }
 
 fn owner(text: &str) -> Option<WorkerId> {
@@ -69,15 +75,45 @@ fn owner(text: &str) -> Option<WorkerId> {
     WorkerId::parse(owner.as_bytes()).ok()
 }
 
+/// `<what> <value>` for a limit of the rules, `<value> <key>` for the cap that CREATE was given.
 fn limit(text: &str) -> Option<Refusal> {
     let (what, value) = text.split_once(' ')?;
-    let what = ["bindings", "labels", "workers", "sessions"]
+    if let Ok(cap) = what.parse() {
+        return Some(Refusal::Cap {
+            cap,
+            least_recently_used: unescaped(value)?,
+        });
+    }
+    let what = ["bindings", "labels", "workers", "sessions", "turn-queue"]
         .into_iter()
         .find(|known| *known == what)?;
     Some(Refusal::Limit {
         what,
         value: value.parse().ok()?,
     })
+}
+
+/// The bytes that `escape_ascii` shows so. Keys are plain text but for those of somebody else's making.
+fn unescaped(text: &str) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next()? {
+                b'x' => {
+                    let mut digit = || char::from(rest.next()?).to_digit(16);
+                    let (high, low) = (digit()?, digit()?);
+                    u8::try_from(high * 16 + low).ok()?
+                }
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                literal => literal,
+            },
+            plain => plain,
+        });
+    }
+    Some(bytes.into())
 }
 
 fn without_code(refusal: &Refusal) -> String {
@@ -102,14 +138,29 @@ mod tests {
             Refusal::Stale(Stale::Binding),
             Refusal::Stale(Stale::Generation),
             Refusal::Stale(Stale::Boot),
+            Refusal::Stale(Stale::Turn),
+            Refusal::Stale(Stale::Worker),
             Refusal::Owned(WorkerId::parse(b"host:4444:boot").unwrap()),
             Refusal::Busy(Busy::Claim),
             Refusal::Busy(Busy::Cleaning),
+            Refusal::Busy(Busy::Turn),
             Refusal::Busy(Busy::Active),
             Refusal::Busy(Busy::Draining),
             Refusal::Limit {
                 what: "bindings",
                 value: 64,
+            },
+            Refusal::Limit {
+                what: "turn-queue",
+                value: 256,
+            },
+            Refusal::Cap {
+                cap: 100,
+                least_recently_used: b"mcpgw:session_affinity:s1".as_slice().into(),
+            },
+            Refusal::Cap {
+                cap: 1,
+                least_recently_used: b"\x00a b\\\"\'\n\t\r\xff".as_slice().into(),
             },
             Refusal::OtherId,
             Refusal::Corrupt(CorruptRecord::Field("b:tools".into())),

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, RedisError, Value};
+use redis::{Cmd, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::dial::Dialer;
 use crate::store::error::{Away, OpenError, StoreError};
 
 /// The first wait after a failed attempt to connect; each further one is twice as long.
@@ -50,6 +51,8 @@ pub(in crate::store) enum Down {
     Denied(String),
     /// The server runs without the module.
     NoModule,
+    /// The server's module lacks these commands.
+    OldModule(String),
 }
 
 /// An open connection, told apart from the ones before it.
@@ -74,10 +77,8 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct Shared {
-    client: Client,
-    address: String,
+    dialer: Arc<Dialer>,
     state: watch::Sender<LinkState>,
-    command_timeout: Duration,
 }
 
 impl Drop for Link {
@@ -90,22 +91,23 @@ impl Link {
     /// Tries to connect once, then keeps trying in the background.
     ///
     /// # Errors
-    /// The URL is refused, or the server was reached and refuses this client or has no module.
-    pub(super) async fn open(url: &str, command_timeout: Duration) -> Result<Self, OpenError> {
-        let info = url.into_connection_info().map_err(OpenError::Url)?;
-        let address = info.addr().to_string();
-        let tcp = info.tcp_settings().clone().set_nodelay(true);
-        let client = Client::open(info.set_tcp_settings(tcp)).map_err(OpenError::Url)?;
+    /// The server was reached and refuses this client, or lacks what this gateway needs.
+    pub(super) async fn open(dialer: Arc<Dialer>) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared {
-            client,
-            address,
+            dialer,
             state: watch::Sender::new(LinkState::Reconnecting),
-            command_timeout,
         });
-        let address = shared.address.clone();
-        let first = match shared.connect().await {
-            Err(Down::NoModule) => return Err(OpenError::NoModule { address }),
-            Err(Down::Denied(problem)) => return Err(OpenError::Denied { address, problem }),
+        let address = || shared.dialer.address.clone();
+        let first = match shared.dialer.connect().await {
+            Err(Down::NoModule) => return Err(OpenError::NoModule { address: address() }),
+            Err(Down::OldModule(missing)) => {
+                let address = address();
+                return Err(OpenError::OldModule { address, missing });
+            }
+            Err(Down::Denied(problem)) => {
+                let address = address();
+                return Err(OpenError::Denied { address, problem });
+            }
             first => first,
         };
         let first = shared.note(first, 1);
@@ -114,7 +116,7 @@ impl Link {
     }
 
     pub(super) fn address(&self) -> &str {
-        &self.shared.address
+        &self.shared.dialer.address
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
@@ -124,7 +126,7 @@ impl Link {
     /// Sends a command and waits for its reply, for the command time-out at most. An error answer of the server is a
     /// reply.
     pub(super) async fn send(&self, command: &Cmd, resend: Resend) -> Result<Value, StoreError> {
-        let deadline = Instant::now() + self.shared.command_timeout;
+        let deadline = Instant::now() + self.shared.dialer.command_timeout;
         match self.shared.attempt(command, deadline).await {
             Err(StoreError::Away(Away::Dropped)) if resend == Resend::Once => {
                 self.shared.attempt(command, deadline).await
@@ -161,7 +163,7 @@ impl Shared {
         let of = |state: &LinkState| match state {
             LinkState::Up(connection) => Some(Ok(connection.clone())),
             LinkState::Reconnecting => None,
-            LinkState::Down(Down::NoModule) => Some(Err(StoreError::NoModule)),
+            LinkState::Down(Down::NoModule | Down::OldModule(_)) => Some(Err(StoreError::NoModule)),
             LinkState::Down(_) => Some(Err(StoreError::Away(Away::Disconnected))),
         };
         if let Some(known) = of(&self.state.borrow()) {
@@ -203,7 +205,7 @@ impl Shared {
                 }
             }
             number += 1;
-            let attempt = self.connect().await;
+            let attempt = self.dialer.connect().await;
             last = self.note(attempt, number);
         }
     }
@@ -219,7 +221,7 @@ impl Shared {
             if timeout(PING_EVERY, lost).await.is_ok() {
                 return;
             }
-            let deadline = Instant::now() + self.command_timeout;
+            let deadline = Instant::now() + self.dialer.command_timeout;
             // A failure has given up the connection already, which the next look at the state finds.
             drop(self.attempt(&ping, deadline).await);
         }
@@ -227,7 +229,7 @@ impl Shared {
 
     /// Notes and logs the outcome of an attempt to connect.
     fn note(&self, attempt: Result<MultiplexedConnection, Down>, number: u64) -> Result<u64, ()> {
-        let address = &self.address;
+        let address = &self.dialer.address;
         match attempt {
             Ok(connection) => {
                 tracing::info!(%address, "connected to redis");
@@ -244,49 +246,5 @@ impl Shared {
                 Err(())
             }
         }
-    }
-
-    /// Connects and asks for the module, within twice the command time-out.
-    async fn connect(&self) -> Result<MultiplexedConnection, Down> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.command_timeout))
-            .set_response_timeout(None);
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(down)?;
-        let mut ask = redis::cmd("COMMAND");
-        ask.arg("INFO").arg("session.route");
-        let answer = connection.send_packed_command(&ask);
-        match timeout(self.command_timeout, answer).await {
-            Ok(Ok(Value::ServerError(error))) => Err(Down::Denied(error.code().to_owned())),
-            Ok(Ok(value)) if is_known(&value) => Ok(connection),
-            Ok(Ok(_)) => Err(Down::NoModule),
-            Ok(Err(error)) => Err(down(error)),
-            Err(_) => Err(Down::Unreachable("timed out".to_owned())),
-        }
-    }
-}
-
-/// COMMAND INFO answers a list with one entry per name: null, or an empty list, where the name is unknown.
-fn is_known(value: &Value) -> bool {
-    let entry = value.as_sequence().and_then(<[Value]>::first);
-    entry
-        .and_then(Value::as_sequence)
-        .is_some_and(|entry| !entry.is_empty())
-}
-
-/// Only the kind of an error is kept: its text may repeat what the URL holds.
-fn down(error: RedisError) -> Down {
-    if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return Down::Denied("authentication failed".to_owned());
-    }
-    match error.code() {
-        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => Down::Denied(code.to_owned()),
-        Some(code) => Down::Unreachable(format!("it answered {code}")),
-        None if error.is_connection_refusal() => Down::Unreachable("connection refused".to_owned()),
-        None if error.is_timeout() => Down::Unreachable("timed out".to_owned()),
-        None => Down::Unreachable(error.category().to_owned()),
     }
 }

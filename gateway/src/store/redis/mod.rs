@@ -1,27 +1,37 @@
 //! The Redis store: every transition is one command of the mooring module, carried out by the server.
 //!
-//! Nothing is decided here. [`link`] keeps the connection, [`command`] writes requests, [`reply`] reads answers by
-//! field name, and [`failure`] turns error answers back into the rules' refusals by their code.
+//! Nothing is decided here. [`dial`] makes connections, and [`link`] keeps the one that all commands share but the one
+//! that blocks, for which [`news`] has its own. [`command`] writes requests over a record, [`reply`] reads answers by field
+//! name, and [`failure`] turns error answers back into the rules' refusals by their code. [`sessions`],
+//! [`fleet`], [`turns`] and [`rate`] hold the rest, both ways.
 
 mod command;
+mod dial;
 mod failure;
+mod fleet;
 mod link;
+mod news;
+mod rate;
 mod reply;
+mod sessions;
 #[cfg(test)]
 mod tests;
+mod turns;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_session::names::{NameError, Problem, WorkerId};
+use mooring_session::names::{NameError, Problem};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
-use mooring_session::workers::Beat;
 use redis::{Cmd, Value};
 use tokio::sync::watch;
 
 pub(super) use self::command::Wire;
+use self::dial::Dialer;
 use self::link::Link;
 pub(super) use self::link::{Down, LinkState, Resend};
+use self::news::NewsLines;
 use super::error::{OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
 
@@ -29,6 +39,7 @@ use super::key::{InitDigest, SessionKey};
 #[derive(Debug)]
 pub(super) struct RedisStore {
     link: Link,
+    news: NewsLines,
     prefix: Box<str>,
 }
 
@@ -36,14 +47,18 @@ impl RedisStore {
     /// Makes the first connection and starts the task that keeps it. An unreachable server is no error here.
     ///
     /// # Errors
-    /// The URL is refused, or the server was reached and refuses this client or has no module.
+    /// The URL is refused, or the server was reached and refuses this client, or has no module that knows
+    /// every command that this gateway sends.
     pub(super) async fn open(
         url: &str,
         prefix: &str,
         command_timeout: Duration,
     ) -> Result<Self, OpenError> {
+        let dialer = Arc::new(Dialer::new(url, command_timeout)?);
+        let link = Link::open(Arc::clone(&dialer)).await?;
         Ok(Self {
-            link: Link::open(url, command_timeout).await?,
+            news: NewsLines::new(dialer, link.watch(), prefix),
+            link,
             prefix: prefix.into(),
         })
     }
@@ -73,27 +88,7 @@ impl RedisStore {
         let mut command = Cmd::new();
         request.write(key, &mut command);
         let value = self.send(&command, T::COMMAND, T::RESEND).await?;
-        request.read(value).map_err(|problem| StoreError::Reply {
-            command: T::COMMAND,
-            problem: problem.into(),
-        })
-    }
-
-    pub(super) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        self.send(&command::beat(beat), "WORKER.BEAT", Resend::Once)
-            .await
-            .map(drop)
-    }
-
-    pub(super) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
-        let name = "WORKER.GONE";
-        let value = self
-            .send(&command::gone(worker), name, Resend::Once)
-            .await?;
-        reply::was_alive(value).map_err(|problem| StoreError::Reply {
-            command: name,
-            problem: problem.into(),
-        })
+        request.read(value).map_err(unreadable(T::COMMAND))
     }
 
     pub(super) async fn put_init(
@@ -115,10 +110,7 @@ impl RedisStore {
         let mut command = redis::cmd("GET");
         command.arg(digest.key(&self.prefix));
         let value = self.send(&command, "GET", Resend::Once).await?;
-        reply::optional_text(value).map_err(|problem| StoreError::Reply {
-            command: "GET",
-            problem: problem.into(),
-        })
+        reply::optional_text(value).map_err(unreadable("GET"))
     }
 
     async fn send(
@@ -135,5 +127,13 @@ impl RedisStore {
             )),
             value => Ok(value),
         }
+    }
+}
+
+/// The error that a reply which does not read as it must comes to.
+fn unreadable(command: &'static str) -> impl FnOnce(reply::Problem) -> StoreError {
+    move |problem| StoreError::Reply {
+        command,
+        problem: problem.into(),
     }
 }

@@ -15,14 +15,16 @@ use mooring_session::time::{Millis, Timestamp};
 use mooring_session::view::{BindingState, BindingView, OwnerView, RecordView};
 use redis::Value;
 
+use crate::store::key::SessionKey;
+
 /// What is wrong with a reply.
 pub(in crate::store) type Problem = String;
 
 /// The fields of one map, each taken once.
-struct Fields(Vec<(Value, Value)>);
+pub(super) struct Fields(Vec<(Value, Value)>);
 
 impl Fields {
-    fn of(value: Value) -> Result<Self, Problem> {
+    pub(super) fn of(value: Value) -> Result<Self, Problem> {
         value
             .into_map_iter()
             .map(|pairs| Self(pairs.collect()))
@@ -30,14 +32,14 @@ impl Fields {
     }
 
     /// Takes a field's value. Null counts as absent.
-    fn take(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         let value = self.0.iter_mut().find_map(|(field, value)| {
             (bytes(field) == Some(name.as_bytes())).then(|| std::mem::take(value))
         })?;
         (value != Value::Nil).then_some(value)
     }
 
-    fn name<T>(
+    pub(super) fn name<T>(
         &mut self,
         field: &str,
         parse: impl FnOnce(&[u8]) -> Result<T, NameError>,
@@ -46,7 +48,7 @@ impl Fields {
             .ok_or_else(|| missing(field))
     }
 
-    fn optional_name<T>(
+    pub(super) fn optional_name<T>(
         &mut self,
         field: &str,
         parse: impl FnOnce(&[u8]) -> Result<T, NameError>,
@@ -60,25 +62,25 @@ impl Fields {
             .transpose()
     }
 
-    fn optional_number(&mut self, field: &str) -> Result<Option<u64>, Problem> {
+    pub(super) fn optional_number(&mut self, field: &str) -> Result<Option<u64>, Problem> {
         self.take(field)
             .map(|value| number(&value).ok_or_else(|| unreadable(field)))
             .transpose()
     }
 
-    fn number(&mut self, field: &str) -> Result<u64, Problem> {
+    pub(super) fn number(&mut self, field: &str) -> Result<u64, Problem> {
         self.optional_number(field)?.ok_or_else(|| missing(field))
     }
 
-    fn moment(&mut self, field: &str) -> Result<Timestamp, Problem> {
+    pub(super) fn moment(&mut self, field: &str) -> Result<Timestamp, Problem> {
         self.number(field).map(Timestamp::from_unix_ms)
     }
 
-    fn truth(&mut self, field: &str) -> Result<bool, Problem> {
+    pub(super) fn truth(&mut self, field: &str) -> Result<bool, Problem> {
         self.number(field).map(|number| number != 0)
     }
 
-    fn list<T>(
+    pub(super) fn list<T>(
         &mut self,
         field: &str,
         read: impl Fn(Value) -> Result<T, Problem>,
@@ -90,6 +92,13 @@ impl Fields {
             .into_iter()
             .map(read)
             .collect()
+    }
+
+    /// The key of a session; none where it is not that of an MCP session under `prefix`.
+    pub(super) fn key(&mut self, prefix: &str) -> Result<Option<SessionKey>, Problem> {
+        let key = self.take("key").ok_or_else(|| missing("key"))?;
+        let key = bytes(&key).ok_or_else(|| unreadable("key"))?;
+        Ok(SessionKey::named(prefix, key))
     }
 
     /// One binding.
@@ -131,7 +140,7 @@ impl Fields {
         state_of(&value).ok_or_else(|| unreadable("state"))
     }
 
-    fn record(&mut self) -> Result<RecordView, Problem> {
+    pub(super) fn record(&mut self) -> Result<RecordView, Problem> {
         let standing = self.take("state").ok_or_else(|| missing("state"))?;
         Ok(RecordView {
             id: self.name("id", SessionId::parse)?,
@@ -205,7 +214,10 @@ pub(super) fn ended(value: Value) -> Result<Ended, Problem> {
 
 /// The answer of ROUTE, which does not repeat the server that was asked for.
 pub(super) fn routed(value: Value, server: &ServerName) -> Result<Routed, Problem> {
-    let mut fields = Fields::of(value)?;
+    routed_of(Fields::of(value)?, server)
+}
+
+pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<Routed, Problem> {
     let is_unbound = fields
         .0
         .iter()
@@ -271,7 +283,7 @@ fn state_of(value: &Value) -> Option<BindingState> {
     .find(|state| state.as_str() == word)
 }
 
-fn bytes(value: &Value) -> Option<&[u8]> {
+pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.as_bytes()),
@@ -279,7 +291,7 @@ fn bytes(value: &Value) -> Option<&[u8]> {
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
+pub(super) fn text(value: &Value) -> Option<&str> {
     bytes(value).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 

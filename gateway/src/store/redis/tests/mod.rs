@@ -6,6 +6,10 @@
     reason = "tests fail by panicking"
 )]
 
+mod news;
+mod older_module;
+mod replies;
+
 use std::time::{Duration, Instant};
 
 use mooring_session::names::ServerName;

@@ -3,8 +3,11 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "tests fail by panicking"
 )]
+
+mod fleet;
 
 use std::time::Duration;
 

@@ -7,6 +7,9 @@
     reason = "tests fail by panicking"
 )]
 
+mod fleet;
+mod migration;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +18,7 @@ use mooring_session::refusal::Refusal;
 use mooring_session::view::BindingState;
 
 use super::EmbeddedStore;
-use super::schema::SCHEMA_VERSION;
+use super::tables::SCHEMA_VERSION;
 use crate::store::clock::Clock;
 use crate::store::error::{NotReady, OpenError, StoreError};
 use crate::store::key::InitDigest;
@@ -40,7 +43,8 @@ impl File {
 
     /// A store of its own over the same file: what another process has.
     fn open(&self) -> EmbeddedStore {
-        EmbeddedStore::open(&self.path, Clock::Manual(Arc::clone(&self.time))).unwrap()
+        let clock = Clock::Manual(Arc::clone(&self.time));
+        EmbeddedStore::open(&self.path, clock, make::PREFIX).unwrap()
     }
 
     fn pass(&self, ms: u64) {
@@ -261,8 +265,8 @@ fn a_newer_file_or_one_of_another_kind_is_refused() {
     file.connection()
         .pragma_update(None, "user_version", SCHEMA_VERSION + 1)
         .unwrap();
-    let opened = EmbeddedStore::open(&file.path, Clock::system());
-    assert!(matches!(opened, Err(OpenError::Newer { found: 2, .. })));
+    let opened = EmbeddedStore::open(&file.path, Clock::system(), make::PREFIX);
+    assert!(matches!(opened, Err(OpenError::Newer { found: 3, .. })));
 
     let other = file.path.with_file_name("text");
     std::fs::write(
@@ -270,7 +274,7 @@ fn a_newer_file_or_one_of_another_kind_is_refused() {
         "this is no database, and long enough to be told apart".repeat(40),
     )
     .unwrap();
-    let opened = EmbeddedStore::open(&other, Clock::system());
+    let opened = EmbeddedStore::open(&other, Clock::system(), make::PREFIX);
     assert!(matches!(opened, Err(OpenError::File { .. })));
 }
 

@@ -1,0 +1,145 @@
+//! Cleaning: what a session that is over still holds upstream is deleted there, and then its tombstone is dropped.
+//!
+//! Invariants: deleted are only upstream sessions that the record of an incarnation named after it was over, so nothing
+//! that a later incarnation holds can be among them. A tombstone is dropped only when nothing of it is left to delete;
+//! until then it names what is, to whoever reaps it next.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mooring_session::Refusal;
+use mooring_session::names::{InstanceName, ServerName};
+use mooring_session::rules::Forget;
+use mooring_session::view::{BindingView, RecordView};
+
+use super::Affinity;
+use crate::store::{SessionKey, StoreError};
+use crate::upstream::{Discarded, Outgoing, discard};
+
+/// Longest wait for the answer to one DELETE. Shorter than the lease under which its tombstone is cleaned: the
+/// reaper's own, and the 30 s that END gives its caller.
+pub(super) const DELETED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is left of what a record held.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    /// The instances that did not answer, or were not asked.
+    pub(super) unanswered: Vec<(ServerName, InstanceName)>,
+    /// How much its instance refused to delete for now.
+    pub(super) refused: usize,
+    /// How much cannot be, because its server or instance is not configured any more.
+    pub(super) unconfigured: usize,
+}
+
+/// What became of a tombstone that was to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forgotten {
+    /// It is dropped.
+    Now,
+    /// Its session has begun anew, another worker cleans it, or it was dropped before.
+    Elsewhere,
+    /// The store could not be asked. Whoever cleans it next finds that everything is deleted.
+    NotAsked,
+}
+
+/// What came of one binding.
+enum Deletion {
+    Done,
+    Refused,
+    Unanswered(ServerName, InstanceName),
+    Unconfigured,
+}
+
+impl Remains {
+    /// Whether something has to be deleted later.
+    pub(super) fn is_undone(&self) -> bool {
+        self.refused > 0 || !self.unanswered.is_empty()
+    }
+
+    fn note(&mut self, deletion: Deletion) {
+        match deletion {
+            Deletion::Done => {}
+            Deletion::Refused => self.refused = self.refused.saturating_add(1),
+            Deletion::Unanswered(server, instance) => self.unanswered.push((server, instance)),
+            Deletion::Unconfigured => self.unconfigured = self.unconfigured.saturating_add(1),
+        }
+    }
+}
+
+impl Affinity {
+    /// Deletes what the bindings of a record hold upstream, all at once, but for those that `is_put_off` names.
+    pub(super) async fn delete_held(
+        &self,
+        record: &RecordView,
+        is_put_off: impl Fn(&BindingView) -> bool,
+    ) -> Remains {
+        let deletions = record.bindings.iter().map(|binding| {
+            let is_put_off = is_put_off(binding);
+            async move {
+                if is_put_off {
+                    return Deletion::Unanswered(binding.server.clone(), binding.instance.clone());
+                }
+                self.delete_of(binding).await
+            }
+        });
+        let mut remains = Remains::default();
+        for deletion in join_all(deletions).await {
+            remains.note(deletion);
+        }
+        remains
+    }
+
+    async fn delete_of(&self, binding: &BindingView) -> Deletion {
+        // A claim that was not confirmed has no upstream session; whoever holds it deletes what it makes.
+        let Some(upstream_session) = &binding.upstream_session else {
+            return Deletion::Done;
+        };
+        let configured = self
+            .servers()
+            .get(binding.server.as_str())
+            .and_then(|server| Some((server, server.instance(&binding.instance)?)));
+        let Some((server, instance)) = configured else {
+            tracing::warn!(
+                server = %binding.server,
+                instance = %binding.instance,
+                "an upstream session is left to its instance's own expiry: the instance is not configured any more"
+            );
+            return Deletion::Unconfigured;
+        };
+        let limit = DELETED_WITHIN.min(self.options().answer_timeout);
+        let deletion = Outgoing::delete(server);
+        match discard(self.client(), instance, &deletion, upstream_session, limit).await {
+            Discarded::Settled => Deletion::Done,
+            Discarded::Refused => Deletion::Refused,
+            Discarded::Unanswered => {
+                Deletion::Unanswered(binding.server.clone(), binding.instance.clone())
+            }
+        }
+    }
+
+    /// Cleans up after a session that this worker has just ended. What cannot be deleted now is left to the reaper.
+    pub(super) async fn clean_ended(&self, key: &SessionKey, record: &RecordView) {
+        let remains = self.delete_held(record, |_| false).await;
+        if !remains.is_undone() {
+            self.forget(key, record.generation).await;
+        }
+    }
+
+    /// Drops the tombstone of an incarnation that was cleaned.
+    pub(super) async fn forget(&self, key: &SessionKey, generation: u64) -> Forgotten {
+        let request = Forget {
+            generation,
+            worker: self.worker().clone(),
+        };
+        match self.store().forget(key, &request).await {
+            Ok(()) => Forgotten::Now,
+            Err(StoreError::Refused(Refusal::Stale(_) | Refusal::NoSession)) => {
+                Forgotten::Elsewhere
+            }
+            Err(error) => {
+                tracing::debug!(session = %key.digest(), %error, "a cleaned tombstone could not be dropped");
+                Forgotten::NotAsked
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! News: who waits here for another worker's claim to settle, and the one task that wakes them.
+//!
+//! Invariant: nothing depends on a wake-up. Whoever is woken asks the store again, and whoever is not asks by itself
+//! after a while.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mooring_session::names::ServerName;
+use tokio::sync::watch;
+
+use super::{Affinity, Session};
+use crate::metrics;
+use crate::store::{NewsItem, SessionKey};
+
+/// Longest wait for news in one command: within it a connection that died without a word is noticed.
+const NEWS_WITHIN: Duration = Duration::from_secs(10);
+/// Between two attempts where the store gives no news.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+type Place = (SessionKey, ServerName);
+
+/// Those who wait on this worker. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiters(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    places: Mutex<HashMap<Place, watch::Sender<()>>>,
+    is_told: AtomicBool,
+}
+
+/// Waits for one claim. Ends when dropped.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    waiters: Waiters,
+    place: Place,
+    news: watch::Receiver<()>,
+}
+
+impl Waiters {
+    /// Begins to wait. Whatever is told from now on wakes it, also before it is first awaited.
+    pub(super) fn join(&self, session: &Session, server: &ServerName) -> Waiter {
+        let place = (session.key.clone(), server.clone());
+        let news = self
+            .lock()
+            .entry(place.clone())
+            .or_insert_with(|| watch::Sender::new(()))
+            .subscribe();
+        Waiter {
+            waiters: self.clone(),
+            place,
+            news,
+        }
+    }
+
+    /// Whether the store tells this worker the news of the whole fleet at present.
+    pub(super) fn are_told(&self) -> bool {
+        self.0.is_told.load(Ordering::Relaxed)
+    }
+
+    fn set_told(&self, is_told: bool) {
+        self.0.is_told.store(is_told, Ordering::Relaxed);
+    }
+
+    fn wake(&self, place: &Place) {
+        if let Some(waiting) = self.lock().get(place) {
+            waiting.send_replace(());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, watch::Sender<()>>> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    /// Waits until there is news, for `at_most` this long.
+    pub(super) async fn woken(&mut self, at_most: Duration) {
+        // The sender stays for as long as somebody waits, so this ends by news or by time.
+        let _ = tokio::time::timeout(at_most, self.news.changed()).await;
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut places = self.waiters.lock();
+        let is_last = places
+            .get(&self.place)
+            .is_some_and(|waiting| waiting.receiver_count() <= 1);
+        if is_last {
+            places.remove(&self.place);
+        }
+    }
+}
+
+/// Passes the store's news on to those who wait, until it is stopped.
+pub async fn pass_on_news(affinity: Affinity) {
+    let is_fleet_wide = affinity.store().tells_news_of_others();
+    // The first answer may take as long as news may; until the store says otherwise, it is believed to come.
+    affinity.waiters().set_told(is_fleet_wide);
+    loop {
+        match affinity.store().news(affinity.worker(), NEWS_WITHIN).await {
+            Ok(items) => {
+                affinity.waiters().set_told(is_fleet_wide);
+                for item in items {
+                    match item {
+                        NewsItem::Settled { key, server } => {
+                            metrics::claim_news();
+                            affinity.waiters().wake(&(key, server));
+                        }
+                        // Nobody here asks for turns.
+                        NewsItem::Turn { .. } => {}
+                    }
+                }
+            }
+            Err(error) => {
+                if affinity.waiters().are_told() {
+                    tracing::info!(%error, "the store gives no news; claims of other workers are asked for");
+                }
+                affinity.waiters().set_told(false);
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::names::{Principal, SessionId};
+
+    use super::*;
+
+    fn session(id: &[u8]) -> Session {
+        let principal = Principal::parse(b"local").unwrap();
+        Session::named("mcpgw:", SessionId::parse(id).unwrap(), principal)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn news_wakes_those_who_wait_for_it_and_nobody_else() {
+        let waiters = Waiters::default();
+        let server = ServerName::parse(b"tools").unwrap();
+        let mut first = waiters.join(&session(b"a"), &server);
+        let mut second = waiters.join(&session(b"a"), &server);
+        let mut other = waiters.join(&session(b"b"), &server);
+        waiters.wake(&(session(b"a").key, server.clone()));
+
+        let started = tokio::time::Instant::now();
+        let long = Duration::from_secs(60);
+        first.woken(long).await;
+        second.woken(long).await;
+        assert_eq!(started.elapsed(), Duration::ZERO, "told before they waited");
+        other.woken(long).await;
+        assert_eq!(started.elapsed(), long, "not what it waits for");
+        first.woken(long).await;
+        assert_eq!(started.elapsed(), long * 2, "news is told once");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_those_who_have_gone() {
+        let waiters = Waiters::default();
+        let server = ServerName::parse(b"tools").unwrap();
+        let first = waiters.join(&session(b"a"), &server);
+        let second = waiters.join(&session(b"a"), &server);
+        drop(first);
+        assert_eq!(waiters.lock().len(), 1);
+        drop(second);
+        assert_eq!(waiters.lock().len(), 0);
+    }
+}

@@ -1,0 +1,150 @@
+//! What a worker does beside serving: it beats, keeps sessions in use alive, hears news, and cleans up.
+//!
+//! Invariant: no request waits for any of it. A worker that is killed leaves nothing here that another does not do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use mooring_session::names::Principal;
+use mooring_session::rules::Touch;
+use mooring_session::workers::Beat;
+use tokio::task::JoinSet;
+
+use crate::affinity::{Affinity, Driven, pass_on_news, reap};
+use crate::http::App;
+use crate::settings::Settings;
+use crate::store::{SessionKey, StoreError};
+
+/// Sessions with an open call or stream are kept alive this many times per TTL.
+const KEEPS_PER_TTL: u32 = 8;
+/// ... but no more often than this.
+const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
+/// How often an open call counts as a use where a cap ends what was not used for longest.
+const CALL_NOTED_EVERY: Duration = Duration::from_secs(1);
+/// How often recorded durations are folded into their histograms. Until then each of them is held, scraped or not.
+const FOLD_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Starts all of it. It ends when the set is dropped.
+pub(crate) fn start(
+    app: &Arc<App>,
+    settings: &Settings,
+    beat: Beat,
+    recorder: PrometheusHandle,
+) -> JoinSet<()> {
+    let affinity = &app.affinity;
+    let session_ttl = settings.affinity.session_ttl;
+    let mut tasks = JoinSet::new();
+    let beat_interval = settings.worker.beat_interval;
+    tasks.spawn(keep_beating(affinity.clone(), beat, beat_interval));
+    let keep_interval = session_ttl / KEEPS_PER_TTL;
+    tasks.spawn(keep_alive(affinity.clone(), keep_interval, Driven::in_use));
+    if settings.affinity.sessions_max.is_some() {
+        tasks.spawn(keep_alive(
+            affinity.clone(),
+            CALL_NOTED_EVERY,
+            Driven::in_call,
+        ));
+    }
+    tasks.spawn(renew_params(affinity.clone(), session_ttl));
+    tasks.spawn(pass_on_news(affinity.clone()));
+    tasks.spawn(reap(affinity.clone(), settings.affinity.reap_interval));
+    tasks.spawn(report_losses(Arc::clone(app)));
+    tasks.spawn(fold_metrics(recorder));
+    tasks
+}
+
+/// Tells the store once that this worker lives.
+pub(crate) async fn announce(affinity: &Affinity, beat: &Beat) {
+    if let Err(error) = affinity.store().beat(beat).await {
+        tracing::warn!(%error, "the store did not take this worker's beat");
+    }
+}
+
+async fn keep_beating(affinity: Affinity, beat: Beat, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut was_taken = true;
+    loop {
+        ticks.tick().await;
+        match affinity.store().beat(&beat).await {
+            Ok(()) => was_taken = true,
+            // One line for a whole outage: the store's own state is logged where it changes.
+            Err(error) if was_taken => {
+                was_taken = false;
+                tracing::warn!(%error, "the store did not take this worker's beat");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Sessions in use must not expire, however long a call of theirs takes, nor look unused to a cap.
+async fn keep_alive(
+    affinity: Affinity,
+    interval: Duration,
+    in_use: fn(&Driven) -> Vec<(SessionKey, Principal)>,
+) {
+    let mut ticks = tokio::time::interval(interval.max(KEEP_INTERVAL_MIN));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for (key, principal) in in_use(affinity.driven()) {
+            let touch = Touch {
+                principal,
+                ttl: None,
+                content_hash: None,
+                labels: std::collections::BTreeMap::new(),
+            };
+            match affinity.store().touch(&key, &touch).await {
+                Ok(_) | Err(StoreError::Refused(_)) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "open sessions were not touched");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The params of sessions in use must not lapse before the sessions do.
+async fn renew_params(affinity: Affinity, session_ttl: Duration) {
+    let mut ticks = tokio::time::interval((session_ttl / 2).max(KEEP_INTERVAL_MIN));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = affinity.renew_params().await {
+            tracing::debug!(%error, "initialize params were not renewed");
+        }
+    }
+}
+
+/// The recorder leaves this to its owner.
+async fn fold_metrics(recorder: PrometheusHandle) {
+    let mut ticks = tokio::time::interval(FOLD_INTERVAL);
+    loop {
+        ticks.tick().await;
+        recorder.run_upkeep();
+    }
+}
+
+/// Upstream sessions that lost against the store's answer when it returned are deleted, and their loss is logged.
+async fn report_losses(app: Arc<App>) {
+    let losses = app.affinity.store().losses();
+    while let Some(loss) = losses.next().await {
+        tracing::warn!(
+            session = %loss.key.digest(),
+            server = %loss.server,
+            instance = %loss.instance,
+            "what this session did while the store was away is lost: the store's answer won"
+        );
+        if let (Some(server), Some(upstream_session)) =
+            (app.servers.get(loss.server.as_str()), loss.upstream_session)
+            && let Some(instance) = server.instance(&loss.instance)
+        {
+            app.affinity
+                .delete_upstream(server, instance, upstream_session)
+                .await;
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! REAP over the file: which tombstones still hold something that nobody is cleaning up.
+
+use mooring_session::context::Liveness;
+use mooring_session::names::WorkerId;
+use mooring_session::record::{Record, Standing};
+use mooring_session::time::Timestamp;
+use rusqlite::params;
+
+use super::database::Database;
+use super::row::{self, stored_number};
+use super::{EmbeddedStore, Failed};
+use crate::store::error::StoreError;
+use crate::store::key::SessionKey;
+use crate::store::query::PAGE_MAX;
+
+/// Most rows that one call looks at. Those that others own or clean up are among them.
+const EXAMINED_MAX: u32 = 2_000;
+
+impl EmbeddedStore {
+    pub(in crate::store) async fn reap(
+        &self,
+        worker: &WorkerId,
+        count: usize,
+    ) -> Result<Vec<SessionKey>, StoreError> {
+        let (worker, prefix) = (worker.clone(), self.prefix.to_string());
+        let count = count.min(PAGE_MAX);
+        self.ask(move |database| Ok(database.reap(&worker, count, &prefix)?))
+            .await
+    }
+}
+
+impl Database {
+    /// Those that have waited longest come first.
+    fn reap(
+        &mut self,
+        worker: &WorkerId,
+        count: usize,
+        prefix: &str,
+    ) -> Result<Vec<SessionKey>, Failed> {
+        let transaction = self.connection.transaction()?;
+        self.heard.refresh(&transaction, &self.clock)?;
+        let now = self.clock.now();
+        let workers = self.heard.workers.at(self.clock.mono());
+        let mut statement = transaction.prepare_cached(
+            "SELECT key, fields FROM sessions
+             WHERE holds = 1 AND over_at <= ?1 AND tombstone_ends_at > ?1
+             ORDER BY over_at LIMIT ?2",
+        )?;
+        let mut rows = statement.query(params![stored_number(now.unix_ms()), EXAMINED_MAX])?;
+        let mut keys = Vec::new();
+        while let Some(row) = rows.next()?
+            && keys.len() < count
+        {
+            let (key, json): (String, String) = (row.get(0)?, row.get(1)?);
+            let record = row::parse(&json).and_then(|fields| row::decode(&fields));
+            if let (Some(key), Ok(record)) = (SessionKey::named(prefix, key.as_bytes()), record)
+                && is_due(&record, worker, &workers, now)
+                && !self.queues.holds(&key, None)
+            {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+}
+
+/// What is owned is named to its owner while that lives, and to anybody when it is dead: as the index names it.
+fn is_due(record: &Record, worker: &WorkerId, workers: &dyn Liveness, now: Timestamp) -> bool {
+    let is_being_cleaned = record.cleaning.as_ref().is_some_and(|it| it.is_live(now));
+    let mut owners = record
+        .bindings
+        .values()
+        .filter_map(|binding| binding.owner.as_ref());
+    record.life.standing(now) != Standing::Active
+        && !is_being_cleaned
+        && !record.has_live_claim(now)
+        && (owners.clone().any(|owner| owner == worker)
+            || owners.all(|owner| !workers.is_alive(owner)))
+}

@@ -1,0 +1,189 @@
+//! Rows of `sessions` and `bindings`: a record's fields, and beside them the columns that questions over many records go
+//! by.
+//!
+//! Invariants: the fields are the record, and the columns say the same of it, because they are only ever written
+//! together; what a question finds by a column is decided by the fields. Fields that this version does not know are kept.
+
+use std::collections::BTreeMap;
+
+use mooring_session::codec::{self, CorruptRecord};
+use mooring_session::context::{Tuning, Written};
+use mooring_session::record::{Lifecycle, Record};
+use mooring_session::refusal::Refusal;
+use mooring_session::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::Failed;
+
+/// One record's fields by name, as a person reads them with the sqlite3 shell.
+pub(super) type Fields = BTreeMap<String, String>;
+
+/// A row of `sessions`.
+pub(super) struct Stored {
+    pub(super) fields: Fields,
+    pub(super) tombstone_ends_at: Timestamp,
+    pub(super) highest_number: u64,
+}
+
+pub(super) fn load(connection: &Connection, key: &str) -> Result<Option<Stored>, Failed> {
+    let row = connection
+        .prepare_cached(
+            "SELECT fields, tombstone_ends_at, highest_number FROM sessions WHERE key = ?1",
+        )?
+        .query_row([key], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                read_number(row, 1)?,
+                read_number(row, 2)?,
+            ))
+        })
+        .optional()?;
+    let Some((json, ends_at, highest_number)) = row else {
+        return Ok(None);
+    };
+    Ok(Some(Stored {
+        fields: parse(&json)?,
+        tombstone_ends_at: Timestamp::from_unix_ms(ends_at),
+        highest_number,
+    }))
+}
+
+/// Reads the column `fields`.
+pub(super) fn parse(json: &str) -> Result<Fields, Refusal> {
+    serde_json::from_str(json).map_err(|_| unreadable())
+}
+
+pub(super) fn decode(fields: &Fields) -> Result<Record, Refusal> {
+    Ok(codec::decode(as_bytes(fields))?)
+}
+
+fn as_bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields
+        .iter()
+        .map(|(field, value)| (field.as_bytes(), value.as_bytes()))
+}
+
+fn unreadable() -> Refusal {
+    Refusal::Corrupt(CorruptRecord::field(b"fields"))
+}
+
+/// Writes the record that now stands under the key, over the fields that stood there before.
+pub(super) fn save(
+    transaction: &Transaction<'_>,
+    key: &str,
+    before: Option<&Fields>,
+    record: &Record,
+    written: Written,
+    tuning: &Tuning,
+) -> Result<(), Failed> {
+    let mut fields = before.cloned().unwrap_or_default();
+    let changes = codec::changes(before.into_iter().flat_map(as_bytes), record);
+    for field in changes.delete {
+        fields.remove(&field);
+    }
+    fields.extend(changes.set);
+    let json = serde_json::to_string(&fields).map_err(|_| unreadable())?;
+    save_session(transaction, key, &json, record, tuning)?;
+    // A mere use changes no binding.
+    if written != Written::Life {
+        save_bindings(transaction, key, record)?;
+    }
+    Ok(())
+}
+
+pub(super) fn save_session(
+    transaction: &Transaction<'_>,
+    key: &str,
+    json: &str,
+    record: &Record,
+    tuning: &Tuning,
+) -> rusqlite::Result<()> {
+    let life = &record.life;
+    let holds = !record.bindings.is_empty() || record.content_hash.is_some();
+    let (lifecycle, over_at) = match life.lifecycle {
+        Lifecycle::Active => ("active", life.expires_at),
+        // Whatever the clock says.
+        Lifecycle::Ended => ("ended", Timestamp::default()),
+    };
+    transaction
+        .prepare_cached(
+            "INSERT INTO sessions (key, fields, principal, lifecycle, created_at, last_used_at, over_at, holds,
+                tombstone_ends_at, highest_number)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+             ON CONFLICT (key) DO UPDATE SET fields = excluded.fields, principal = excluded.principal,
+                lifecycle = excluded.lifecycle, created_at = excluded.created_at,
+                last_used_at = excluded.last_used_at, over_at = excluded.over_at, holds = excluded.holds,
+                tombstone_ends_at = excluded.tombstone_ends_at, highest_number = excluded.highest_number",
+        )?
+        .execute(params![
+            key,
+            json,
+            record.principal.as_str(),
+            lifecycle,
+            stored_number(life.created_at.unix_ms()),
+            stored_number(life.last_used_at.unix_ms()),
+            stored_number(over_at.unix_ms()),
+            holds,
+            stored_number(life.tombstone_ends_at(tuning).unix_ms()),
+            stored_number(record.generation.max(record.highest_epoch)),
+        ])?;
+    Ok(())
+}
+
+pub(super) fn save_bindings(
+    transaction: &Transaction<'_>,
+    key: &str,
+    record: &Record,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("DELETE FROM bindings WHERE key = ?1")?
+        .execute([key])?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO bindings (key, server, instance, owner, driver) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (server, binding) in &record.bindings {
+        insert.execute(params![
+            key,
+            server.as_str(),
+            binding.instance.as_str(),
+            binding.owner.as_ref().map(|owner| owner.as_str()),
+            binding.driver.as_str(),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Drops the row of a record that is gone, and remembers its numbers.
+pub(super) fn remove(
+    transaction: &Transaction<'_>,
+    key: &str,
+    highest_number: u64,
+) -> rusqlite::Result<()> {
+    transaction.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+    raise_floor(transaction, stored_number(highest_number))
+}
+
+pub(super) fn read_floor(connection: &Connection) -> rusqlite::Result<u64> {
+    connection
+        .prepare_cached("SELECT value FROM numbers WHERE name = 'floor'")?
+        .query_row([], |row| read_number(row, 0))
+}
+
+pub(super) fn raise_floor(transaction: &Transaction<'_>, to: i64) -> rusqlite::Result<()> {
+    transaction.execute(
+        "UPDATE numbers SET value = max(value, ?1) WHERE name = 'floor'",
+        [to],
+    )?;
+    Ok(())
+}
+
+/// SQLite's integers are signed; the times and numbers of the rules stay far below that.
+pub(super) fn stored_number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number that [`stored_number`] wrote; a negative one, which only a hand can have written, reads as zero.
+pub(super) fn read_number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column)
+        .map(|number| u64::try_from(number).unwrap_or(0))
+}

@@ -1,0 +1,145 @@
+//! The tables of each version of the file, and how a file of an earlier version becomes one of this.
+//!
+//! Invariant: a file is brought from its version to this one in the transaction that found its version; a process that
+//! is killed meanwhile leaves it as it was.
+
+use mooring_session::context::Tuning;
+use rusqlite::{Connection, Transaction, params};
+
+use super::row;
+
+/// The version of the tables below.
+pub(super) const SCHEMA_VERSION: i64 = 2;
+
+/// `fields` is a JSON object of the same field names and values that a record has in Redis, and is the record; the other
+/// columns, and all of `bindings`, are what questions over many records go by. `over_at` is when the record stops being
+/// active: its deadline, or 0 where it was ended.
+const SESSIONS: &str = "
+CREATE TABLE sessions (
+    ordinal INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    fields TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    lifecycle TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    last_used_at INTEGER NOT NULL,
+    over_at INTEGER NOT NULL,
+    holds INTEGER NOT NULL,
+    tombstone_ends_at INTEGER NOT NULL,
+    highest_number INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sessions_by_end ON sessions (tombstone_ends_at);
+CREATE INDEX sessions_by_creation ON sessions (created_at, ordinal);
+CREATE INDEX sessions_by_principal ON sessions (principal, last_used_at) WHERE lifecycle = 'active';
+CREATE INDEX sessions_to_clean ON sessions (over_at) WHERE holds = 1;
+CREATE TABLE bindings (
+    key TEXT NOT NULL,
+    server TEXT NOT NULL,
+    instance TEXT NOT NULL,
+    owner TEXT,
+    driver TEXT NOT NULL,
+    PRIMARY KEY (key, server)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX bindings_by_place ON bindings (server, instance);
+CREATE INDEX bindings_by_instance ON bindings (instance);
+CREATE INDEX bindings_by_owner ON bindings (owner) WHERE owner IS NOT NULL;
+CREATE TRIGGER bindings_of_a_dropped_session AFTER DELETE ON sessions BEGIN
+    DELETE FROM bindings WHERE key = OLD.key;
+END;
+";
+
+const RATES: &str = "
+CREATE TABLE rates (
+    name TEXT PRIMARY KEY,
+    spent TEXT NOT NULL,
+    lapses_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX rates_by_lapse ON rates (lapses_at);
+";
+
+/// What has been the same since the first version.
+const OTHERS: &str = "
+CREATE TABLE workers (
+    ordinal INTEGER PRIMARY KEY,
+    worker TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    address TEXT NOT NULL,
+    ttl_ms INTEGER NOT NULL,
+    last_beat_at INTEGER NOT NULL,
+    state TEXT NOT NULL
+) STRICT;
+CREATE INDEX workers_by_name ON workers (name);
+CREATE TABLE inits (
+    digest TEXT PRIMARY KEY,
+    params TEXT NOT NULL,
+    lapses_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE numbers (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO numbers VALUES ('floor', 0);
+";
+
+/// The version of a file; 0 for an empty one.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Brings the tables into place, whatever version the file has.
+pub(super) fn bring_up_to_date(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    match version(transaction)? {
+        0 => {
+            transaction.execute_batch(SESSIONS)?;
+            transaction.execute_batch(RATES)?;
+            transaction.execute_batch(OTHERS)?;
+        }
+        1 => {
+            from_version_1(transaction)?;
+            transaction.execute_batch(RATES)?;
+        }
+        _ => return Ok(()),
+    }
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
+}
+
+/// Version 1 had the fields alone, under the key.
+fn from_version_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(
+        "DROP INDEX sessions_by_end;
+         ALTER TABLE sessions RENAME TO sessions_1;",
+    )?;
+    transaction.execute_batch(SESSIONS)?;
+    let mut rows = transaction
+        .prepare("SELECT key, fields, tombstone_ends_at, highest_number FROM sessions_1")?;
+    let mut rows = rows.query([])?;
+    while let Some(old) = rows.next()? {
+        let (key, json): (String, String) = (old.get(0)?, old.get(1)?);
+        let record = row::parse(&json).and_then(|fields| row::decode(&fields));
+        match record {
+            Ok(record) => {
+                row::save_session(transaction, &key, &json, &record, &Tuning::default())?;
+                row::save_bindings(transaction, &key, &record)?;
+            }
+            // It says that it is corrupt to whoever asks for it, as it did before, until its tombstone ends.
+            Err(_) => keep_unreadable(transaction, &key, &json, old.get(2)?, old.get(3)?)?,
+        }
+    }
+    transaction.execute_batch("DROP TABLE sessions_1")
+}
+
+fn keep_unreadable(
+    transaction: &Transaction<'_>,
+    key: &str,
+    json: &str,
+    tombstone_ends_at: i64,
+    highest_number: i64,
+) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO sessions (key, fields, principal, lifecycle, created_at, last_used_at, over_at, holds,
+            tombstone_ends_at, highest_number)
+         VALUES (?1, ?2, '', 'unreadable', 0, 0, 0, 0, ?3, ?4)",
+        params![key, json, tombstone_ends_at, highest_number],
+    )?;
+    Ok(())
+}

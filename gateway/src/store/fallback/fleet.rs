@@ -1,0 +1,55 @@
+//! Workers, lists and the reaper where Redis may be away: all of it is for the whole fleet, and none of it is served
+//! from memory.
+//!
+//! Invariant: nothing is named or claimed for cleaning while Redis is away or still being told what happened. A session
+//! that was used meanwhile may look expired to it.
+
+use mooring_session::names::WorkerId;
+use mooring_session::workers::Beat;
+
+use super::{FallbackStore, Phase, Shared};
+use crate::store::error::{Away, StoreError};
+use crate::store::fleet::WorkerView;
+use crate::store::key::SessionKey;
+use crate::store::query::{SessionPage, SessionQuery};
+use crate::store::redis::RedisStore;
+
+impl FallbackStore {
+    /// A beat is for others to see, so it is not acknowledged by memory: a worker that others cannot hear must know.
+    pub(in crate::store) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        self.shared.redis.beat(beat).await
+    }
+
+    pub(in crate::store) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        self.shared.redis.gone(worker).await
+    }
+
+    pub(in crate::store) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
+        self.shared.redis.workers().await
+    }
+
+    pub(in crate::store) async fn list(
+        &self,
+        query: &SessionQuery,
+    ) -> Result<SessionPage, StoreError> {
+        self.shared.present().await?.list(query).await
+    }
+
+    pub(in crate::store) async fn reap(
+        &self,
+        worker: &WorkerId,
+        count: usize,
+    ) -> Result<Vec<SessionKey>, StoreError> {
+        self.shared.present().await?.reap(worker, count).await
+    }
+}
+
+impl Shared {
+    /// Redis, where it serves everything at present.
+    pub(super) async fn present(&self) -> Result<&RedisStore, StoreError> {
+        match self.settled_phase().await? {
+            Phase::Normal => Ok(&self.redis),
+            Phase::Away | Phase::Reconciling => Err(StoreError::Away(Away::Disconnected)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The workers of a fleet: who lives, and what each is told.
+
+use std::time::Duration;
+
+use mooring_session::names::{Address, WorkerId};
+use mooring_session::time::Timestamp;
+use mooring_session::workers::{self, Beat, Drain};
+
+use super::error::StoreError;
+use super::news::NewsItem;
+use super::{Backend, Store, timed};
+
+/// What a store tells of one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Name and boot id.
+    pub worker: WorkerId,
+    /// Where its peers reach it.
+    pub address: Address,
+    /// Whether its last beat still holds.
+    pub alive: bool,
+    /// What it announced.
+    pub drain: Drain,
+    /// When it was last heard.
+    pub last_beat_at: Timestamp,
+    /// How many bindings it drives; none where the store does not know.
+    pub bindings: Option<u64>,
+}
+
+impl WorkerView {
+    pub(super) fn of(view: workers::WorkerView, bindings: Option<u64>) -> Self {
+        Self {
+            worker: view.worker,
+            address: view.address,
+            alive: view.alive,
+            drain: view.drain,
+            last_beat_at: view.last_beat_at,
+            bindings,
+        }
+    }
+}
+
+impl Store {
+    /// Announces a worker's life. Never acknowledged while the store is away.
+    ///
+    /// # Errors
+    /// Refused: `STALE` for a boot that a later one has replaced, `LIMIT`.
+    pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        timed("WORKER.BEAT", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.beat(beat.clone())?),
+                Backend::Embedded(store, _) => store.beat(beat.clone()).await,
+                Backend::Redis(store, _) => store.beat(beat).await,
+                Backend::Fallback(store) => store.beat(beat).await,
+            }
+        })
+        .await
+    }
+
+    /// Announces that a worker stops. Answers whether it was alive.
+    ///
+    /// # Errors
+    /// None of the rules'.
+    pub async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        timed("WORKER.GONE", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.gone(worker)),
+                Backend::Embedded(store, _) => store.gone(worker).await,
+                Backend::Redis(store, _) => store.gone(worker).await,
+                Backend::Fallback(store) => store.gone(worker).await,
+            }
+        })
+        .await
+    }
+
+    /// Everybody that the store has heard.
+    ///
+    /// # Errors
+    /// The store's own only.
+    pub async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
+        timed("WORKER.LIST", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.workers()),
+                Backend::Embedded(store, _) => store.workers().await,
+                Backend::Redis(store, _) => store.workers().await,
+                Backend::Fallback(store) => store.workers().await,
+            }
+        })
+        .await
+    }
+
+    /// Whether [`news`](Self::news) tells of what other processes did. The embedded file tells nothing across processes:
+    /// who waits for one of them asks again from time to time.
+    #[must_use]
+    pub fn tells_news_of_others(&self) -> bool {
+        !matches!(*self.backend, Backend::Embedded(..))
+    }
+
+    /// Waits for news of this worker, for `timeout` at most; none where there was none. One caller per worker waits
+    /// at a time; another waits behind it. The future may be dropped at any moment: news that it would have been told
+    /// is told to the next caller.
+    ///
+    /// # Errors
+    /// The store's own only. Where the store is away, it is waited for within `timeout`, so that a caller who asks
+    /// again at once does not spin.
+    pub async fn news(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+    ) -> Result<Vec<NewsItem>, StoreError> {
+        // Its duration says nothing: it waits for something to happen.
+        match &*self.backend {
+            Backend::Memory(store, _) => Ok(store.news(worker, timeout).await),
+            Backend::Embedded(store, _) => store.news(worker, timeout).await,
+            Backend::Redis(store, _) => store.news(worker, timeout).await,
+            Backend::Fallback(store) => store.news(worker, timeout).await,
+        }
+    }
+}

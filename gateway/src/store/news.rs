@@ -1,0 +1,28 @@
+//! What a worker is told that it would otherwise have to ask for again and again.
+
+use mooring_session::names::{ServerName, Token};
+
+use super::key::SessionKey;
+
+/// One piece of news for one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewsItem {
+    /// A turn that the worker waits for is its own now. It has to renew or leave it within the grant's second.
+    Turn {
+        /// Whose turn it is.
+        key: SessionKey,
+        /// At which server.
+        server: ServerName,
+        /// The ticket that entered the queue.
+        ticket: Token,
+        /// The turn's number: it fences the holder from every earlier one.
+        turn: u64,
+    },
+    /// Something that the worker was told to wait for has changed: it asks again.
+    Settled {
+        /// Of which session.
+        key: SessionKey,
+        /// At which server.
+        server: ServerName,
+    },
+}

@@ -1,0 +1,77 @@
+//! What the reaper and people who operate the gateway ask of a store: which sessions there are, and which of them have
+//! to be cleaned up.
+//!
+//! Invariant: nothing here is decided by an index. LIST and REAP name sessions; what is true of one is said, and checked
+//! again, by the command over its record.
+
+use mooring_session::names::WorkerId;
+use mooring_session::rules::{Clean, Forget};
+use mooring_session::view::RecordView;
+
+use super::error::StoreError;
+use super::key::SessionKey;
+use super::query::{SessionPage, SessionQuery};
+use super::{Backend, Store, timed};
+
+impl Store {
+    /// The key that an answer of this store named, such as the least recently used session of a cap that was reached;
+    /// none where it is not the key of an MCP session of this gateway's prefix.
+    #[must_use]
+    pub fn named_key(&self, key: &[u8]) -> Option<SessionKey> {
+        SessionKey::named(&self.prefix, key)
+    }
+
+    /// One page of the sessions that a query asks for. Touches nothing.
+    ///
+    /// # Errors
+    /// Refused: `ERR` for a cursor that no store of this kind gave. `Away` while Redis is: memory does not know what
+    /// there is.
+    pub async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
+        timed("SESSION.LIST", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.list(query)?),
+                Backend::Embedded(store, _) => store.list(query).await,
+                Backend::Redis(store, _) => store.list(query).await,
+                Backend::Fallback(store) => store.list(query).await,
+            }
+        })
+        .await
+    }
+
+    /// Names at most `count` sessions that expired or ended and still hold something, for `worker` to clean up:
+    /// [`claim`](Self::claim), delete what they held, [`forget`](Self::forget). Touches nothing.
+    ///
+    /// # Errors
+    /// `Away` while Redis is: nothing is reaped without it.
+    pub async fn reap(
+        &self,
+        worker: &WorkerId,
+        count: usize,
+    ) -> Result<Vec<SessionKey>, StoreError> {
+        timed("SESSION.REAP", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.reap(worker, count)),
+                Backend::Embedded(store, _) => store.reap(worker, count).await,
+                Backend::Redis(store, _) => store.reap(worker, count).await,
+                Backend::Fallback(store) => store.reap(worker, count).await,
+            }
+        })
+        .await
+    }
+
+    /// Takes a tombstone for cleaning, and answers with what it holds. The same worker asking again renews its lease.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `BUSY`. `Away` while Redis is.
+    pub async fn claim(&self, key: &SessionKey, request: &Clean) -> Result<RecordView, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Drops the tombstone of exactly this incarnation after its cleaning.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `STALE`. `Away` while Redis is; the tombstone then stays for the reaper.
+    pub async fn forget(&self, key: &SessionKey, request: &Forget) -> Result<(), StoreError> {
+        self.run(key, request).await
+    }
+}

@@ -1,0 +1,124 @@
+//! LIST: which sessions are asked for, and one page of the answer.
+
+use std::sync::Arc;
+
+pub use mooring_session::index::Order;
+use mooring_session::index::{Filter, Glob};
+pub use mooring_session::limits::LIST_COUNT_MAX as PAGE_MAX;
+use mooring_session::limits::PATTERN_BYTES_MAX;
+use mooring_session::names::{InstanceName, NameError, Principal, Problem, ServerName, WorkerId};
+use mooring_session::record::Standing;
+use mooring_session::refusal::Refusal;
+use mooring_session::view::RecordView;
+
+use super::key::SessionKey;
+
+/// How many sessions a page holds unless the query says otherwise.
+const PAGE_USUAL: usize = 100;
+
+/// Which sessions to list. Filters that are not given admit every session; those that are all have to hold, and server,
+/// instance and owner have to be those of one binding.
+#[derive(Clone, Debug)]
+pub struct SessionQuery {
+    /// Whose sessions.
+    pub principal: Option<Principal>,
+    /// Sessions bound to this server.
+    pub server: Option<ServerName>,
+    /// Sessions with a binding on this instance.
+    pub instance: Option<InstanceName>,
+    /// Sessions with a binding that this worker owns.
+    pub owner: Option<WorkerId>,
+    /// Sessions of this standing.
+    pub standing: Option<Standing>,
+    /// Sessions whose id this pattern matches, as Redis matches patterns.
+    pub id_pattern: Option<Box<str>>,
+    /// By the time of creation.
+    pub order: Order,
+    /// Where the page before this one ended; none for the first page.
+    pub cursor: Option<Cursor>,
+    /// Most sessions on the page, 1 to [`PAGE_MAX`]; more is answered with as many.
+    pub count: usize,
+}
+
+impl Default for SessionQuery {
+    fn default() -> Self {
+        Self {
+            principal: None,
+            server: None,
+            instance: None,
+            owner: None,
+            standing: None,
+            id_pattern: None,
+            order: Order::Newest,
+            cursor: None,
+            count: PAGE_USUAL,
+        }
+    }
+}
+
+impl SessionQuery {
+    /// The rules' filter of keys under `prefix`.
+    ///
+    /// # Errors
+    /// `ERR` for a pattern that is too long.
+    pub(super) fn filter(&self, prefix: &str) -> Result<Filter, Refusal> {
+        let pattern = key_pattern(prefix, self.id_pattern.as_deref());
+        let pattern = Glob::parse(pattern.as_bytes()).map_err(|_| {
+            Refusal::Argument(NameError {
+                what: "pattern",
+                problem: Problem::TooLong(PATTERN_BYTES_MAX),
+            })
+        })?;
+        Ok(Filter {
+            principal: self.principal.clone(),
+            server: self.server.clone(),
+            instance: self.instance.clone(),
+            owner: self.owner.clone(),
+            standing: self.standing,
+            pattern: Some(pattern),
+        })
+    }
+}
+
+/// A page of sessions. It may be short, even empty, and still have a next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionPage {
+    /// Whether the store knows all its sessions at present: an index that is being rebuilt lists those it has seen.
+    pub complete: bool,
+    /// Where the next page starts; none at the end.
+    pub cursor: Option<Cursor>,
+    /// The sessions, in the order asked for.
+    pub sessions: Vec<(SessionKey, RecordView)>,
+}
+
+/// A place between two pages. It means something to the store that gave it, and to that query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(Arc<str>);
+
+impl Cursor {
+    /// What stands for the start of the first page and the end of the last.
+    pub(super) const EDGE: &'static str = "0";
+
+    /// The place that a store named; none at the end.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        (text != Self::EDGE).then(|| Self(text.into()))
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The pattern of the keys that an id's pattern means: the keys' head is taken as it is.
+pub(super) fn key_pattern(prefix: &str, id_pattern: Option<&str>) -> String {
+    let head = SessionKey::head(prefix);
+    let mut pattern = String::with_capacity(head.len() + 16);
+    for character in head.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern.push_str(id_pattern.unwrap_or("*"));
+    pattern
+}

@@ -1,0 +1,63 @@
+//! ENTER and LEAVE.
+
+use mooring_session::names::ServerName;
+use redis::Value;
+
+use super::reply::{self, Fields, Problem};
+use super::{RedisStore, Resend, unreadable};
+use crate::store::error::StoreError;
+use crate::store::key::SessionKey;
+use crate::store::turns::{Enter, Entered, Leave, Line};
+
+impl RedisStore {
+    pub(in crate::store) async fn enter(
+        &self,
+        key: &SessionKey,
+        request: &Enter,
+    ) -> Result<Entered, StoreError> {
+        let name = "SESSION.ENTER";
+        let mut command = redis::cmd(name);
+        command
+            .arg(key.secret())
+            .arg(request.principal.as_str())
+            .arg(request.server.as_str())
+            .arg(request.worker.as_str())
+            .arg(request.ticket.as_str())
+            .arg("LEASE")
+            .arg(request.lease.get());
+        if request.line == Line::First {
+            command.arg("FIRST");
+        }
+        if let Some(turn) = request.held {
+            command.arg("HELD").arg(turn);
+        }
+        // The same ticket again gets the same answer.
+        let value = self.send(&command, name, Resend::Once).await?;
+        entered(value, &request.server).map_err(unreadable(name))
+    }
+
+    pub(in crate::store) async fn leave(
+        &self,
+        key: &SessionKey,
+        request: &Leave,
+    ) -> Result<(), StoreError> {
+        let name = "SESSION.LEAVE";
+        let mut command = redis::cmd(name);
+        command
+            .arg(key.secret())
+            .arg(request.principal.as_str())
+            .arg(request.server.as_str())
+            .arg(request.ticket.as_str());
+        // The answer to a second LEAVE is STALE, which would say of one that succeeded that it did not.
+        self.send(&command, name, Resend::Never).await.map(drop)
+    }
+}
+
+/// The answer of ENTER: that of ROUTE, and the turn.
+pub(super) fn entered(value: Value, server: &ServerName) -> Result<Entered, Problem> {
+    let mut fields = Fields::of(value)?;
+    Ok(Entered {
+        turn: fields.optional_number("turn")?,
+        routed: reply::routed_of(fields, server)?,
+    })
+}

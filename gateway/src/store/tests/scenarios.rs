@@ -1,0 +1,206 @@
+//! What a fleet lives through, the same over every store: caps, tombstones, lists, load and rates.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+use std::num::NonZeroU64;
+
+use mooring_session::refusal::{Busy, Refusal, Stale};
+use mooring_session::rules::{Clean, Create, End, EndWhen, Forget};
+use mooring_session::time::Millis;
+
+use super::every_store::over_every_store;
+use super::requests as make;
+use crate::store::{SessionQuery, Store, StoreError};
+
+over_every_store! {
+    a_principal_at_its_cap_ends_the_session_not_used_for_longest;
+    a_tombstone_is_cleaned_once_and_forgotten;
+    sessions_are_listed_page_by_page;
+    a_binding_goes_to_the_emptiest_instance;
+    a_rate_lets_through_what_it_may;
+}
+
+fn capped(session: &str, cap: u64) -> Create {
+    Create {
+        cap: NonZeroU64::new(cap),
+        ..make::create(session)
+    }
+}
+
+async fn a_principal_at_its_cap_ends_the_session_not_used_for_longest(store: &Store) {
+    for session in ["a", "b"] {
+        let key = make::key(session);
+        store.create(&key, &capped(session, 2)).await.unwrap();
+    }
+    let third = make::key("c");
+    let refused = store.create(&third, &capped("c", 2)).await.unwrap_err();
+    let StoreError::Refused(Refusal::Cap {
+        cap: 2,
+        least_recently_used,
+    }) = refused
+    else {
+        unreachable!("the cap is refused: {refused:?}");
+    };
+    let idlest = store.named_key(&least_recently_used).unwrap();
+    assert!([make::key("a"), make::key("b")].contains(&idlest));
+    // One that is there already is no new one, and another principal has a cap of its own.
+    store
+        .create(&make::key("a"), &capped("a", 2))
+        .await
+        .unwrap();
+    let other = Create {
+        principal: make::principal("bob"),
+        ..capped("d", 1)
+    };
+    store.create(&make::key("d"), &other).await.unwrap();
+    let end = End {
+        when: EndWhen::Idle,
+        ..make::end()
+    };
+    store.end(&idlest, &end).await.unwrap();
+    store.create(&third, &capped("c", 2)).await.unwrap();
+}
+
+async fn a_tombstone_is_cleaned_once_and_forgotten(store: &Store) {
+    let key = make::key("s");
+    let created = store.create(&key, &make::create("s")).await.unwrap();
+    store
+        .bind(&key, &make::bind("t1", "i1", "u1"))
+        .await
+        .unwrap();
+    let clean = |worker: &str| Clean {
+        worker: make::worker(worker),
+        lease: Millis::new(50),
+    };
+    assert_eq!(
+        store.claim(&key, &clean("w:1")).await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Active)))
+    );
+    store.end(&key, &make::end()).await.unwrap();
+    // Whoever ended it has the lease, and is nobody by name: it says so when it forgets.
+    assert_eq!(
+        store.claim(&key, &clean("w:1")).await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Cleaning)))
+    );
+    assert_eq!(store.reap(&make::worker("w:1"), 10).await, Ok(Vec::new()));
+    let forget = |generation| Forget {
+        generation,
+        worker: make::worker("w:1"),
+    };
+    let generation = created.record.generation;
+    assert_eq!(
+        store.forget(&key, &forget(generation + 1)).await,
+        Err(StoreError::Refused(Refusal::Stale(Stale::Generation)))
+    );
+    store.forget(&key, &forget(generation)).await.unwrap();
+    assert_eq!(
+        store.get(&key).await,
+        Err(StoreError::Refused(Refusal::NoSession))
+    );
+    let again = store.create(&key, &make::create("s")).await.unwrap();
+    assert!(again.record.generation > generation);
+    assert!(again.previous.is_empty());
+}
+
+async fn sessions_are_listed_page_by_page(store: &Store) {
+    let mut keys = Vec::new();
+    for n in 0..25 {
+        let session = format!("l{n}");
+        let key = make::key(&session);
+        store.create(&key, &make::create(&session)).await.unwrap();
+        if n % 5 == 0 {
+            store.bind(&key, &make::bind("t", "i1", "u")).await.unwrap();
+        }
+        keys.push(key);
+    }
+    let all = SessionQuery {
+        id_pattern: Some("l*".into()),
+        count: 10,
+        ..SessionQuery::default()
+    };
+    let mut listed = walk(store, all.clone()).await;
+    assert_eq!(listed.len(), 25);
+    listed.sort_by_key(|key| key.secret().to_owned());
+    keys.sort_by_key(|key| key.secret().to_owned());
+    assert_eq!(listed, keys);
+    let bound = SessionQuery {
+        instance: Some(make::instance("i1")),
+        ..all.clone()
+    };
+    assert_eq!(walk(store, bound).await.len(), 5);
+    let few = SessionQuery {
+        id_pattern: Some("l[0-2]".into()),
+        ..all.clone()
+    };
+    assert_eq!(walk(store, few).await.len(), 3);
+    let overlong = SessionQuery {
+        id_pattern: Some("*".repeat(1_000).into()),
+        ..all
+    };
+    assert!(matches!(
+        store.list(&overlong).await,
+        Err(StoreError::Refused(Refusal::Argument(_)))
+    ));
+}
+
+/// Every session of a query, and that no page is longer than asked for.
+async fn walk(store: &Store, mut query: SessionQuery) -> Vec<crate::store::SessionKey> {
+    let mut keys = Vec::new();
+    loop {
+        let page = store.list(&query).await.unwrap();
+        assert!(page.complete && page.sessions.len() <= query.count);
+        keys.extend(page.sessions.into_iter().map(|(key, _)| key));
+        match page.cursor {
+            Some(cursor) => query.cursor = Some(cursor),
+            None => return keys,
+        }
+    }
+}
+
+async fn a_binding_goes_to_the_emptiest_instance(store: &Store) {
+    let instances = ["i1", "i2", "i3"];
+    let mut bound = Vec::new();
+    for n in 0..9 {
+        let session = format!("p{n}");
+        let key = make::key(&session);
+        store.create(&key, &make::create(&session)).await.unwrap();
+        let mut bind = make::bind("t", "i1", "u");
+        bind.instances = instances.map(make::instance).to_vec();
+        bound.push(store.bind(&key, &bind).await.unwrap().binding.instance);
+    }
+    for instance in instances {
+        let count = bound.iter().filter(|it| **it == make::instance(instance));
+        assert_eq!(count.count(), 3, "{bound:?}");
+    }
+    store.beat(&make::beat("w:1", 60_000)).await.unwrap();
+    let workers = store.workers().await.unwrap();
+    assert_eq!(workers.len(), 1);
+    assert_eq!(workers[0].bindings, Some(9));
+}
+
+async fn a_rate_lets_through_what_it_may(store: &Store) {
+    let minute = Millis::new(60_000);
+    let mut allowed = 0;
+    for _ in 0..5 {
+        let rated = store.rate("calls:alice", 3, minute, 1).await.unwrap();
+        allowed += u32::from(rated.allowed);
+        assert!(rated.allowed == (rated.retry_after == Millis::new(0)));
+    }
+    assert_eq!(allowed, 3);
+    assert!(store.rate("calls:bob", 3, minute, 3).await.unwrap().allowed);
+    for (name, limit, window, cost) in [
+        ("", 1, minute, 1),
+        ("x", 0, minute, 1),
+        ("x", 1, Millis::new(0), 1),
+        ("x", 1, minute, 2),
+    ] {
+        assert!(matches!(
+            store.rate(name, limit, window, cost).await,
+            Err(StoreError::Refused(Refusal::Argument(_)))
+        ));
+    }
+}

@@ -1,0 +1,122 @@
+//! Turns: one call at a time to one server of one session, in the order of arrival.
+//!
+//! Redis keeps the order over the whole fleet. The other stores keep it among the callers of one process, which is all
+//! of a fleet of one; several gateways over one embedded file keep it each for itself.
+
+use mooring_session::names::{Principal, ServerName, Token, WorkerId};
+use mooring_session::record::Standing;
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::{Route, Routed};
+use mooring_session::time::Millis;
+use mooring_session::turns;
+pub use mooring_session::turns::Line;
+
+use super::error::StoreError;
+use super::key::SessionKey;
+use super::{Backend, Store, timed};
+
+/// What ENTER asks for: a ROUTE, and the turn of the session at that server.
+#[derive(Clone, Debug)]
+pub struct Enter {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Which server is to be called.
+    pub server: ServerName,
+    /// Who asks, and is told by [`news`](Store::news) when the turn comes.
+    pub worker: WorkerId,
+    /// This call: random, chosen by the worker. The same ticket again renews the lease.
+    pub ticket: Token,
+    /// How long the turn is held unless it is renewed. From 10 ms to the server's longest, 5 s by default.
+    pub lease: Millis,
+    /// Where it waits.
+    pub line: Line,
+    /// The number of the turn that it held, where it claims one again after Redis restarted or failed over.
+    pub held: Option<u64>,
+}
+
+/// The answer of ENTER.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entered {
+    /// Where the calls go, as ROUTE says it.
+    pub routed: Routed,
+    /// The turn's number; none while the caller waits for it.
+    pub turn: Option<u64>,
+}
+
+/// What LEAVE asks for.
+#[derive(Clone, Debug)]
+pub struct Leave {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Of which server.
+    pub server: ServerName,
+    /// The ticket that has the turn, or waits for it.
+    pub ticket: Token,
+}
+
+impl Enter {
+    /// The ROUTE in it.
+    pub(super) fn route(&self) -> Route {
+        Route {
+            principal: self.principal.clone(),
+            server: self.server.clone(),
+            worker: self.worker.clone(),
+        }
+    }
+
+    /// The rest of it.
+    pub(super) fn turn(&self) -> turns::Enter {
+        turns::Enter {
+            worker: self.worker.clone(),
+            ticket: self.ticket.clone(),
+            lease: self.lease,
+            line: self.line,
+            held: self.held,
+        }
+    }
+}
+
+/// A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
+pub(super) fn left(result: Result<(), Refusal>, standing: Standing) -> Result<(), Refusal> {
+    result.map_err(|refusal| match standing {
+        Standing::Active => refusal,
+        Standing::Ended => Refusal::Ended,
+        Standing::Expired => Refusal::NoSession,
+    })
+}
+
+impl Store {
+    /// Asks for a turn, and says where calls go: in place of ROUTE for a server that is called one call at a time.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `ENDED`, `DENIED`; `LIMIT` where too many wait; `STALE` for a worker that counts as dead,
+    /// and for a turn claimed again that is another's now; `ERR` for a lease out of its range.
+    pub async fn enter(&self, key: &SessionKey, request: &Enter) -> Result<Entered, StoreError> {
+        timed("SESSION.ENTER", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.enter(key, request)?),
+                Backend::Embedded(store, _) => store.enter(key, request).await,
+                Backend::Redis(store, _) => store.enter(key, request).await,
+                Backend::Fallback(store) => store.enter(key, request).await,
+            }
+        })
+        .await
+    }
+
+    /// Passes a turn on, or stops waiting for it.
+    ///
+    /// # Errors
+    /// Refused: `STALE` for a ticket that has no turn, or has lost it; `DENIED`, and `NOSESSION` or `ENDED`, where there
+    /// is nothing left to pass on.
+    pub async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+        timed("SESSION.LEAVE", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.leave(key, request)?),
+                Backend::Embedded(store, _) => store.leave(key, request).await,
+                Backend::Redis(store, _) => store.leave(key, request).await,
+                Backend::Fallback(store) => store.leave(key, request).await,
+            }
+        })
+        .await
+    }
+}
