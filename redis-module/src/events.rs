@@ -28,8 +28,7 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
             module.start_serving();
             module.rebuild_all(context, Cause::Promoted);
         }
-        // Its turns were given by what is now another node.
-        ServerEvent::Demoted => module.drop_turns(None),
+        ServerEvent::Demoted => module.stop_serving(),
         ServerEvent::AsideStarted | ServerEvent::Tick => {}
     }
 }

@@ -69,6 +69,11 @@ pub(crate) fn tick(module: &mut Module, context: &Context, impulse: Impulse) -> 
         Impulse::Server => {}
     }
     module.housekeeping.ticked_at = Some(mono);
+    if !context.is_primary() {
+        // Nobody beats to a replica, so it calls nobody dead.
+        let mono = module.monotonic();
+        module.workers.renew_grace(mono);
+    }
     keyspace::catch_up(module, context);
     watch_clock(module, context);
     let now = Timestamp::from_unix_ms(context.unix_ms());
@@ -89,8 +94,7 @@ pub(crate) fn tick(module: &mut Module, context: &Context, impulse: Impulse) -> 
 /// Looks whether the wall clock was set. Whoever decides by it alone that something is over looks first.
 pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
     let now = Timestamp::from_unix_ms(context.unix_ms());
-    let mono = module.monotonic();
-    let Some(step) = module.clock.observe(now, mono) else {
+    let Some(step) = module.clock.observe(now, module.time.real()) else {
         return;
     };
     let line = format!(
@@ -98,6 +102,7 @@ pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
         step.by_ms
     );
     context.log(Level::Warning, &line);
+    let mono = module.monotonic();
     module.workers.renew_grace(mono);
     module.rebuild_all(context, Cause::ClockStep);
 }
@@ -148,9 +153,10 @@ fn mend_indexes(module: &mut Module, context: &Context) -> Advanced {
     if !module.indexes.follow_the_setting() {
         module.rebuild_all(context, Cause::Prefixes);
     }
-    let until = Instant::now() + STEP;
-    let rebuilt = module.rebuild_until(context, until);
-    let is_in_parts = module.indexes.take_apart_until(until);
+    let now = Instant::now();
+    // First, or what is dropped while one rebuild follows another would pile up in memory.
+    let is_in_parts = module.indexes.take_apart_until(now + STEP / 2);
+    let rebuilt = module.rebuild_until(context, now + STEP);
     if rebuilt == Progress::Busy || is_in_parts {
         Advanced::More
     } else {

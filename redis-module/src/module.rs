@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
-use mooring_session::clock::ClockWatch;
+use mooring_session::clock::{ClockWatch, NodeClock};
 use mooring_session::index::Departures;
 use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
@@ -22,8 +22,8 @@ use crate::waiting::Waiting;
 
 /// The module's state.
 pub(crate) struct Module {
-    /// When it was loaded: the origin of this node's monotonic clock.
-    pub(crate) started: Instant,
+    /// This node's own clock.
+    pub(crate) time: NodeTime,
     /// Who is alive.
     pub(crate) workers: Workers,
     /// Names of hash fields, ready to be handed to Redis.
@@ -67,7 +67,7 @@ impl Module {
     pub(crate) fn install() {
         let started = Monotonic::default();
         let module = Self {
-            started: Instant::now(),
+            time: NodeTime::start(),
             workers: Workers::new(started, settings::worker_grace()),
             fields: FieldNames::new(),
             figures: Figures::default(),
@@ -113,9 +113,9 @@ impl Module {
         Self::try_with(step).unwrap_or(Err(Failure::Internal))
     }
 
-    /// This node's monotonic clock: milliseconds since the module was loaded.
+    /// This node's clock: milliseconds since the module was loaded, without those in which the node stood still.
     pub(crate) fn monotonic(&self) -> Monotonic {
-        monotonic(self.started)
+        self.time.now()
     }
 
     /// Whether every index holds all that is in its database.
@@ -133,12 +133,20 @@ impl Module {
         self.floor = self.floor.max(now.unix_ms());
     }
 
-    /// The sessions of a database, or of all, are others now: who waits for their turns is told to ask again.
+    /// The sessions of a database, or of all, are others now: who waits for their turns, or for a claim, is told to ask
+    /// again.
     pub(crate) fn drop_turns(&mut self, database: Option<i32>) {
+        self.news.settle_database(database);
         match database {
             Some(database) => self.turns.drop_database(database),
             None => self.turns.restart(self.monotonic(), Millis::default()),
         }
+    }
+
+    /// This node is a replica from now on: another one gives the turns and hears the workers.
+    pub(crate) fn stop_serving(&mut self) {
+        self.drop_turns(None);
+        self.workers = Workers::new(self.monotonic(), settings::worker_grace());
     }
 
     /// This node was a replica, to which nobody beats, and whose turns are not what was given meanwhile: grace and
@@ -150,8 +158,29 @@ impl Module {
     }
 }
 
-/// The monotonic clock of a node that started at `started`.
-pub(crate) fn monotonic(started: Instant) -> Monotonic {
-    let elapsed_ms = started.elapsed().as_millis();
-    Monotonic::from_ms(u64::try_from(elapsed_ms).unwrap_or(u64::MAX))
+/// The clock of this node: see [`NodeClock`].
+pub(crate) struct NodeTime {
+    /// When the module was loaded.
+    started: Instant,
+    clock: NodeClock,
+}
+
+impl NodeTime {
+    fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            clock: NodeClock::default(),
+        }
+    }
+
+    /// What liveness, leases and time-outs go by.
+    pub(crate) fn now(&self) -> Monotonic {
+        self.clock.read(self.real())
+    }
+
+    /// The system's monotonic clock, to compare the wall clock with.
+    pub(crate) fn real(&self) -> Monotonic {
+        let elapsed_ms = self.started.elapsed().as_millis();
+        Monotonic::from_ms(u64::try_from(elapsed_ms).unwrap_or(u64::MAX))
+    }
 }

@@ -1,7 +1,6 @@
 //! What a rule is told besides the record and the request: when and where a command runs, and what this node knows.
 
 use std::cell::OnceCell;
-use std::time::Instant;
 
 use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
@@ -9,7 +8,7 @@ use mooring_session::workers::{Workers, WorkersAt};
 use mooring_session::{Held, Liveness, NoIndex, Node, Tuning};
 
 use crate::ffi::{Context, Text};
-use crate::module::{Module, monotonic};
+use crate::module::{Module, NodeTime};
 use crate::node::NodeView;
 use crate::settings;
 
@@ -48,14 +47,13 @@ pub(crate) struct Surroundings<'a> {
 /// first question.
 struct WorkersNow<'a> {
     workers: &'a Workers,
-    started: Instant,
+    time: &'a NodeTime,
     known: OnceCell<WorkersAt<'a>>,
 }
 
 impl<'a> WorkersNow<'a> {
     fn known(&self) -> &WorkersAt<'a> {
-        self.known
-            .get_or_init(|| self.workers.at(monotonic(self.started)))
+        self.known.get_or_init(|| self.workers.at(self.time.now()))
     }
 }
 
@@ -79,7 +77,7 @@ impl<'a> Surroundings<'a> {
         Self {
             floor: module.floor,
             node: Some(NodeView::of(module, *moment)),
-            ..Self::of(&module.workers, module.started, moment.now)
+            ..Self::of(&module.workers, &module.time, moment.now)
         }
     }
 
@@ -91,14 +89,14 @@ impl<'a> Surroundings<'a> {
 
     /// The same from the parts of a [`Module`] that a command has borrowed, for one that gives no new numbers and
     /// places nothing.
-    pub(crate) fn of(workers: &'a Workers, started: Instant, now: Timestamp) -> Self {
+    pub(crate) fn of(workers: &'a Workers, time: &'a NodeTime, now: Timestamp) -> Self {
         Self {
             now,
             floor: 0,
             tuning: settings::tuning(),
             workers: WorkersNow {
                 workers,
-                started,
+                time,
                 known: OnceCell::new(),
             },
             node: None,

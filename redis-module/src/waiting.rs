@@ -106,25 +106,33 @@ pub(crate) fn pass_deadlines(module: &mut Module, mono: Monotonic) {
     waiting.retain(|_, waiter| mono < waiter.until);
 }
 
-/// Wakes who has news: called at the end of every command, every event and every tick.
+/// Wakes who has news: called at the end of every command and every tick.
 pub(crate) fn serve(module: &mut Module) {
     while let Some(worker) = module.news.pop_fresh() {
         module.waiting.wake(&worker);
     }
 }
 
-/// Takes the worker's news, without the turns that have passed on meanwhile. From now on the others' leases run.
+/// Takes the worker's news, without the turns that have passed on meanwhile. From now on the others' leases run. None
+/// means that the mailbox is empty, however many turns in front of other news had passed on.
 fn take(module: &mut Module, worker: &WorkerId) -> Vec<NewsItem> {
     let mono = module.monotonic();
-    let mut items = module.news.take(worker, NEWS_BATCH_MAX);
-    items.retain(|item| match item {
-        NewsItem::Turn {
-            session,
-            server,
-            ticket,
-            turn,
-        } => module.turns.pick_up(session, server, ticket, *turn, mono),
-        NewsItem::Settled { .. } => true,
-    });
-    items
+    loop {
+        let mut items = module.news.take(worker, NEWS_BATCH_MAX);
+        if items.is_empty() {
+            return items;
+        }
+        items.retain(|item| match item {
+            NewsItem::Turn {
+                session,
+                server,
+                ticket,
+                turn,
+            } => module.turns.pick_up(session, server, ticket, *turn, mono),
+            NewsItem::Settled { .. } => true,
+        });
+        if !items.is_empty() {
+            return items;
+        }
+    }
 }

@@ -1,7 +1,13 @@
-//! Whether the wall clock can be believed.
+//! Whether the clocks can be believed.
 //!
 //! What is stored is stamped by the wall clock, and an operator, a time service or a resumed virtual machine may set
 //! it at any moment. The monotonic clock is not set; so a step is what the one moved and the other did not.
+//!
+//! The monotonic clock goes on while the node itself stands still: suspended, or busy with one long command. Beats and
+//! renewals that came in time then wait to be read, and must not be found late; so what a node counts by is the time
+//! in which it was there to listen.
+
+use std::cell::Cell;
 
 use crate::time::{Millis, Monotonic, Timestamp};
 
@@ -53,9 +59,44 @@ impl ClockWatch {
     }
 }
 
+/// A node that was not seen at work for longer than this stood still. A node looks at its clock every 100 ms or so,
+/// and a beat lives for longer.
+pub const STALL_MIN: Millis = Millis::new(500);
+
+/// The clock of a node's liveness, leases and time-outs: the monotonic one without the time in which the node stood
+/// still. It never runs ahead of it and never back, so whatever it decides is decided late at worst.
+#[derive(Debug, Default)]
+pub struct NodeClock {
+    read_at: Cell<Monotonic>,
+    shown: Cell<Monotonic>,
+}
+
+impl NodeClock {
+    /// What it shows at `real`. Whoever runs a node reads it at least every [`STALL_MIN`].
+    pub fn read(&self, real: Monotonic) -> Monotonic {
+        let passed = real.ms().saturating_sub(self.read_at.get().ms());
+        let counted = Millis::new(passed.min(STALL_MIN.get()));
+        self.read_at.set(self.read_at.get().max(real));
+        self.shown.set(self.shown.get().plus(counted));
+        self.shown.get()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_stands_still_counts_little_of_it() {
+        let clock = NodeClock::default();
+        let read = |ms| clock.read(Monotonic::from_ms(ms)).ms();
+        assert_eq!([read(0), read(100), read(600)], [0, 100, 600]);
+        assert_eq!(read(9_600), 1_100, "nine seconds of standstill");
+        assert_eq!([read(9_600), read(9_700)], [1_100, 1_200]);
+        assert_eq!(read(9_000), 1_200, "never back");
+        assert_eq!(read(9_800), 1_300);
+        assert_eq!(read(u64::MAX), 1_800);
+    }
 
     const START: u64 = 1_700_000_000_000;
 

@@ -34,11 +34,11 @@ impl Context<'_> {
     #[must_use]
     pub fn floor_after(&self, record: Option<&Record>) -> u64 {
         let now = self.now.unix_ms();
-        let numbers = record.map_or(now, |record| record.generation.max(record.highest_epoch));
-        if record.is_some() && numbers <= now {
-            return self.floor;
+        match record.map(Record::numbers_to_follow) {
+            None => self.floor.max(now),
+            Some(numbers) if numbers <= now => self.floor,
+            Some(numbers) => self.floor.max(numbers),
         }
-        self.floor.max(numbers)
     }
 }
 

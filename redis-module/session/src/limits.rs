@@ -56,6 +56,8 @@ pub const TURN_QUEUES_MAX: usize = 65_536;
 pub const TURN_WAITERS_MAX: usize = 262_144;
 /// Highest number that a turn may be claimed again by: thirteen digits, like the milliseconds until the year 2286.
 pub const TURN_NUMBER_MAX: u64 = 9_999_999_999_999;
+/// Highest number of a record that the numbers of other keys follow. One beyond it was stamped by no clock.
+pub const NUMBER_FOLLOWED_MAX: u64 = TURN_NUMBER_MAX;
 /// Most mailboxes of a node: twice what it remembers of workers heard and of workers met.
 pub const NEWS_BOXES_MAX: usize = 4 * WORKERS_MAX;
 /// Most items in one mailbox.

@@ -132,6 +132,14 @@ impl News {
         }
     }
 
+    /// The same for every session of a database, or of all: with the next steps of [`advance`](Self::advance).
+    pub fn settle_database(&mut self, database: Option<i32>) {
+        let is_gone = |session: &SessionPlace| database.is_none_or(|gone| session.database == gone);
+        for id in self.watches.of_sessions(is_gone) {
+            self.watches.set_deadline(id, Some(Monotonic::default()));
+        }
+    }
+
     /// Tells one worker to ask again.
     pub fn post_settled(
         &mut self,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::context::Tuning;
-use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX};
+use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX, NUMBER_FOLLOWED_MAX};
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
@@ -232,6 +232,18 @@ impl Cleaning {
 }
 
 impl Record {
+    /// The highest number that this key ever gave, which the numbers of a new record must exceed. Zero where no clock
+    /// can have stamped it: an edited record must not leave the other keys of a node without numbers that grow.
+    #[must_use]
+    pub fn numbers_to_follow(&self) -> u64 {
+        let highest = self.generation.max(self.highest_epoch);
+        if highest <= NUMBER_FOLLOWED_MAX {
+            highest
+        } else {
+            0
+        }
+    }
+
     /// Whether any of its bindings is being initialised at `now`.
     #[must_use]
     pub fn has_live_claim(&self, now: Timestamp) -> bool {

@@ -2,8 +2,9 @@
 //!
 //! A *spot* is one server of one session. Invariant: an entry stands under its id, in its session's list, and with its
 //! deadline, if it has one, in the order of deadlines; or in none of them. A session without entries takes no room.
+//! Trees throughout: a hash table of all of them would now and then be copied whole within one command.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::names::ServerName;
@@ -26,8 +27,8 @@ pub(crate) struct Spot<T> {
 /// The entries of all sessions.
 #[derive(Debug)]
 pub(crate) struct Spots<T> {
-    spots: HashMap<SpotId, Spot<T>>,
-    by_session: HashMap<Arc<SessionPlace>, Vec<(ServerName, SpotId)>>,
+    spots: BTreeMap<SpotId, Spot<T>>,
+    by_session: BTreeMap<Arc<SessionPlace>, Vec<(ServerName, SpotId)>>,
     deadlines: BTreeSet<(Monotonic, SpotId)>,
     ids_given: u64,
 }
@@ -35,8 +36,8 @@ pub(crate) struct Spots<T> {
 impl<T> Default for Spots<T> {
     fn default() -> Self {
         Self {
-            spots: HashMap::new(),
-            by_session: HashMap::new(),
+            spots: BTreeMap::new(),
+            by_session: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             ids_given: 0,
         }

@@ -32,7 +32,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     reply: "the record",
     details: "\
 For operators, and for callers that need the whole record: `state` tells whether the session is active or which
-kind of tombstone stands. It names no principal, so keep it from users that serve clients.",
+kind of tombstone stands. It names no principal, so keep it from users that serve clients. Workers beat to primaries, so
+a replica calls every owner alive.",
     errors: &[
         Cause::NO_SESSION,
         Cause::CORRUPT,

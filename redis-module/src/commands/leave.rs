@@ -10,7 +10,7 @@ use crate::arguments::{Parser, Words};
 use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, Text};
 use crate::handler::{Command, Outcome};
-use crate::module::{Module, monotonic};
+use crate::module::Module;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
 use crate::surroundings::Moment;
@@ -94,7 +94,7 @@ fn apply(
     let moment = Moment::of(context, name);
     let fields = module.fields.of(request.server)?;
     let life = own_life(context, name, [fields.life, fields.principal], request)?;
-    let mono = monotonic(module.started);
+    let mono = module.time.now();
     let queues = Queues {
         turns: &mut module.turns,
         news: &mut module.news,

@@ -64,7 +64,7 @@ impl Command for ReapCommand {
         let request = parse(arguments)?;
         // Whether anything is over is decided by the wall clock alone.
         housekeeping::watch_clock(module, context);
-        let is_allowed = module.clock.reaping_allowed(module.monotonic());
+        let is_allowed = module.clock.reaping_allowed(module.time.real());
         let keys = if is_allowed {
             due(context, module, &request)
         } else {

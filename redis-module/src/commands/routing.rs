@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::ffi::{Context, Key, KeyKind, Level, OwnedText, Text};
 use crate::field_names::{BindingFields, RouteFields};
 use crate::keyspace;
-use crate::module::{Module, monotonic};
+use crate::module::Module;
 use crate::record_io;
 use crate::reply::{self, OwnerLine, RouteLine};
 use crate::surroundings::{Moment, Surroundings};
@@ -109,7 +109,7 @@ pub(super) fn serve(
     let mut binding = Binding::read(&stored, fields.binding, fields.server)?;
 
     let moment = Moment::of(context, name);
-    let surroundings = Surroundings::of(&module.workers, module.started, moment.now);
+    let surroundings = Surroundings::of(&module.workers, &module.time, moment.now);
     let rules_context = surroundings.context();
     let driven = binding.as_mut().map(Binding::driven);
     let decided = rules::route_binding(&mut life, driven, &request.worker, &rules_context)?;
@@ -119,7 +119,7 @@ pub(super) fn serve(
             turns: &mut module.turns,
             news: &mut module.news,
             workers: rules_context.workers,
-            mono: monotonic(module.started),
+            mono: module.time.now(),
         };
         queues.enter(&moment, fields.server, turn)
     });
@@ -150,7 +150,10 @@ pub(super) fn serve(
     let line = binding.line(decided.reply.state, lost.as_ref(), turn, &rules_context);
     reply::routed(context, &line);
     if line.state == RouteState::Binding(BindingState::Claimed) {
-        let until = monotonic(module.started).plus(claims::left(&moment, line.lease_until));
+        let until = module
+            .time
+            .now()
+            .plus(claims::left(&moment, line.lease_until));
         let (worker, server) = (&request.worker, fields.server);
         claims::watch(&mut module.news, &moment, worker, server, until);
     }

@@ -77,7 +77,7 @@ pub fn forget(
     if record.generation != request.generation || !holds || !is_tombstone {
         return Err(Refusal::Stale(Stale::Generation));
     }
-    let floor = record.generation.max(record.highest_epoch);
+    let floor = record.numbers_to_follow();
     *slot = None;
     Ok(Decided::new(floor, Written::Removed))
 }

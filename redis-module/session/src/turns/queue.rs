@@ -68,7 +68,7 @@ type Place = (Line, u64);
 pub(super) struct Queue {
     pub(super) holder: Option<Holder>,
     waiters: BTreeMap<Place, Waiter>,
-    places: HashMap<Token, Place>,
+    places: BTreeMap<Token, Place>,
     arrivals: u64,
     /// The highest number that was given here.
     pub(super) highest: u64,

@@ -54,6 +54,21 @@ fn a_claim_that_lapses_is_told_too() {
 }
 
 #[test]
+fn a_database_that_is_emptied_settles_what_was_claimed_there() {
+    let now = Monotonic::from_ms(1);
+    let tools = server("tools");
+    for (gone, told) in [(Some(0), (1, 0)), (Some(1), (0, 1)), (None, (1, 1))] {
+        let mut news = News::new();
+        news.watch(&worker("a"), &place(), &tools, LATER);
+        let elsewhere = SessionPlace::new(1, &place().key);
+        news.watch(&worker("b"), &elsewhere, &tools, LATER);
+        news.settle_database(gone);
+        news.advance(now, &Deaths::default(), 10);
+        assert_eq!((settled(&mut news, "a"), settled(&mut news, "b")), told);
+    }
+}
+
+#[test]
 fn a_session_that_ends_settles_everything() {
     let mut news = News::new();
     for name in ["one", "two"] {
