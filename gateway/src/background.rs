@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
 use mooring_session::rules::Touch;
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::affinity::{Affinity, Driven, pass_on_news, reap};
 use crate::http::App;
 use crate::settings::Settings;
-use crate::store::{SessionKey, StoreError};
+use crate::store::{Loss, SessionKey, StoreError};
 
 /// Sessions with an open call or stream are kept alive this many times per TTL.
 const KEEPS_PER_TTL: u32 = 8;
@@ -24,6 +25,8 @@ const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
 const CALL_NOTED_EVERY: Duration = Duration::from_secs(1);
 /// How often recorded durations are folded into their histograms. Until then each of them is held, scraped or not.
 const FOLD_INTERVAL: Duration = Duration::from_secs(5);
+/// Most lost upstream sessions deleted at the same time: an instance that hangs must not hold up the rest.
+const LOSSES_AT_ONCE: usize = 16;
 
 /// Starts all of it. It ends when the set is dropped.
 pub(crate) fn start(
@@ -131,20 +134,26 @@ async fn fold_metrics(recorder: PrometheusHandle) {
 /// Upstream sessions that lost against the store's answer when it returned are deleted, and their loss is logged.
 async fn report_losses(app: Arc<App>) {
     let losses = app.affinity.store().losses();
-    while let Some(loss) = losses.next().await {
-        tracing::warn!(
-            session = %loss.key.digest(),
-            server = %loss.server,
-            instance = %loss.instance,
-            "what this session did while the store was away is lost: the store's answer won"
-        );
-        if let (Some(server), Some(upstream_session)) =
-            (app.servers.get(loss.server.as_str()), loss.upstream_session)
-            && let Some(instance) = server.instance(&loss.instance)
-        {
-            app.affinity
-                .delete_upstream(server, instance, upstream_session)
-                .await;
-        }
+    stream::unfold(losses, |losses| async {
+        Some((losses.next().await?, losses))
+    })
+    .for_each_concurrent(LOSSES_AT_ONCE, |loss| report_loss(&app, loss))
+    .await;
+}
+
+async fn report_loss(app: &App, loss: Loss) {
+    tracing::warn!(
+        session = %loss.key.digest(),
+        server = %loss.server,
+        instance = %loss.instance,
+        "what this session did while the store was away is lost: the store's answer won"
+    );
+    if let (Some(server), Some(upstream_session)) =
+        (app.servers.get(loss.server.as_str()), loss.upstream_session)
+        && let Some(instance) = server.instance(&loss.instance)
+    {
+        app.affinity
+            .delete_upstream(server, instance, upstream_session)
+            .await;
     }
 }

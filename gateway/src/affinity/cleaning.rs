@@ -89,6 +89,11 @@ impl Affinity {
         remains
     }
 
+    /// How long the answer to a DELETE is waited for.
+    pub(super) fn deletion_timeout(&self) -> Duration {
+        DELETED_WITHIN.min(self.options().answer_timeout)
+    }
+
     async fn delete_of(&self, binding: &BindingView) -> Deletion {
         // A claim that was not confirmed has no upstream session; whoever holds it deletes what it makes.
         let Some(upstream_session) = &binding.upstream_session else {
@@ -106,7 +111,7 @@ impl Affinity {
             );
             return Deletion::Unconfigured;
         };
-        let limit = DELETED_WITHIN.min(self.options().answer_timeout);
+        let limit = self.deletion_timeout();
         let deletion = Outgoing::delete(server);
         match discard(self.client(), instance, &deletion, upstream_session, limit).await {
             Discarded::Settled => Deletion::Done,

@@ -304,7 +304,7 @@ impl Affinity {
         upstream_session: UpstreamSession,
     ) {
         let deletion = Outgoing::delete(server);
-        let limit = self.options().answer_timeout;
+        let limit = self.deletion_timeout();
         discard(self.client(), instance, &deletion, &upstream_session, limit).await;
     }
 }

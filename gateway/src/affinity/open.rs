@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use mooring_session::Refusal;
 use mooring_session::names::{LabelName, LabelValue, NameError, Principal};
 use mooring_session::rules::{Bind, Create, Ownership, Revival, Touch};
 use mooring_session::view::BindingView;
@@ -39,9 +40,26 @@ pub enum OpenError {
     /// The principal holds as many sessions as it may, and none of them is idle.
     #[error("the principal holds {0} sessions, as many as it may, and all of them are in use")]
     AtCap(u64),
+    /// Another new session of the principal, opened by another worker, took its place before it was bound.
+    #[error("another new session of the principal took its place")]
+    Displaced,
     /// A name of the gateway's own making was refused, which would be a defect.
     #[error(transparent)]
     Name(#[from] NameError),
+}
+
+impl OpenError {
+    /// A session of which nobody knows the id yet is over only where a cap ended it: between its CREATE and its BIND it
+    /// looks idle to other workers.
+    fn or_displaced(self) -> Self {
+        match self {
+            Self::Store(StoreError::Refused(Refusal::Ended | Refusal::NoSession))
+            | Self::Settle(SettleError::Store(StoreError::Refused(
+                Refusal::Ended | Refusal::NoSession,
+            ))) => Self::Displaced,
+            other => other,
+        }
+    }
 }
 
 /// The client's `initialize`.
@@ -67,7 +85,10 @@ impl Affinity {
         introduction: &Introduction<'_>,
     ) -> Result<Opened, OpenError> {
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
-        let opened = self.open_as(&session, server, introduction).await;
+        let opened = self
+            .open_as(&session, server, introduction)
+            .await
+            .map_err(OpenError::or_displaced);
         if let Err(error) = &opened {
             tracing::warn!(session = %session.digest, server = %server.id, %error, "a session could not be opened");
             if !matches!(error, OpenError::AtCap(_)) {
@@ -101,6 +122,8 @@ impl Affinity {
             let params = introduction.params;
             Ok(self.store().put_init(&params_digest, params).await?)
         };
+        // From here on it is in use, and no cap ends it for another session that is opened here.
+        let in_flight = self.driven().begin(session, &server.id, InFlightKind::Call);
         tokio::try_join!(self.admit(session, &create), keeping_params)?;
         metrics::affinity_miss();
         let token = self.attempt()?;
@@ -135,9 +158,7 @@ impl Affinity {
             // The session is bound and serves; the label is for people.
             tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
         }
-        self.driven()
-            .begin(session, &server.id, InFlightKind::Call)
-            .driven_by(Driver::This);
+        in_flight.driven_by(Driver::This);
         Ok(Opened {
             session: session.clone(),
             binding,

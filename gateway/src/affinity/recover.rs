@@ -97,7 +97,7 @@ impl Affinity {
                 && let Some(instance) = server.instance(&lost.instance)
             {
                 let (client, instance) = (self.client().clone(), Arc::clone(instance));
-                let (deletion, limit) = (Outgoing::delete(server), self.options().answer_timeout);
+                let (deletion, limit) = (Outgoing::delete(server), self.deletion_timeout());
                 // The old session is the old instance's; whether it still answers is nobody's wait.
                 tokio::spawn(async move {
                     discard(&client, &instance, &deletion, &previous, limit).await;

@@ -109,7 +109,7 @@ pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
         ),
         OpenError::Store(cause) => store(cause, id),
         OpenError::Settle(cause) => unsettled(cause, id),
-        cause @ OpenError::AtCap(_) => error(
+        cause @ (OpenError::AtCap(_) | OpenError::Displaced) => error(
             &ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(id)
                 .detail(cause),

@@ -23,6 +23,11 @@ pub enum StoreError {
     /// Redis answers and does not know all of the module's commands.
     #[error("redis runs without the mooring module, or with one that is too old")]
     NoModule,
+    /// The module does not index this gateway's keys.
+    #[error(
+        "mooring.prefixes of redis does not cover store.key_prefix, so sessions cannot be counted"
+    )]
+    NotIndexed,
     /// The answer does not read as the contract says: a module of another version, or not the module.
     #[error("unreadable reply to {command}: {problem}")]
     Reply {
@@ -151,5 +156,19 @@ pub enum OpenError {
         address: String,
         /// The commands, comma-separated.
         missing: String,
+    },
+    /// The module does not index the keys of this gateway.
+    #[error(
+        "redis at {address} has no index for keys that start with {head}: its mooring.prefixes is {prefixes:?}; add \
+         store.key_prefix to it, with CONFIG SET or where the module is loaded, or sessions would neither be counted \
+         nor cleaned up"
+    )]
+    NotIndexed {
+        /// Where, without credentials.
+        address: String,
+        /// What the keys of sessions start with.
+        head: String,
+        /// What the module indexes.
+        prefixes: String,
     },
 }

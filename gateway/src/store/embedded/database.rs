@@ -36,6 +36,8 @@ pub(super) struct Database {
     departures: Departures,
     tuning: Tuning,
     written_since_purge: u32,
+    /// Where REAP goes on, in the order of its index; none for the front.
+    pub(super) reaped_to: Option<(i64, i64)>,
 }
 
 /// What a transition came to.
@@ -64,6 +66,7 @@ impl Database {
             departures: Departures::default(),
             tuning: Tuning::default(),
             written_since_purge: 0,
+            reaped_to: None,
         })
     }
 

@@ -26,7 +26,7 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Millis;
@@ -43,8 +43,8 @@ use super::watched::Watched;
 const QUEUE_MAX: usize = 1_024;
 /// How long a command may wait for its turn and for other processes' write locks before it is refused as busy.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// How long the thread waits for work before it looks for ended tombstones.
-const IDLE: Duration = Duration::from_secs(10);
+/// How often the thread looks for ended tombstones, busy or not: a worker that beats never leaves it idle for long.
+const PURGE_INTERVAL: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce(&mut Database) + Send>;
 
@@ -68,15 +68,7 @@ impl EmbeddedStore {
         let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
         std::thread::Builder::new()
             .name("mooring-store".to_owned())
-            .spawn(move || {
-                loop {
-                    match queue.recv_timeout(IDLE) {
-                        Ok(job) => job(&mut database),
-                        Err(flume::RecvTimeoutError::Timeout) => database.purge(),
-                        Err(flume::RecvTimeoutError::Disconnected) => break,
-                    }
-                }
-            })
+            .spawn(move || work(&queue, &mut database))
             .map_err(OpenError::Thread)?;
         Ok(Self {
             jobs,
@@ -129,6 +121,22 @@ impl EmbeddedStore {
         tokio::time::timeout(WAIT_MAX, asked)
             .await
             .unwrap_or(Err(StoreError::NotReady(NotReady::Locked)))
+    }
+}
+
+/// What the thread does, until the handle is dropped.
+fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
+    let mut purged_at = Instant::now();
+    loop {
+        match queue.recv_timeout(PURGE_INTERVAL) {
+            Ok(job) => job(database),
+            Err(flume::RecvTimeoutError::Timeout) => {}
+            Err(flume::RecvTimeoutError::Disconnected) => break,
+        }
+        if purged_at.elapsed() >= PURGE_INTERVAL {
+            database.purge();
+            purged_at = Instant::now();
+        }
     }
 }
 

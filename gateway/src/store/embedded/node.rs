@@ -18,6 +18,9 @@ use crate::store::queues::Queues;
 /// Most bindings counted at one instance, so that no BIND takes long. Instances that are fuller count as equally full,
 /// and sessions spread over them by the hash of their keys.
 const COUNTED_MAX: u32 = 1_000;
+/// Most bindings looked at for it: those of sessions that are over, which an instance that is away collects, are among
+/// them.
+const EXAMINED_MAX: u32 = 4_000;
 
 /// The file, asked from within the command over one record.
 pub(super) struct FileNode<'a> {
@@ -66,8 +69,10 @@ impl<'a> FileNode<'a> {
         self.connection
             .prepare_cached(
                 "SELECT count(*) FROM (
-                    SELECT 1 FROM bindings JOIN sessions USING (key)
-                    WHERE server = ?1 AND instance = ?2 AND lifecycle = 'active' AND over_at > ?3
+                    SELECT 1 FROM (
+                        SELECT key FROM bindings WHERE server = ?1 AND instance = ?2 LIMIT ?5
+                    ) JOIN sessions USING (key)
+                    WHERE lifecycle = 'active' AND over_at > ?3
                     LIMIT ?4)",
             )?
             .query_row(
@@ -75,7 +80,8 @@ impl<'a> FileNode<'a> {
                     server.as_str(),
                     instance.as_str(),
                     stored_number(self.now.unix_ms()),
-                    COUNTED_MAX
+                    COUNTED_MAX,
+                    EXAMINED_MAX
                 ],
                 |row| read_number(row, 0),
             )

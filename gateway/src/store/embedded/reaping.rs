@@ -30,7 +30,8 @@ impl EmbeddedStore {
 }
 
 impl Database {
-    /// Those that have waited longest come first.
+    /// Those that have waited longest come first. Where more of them than one call looks at are others' or put off, the
+    /// next call goes on behind them, and from the front again when it has come to the end.
     fn reap(
         &mut self,
         worker: &WorkerId,
@@ -42,15 +43,24 @@ impl Database {
         let now = self.clock.now();
         let workers = self.heard.workers.at(self.clock.mono());
         let mut statement = transaction.prepare_cached(
-            "SELECT key, fields FROM sessions
-             WHERE holds = 1 AND over_at <= ?1 AND tombstone_ends_at > ?1
-             ORDER BY over_at LIMIT ?2",
+            "SELECT key, fields, over_at, ordinal FROM sessions
+             WHERE holds = 1 AND over_at <= ?1 AND tombstone_ends_at > ?1 AND (over_at, ordinal) > (?3, ?4)
+             ORDER BY over_at, ordinal LIMIT ?2",
         )?;
-        let mut rows = statement.query(params![stored_number(now.unix_ms()), EXAMINED_MAX])?;
-        let mut keys = Vec::new();
-        while let Some(row) = rows.next()?
-            && keys.len() < count
+        let (from, mut last) = (self.reaped_to.take(), None);
+        let (over_at, ordinal) = from.unwrap_or((-1, 0));
+        let mut rows = statement.query(params![
+            stored_number(now.unix_ms()),
+            EXAMINED_MAX,
+            over_at,
+            ordinal
+        ])?;
+        let (mut keys, mut examined) = (Vec::new(), 0);
+        while keys.len() < count
+            && let Some(row) = rows.next()?
         {
+            examined += 1;
+            last = Some((row.get(2)?, row.get(3)?));
             let (key, json): (String, String) = (row.get(0)?, row.get(1)?);
             let record = row::parse(&json).and_then(|fields| row::decode(&fields));
             if let (Some(key), Ok(record)) = (SessionKey::named(prefix, key.as_bytes()), record)
@@ -59,6 +69,10 @@ impl Database {
             {
                 keys.push(key);
             }
+        }
+        let is_full = keys.len() >= count;
+        if examined >= EXAMINED_MAX || (is_full && from.is_some()) {
+            self.reaped_to = last;
         }
         Ok(keys)
     }

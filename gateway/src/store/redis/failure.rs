@@ -9,6 +9,9 @@ use mooring_session::refusal::{Busy, Refusal, Stale};
 
 use crate::store::error::{NotReady, StoreError};
 
+/// What the module says to a CAP over keys that it does not index.
+const NO_PREFIX: &str = "CAP needs a key under one of mooring.prefixes";
+
 /// The error that an error answer to `command` stands for.
 pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreError {
     let refusal = match code {
@@ -34,6 +37,9 @@ pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreE
 fn error(command: &'static str, text: &str) -> StoreError {
     if text.starts_with("unknown command") {
         return StoreError::NoModule;
+    }
+    if text == NO_PREFIX {
+        return StoreError::NotIndexed;
     }
     if text == without_code(&Refusal::OtherId) {
         return StoreError::Refused(Refusal::OtherId);
@@ -194,6 +200,10 @@ mod tests {
         assert_eq!(
             of_server("SESSION.ROUTE", "ERR", "unknown command 'SESSION.ROUTE'"),
             StoreError::NoModule
+        );
+        assert_eq!(
+            of_server("SESSION.CREATE", "ERR", NO_PREFIX),
+            StoreError::NotIndexed
         );
         assert!(matches!(
             of_server("SESSION.ROUTE", "ERR", "internal error"),

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::Dialer;
+use super::prefixes;
 use crate::store::error::{Away, OpenError, StoreError};
 
 /// The first wait after a failed attempt to connect; each further one is twice as long.
@@ -78,6 +79,8 @@ pub(super) struct Link {
 #[derive(Debug)]
 struct Shared {
     dialer: Arc<Dialer>,
+    /// What the keys of this gateway's sessions start with.
+    head: String,
     state: watch::Sender<LinkState>,
 }
 
@@ -92,9 +95,10 @@ impl Link {
     ///
     /// # Errors
     /// The server was reached and refuses this client, or lacks what this gateway needs.
-    pub(super) async fn open(dialer: Arc<Dialer>) -> Result<Self, OpenError> {
+    pub(super) async fn open(dialer: Arc<Dialer>, head: String) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared {
             dialer,
+            head,
             state: watch::Sender::new(LinkState::Reconnecting),
         });
         let address = || shared.dialer.address.clone();
@@ -110,6 +114,15 @@ impl Link {
             }
             first => first,
         };
+        if let Ok(connection) = &first
+            && let Some(prefixes) = shared.not_covered(connection).await
+        {
+            return Err(OpenError::NotIndexed {
+                address: address(),
+                head: shared.head.clone(),
+                prefixes,
+            });
+        }
         let first = shared.note(first, 1);
         let keeper = tokio::spawn(Arc::clone(&shared).keep(first));
         Ok(Self { shared, keeper })
@@ -206,8 +219,23 @@ impl Shared {
             }
             number += 1;
             let attempt = self.dialer.connect().await;
+            // A fleet that runs is not stopped for it: its sessions are routed all the same.
+            if let Ok(connection) = &attempt
+                && let Some(prefixes) = self.not_covered(connection).await
+            {
+                tracing::error!(
+                    %prefixes,
+                    "mooring.prefixes of redis does not cover store.key_prefix: sessions are neither counted nor cleaned up"
+                );
+            }
             last = self.note(attempt, number);
         }
+    }
+
+    /// The server's prefixes, where they do not cover this gateway's keys.
+    async fn not_covered(&self, connection: &MultiplexedConnection) -> Option<String> {
+        let mut connection = connection.clone();
+        prefixes::not_covering(&mut connection, &self.head, self.dialer.command_timeout).await
     }
 
     /// Returns when the connection is lost, and finds that out by itself where nobody uses it.

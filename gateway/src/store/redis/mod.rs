@@ -11,6 +11,7 @@ mod failure;
 mod fleet;
 mod link;
 mod news;
+mod prefixes;
 mod rate;
 mod reply;
 mod sessions;
@@ -48,14 +49,14 @@ impl RedisStore {
     ///
     /// # Errors
     /// The URL is refused, or the server was reached and refuses this client, or has no module that knows
-    /// every command that this gateway sends.
+    /// every command that this gateway sends, or one that does not index keys under `prefix`.
     pub(super) async fn open(
         url: &str,
         prefix: &str,
         command_timeout: Duration,
     ) -> Result<Self, OpenError> {
         let dialer = Arc::new(Dialer::new(url, command_timeout)?);
-        let link = Link::open(Arc::clone(&dialer)).await?;
+        let link = Link::open(Arc::clone(&dialer), SessionKey::head(prefix)).await?;
         Ok(Self {
             news: NewsLines::new(dialer, link.watch(), prefix),
             link,

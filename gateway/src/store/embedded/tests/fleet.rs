@@ -211,3 +211,36 @@ async fn processes_share_a_rate() {
     assert!(stores[0].rate("calls", &request).await.unwrap().allowed);
     assert!(!stores[1].rate("calls", &request).await.unwrap().allowed);
 }
+
+/// A dead instance's tombstones are put off by leases, and they are the oldest there are.
+#[tokio::test]
+async fn what_is_put_off_hides_nothing_that_expired_later() {
+    let file = File::new();
+    let store = file.open();
+    let [first, second] = ["first", "second"].map(make::key);
+    for (key, session) in [(&first, "first"), (&second, "second")] {
+        store.run(key, &make::create(session)).await.unwrap();
+        store.run(key, &make::bind("t", "i", "u")).await.unwrap();
+        file.pass(1);
+    }
+    file.pass(3_826_000);
+    store.run(&first, &clean("w:1")).await.unwrap();
+    file.connection()
+        .execute_batch(
+            "WITH RECURSIVE copies(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM copies WHERE n < 2000)
+             INSERT INTO sessions (key, fields, principal, lifecycle, created_at, last_used_at, over_at, holds,
+                tombstone_ends_at, highest_number)
+             SELECT key || n, fields, principal, lifecycle, created_at, last_used_at, over_at, holds,
+                tombstone_ends_at, highest_number FROM sessions, copies WHERE key LIKE '%first'",
+        )
+        .unwrap();
+    let named = store.reap(&make::worker("w:1"), 10).await.unwrap();
+    assert!(named.is_empty(), "as many as one call looks at");
+    for _ in 0..2 {
+        let named = store.reap(&make::worker("w:1"), 10).await.unwrap();
+        assert_eq!(named, std::slice::from_ref(&second));
+        // That was the end, so the next one begins at the front.
+        let named = store.reap(&make::worker("w:1"), 10).await.unwrap();
+        assert!(named.is_empty());
+    }
+}

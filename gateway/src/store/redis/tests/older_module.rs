@@ -1,4 +1,5 @@
-//! A server whose module lacks what this gateway needs: told at the start, by the names of the commands.
+//! A server whose module lacks what this gateway needs: told at the start, by the names of the commands, or by the
+//! prefixes that it indexes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use super::{RedisStore, TIMEOUT};
 use crate::store::error::OpenError;
 use crate::store::tests::requests as make;
+use crate::store::tests::server::{Module, RedisServer};
 
 /// A server that knows every command but one, for as many connections as come.
 fn without(command: &'static str) -> String {
@@ -74,4 +76,24 @@ async fn a_module_that_is_too_old_is_refused_by_what_it_lacks() {
     // The same server is taken where it lacks nothing.
     let url = without("no.such.command");
     RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_module_that_does_not_index_the_prefix_is_refused_by_what_it_indexes() {
+    let server = RedisServer::start(Module::Loaded);
+    let refused = RedisStore::open(&server.url(), "other:", TIMEOUT)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, OpenError::NotIndexed { prefixes, .. } if prefixes == make::PREFIX),
+        "{refused:?}"
+    );
+    let said = refused.to_string();
+    assert!(
+        said.contains("start with other:session_affinity:"),
+        "{said}"
+    );
+    // Of a server that does not say, nothing is assumed.
+    let silent = without("no.such.command");
+    RedisStore::open(&silent, "other:", TIMEOUT).await.unwrap();
 }

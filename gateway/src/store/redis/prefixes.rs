@@ -1,0 +1,76 @@
+//! Whether the module indexes this gateway's keys: its `mooring.prefixes` has to cover `store.key_prefix`.
+//!
+//! Records under other keys are kept and routed as ever, but nothing counts, lists or cleans them up. Invariant: where
+//! the server does not let this client ask, the answer is that nothing is known against it.
+
+use std::time::Duration;
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use tokio::time::timeout;
+
+use super::reply::{Fields, text};
+
+const SETTING: &str = "mooring.prefixes";
+
+/// The server's prefixes, where none of them covers keys that start with `head`.
+pub(super) async fn not_covering(
+    connection: &mut MultiplexedConnection,
+    head: &str,
+    at_most: Duration,
+) -> Option<String> {
+    let mut ask = redis::cmd("CONFIG");
+    ask.arg("GET").arg(SETTING);
+    let answer = timeout(at_most, connection.send_packed_command(&ask)).await;
+    let prefixes = match answer {
+        Ok(Ok(value)) => read(value),
+        _ => None,
+    };
+    let Some(prefixes) = prefixes else {
+        tracing::info!(
+            "this client may not read mooring.prefixes: nobody checks that it covers store.key_prefix"
+        );
+        return None;
+    };
+    (!covers(&prefixes, head)).then_some(prefixes)
+}
+
+fn read(value: Value) -> Option<String> {
+    if matches!(value, Value::ServerError(_)) {
+        return None;
+    }
+    let prefixes = Fields::of(value).ok()?.take(SETTING)?;
+    text(&prefixes).map(str::to_owned)
+}
+
+fn covers(prefixes: &str, head: &str) -> bool {
+    prefixes
+        .split_ascii_whitespace()
+        .any(|prefix| head.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_covers_what_starts_with_it() {
+        let head = "mcpgw:session_affinity:";
+        for covering in ["mcpgw:", "a: mcpgw:", "mcpgw:session_affinity:", "m"] {
+            assert!(covers(covering, head), "{covering}");
+        }
+        for other in ["", "mcpgw:code:", "mcpgw:session_affinity:x", "cpgw:"] {
+            assert!(!covers(other, head), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_prefixes_says_nothing() {
+        let of = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let listed = Value::Array(vec![of(SETTING), of("mcpgw:")]);
+        assert_eq!(read(listed).as_deref(), Some("mcpgw:"));
+        for other in [Value::Array(Vec::new()), Value::Okay, Value::Nil] {
+            assert_eq!(read(other), None);
+        }
+    }
+}
