@@ -21,7 +21,7 @@ import { parseArgs } from "node:util";
 const REQUEST_WITHIN_MS = 30_000;
 const LIMIT = { timeout: REQUEST_WITHIN_MS };
 // What the gateway, and `--broken tell`, say where nobody can tell whether a call ran.
-const MAY_HAVE_RUN = "the call may have run";
+const MAY_HAVE_RUN = "may have run";
 
 const { values: options } = parseArgs({
   options: {
@@ -83,7 +83,7 @@ function isCall(init) {
 
 /** The reply to a call whose connection broke. */
 function told(init) {
-  const error = { code: -32000, message: `the connection broke; ${MAY_HAVE_RUN}` };
+  const error = { code: -32000, message: `the connection broke; the call ${MAY_HAVE_RUN}` };
   return Response.json({ jsonrpc: "2.0", id: JSON.parse(init.body).id, error });
 }
 

@@ -26,7 +26,7 @@ from mcp.client.streamable_http import streamable_http_client
 REQUEST_WITHIN_SECONDS = 30.0
 
 # What the gateway, and `--broken tell`, say where nobody can tell whether a call ran.
-MAY_HAVE_RUN = "the call may have run"
+MAY_HAVE_RUN = "may have run"
 
 
 class RoundRobin(httpx2.AsyncBaseTransport):
@@ -81,7 +81,7 @@ def is_call(request):
 
 def told(request):
     """The reply to a call whose connection broke."""
-    error = {"code": -32000, "message": f"the connection broke; {MAY_HAVE_RUN}"}
+    error = {"code": -32000, "message": f"the connection broke; the call {MAY_HAVE_RUN}"}
     reply = {"jsonrpc": "2.0", "id": json.loads(request.content)["id"], "error": error}
     return httpx2.Response(200, json=reply, request=request)
 

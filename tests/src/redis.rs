@@ -1,6 +1,6 @@
 //! A Redis server of a test's own, with or without the module, that keeps its data over a restart.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -26,7 +26,9 @@ pub enum Module {
 pub struct Redis {
     process: Process,
     port: u16,
+    program: Vec<String>,
     arguments: Vec<String>,
+    module: Module,
     directory: TempDir,
 }
 
@@ -39,6 +41,29 @@ impl Redis {
     /// Starts a server with further arguments as its command line takes them, for instance
     /// `["--appendonly", "no"]`; they follow the harness's own and win over them.
     pub async fn start_with(module: Module, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::start_by(&["redis-server"], module, arguments).await
+    }
+
+    /// Starts a replica of `primary`. It answers at once; whether it has caught up is for the caller to ask.
+    pub async fn start_replica(
+        primary: &Self,
+        module: Module,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
+        let of = format!("127.0.0.1 {}", primary.port());
+        let mut all = vec!["--replicaof", &of];
+        all.extend(arguments);
+        Self::start_with(module, &all).await
+    }
+
+    /// Starts a server by a program and first arguments of the caller's choice, for instance a debugger in front
+    /// of `redis-server`.
+    pub async fn start_by(
+        program: &[&str],
+        module: Module,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
+        let program: Vec<String> = program.iter().map(|&word| word.to_owned()).collect();
         let directory = TempDir::with_prefix("mooring-redis-").context("make a directory")?;
         let port = free_port()?;
         let own = [
@@ -49,23 +74,21 @@ impl Redis {
             ("--appendonly", "yes".to_owned()),
             ("--enable-debug-command", "yes".to_owned()),
             ("--enable-module-command", "yes".to_owned()),
+            // A replica of a test is the only one that comes: nothing is gained by waiting for more.
+            ("--repl-diskless-sync-delay", "0".to_owned()),
         ];
         let mut all: Vec<String> = own
             .into_iter()
             .flat_map(|(name, value)| [name.to_owned(), value])
             .collect();
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        if module == Module::Loaded {
-            all.extend([
-                "--loadmodule".to_owned(),
-                paths::redis_module()?.display().to_string(),
-            ]);
-        }
-        let process = spawn(&all, &directory)?;
+        let process = spawn(&program, &all, module, &directory)?;
         let mut redis = Self {
             process,
             port,
+            program,
             arguments: all,
+            module,
             directory,
         };
         redis.ready().await?;
@@ -74,8 +97,14 @@ impl Redis {
 
     /// Starts again on the same port and directory after [`Redis::stop_server`] or a kill.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.restart_as(self.module).await
+    }
+
+    /// The same with or without the module, from now on.
+    pub async fn restart_as(&mut self, module: Module) -> anyhow::Result<()> {
+        self.module = module;
         self.process.kill_now()?;
-        self.process = spawn(&self.arguments, &self.directory)?;
+        self.process = spawn(&self.program, &self.arguments, module, &self.directory)?;
         self.ready().await
     }
 
@@ -87,6 +116,12 @@ impl Redis {
     /// The process, to kill, stop or read the log of.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Where the server keeps its data and its log.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The port of 127.0.0.1.
@@ -125,13 +160,20 @@ impl Redis {
     }
 }
 
-fn spawn(arguments: &[String], directory: &TempDir) -> anyhow::Result<Process> {
+fn spawn(
+    program: &[String],
+    arguments: &[String],
+    module: Module,
+    directory: &TempDir,
+) -> anyhow::Result<Process> {
     let log: PathBuf = directory.path().join("redis.log");
-    Process::start(
-        "redis-server",
-        Command::new("redis-server").args(arguments),
-        &log,
-    )
+    let (program, first) = program.split_first().context("a program to start")?;
+    let mut command = Command::new(program);
+    command.args(first).args(arguments);
+    if module == Module::Loaded {
+        command.arg("--loadmodule").arg(paths::redis_module()?);
+    }
+    Process::start("redis-server", &mut command, &log)
 }
 
 /// Fails while the server does not answer, or answers that it is still loading its data.

@@ -26,6 +26,8 @@ pub(crate) enum Fate {
     RunAndClose,
     /// It is never forwarded; the connection is reset.
     Reset,
+    /// It is never forwarded, and never answered.
+    Hold,
 }
 
 /// A request as the judge of its fate sees it.
@@ -154,6 +156,7 @@ async fn carry(mut client: TcpStream, upstream_port: u16, judge: &Judge) -> anyh
                     client.set_zero_linger()?;
                     return Ok(());
                 }
+                Fate::Hold => std::future::pending().await,
             }
         }
     }

@@ -12,7 +12,8 @@ use mooring_tests::wait;
 use serde_json::json;
 
 use crate::rig::{increment, initialize_params, kept, post_of, post_text, refusal};
-use crate::scene::CountingScene;
+use crate::scene::{CountingScene, ScriptedScene};
+use crate::scripted::Scripted;
 
 /// How long an idle session may take to be forgotten, beyond its TTL.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15);
@@ -155,5 +156,35 @@ async fn a_session_in_use_for_many_ttls_can_still_be_moved() -> anyhow::Result<(
         "initialized anew with the client's own params"
     );
     assert_eq!(fixture.stats().await?.initializes, 1);
+    Ok(())
+}
+
+/// An upstream that answers in one body says nothing until its tool is done.
+#[tokio::test]
+async fn a_call_whose_reply_has_not_begun_keeps_its_session() -> anyhow::Result<()> {
+    let upstream = Scripted::start().await?;
+    let settings = kept(&[upstream.url()])
+        .env("MOORING_AFFINITY_TTL_SECONDS", "1")
+        .env("MOORING_AFFINITY_REAP_INTERVAL_MS", "100");
+    let mut scene = ScriptedScene::start_with(upstream, settings).await?;
+    let client = scene.client.clone();
+    let mut calling = scene
+        .session
+        .fork(&client, &[scene.gateway.mcp_url("tools")]);
+    let called =
+        tokio::spawn(async move { post_text(&client, &mut calling, increment("1")).await });
+    let waiting = scene.upstream.next().await?;
+    // The session is touched eight times per TTL, but at most five times a second: these are two TTLs.
+    let touches = ["command=\"SESSION.TOUCH\""];
+    let name = "mooring_store_duration_seconds_count";
+    wait::until_true("two TTLs to pass", FORGOTTEN_WITHIN, async || {
+        Ok(scene.gateway.metric(name, &touches).await? >= 12.0)
+    })
+    .await?;
+    waiting.result(&json!({"content": [], "on": true})).await?;
+    let body = called.await??.json().await?;
+    assert_eq!(body["result"]["on"], true, "{body}");
+    scene.goes_on("after a call of two TTLs").await?;
+    assert!(!scene.upstream.seen_methods().contains(&"DELETE".to_owned()));
     Ok(())
 }

@@ -10,6 +10,8 @@
 
 mod affinity_off;
 mod bodies;
+mod cap;
+mod claim_wakeups;
 mod clients;
 mod conformance;
 mod counting_server;
@@ -28,9 +30,13 @@ mod lifetimes;
 mod loss_race;
 mod may_have_run;
 mod module;
+mod placement;
 mod probes;
 mod questions;
+mod reaper;
+mod reaping;
 mod recovery;
+mod returning;
 mod reuse;
 mod rig;
 mod scene;

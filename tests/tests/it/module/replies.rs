@@ -118,7 +118,7 @@ async fn an_owned_binding_shows_its_owner_and_is_orphaned_with_it() -> anyhow::R
     );
     assert_eq!(
         c.show("WORKER.LIST")?,
-        "[{worker: w:1, address: 127.0.0.1:7, alive: 1, draining: 0, last_beat_at: #}]"
+        "[{worker: w:1, address: 127.0.0.1:7, alive: 1, draining: 0, last_beat_at: #, bindings: 1}]"
     );
     assert_eq!(
         c.show("WORKER.BEAT w:1 127.0.0.1:7 TTL 60000 DRAINING")?,
@@ -126,7 +126,7 @@ async fn an_owned_binding_shows_its_owner_and_is_orphaned_with_it() -> anyhow::R
     );
     assert_eq!(
         c.show("WORKER.LIST")?,
-        "[{worker: w:1, address: 127.0.0.1:7, alive: 1, draining: 1, last_beat_at: #}]"
+        "[{worker: w:1, address: 127.0.0.1:7, alive: 1, draining: 1, last_beat_at: #, bindings: 1}]"
     );
     for was_alive in [1, 0] {
         assert_eq!(
@@ -222,7 +222,8 @@ async fn stats_and_info_say_the_same() -> anyhow::Result<()> {
         ("misses", 1),
         ("touches_coalesced", 2),
         ("failures_denied", 1),
-        ("index_ready", 0),
+        ("sessions_active", 1),
+        ("index_ready", 1),
     ] {
         assert_eq!(stats.field(name).integer(), value, "{name}");
     }

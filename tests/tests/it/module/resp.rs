@@ -89,10 +89,13 @@ impl Connection {
     /// A connection that speaks RESP2.
     pub(super) fn open(redis: &Redis) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", redis.port())).context("connect")?;
-        stream.set_read_timeout(Some(REPLY_WITHIN))?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
+        Self::over(BufReader::new(stream))
+    }
+
+    /// A connection over a stream that stands before a reply.
+    pub(super) fn over(stream: BufReader<TcpStream>) -> anyhow::Result<Self> {
+        stream.get_ref().set_read_timeout(Some(REPLY_WITHIN))?;
+        Ok(Self { stream })
     }
 
     /// A connection that speaks RESP3.
@@ -115,14 +118,41 @@ impl Connection {
 
     /// Runs a command of any bytes.
     pub(super) fn send(&mut self, words: &[&[u8]]) -> anyhow::Result<Value> {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            bytes.extend_from_slice(word);
-            bytes.extend_from_slice(b"\r\n");
-        }
-        self.stream.get_mut().write_all(&bytes)?;
+        self.say(words)?;
         self.read()
+    }
+
+    /// Sends a command and waits for no reply.
+    pub(super) fn say(&mut self, words: &[&[u8]]) -> anyhow::Result<()> {
+        Ok(self.stream.get_mut().write_all(&encoded(words))?)
+    }
+
+    /// Runs many commands whose words have no spaces, in one go.
+    pub(super) fn run_all(&mut self, commands: &[String]) -> anyhow::Result<Vec<Value>> {
+        let words = |command: &String| -> Vec<u8> {
+            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            encoded(&words)
+        };
+        let all: Vec<u8> = commands.iter().flat_map(words).collect();
+        self.stream.get_mut().write_all(&all)?;
+        commands.iter().map(|_| self.read()).collect()
+    }
+
+    /// Sends commands in one go, and reads their replies.
+    pub(super) fn pipeline<const N: usize>(
+        &mut self,
+        commands: [&[&[u8]]; N],
+    ) -> anyhow::Result<[Value; N]> {
+        let all: Vec<u8> = commands.iter().flat_map(|words| encoded(words)).collect();
+        self.stream.get_mut().write_all(&all)?;
+        let replies: Vec<Value> = (0..N).map(|_| self.read()).collect::<Result<_, _>>()?;
+        Ok(replies.try_into().expect("one reply each"))
+    }
+
+    /// Runs a command of any bytes in a transaction of its own that is sent in one go: the answer of EXEC.
+    pub(super) fn transaction(&mut self, words: &[&[u8]]) -> anyhow::Result<Value> {
+        let [_, _, done] = self.pipeline([&[b"MULTI"], words, &[b"EXEC"]])?;
+        Ok(done)
     }
 
     /// Reads one more reply.
@@ -166,4 +196,15 @@ impl Connection {
             _ => bail!("reply {line:?}"),
         })
     }
+}
+
+/// A command as it goes over the wire.
+fn encoded(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
 }

@@ -1,0 +1,220 @@
+//! Who may do what: the users that docs/operating-redis.md advises, and users restricted by command, category, key
+//! pattern and kind of access. Every command is tried as every user.
+
+use std::collections::BTreeSet;
+
+use mooring_tests::fixture::Fixture;
+use mooring_tests::gateway::Gateway;
+use mooring_tests::paths;
+use mooring_tests::redis::Redis;
+
+use super::grammar::{Grammar, grammars};
+use super::pages;
+use super::resp::{Connection, Value};
+use crate::reaping::{deletes_and_live, endpoints_of, open_sessions, reaping, until_no_record};
+
+const REFUSED: &str = "NOPERM";
+
+/// A connection as another user.
+fn login(redis: &Redis, user: &str, password: &str) -> anyhow::Result<Connection> {
+    let mut c = Connection::open(redis)?;
+    assert_eq!(c.show(&format!("AUTH {user} {password}"))?, "OK");
+    Ok(c)
+}
+
+/// Makes a user of these rules, and logs in as it.
+fn user(redis: &Redis, rules: &str) -> anyhow::Result<Connection> {
+    let mut c = Connection::open(redis)?;
+    let made = c.show(&format!("ACL SETUSER someone reset on >secret {rules}"))?;
+    assert_eq!(made, "OK", "{rules}");
+    login(redis, "someone", "secret")
+}
+
+fn commands(redis: &Redis) -> anyhow::Result<Vec<Grammar>> {
+    grammars(&mut Connection::open_resp3(redis)?)
+}
+
+/// Whether the user may run the command with all its arguments.
+fn may(c: &mut Connection, grammar: &Grammar) -> anyhow::Result<bool> {
+    let line = grammar.whole();
+    let words: Vec<&[u8]> = line.iter().map(|word| word.as_bytes()).collect();
+    Ok(!c.send(&words)?.to_string().starts_with(REFUSED))
+}
+
+/// The `ACL SETUSER` lines of the guide: the user's name, its password, and the whole line.
+fn advised() -> anyhow::Result<Vec<(String, String, String)>> {
+    let guide = std::fs::read_to_string(paths::workspace().join("docs/operating-redis.md"))?;
+    // A line that ends with a backslash goes on in the next.
+    let guide = guide.replace("\\\n", " ");
+    let lines = guide
+        .lines()
+        .filter(|line| line.starts_with("ACL SETUSER "));
+    let users = lines.map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let password = words.iter().find_map(|word| word.strip_prefix('>'));
+        let password = password.unwrap_or_default().to_owned();
+        (words[2].to_owned(), password, words.join(" "))
+    });
+    Ok(users.collect())
+}
+
+#[tokio::test]
+async fn the_users_of_the_guide_do_their_own_work_and_no_other() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open(&redis)?;
+    let commands = commands(&redis)?;
+    let mut granted = BTreeSet::new();
+    let users = advised()?;
+    let names: Vec<_> = users.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["gateway", "reaper", "operator"]);
+    for (name, password, line) in &users {
+        assert_eq!(c.show(line)?, "OK", "{line}");
+        let mut user = login(&redis, name, password)?;
+        for grammar in &commands {
+            let is_granted = line
+                .split(' ')
+                .any(|word| word == format!("+{}", grammar.name));
+            assert_eq!(
+                may(&mut user, grammar)?,
+                is_granted,
+                "{name}: {}",
+                grammar.name
+            );
+            if is_granted {
+                granted.insert(grammar.name.clone());
+            }
+        }
+        assert!(user.show("SESSION.GET other:key")?.starts_with(REFUSED));
+        assert!(
+            user.show("HGETALL mcpgw:session_affinity:s1")?
+                .starts_with(REFUSED)
+        );
+        assert!(user.show("FLUSHALL")?.starts_with(REFUSED));
+        assert!(user.show("CONFIG GET *")?.starts_with(REFUSED));
+    }
+    let all: BTreeSet<_> = commands.into_iter().map(|grammar| grammar.name).collect();
+    assert_eq!(granted, all, "every command is somebody's");
+    for operators in ["session.kill", "session.list", "session.reindex"] {
+        let (.., gateway) = &users[0];
+        assert!(!gateway.contains(&format!("+{operators}")), "{operators}");
+    }
+    Ok(())
+}
+
+/// From its first command to the last deletion of what its sessions held, a gateway does nothing that the guide's user
+/// may not, but for the one question after `mooring.prefixes` at its start, which it goes on without an answer to.
+#[tokio::test]
+async fn a_gateway_serves_and_reaps_as_the_user_of_the_guide() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open(&redis)?;
+    let users = advised()?;
+    let (name, password, line) = &users[0];
+    assert_eq!(c.show(line)?, "OK");
+    let fixture = Fixture::start("one").await?;
+    let url = format!("redis://{name}:{password}@127.0.0.1:{}", redis.port());
+    let gateways = Gateway::fleet(2, &reaping(&url, &[fixture.url()])).await?;
+    let endpoints = endpoints_of(&gateways);
+    let mut deleted = open_sessions(&endpoints, 1).await?.remove(0);
+    assert_eq!(deleted.increment().await?, 2);
+    deleted.delete().await?;
+    drop(open_sessions(&endpoints, 2).await?);
+    until_no_record(&redis).await?;
+    assert_eq!(deletes_and_live(&[&fixture]).await?, (3, 0));
+    drop(gateways);
+    let Value::Array(refused) = c.run("ACL LOG")? else {
+        anyhow::bail!("ACL LOG answers with an array");
+    };
+    for entry in refused {
+        assert_eq!(entry.field("object").to_string(), "config|get", "{entry}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_outside_the_pattern_are_refused_and_keyless_commands_need_none() -> anyhow::Result<()>
+{
+    let redis = Redis::start().await?;
+    let commands = commands(&redis)?;
+    let pages = pages::all()?;
+    let has_key = |grammar: &Grammar| -> anyhow::Result<bool> {
+        let page = pages.iter().find(|page| page.name == grammar.name);
+        page.map_or(Ok(false), pages::Page::has_key)
+    };
+    for (rules, reaches_sessions) in [
+        ("+@all ~mcpgw:session_affinity:*", true),
+        ("+@all ~mcpgw:code_exec_session:*", false),
+        ("+@all resetkeys", false),
+    ] {
+        let mut user = user(&redis, rules)?;
+        for grammar in &commands {
+            let expected = reaches_sessions || !has_key(grammar)?;
+            assert_eq!(
+                may(&mut user, grammar)?,
+                expected,
+                "{rules}: {}",
+                grammar.name
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn leave_to_read_is_no_leave_to_write() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let commands = commands(&redis)?;
+    let pages = pages::all()?;
+    // Every command looks at the record before it writes, so leave to write alone is of no use.
+    for (rules, may_read) in [("+@all %R~mcpgw:*", true), ("+@all %W~mcpgw:*", false)] {
+        let mut user = user(&redis, rules)?;
+        for grammar in &commands {
+            let page = pages.iter().find(|page| page.name == grammar.name);
+            let key = page.map_or(Ok(None), |page| page.fact("key"))?;
+            let key = key.unwrap_or_default();
+            let expected = key.starts_with("none") || may_read && key == "read";
+            assert_eq!(
+                may(&mut user, grammar)?,
+                expected,
+                "{rules}: {}",
+                grammar.name
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn categories_work_where_the_server_has_them() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open(&redis)?;
+    let commands = commands(&redis)?;
+    let Value::Array(known) = c.run("ACL CAT")? else {
+        anyhow::bail!("ACL CAT is an array");
+    };
+    let known: BTreeSet<_> = known.iter().map(Value::to_string).collect();
+    for category in ["session", "worker"] {
+        let rule = format!("allkeys +@{category}");
+        if !known.contains(category) {
+            let refused = c.show(&format!("ACL SETUSER someone {rule}"))?;
+            assert!(refused.starts_with("ERR"), "{refused}");
+            continue;
+        }
+        let mut user = user(&redis, &rule)?;
+        for grammar in &commands {
+            let expected = grammar.name.starts_with(category);
+            assert_eq!(
+                may(&mut user, grammar)?,
+                expected,
+                "{rule}: {}",
+                grammar.name
+            );
+        }
+    }
+    // One command taken away from everything works everywhere.
+    let mut user = user(&redis, "allkeys +@all -session.kill")?;
+    for grammar in &commands {
+        let expected = grammar.name != "session.kill";
+        assert_eq!(may(&mut user, grammar)?, expected, "{}", grammar.name);
+    }
+    Ok(())
+}
