@@ -7,6 +7,8 @@ MAKEFLAGS += --no-builtin-rules
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
+FUZZ_RUNS ?= 2000000
+FUZZ_SEED ?= 1
 
 .PHONY: help
 help: ## Show this list
@@ -26,16 +28,24 @@ fleet: ## Build and start Redis with the module and three gateways that share it
 
 .PHONY: test
 test: ## Build and run every test, against real servers and clients
-	@scripts/packages.sh cc libclang redis nginx venv
+	@scripts/packages.sh cc libclang redis valgrind nginx venv
 	@tests/tools/install.sh tools
+	@tests/tools/servers.sh
 	cargo build --locked --workspace
 	cargo test --locked --workspace --no-fail-fast
+	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
+
+.PHONY: fuzz
+fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=2000000, FUZZ_SEED=1; seed 0: another each time)
+	@scripts/packages.sh cc libclang
+	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
 .PHONY: check
 check: ## Check format, lints, scripts, licences and sources
 	@scripts/packages.sh cc libclang venv
 	@scripts/check-tools.sh
 	cargo fmt --all --check
+	cargo fmt --manifest-path redis-module/fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	.tools-check/shellcheck/bin/shellcheck --external-sources $(SCRIPTS)
 	.tools-check/cargo-deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph \

@@ -1,6 +1,8 @@
-//! CREATE and ROUTE against what a gateway would use without the module: plain strings, Lua, and MULTI/EXEC.
+//! The module's commands: against what a gateway would use without them (plain strings, Lua, and MULTI/EXEC), with and
+//! without an append-only file; what they cost others on the server; and a million sessions.
 //!
-//! Run by `cargo bench -p mooring-module`. It starts its own redis-server, drives it over many TCP connections at once,
+//! Run by `cargo bench -p mooring-module --bench commands`, for single parts with `-- PART...`: `rates`, `aof`,
+//! `bystanders`, `scale`, `death`. It starts its own redis-server, drives it over many TCP connections at once,
 //! with and without pipelining, and prints ratios: every round measures every variant once, in another order each
 //! time, and a ratio is the median over the rounds of two figures of the same round, so that a noisy machine hits both
 //! alike. `us/op` is the server's own CPU time per operation, which a busy client cannot blur.
@@ -11,16 +13,24 @@
     reason = "a benchmark prints its result, and fails by panicking"
 )]
 
+mod bystanders;
 mod client;
+mod death;
+mod population;
+mod processor;
+mod scale;
 mod server;
+mod talk;
 mod workload;
 
 use anyhow::{Result, ensure};
 use client::Client;
-use server::Server;
+use server::{Persistence, Server};
 use workload::{Variant, create_variants, route_variants};
 
 const ROUNDS: usize = 9;
+/// A file grows by a gigabyte in these.
+const ROUNDS_WITH_FILE: usize = 5;
 const CONNECTIONS: usize = 50;
 
 /// How many commands a connection sends before it reads, and how many are measured in one go.
@@ -33,20 +43,61 @@ struct Pace {
     server_us: f64,
 }
 
+/// Whether the module is in the server while something is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Loaded,
+    Absent,
+}
+
 fn main() -> Result<()> {
     // `cargo test --benches` runs this file too; a benchmark that nobody asked for measures nothing.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    let server = Server::start()?;
-    println!("{}", server.describe()?);
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with("--"))
+        .collect();
+    let wants = |part: &str| asked.is_empty() || asked.iter().any(|asked| asked == part);
+    let server = Server::start(Persistence::None)?;
+    println!("{}; {}", server.describe()?, machine()?);
+    if wants("rates") {
+        rates(&server, ROUNDS)?;
+    }
+    if wants("bystanders") {
+        bystanders::measure(&server)?;
+    }
+    if wants("scale") {
+        scale::measure(&server)?;
+    }
+    if wants("death") {
+        death::measure(&server)?;
+    }
+    drop(server);
+    if wants("aof") {
+        let server = Server::start(Persistence::EverySecond)?;
+        println!("\nWith an append-only file, appendfsync everysec");
+        rates(&server, ROUNDS_WITH_FILE)?;
+    }
+    Ok(())
+}
+
+/// With other work on the machine the figures say little.
+fn machine() -> Result<String> {
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    let load = load.split(' ').next().unwrap_or_default();
+    Ok(format!("load average before: {load}"))
+}
+
+fn rates(server: &Server, rounds: usize) -> Result<()> {
     for (title, variants) in [
         ("CREATE of a new session", create_variants()),
         ("ROUTE of a bound session", route_variants()),
     ] {
-        check_answers(&server, &variants)?;
+        check_answers(server, &variants)?;
         for (depth, count) in DEPTHS {
-            let paces = measure(&server, &variants, depth, count)?;
+            let paces = measure(server, &variants, rounds, depth, count)?;
             print(title, depth, &variants, &paces);
         }
     }
@@ -72,11 +123,12 @@ fn check_answers(server: &Server, variants: &[Variant]) -> Result<()> {
 fn measure(
     server: &Server,
     variants: &[Variant],
+    count_of_rounds: usize,
     depth: usize,
     count: usize,
 ) -> Result<Vec<Vec<Pace>>> {
     let mut rounds = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..count_of_rounds {
         let mut paces = vec![None; variants.len()];
         for turn in 0..variants.len() {
             // Another one begins each round, and every second round goes backwards.
@@ -86,20 +138,38 @@ fn measure(
             } else {
                 variants.len() - 1 - place
             };
-            paces[place] = Some(run(server, &variants[place], depth, count)?);
+            let variant = &variants[place];
+            // What stands in for the module is measured without it, so that it does not pay for the module's indexes.
+            let presence = match place {
+                0 => Presence::Loaded,
+                _ => Presence::Absent,
+            };
+            paces[place] = Some(run_on(server, variant, presence, depth, count)?);
         }
         rounds.push(paces.into_iter().flatten().collect());
     }
     Ok(rounds)
 }
 
-fn run(server: &Server, variant: &Variant, depth: usize, count: usize) -> Result<Pace> {
+fn run_on(
+    server: &Server,
+    variant: &Variant,
+    presence: Presence,
+    depth: usize,
+    count: usize,
+) -> Result<Pace> {
     let mut client = Client::connect(server.port(), CONNECTIONS)?;
     let script = client.prepare(variant)?;
     let requests = variant.requests(&script, CONNECTIONS, depth, count);
+    if presence == Presence::Absent {
+        server.unload_module()?;
+    }
     let cpu_before = server.cpu_seconds()?;
     let elapsed = client.drive(&requests)?;
     let cpu = server.cpu_seconds()? - cpu_before;
+    if presence == Presence::Absent {
+        server.load_module()?;
+    }
     let operations = requests.operations() as f64;
     Ok(Pace {
         per_second: operations / elapsed.as_secs_f64(),

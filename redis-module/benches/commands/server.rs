@@ -11,17 +11,28 @@ use tempfile::TempDir;
 use crate::client::Client;
 
 const START_WAIT_MAX: Duration = Duration::from_secs(10);
+const UNLOAD_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Whether the server keeps its data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// It does not.
+    None,
+    /// An append-only file, brought to the disk once a second. It is never written anew, which would disturb.
+    EverySecond,
+}
 
 pub(crate) struct Server {
     process: Child,
     port: u16,
+    module: PathBuf,
     /// Removed with the server.
     _directory: TempDir,
 }
 
 impl Server {
-    /// Builds the module as it is shipped, and starts a server with it: no persistence, on a processor of its own.
-    pub(crate) fn start() -> Result<Self> {
+    /// Builds the module as it is shipped, and starts a server with it, on a processor of its own.
+    pub(crate) fn start(persistence: Persistence) -> Result<Self> {
         let module = build_module()?;
         let directory = tempfile::tempdir()?;
         // Free a moment ago; should another take it, the server does not come up and the benchmark says so.
@@ -38,6 +49,12 @@ impl Server {
             ])
             .args(["--port", &port.to_string()])
             .args(["--hash-max-listpack-value", "512"])
+            .args(["--enable-module-command", "yes"])
+            .args(match persistence {
+                Persistence::None => ["--appendonly", "no"],
+                Persistence::EverySecond => ["--appendonly", "yes"],
+            })
+            .args(["--auto-aof-rewrite-percentage", "0"])
             .arg("--dir")
             .arg(directory.path())
             .arg("--loadmodule")
@@ -48,6 +65,7 @@ impl Server {
         let server = Self {
             process,
             port,
+            module,
             _directory: directory,
         };
         server.wait_until_up()?;
@@ -75,6 +93,27 @@ impl Server {
 
     pub(crate) const fn port(&self) -> u16 {
         self.port
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Takes the module out. The server refuses that while something of the module's is under way.
+    pub(crate) fn unload_module(&self) -> Result<()> {
+        let mut client = Client::connect(self.port, 1)?;
+        let deadline = Instant::now() + UNLOAD_WAIT_MAX;
+        while let Err(refused) = client.ask(&["MODULE", "UNLOAD", "mooring"]) {
+            ensure!(Instant::now() < deadline, "{refused}");
+        }
+        Ok(())
+    }
+
+    /// Puts it in again.
+    pub(crate) fn load_module(&self) -> Result<()> {
+        let path = self.module.display().to_string();
+        Client::connect(self.port, 1)?.ask(&["MODULE", "LOAD", &path])?;
+        Ok(())
     }
 
     /// The CPU time that the server's main thread has taken since it started.

@@ -235,6 +235,24 @@ pub(crate) fn route_variants() -> Vec<Variant> {
     ]
 }
 
+/// SETs of keys that are nobody's sessions.
+pub(crate) fn bystander_variants() -> Vec<Variant> {
+    let variant = |name, operation| Variant {
+        name,
+        script: None,
+        target: Target::Others,
+        operation,
+    };
+    vec![
+        variant("SET, under no prefix of the module", |key, _| {
+            vec![words(&["SET", id_of(key), LABEL])]
+        }),
+        variant("SET, under the module's prefix", |key, _| {
+            vec![words(&["SET", key, LABEL])]
+        }),
+    ]
+}
+
 /// What an operation works on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
@@ -244,6 +262,8 @@ enum Target {
     Strings,
     /// One of a thousand bound sessions.
     Sessions,
+    /// One of a thousand keys that the operation makes itself.
+    Others,
 }
 
 /// Everything that one measurement sends.
@@ -284,7 +304,7 @@ impl Variant {
         for session in 0..SESSIONS {
             let key = key(session);
             match self.target {
-                Target::New => break,
+                Target::New | Target::Others => break,
                 Target::Strings => commands.push(words(&["SET", &key, JSON, "EX", "900"])),
                 Target::Sessions => {
                     commands.push(create(&key));
@@ -311,7 +331,7 @@ impl Variant {
                 let session = match self.target {
                     Target::New => next,
                     // A stride that meets all of them, so that neighbours are not asked for in a row.
-                    Target::Strings | Target::Sessions => next * 617 % SESSIONS,
+                    Target::Strings | Target::Sessions | Target::Others => next * 617 % SESSIONS,
                 };
                 next += 1;
                 for command in (self.operation)(&key(session), script) {

@@ -1,0 +1,44 @@
+//! The record decoder, over the fields of a hash that anybody may have written: one `name=value` a line.
+//!
+//! Whatever it takes has to survive being written and read again, and nothing may be left to change then.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mooring_session::codec::{changes, decode, decode_head, decode_life, encode, encode_life};
+use mooring_session::names::ServerName;
+
+fuzz_target!(|input: &[u8]| {
+    let lines = input.split(|byte| *byte == b'\n');
+    let fields: Vec<(&[u8], &[u8])> = lines
+        .filter_map(|line| {
+            let at = line.iter().position(|byte| *byte == b'=')?;
+            Some((&line[..at], &line[at + 1..]))
+        })
+        .collect();
+    read_alone(&fields);
+    let Ok(record) = decode(fields.iter().copied()) else {
+        return;
+    };
+    let written = encode(&record);
+    let written = || {
+        written
+            .iter()
+            .map(|(field, value)| (field.as_bytes(), value.as_bytes()))
+    };
+    assert_eq!(decode(written()).as_ref(), Ok(&record));
+    let changes = changes(written(), &record);
+    assert!(changes.set.is_empty() && changes.delete.is_empty());
+});
+
+/// What the hot path reads of a record without the rest.
+fn read_alone(fields: &[(&[u8], &[u8])]) {
+    let server = ServerName::parse(b"tools").expect("a good name");
+    for (_, value) in fields {
+        if let Ok(life) = decode_life(value) {
+            let written = encode_life(&life);
+            assert_eq!(decode_life(written.as_bytes()), Ok(life));
+        }
+        let _ = decode_head(&server, value);
+    }
+}
