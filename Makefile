@@ -7,7 +7,7 @@ MAKEFLAGS += --no-builtin-rules
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
-FUZZ_RUNS ?= 2000000
+FUZZ_RUNS ?= 1000000
 FUZZ_SEED ?= 1
 
 .PHONY: help
@@ -36,7 +36,7 @@ test: ## Build and run every test, against real servers and clients
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
 .PHONY: fuzz
-fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=2000000, FUZZ_SEED=1; seed 0: another each time)
+fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=1000000, FUZZ_SEED=1; seed 0: another each time)
 	@scripts/packages.sh cc libclang
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 

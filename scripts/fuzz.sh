@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../redis-module/fuzz"
 
-runs=${1:-2000000}
+runs=${1:-1000000}
 seed=${2:-1}
 # Longer than any word that the grammar takes whole, several times.
 input_bytes_max=8192
