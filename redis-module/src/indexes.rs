@@ -93,6 +93,11 @@ impl Indexes {
         self.by_database.get(&database)
     }
 
+    /// The same, for a question that notes how far it has come.
+    pub(crate) fn known_mut(&mut self, database: i32) -> Option<&mut Index> {
+        self.by_database.get_mut(&database)
+    }
+
     /// The index of a database.
     pub(crate) fn of_mut(&mut self, database: i32) -> &mut Index {
         self.by_database

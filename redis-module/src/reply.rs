@@ -9,6 +9,7 @@ use std::ffi::CStr;
 use mooring_session::index::Cursor;
 use mooring_session::names::WorkerId;
 use mooring_session::news::NewsItem;
+use mooring_session::record::Standing;
 use mooring_session::rules::{Bound, Created, Ended, Rated, Rebound, RouteState};
 use mooring_session::time::Timestamp;
 use mooring_session::turns::Entered;
@@ -181,8 +182,9 @@ fn bindings(context: &Context, name: &str, bindings: &[BindingView]) {
 
 /// The answer of CREATE.
 pub(crate) fn created(context: &Context, created: &Created) {
-    context.reply_map(RECORD_FIELDS + 3);
+    context.reply_map(RECORD_FIELDS + 4);
     context.flag("created", created.created);
+    context.optional_text("revived", created.revived.map(Standing::as_str));
     context.flag("hash_changed", created.hash_changed);
     bindings(context, "previous", &created.previous);
     record_fields(context, &created.record);

@@ -56,8 +56,8 @@ for name, value in pairs(fields) do
     labels[#labels + 1] = value
   end
 end
-return {'created', created, 'hash_changed', changed, 'previous', {}, 'id', ARGV[1], 'gen', tonumber(fields.g),
-  'principal', ARGV[2], 'state', state, 'created_at', tonumber(began), 'last_used_at', tonumber(used),
+return {'created', created, 'revived', false, 'hash_changed', changed, 'previous', {}, 'id', ARGV[1],
+  'gen', tonumber(fields.g), 'principal', ARGV[2], 'state', state, 'created_at', tonumber(began), 'last_used_at', tonumber(used),
   'expires_at', tonumber(ends), 'ttl_ms', ttl, 'content_hash', fields.h, 'labels', labels, 'bindings', {}}
 ";
 

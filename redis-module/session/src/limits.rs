@@ -100,6 +100,10 @@ pub const PAGE_PLACES_MAX: usize = 5_000;
 pub const PAGE_PATTERN_STEPS_MAX: usize = 500_000;
 /// Most entries and owners of an index that one REAP looks at.
 pub const DUE_EXAMINED_MAX: usize = 10_000;
+/// Most steps that one REAP takes to match keys against a pattern; the last key may exceed it.
+pub const DUE_PATTERN_STEPS_MAX: usize = PAGE_PATTERN_STEPS_MAX;
+/// Most patterns of REAP for which a node knows where the next call goes on.
+pub const REAP_ROUNDS_MAX: usize = 64;
 /// Most deadlines that an index passes along with a change of a record.
 pub const SETTLED_WITH_A_CHANGE_MAX: usize = 16;
 /// Most deadlines that an index passes before it says what a principal holds.

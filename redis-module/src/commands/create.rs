@@ -53,13 +53,13 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::integer(c"n").after(c"CAP").optional(),
         ArgumentSpec::word(c"norevive", c"NOREVIVE"),
     ],
-    reply: "`created` 0|1, `hash_changed` 0|1, `previous` (bindings that the tombstone still held), then the record",
+    reply: "`created` 0|1, `revived` expired|ended|null, `hash_changed` 0|1, `previous` (bindings that the tombstone still held), then the record",
     details: "\
 Where nothing stands under the key, a new record begins. Where an active session of the same principal and id
 stands, its TTL slides and it is answered as it is; a HASH that differs from its own is not set but told as
 `hash_changed` 1, and TOUCH sets it once the content is in place. On the tombstone of an expired or ended session a new
-incarnation begins, its `gen` one higher, and `previous` tells the bindings that the old one still held: the caller
-deletes their upstream sessions.
+incarnation begins, its `gen` one higher; `revived` tells which it was, `expired` or `ended`, and `previous` the bindings
+that the old one still held: the caller deletes their upstream sessions.
 
 NOREVIVE leaves a tombstone standing, for a session that was made while the store was away and must not undo an END.
 The labels, at most 16, carry what another worker needs to continue the session; they are set by a new incarnation

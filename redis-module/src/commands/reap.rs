@@ -1,7 +1,7 @@
-//! `SESSION.REAP worker COUNT n`
+//! `SESSION.REAP worker COUNT n [MATCH glob]`
 
 use mooring_session::SessionPlace;
-use mooring_session::index::Reaper;
+use mooring_session::index::{Glob, Reaper};
 use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
 
@@ -22,7 +22,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.reap",
     entry: ffi::entry::<ReapCommand>(),
     flags: c"readonly",
-    arity: 4,
+    arity: -4,
     key: KeyAccess::Keyless,
     summary: c"Names sessions that are over and still hold something upstream.",
     complexity: c"O(N) with N being the number of tombstones looked at, at most 10000",
@@ -33,26 +33,42 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     arguments: &[
         ArgumentSpec::text(c"worker"),
         ArgumentSpec::integer(c"n").after(c"COUNT"),
+        ArgumentSpec::text(c"pattern").after(c"MATCH").optional(),
     ],
     reply: "`complete` 0|1, `keys`",
     details: "\
 A session is named when it has expired or was ended, still has bindings or mounted content, and nobody is cleaning it up,
 initialises one of its bindings, or has or awaits a turn of it. One with owned bindings is named to their owner alone
 while that is alive, and to anybody when it is dead. What nobody has tried to clean up yet comes before what somebody has
-claimed and let go of. Only keys that the caller's ACL lets it read are named. COUNT is 1 to 1000.
+claimed and let go of. Only keys that the caller's ACL lets it read are named. COUNT is 1 to 1000. MATCH is a pattern
+over keys as KEYS takes it, of at most 256 bytes: who cleans up for one kind of session is named no other.
+
+A call looks at a bounded number of sessions, and may name fewer than COUNT, or none, though there are more. The next one
+with the same pattern then goes on behind those, whoever sends it, and from the front again when it has come to the end:
+nothing that others leave lying hides what stands behind it.
 
 Naming takes nothing: SESSION.CLAIM takes one of the keys, SESSION.FORGET drops it after the cleaning. `complete` 0 says
 that there may be more than the index knows, because it is being rebuilt, or because the wall clock was set less than a
 minute ago, when nothing is named.",
-    errors: &[Cause::new("ERR", "the count is none")],
+    errors: &[Cause::new("ERR", "the count or the pattern is none")],
 };
 
-const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("COUNT", ())];
+#[derive(Clone, Copy)]
+enum Word {
+    Count,
+    Match,
+}
+
+const OPTIONS: [OptionWord<Word>; 2] = [
+    OptionWord::once("COUNT", Word::Count),
+    OptionWord::once("MATCH", Word::Match),
+];
 
 /// What REAP asks for.
 pub(super) struct Reap {
     worker: WorkerId,
     count: usize,
+    pattern: Option<Glob>,
 }
 
 impl Command for ReapCommand {
@@ -65,12 +81,12 @@ impl Command for ReapCommand {
         // Whether anything is over is decided by the wall clock alone.
         housekeeping::watch_clock(module, context);
         let is_allowed = module.clock.reaping_allowed(module.time.real());
+        let is_complete = is_allowed && module.is_whole(context.database());
         let keys = if is_allowed {
-            due(context, module, &request)
+            due(context, module, request)
         } else {
             Vec::new()
         };
-        let is_complete = is_allowed && module.is_whole(context.database());
         reply::due(context, is_complete, &keys);
         Ok(Outcome::Quiet)
     }
@@ -79,32 +95,43 @@ impl Command for ReapCommand {
 pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Reap, Failure> {
     let mut words = Parser::new(words);
     let worker = words.name(WorkerId::parse)?;
-    let mut count = None;
+    let (mut count, mut pattern) = (None, None);
     let mut seen = Seen::default();
-    while words.option(&OPTIONS, &mut seen)?.is_some() {
-        count = Some(words.name(list_count)?);
+    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
+        match option {
+            Word::Count => count = Some(words.name(list_count)?),
+            Word::Match => pattern = Some(words.name(Glob::parse)?),
+        }
     }
     Ok(Reap {
         worker,
         count: required("COUNT", count)?,
+        pattern,
     })
 }
 
-fn due<'m>(context: &Context, module: &'m Module, request: &Reap) -> Vec<&'m [u8]> {
+fn due<'m>(context: &Context, module: &'m mut Module, request: Reap) -> Vec<&'m [u8]> {
     let database = context.database();
-    let Some(index) = module.indexes.of(database) else {
+    let mono = module.monotonic();
+    let Module {
+        indexes,
+        workers,
+        turns,
+        ..
+    } = module;
+    let Some(index) = indexes.known_mut(database) else {
         return Vec::new();
     };
-    let mono = module.monotonic();
     let reaper = Reaper {
         worker: &request.worker,
-        workers: &module.workers.at(mono),
+        workers: &workers.at(mono),
         now: Timestamp::from_unix_ms(context.unix_ms()),
+        pattern: request.pattern,
         count: request.count,
     };
     let reader = context.reader();
     index.due(&reaper, |key| {
         let place = SessionPlace::new(database, key);
-        !module.turns.holds(&place, None, mono) && reader.may_read(OwnedText::new(key).text())
+        !turns.holds(&place, None, mono) && reader.may_read(OwnedText::new(key).text())
     })
 }

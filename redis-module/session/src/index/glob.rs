@@ -8,12 +8,12 @@ use crate::limits::PATTERN_BYTES_MAX;
 use crate::names::{NameError, Problem};
 
 /// A pattern, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob {
     parts: Vec<Part>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     Byte(u8),
     Any,
@@ -22,7 +22,7 @@ enum Part {
 }
 
 /// A set of bytes: one bit each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Class([u64; 4]);
 
 impl Class {

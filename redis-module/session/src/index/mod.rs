@@ -20,6 +20,7 @@ mod lookup;
 mod orders;
 mod page;
 mod prefixes;
+mod rounds;
 mod slab;
 mod sweep;
 
@@ -37,6 +38,7 @@ use directory::{Count, Directory};
 use entry::{Entry, Sweep, UseRank};
 use lookup::Lookup;
 use orders::{Orders, Position};
+use rounds::Rounds;
 use slab::{Slab, Slot};
 
 use crate::limits::SETTLED_WITH_A_CHANGE_MAX;
@@ -56,6 +58,8 @@ pub struct Index {
     directory: Directory,
     orders: Orders,
     counts: Counts,
+    /// How far those have come who look for what is to be cleaned up.
+    rounds: Rounds,
     /// Up to where deadlines have passed: an entry counts as expired exactly where its deadline is not behind this.
     frontier: Position,
     /// Sessions that expired since anybody was told.
@@ -81,6 +85,7 @@ impl Index {
             directory: Directory::new(seed),
             orders: Orders::default(),
             counts: Counts::default(),
+            rounds: Rounds::default(),
             frontier: Position::FIRST,
             overdue: Vec::new(),
             latest_use: UseRank::default(),

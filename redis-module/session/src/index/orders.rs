@@ -143,6 +143,17 @@ pub(super) struct Due {
     pub(super) slot: Slot,
 }
 
+impl Due {
+    /// The last place of an owner, or of what nobody owns.
+    pub(super) const fn last_of(owner: Option<Symbol>) -> Self {
+        Self {
+            owner,
+            leased_until: Moment::MAX,
+            slot: Slot::MAX,
+        }
+    }
+}
+
 /// All orders of an index.
 #[derive(Debug, Default)]
 pub(super) struct Orders {

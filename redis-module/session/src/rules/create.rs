@@ -46,6 +46,9 @@ pub enum Revival {
 pub struct Created {
     /// Whether this call began the incarnation.
     pub created: bool,
+    /// What the tombstone was on which it began: expired, or ended. None where nothing stood under the key, and where the
+    /// incarnation had begun before.
+    pub revived: Option<Standing>,
     /// Whether the content hash given differs from the record's. It is not set: TOUCH does that once the content is
     /// in place.
     pub hash_changed: bool,
@@ -70,7 +73,7 @@ pub fn create(
         check_labels(request)?;
         check_cap(request, context)?;
         let record = slot.insert(begin(request, context, context.floor, context.floor));
-        return Ok(created(record, Vec::new(), context));
+        return Ok(created(record, None, Vec::new(), context));
     };
     authorize(&record.principal, &request.principal)?;
     if record.id != request.id {
@@ -80,7 +83,7 @@ pub fn create(
         (Standing::Active, _) => Ok(found(record, request, context)),
         (Standing::Ended, Revival::Refused) => Err(Refusal::Ended),
         (Standing::Expired, Revival::Refused) => Err(Refusal::NoSession),
-        (Standing::Ended | Standing::Expired, Revival::Allowed) => {
+        (standing @ (Standing::Ended | Standing::Expired), Revival::Allowed) => {
             check_labels(request)?;
             check_cap(request, context)?;
             let previous = bindings_of(record, context);
@@ -93,7 +96,7 @@ pub fn create(
                 life: Life::begin(begins_at, request.ttl, context.tuning),
                 ..begin(request, context, 0, record.highest_epoch)
             };
-            Ok(created(record, previous, context))
+            Ok(created(record, Some(standing), previous, context))
         }
     }
 }
@@ -144,9 +147,15 @@ fn begin(
     }
 }
 
-fn created(record: &Record, previous: Vec<BindingView>, context: &Context<'_>) -> Decided<Created> {
+fn created(
+    record: &Record,
+    revived: Option<Standing>,
+    previous: Vec<BindingView>,
+    context: &Context<'_>,
+) -> Decided<Created> {
     let reply = Created {
         created: true,
+        revived,
         hash_changed: false,
         previous,
         record: RecordView::of(record, context),
@@ -162,6 +171,7 @@ fn found(record: &mut Record, request: &Create, context: &Context<'_>) -> Decide
         request.content_hash.is_some() && request.content_hash != record.content_hash;
     let reply = Created {
         created: false,
+        revived: None,
         hash_changed,
         previous: Vec::new(),
         record: RecordView::of(record, context),

@@ -11,6 +11,7 @@
 mod support;
 
 mod bounds;
+mod due;
 mod model;
 mod random_traffic;
 mod sessions;

@@ -147,7 +147,11 @@ impl Model {
 
     pub(crate) fn due(&self, reaper: &Reaper<'_>) -> BTreeSet<Key> {
         let due = self.sessions.iter();
-        due.filter(|(_, session)| is_due(&session.record, reaper))
+        let is_wanted = |key: &[u8]| {
+            let pattern = reaper.pattern.as_ref();
+            pattern.is_none_or(|pattern| pattern.matches(key))
+        };
+        due.filter(|(key, session)| is_wanted(key) && is_due(&session.record, reaper))
             .map(|(key, _)| key.clone())
             .collect()
     }

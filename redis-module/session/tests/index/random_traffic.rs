@@ -298,7 +298,7 @@ impl Pair {
         assert!(self.index.follows_uses());
     }
 
-    fn ask_what_is_due(&self, question: &Question) {
+    fn ask_what_is_due(&mut self, question: &Question) {
         let alive: Vec<_> = question.alive.iter().map(|n| WORKERS[*n]).collect();
         let (crew, worker) = (
             Crew::of(&alive),
@@ -308,6 +308,9 @@ impl Pair {
             worker: &worker,
             workers: &crew,
             now: self.now,
+            pattern: question
+                .pattern
+                .map(|pattern| Glob::parse(pattern.as_bytes()).unwrap()),
             count: KEYS,
         };
         let expected = self.model.due(&reaper);

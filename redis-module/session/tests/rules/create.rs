@@ -49,6 +49,31 @@ fn creates_or_finds() {
 }
 
 #[test]
+fn a_new_incarnation_tells_what_it_began_on() {
+    for (state, revived) in [
+        (State::Absent, None),
+        (State::Active, None),
+        (State::Bound, None),
+        (State::Expired, Some(Standing::Expired)),
+        (State::ExpiredBound, Some(Standing::Expired)),
+        (State::Ended, Some(Standing::Ended)),
+        (State::EndedBound, Some(Standing::Ended)),
+        (State::Cleaned, Some(Standing::Ended)),
+    ] {
+        let (mut slot, outcome) = run(&create(), state);
+        let Reply::Create(reply) = outcome.unwrap().reply else {
+            panic!("CREATE answers as CREATE does");
+        };
+        assert_eq!(reply.revived, revived, "{state:?}");
+        // Whoever comes next finds it, and revives nothing.
+        let Reply::Create(reply) = run_on(&mut slot, &create(), NOW).unwrap().reply else {
+            panic!("CREATE answers as CREATE does");
+        };
+        assert_eq!(reply.revived, None, "{state:?}");
+    }
+}
+
+#[test]
 fn norevive_leaves_a_tombstone_standing() {
     let command = Command::Create(Create {
         revival: Revival::Refused,

@@ -11,7 +11,12 @@ use super::resp::{Connection, Value};
 const SOON: Duration = Duration::from_secs(20);
 
 fn due(c: &mut Connection, worker: &str) -> anyhow::Result<Vec<String>> {
-    let reply = c.run(&format!("SESSION.REAP {worker} COUNT 10"))?;
+    named(c, &format!("{worker} COUNT 10"))
+}
+
+/// The keys that REAP names, in order.
+fn named(c: &mut Connection, words: &str) -> anyhow::Result<Vec<String>> {
+    let reply = c.run(&format!("SESSION.REAP {words}"))?;
     assert_eq!(reply.field("complete").integer(), 1);
     let Value::Array(keys) = reply.field("keys") else {
         panic!("keys are an array: {reply}");
@@ -111,5 +116,59 @@ async fn a_reaper_hears_of_keys_that_it_may_read() -> anyhow::Result<()> {
     reaper.run("AUTH reaper secret")?;
     assert_eq!(due(&mut reaper, "w:1")?, ["mcpgw:b:1"]);
     assert_eq!(due(&mut c, "w:1")?, ["mcpgw:a:1", "mcpgw:b:1"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reaper_is_named_what_its_pattern_matches() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    for key in ["code:a", "code:b", "mcp:a"] {
+        short(&mut c, key, Some("w:1 t LEASE 10 UPSTREAM u"))?;
+    }
+    expired(&mut c, 3).await?;
+    for (words, keys) in [
+        (
+            "MATCH mcpgw:code:* COUNT 10",
+            &["mcpgw:code:a", "mcpgw:code:b"][..],
+        ),
+        ("COUNT 10 match mcpgw:[^c]*", &["mcpgw:mcp:a"]),
+        ("COUNT 10 MATCH mcpgw:code:?a", &[]),
+        ("COUNT 10 MATCH mcpgw:\\*", &[]),
+    ] {
+        assert_eq!(named(&mut c, &format!("w:1 {words}"))?, keys, "{words}");
+    }
+    for refused in [
+        "w:1 MATCH *".to_owned(),
+        "w:1 COUNT 1 MATCH".to_owned(),
+        "w:1 COUNT 1 MATCH * MATCH *".to_owned(),
+        format!("w:1 COUNT 1 MATCH {}", "x".repeat(257)),
+    ] {
+        let reply = c.show(&format!("SESSION.REAP {refused}"))?;
+        assert!(reply.starts_with("ERR"), "{refused}: {reply}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_others_leave_lying_hides_nothing() -> anyhow::Result<()> {
+    // More than one call looks at.
+    const FOREIGN: usize = 10_500;
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let foreign: Vec<String> = (0..FOREIGN)
+        .map(|n| format!("SESSION.CREATE mcpgw:other:{n} id zoe TTL 1000 HASH abc"))
+        .collect();
+    for commands in foreign.chunks(500) {
+        c.run_all(commands)?;
+    }
+    c.run("SESSION.CREATE mcpgw:code:1 id zoe TTL 1000 HASH abc")?;
+    expired(&mut c, i64::try_from(FOREIGN)? + 1).await?;
+    let ours = "COUNT 10 MATCH mcpgw:code:*";
+    assert_eq!(named(&mut c, &format!("w:1 {ours}"))?, [""; 0]);
+    // Whoever asks next goes on behind.
+    assert_eq!(named(&mut c, &format!("w:2 {ours}"))?, ["mcpgw:code:1"]);
+    assert_eq!(named(&mut c, &format!("w:2 {ours}"))?, [""; 0]);
+    assert_eq!(named(&mut c, "w:2 COUNT 1000")?.len(), 1_000);
     Ok(())
 }

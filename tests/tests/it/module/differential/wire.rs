@@ -94,6 +94,10 @@ pub(super) fn record(view: &RecordView) -> Value {
 pub(super) fn created(created: &Created) -> Value {
     let mut fields = vec![
         ("created", flag(created.created)),
+        (
+            "revived",
+            optional(created.revived.as_ref(), |standing| text(standing.as_str())),
+        ),
         ("hash_changed", flag(created.hash_changed)),
         ("previous", bindings(&created.previous)),
     ];
