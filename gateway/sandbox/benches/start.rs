@@ -1,0 +1,270 @@
+//! What the walls cost: how long a program takes from its start to its end, and how many runs two threads make in a
+//! second, bare and sandboxed. The variants take turns, so that a busy machine is busy for all of them.
+//!
+//! `MOORING_BENCH_DENO` names a deno that is not in the ordinary directories.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a benchmark prints, and fails by panicking"
+)]
+
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mooring_sandbox::{Ended, Job, Launcher, Limits, Options, Program, Sandbox, Stop, Tier, Trees};
+use tempfile::TempDir;
+
+/// Starts of each variant.
+const STARTS: usize = 200;
+/// Of the throughput, each variant.
+const THROUGHPUT: Duration = Duration::from_secs(5);
+/// Threads that run at the same time.
+const THREADS: usize = 2;
+
+const LIMITS: Limits = Limits {
+    wall_time: Duration::from_secs(30),
+    cpu_time: Duration::from_secs(30),
+    cpu_percent: 100,
+    memory_bytes: 256 * 1024 * 1024,
+    file_bytes: 10 * 1024 * 1024,
+    disk_bytes: 100 * 1024 * 1024,
+    inodes: 10_000,
+    processes: 64,
+    output_bytes: 64 * 1024,
+};
+
+/// A program, and how it is started without walls.
+struct Subject {
+    name: &'static str,
+    program: Program,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    /// Where it may keep things.
+    cache: PathBuf,
+}
+
+fn main() {
+    let ground = Ground::new();
+    let begun = Instant::now();
+    let sandbox = Sandbox::probe(options()).expect("a sandbox");
+    println!(
+        "probe {:.1} ms, layers {:?}",
+        milliseconds(begun.elapsed()),
+        sandbox.layers()
+    );
+    let subjects = subjects(&sandbox, ground.0.path());
+    println!(
+        "| program | bare p50 | p95 | sandboxed p50 | p95 | ratio of p50 | of it the walls p50 |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for subject in &subjects {
+        starts(&sandbox, &ground, subject);
+    }
+    println!("| program | bare runs/s | sandboxed runs/s | ratio |");
+    println!("|---|---|---|---|");
+    for subject in &subjects {
+        let bare = throughput(|| run_bare(subject));
+        let walled = throughput(|| {
+            run_walled(&sandbox, &ground, subject);
+        });
+        println!(
+            "| {} | {bare:.0} | {walled:.0} | {:.2} |",
+            subject.name,
+            walled / bare
+        );
+    }
+}
+
+fn options() -> Options {
+    Options {
+        launcher: Launcher::at(env!("CARGO_BIN_EXE_mooring-sandbox")),
+        deno: std::env::var_os("MOORING_BENCH_DENO").map(PathBuf::from),
+        ..Options::new(Tier::Strict)
+    }
+}
+
+/// Those whose runtimes are there.
+fn subjects(sandbox: &Sandbox, directory: &Path) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    let runtimes = sandbox.runtimes();
+    let file = |name: &str, text: &str| {
+        let path = directory.join(name);
+        fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    if let Some(binary) = runtimes.tool("cat").and_then(|tool| tool.path()) {
+        let stages = vec![mooring_sandbox::Stage {
+            tool: "cat".to_owned(),
+            arguments: Vec::new(),
+        }];
+        let program = Program::Pipeline { stages };
+        subjects.push(Subject {
+            name: "cat",
+            program,
+            binary: binary.to_owned(),
+            arguments: Vec::new(),
+            cache: directory.join("cache"),
+        });
+    }
+    if let Some(binary) = runtimes.python.path() {
+        let source = "print('ready')".to_owned();
+        let arguments = ["-I", "-S", "-B", "-u"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([file("main.py", &source)]);
+        let (arguments, binary) = (arguments.collect(), binary.to_owned());
+        subjects.push(Subject {
+            name: "python",
+            program: Program::Python { source },
+            binary,
+            arguments,
+            cache: directory.join("cache"),
+        });
+    }
+    if let Some(binary) = runtimes.deno.path() {
+        let source = "const ready: string = 'ready'; console.log(ready)".to_owned();
+        let arguments = [
+            "run",
+            "--quiet",
+            "--no-prompt",
+            "--no-remote",
+            "--no-npm",
+            "--no-config",
+            "--no-lock",
+        ];
+        let arguments = arguments
+            .map(str::to_owned)
+            .into_iter()
+            .chain([file("main.ts", &source)]);
+        let (arguments, binary) = (arguments.collect(), binary.to_owned());
+        subjects.push(Subject {
+            name: "deno",
+            program: Program::TypeScript { source },
+            binary,
+            arguments,
+            cache: directory.join("cache"),
+        });
+    } else {
+        println!("deno: {:?}", runtimes.deno);
+    }
+    subjects
+}
+
+fn starts(sandbox: &Sandbox, ground: &Ground, subject: &Subject) {
+    let (mut bare, mut walled, mut walls) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        bare.push(timed(|| run_bare(subject)));
+        walled.push(timed(|| walls.push(run_walled(sandbox, ground, subject))));
+    }
+    let (bare_50, bare_95) = percentiles(&mut bare);
+    let (walled_50, walled_95) = percentiles(&mut walled);
+    let (walls_50, _) = percentiles(&mut walls);
+    let ratio = walled_50 / bare_50;
+    let name = subject.name;
+    println!(
+        "| {name} | {bare_50:.1} | {bare_95:.1} | {walled_50:.1} | {walled_95:.1} | {ratio:.2} | {walls_50:.1} |"
+    );
+}
+
+fn run_bare(subject: &Subject) {
+    let output = Command::new(&subject.binary)
+        .args(&subject.arguments)
+        .env_clear()
+        // Without a home it has no other place for what it keeps.
+        .env("DENO_DIR", &subject.cache)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Gives the time from the call to the start of the program.
+fn run_walled(sandbox: &Sandbox, ground: &Ground, subject: &Subject) -> Duration {
+    let job = Job {
+        program: subject.program.clone(),
+        trees: ground.trees(),
+        limits: LIMITS,
+    };
+    let outcome = sandbox
+        .run(job, &Stop::new().expect("a handle"))
+        .expect("it runs");
+    assert_eq!(
+        outcome.ended,
+        Ended::Exited(0),
+        "{}",
+        String::from_utf8_lossy(&outcome.stderr.bytes)
+    );
+    outcome.usage.start_time
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    work();
+    begun.elapsed()
+}
+
+/// In a second.
+fn throughput(work: impl Fn() + Sync) -> f64 {
+    let done = AtomicUsize::new(0);
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while begun.elapsed() < THROUGHPUT {
+                    work();
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    done.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The middle and the 95th of a hundred, in milliseconds.
+fn percentiles(times: &mut [Duration]) -> (f64, f64) {
+    times.sort_unstable();
+    let at = |percent: usize| {
+        milliseconds(
+            times
+                .get(times.len() * percent / 100)
+                .copied()
+                .unwrap_or_default(),
+        )
+    };
+    (at(50), at(95))
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// A session's directories.
+struct Ground(TempDir);
+
+impl Ground {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["tools", "skills", "scratch", "results"] {
+            fs::create_dir(directory.path().join(name)).expect("a directory");
+        }
+        Self(directory)
+    }
+
+    fn trees(&self) -> Trees {
+        let open = |name| OwnedFd::from(File::open(self.0.path().join(name)).expect("a directory"));
+        Trees {
+            tools: open("tools"),
+            skills: open("skills"),
+            scratch: open("scratch"),
+            results: open("results"),
+        }
+    }
+}

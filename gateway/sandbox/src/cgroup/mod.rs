@@ -1,0 +1,171 @@
+//! Control groups: what the kernel itself holds a run's whole tree of processes to.
+//!
+//! The first of these that this process may make groups in is used: version 2, in the subtree that was delegated to
+//! it; version 1, below its own groups; none, and then the watchdog measures instead. Which one it is, is a layer that
+//! every outcome names.
+//!
+//! Invariant: a group is removed when its run is over, and those of a host process that was killed are removed by the
+//! next probe of another.
+
+mod leaf;
+mod text;
+mod v1;
+mod v2;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use crate::limits::Limits;
+use crate::tier::Layer;
+
+/// Where groups are made.
+#[derive(Debug)]
+pub(crate) enum Groups {
+    V2(v2::Hierarchy),
+    V1(v1::Hierarchies),
+    /// Nowhere.
+    Unavailable,
+}
+
+impl Groups {
+    /// Finds out by making one, and removes what killed processes left.
+    pub(crate) fn probe() -> Self {
+        if let Some(hierarchy) = v2::Hierarchy::find() {
+            leaf::sweep(&[hierarchy.base()]);
+            return Self::V2(hierarchy);
+        }
+        if let Some(hierarchies) = v1::Hierarchies::find() {
+            leaf::sweep(&hierarchies.bases());
+            return Self::V1(hierarchies);
+        }
+        Self::Unavailable
+    }
+
+    /// What holds the tree's limits.
+    pub(crate) const fn layer(&self) -> Layer {
+        match self {
+            Self::V2(_) => Layer::CgroupV2,
+            Self::V1(_) => Layer::CgroupV1,
+            Self::Unavailable => Layer::Watchdog,
+        }
+    }
+
+    /// Moves a process to where it is. The first move for a while waits ten milliseconds and more for every processor
+    /// to notice, and those that follow soon after do not; done while the helper builds the walls, the wait costs less.
+    pub(crate) fn wake(&self, helper: Pid) {
+        if let Self::V2(hierarchy) = self {
+            // Where it is refused, the move that counts waits instead.
+            let _ = text::write(hierarchy.base(), "cgroup.procs", helper.as_raw_nonzero());
+        }
+    }
+
+    /// A group of its own for one run, empty, with its limits written. `None` where none can be made.
+    pub(crate) fn make(&self, limits: &GroupLimits) -> io::Result<Option<Group>> {
+        Ok(match self {
+            Self::V2(hierarchy) => Some(Group::V2(hierarchy.make(limits)?)),
+            Self::V1(hierarchies) => Some(Group::V1(hierarchies.make(limits)?)),
+            Self::Unavailable => None,
+        })
+    }
+}
+
+/// What a group holds its processes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupLimits {
+    /// All of it: what the run may have as memory, and what it may write, which stands in memory too.
+    pub(crate) memory_bytes: u64,
+    pub(crate) cpu_percent: u32,
+    /// Process 1, which waits for the others, included.
+    pub(crate) processes: u32,
+}
+
+impl GroupLimits {
+    /// What process 1 and the kernel need for themselves.
+    const OVERHEAD_BYTES: u64 = 8 * 1024 * 1024;
+
+    /// Those of a group that is made only to see whether it can be.
+    const PROBE: Self = Self {
+        memory_bytes: Self::OVERHEAD_BYTES,
+        cpu_percent: 100,
+        processes: 1,
+    };
+
+    pub(crate) const fn of(limits: &Limits, upper_bytes: u64) -> Self {
+        Self {
+            memory_bytes: limits.memory_bytes + upper_bytes + Self::OVERHEAD_BYTES,
+            cpu_percent: limits.cpu_percent,
+            processes: limits.processes + 1,
+        }
+    }
+
+    /// Microseconds of processor time in each [`CPU_PERIOD_US`].
+    const fn cpu_quota_us(&self) -> u64 {
+        self.cpu_percent as u64 * CPU_PERIOD_US / 100
+    }
+}
+
+/// Over which the share of a processor is averaged.
+const CPU_PERIOD_US: u64 = 100_000;
+
+/// What a group's processes use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct GroupUsage {
+    /// Private and shared memory at this moment, files in memory included, caches not.
+    pub(crate) memory_bytes: u64,
+    /// Of all processes that ever were in it. `None` where no controller counts it.
+    pub(crate) cpu_time: Option<Duration>,
+    /// Whether the kernel killed one of them for want of memory.
+    pub(crate) was_out_of_memory: bool,
+}
+
+/// The group of one run. Dropping it kills what is in it and removes it.
+#[derive(Debug)]
+pub(crate) enum Group {
+    V2(v2::Group),
+    V1(v1::Group),
+}
+
+impl Group {
+    /// Files by which a process with one thread moves itself in, for [`crate::protocol::SpecDescriptors::doors`]. None
+    /// where it has to be moved by [`Self::attach`].
+    pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        match self {
+            Self::V2(_) => Ok(Vec::new()),
+            Self::V1(group) => group.doors(),
+        }
+    }
+
+    /// Puts a process in that has no doors to step through; what it forks from now on is in it too.
+    pub(crate) fn attach(&self, pid: Pid) -> io::Result<()> {
+        match self {
+            Self::V2(group) => group.attach(pid),
+            Self::V1(_) => Ok(()),
+        }
+    }
+
+    /// Kills everything in it.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        match self {
+            Self::V2(group) => group.kill(),
+            Self::V1(group) => group.kill(),
+        }
+    }
+
+    pub(crate) fn usage(&self) -> io::Result<GroupUsage> {
+        match self {
+            Self::V2(group) => group.usage(),
+            Self::V1(group) => group.usage(),
+        }
+    }
+
+    /// Most memory at any moment. `None` where the kernel does not keep it.
+    pub(crate) fn memory_peak_bytes(&self) -> Option<u64> {
+        match self {
+            Self::V2(group) => group.memory_peak_bytes(),
+            Self::V1(group) => group.memory_peak_bytes(),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Version 1: a hierarchy per controller, a group in each of them below this process's own.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::leaf::{self, Leaf};
+use super::text::{self, Kind};
+use super::{CPU_PERIOD_US, GroupLimits, GroupUsage};
+
+/// This process's own groups.
+#[derive(Debug)]
+pub(crate) struct Hierarchies {
+    memory: PathBuf,
+    pids: PathBuf,
+    cpu: PathBuf,
+    /// Counts processor time. Often mounted together with `cpu`, and then the same directory.
+    cpuacct: Option<PathBuf>,
+}
+
+impl Hierarchies {
+    /// `None` where one of the three that hold limits is missing, or no group can be made in it.
+    pub(super) fn find() -> Option<Self> {
+        let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = |controller| text::own_group(Kind::V1(controller), &mountinfo, &membership);
+        let found = Self {
+            memory: own("memory")?,
+            pids: own("pids")?,
+            cpu: own("cpu")?,
+            cpuacct: own("cpuacct"),
+        };
+        found.make(&GroupLimits::PROBE).ok()?;
+        Some(found)
+    }
+
+    pub(super) fn bases(&self) -> Vec<&Path> {
+        let three = [&self.memory, &self.pids, &self.cpu];
+        let mut bases: Vec<&Path> = three.into_iter().map(PathBuf::as_path).collect();
+        bases.extend(self.cpuacct_apart());
+        bases
+    }
+
+    fn cpuacct_apart(&self) -> Option<&Path> {
+        self.cpuacct.as_deref().filter(|path| *path != self.cpu)
+    }
+
+    pub(super) fn make(&self, limits: &GroupLimits) -> io::Result<Group> {
+        let name = leaf::next_name()?;
+        let memory = Leaf::make(&self.memory, &name)?;
+        text::write(memory.path(), "memory.limit_in_bytes", limits.memory_bytes)?;
+        // Without swap accounting there is no such file, and swappiness alone keeps the group from swapping.
+        text::write(memory.path(), "memory.swappiness", 0)?;
+        let _ = text::write(
+            memory.path(),
+            "memory.memsw.limit_in_bytes",
+            limits.memory_bytes,
+        );
+        let pids = Leaf::make(&self.pids, &name)?;
+        text::write(pids.path(), "pids.max", limits.processes)?;
+        let cpu = Leaf::make(&self.cpu, &name)?;
+        text::write(cpu.path(), "cpu.cfs_period_us", CPU_PERIOD_US)?;
+        text::write(cpu.path(), "cpu.cfs_quota_us", limits.cpu_quota_us())?;
+        let cpuacct = match self.cpuacct_apart() {
+            Some(base) => Some(Leaf::make(base, &name)?),
+            None => None,
+        };
+        Ok(Group {
+            memory,
+            pids,
+            cpu,
+            cpuacct,
+        })
+    }
+}
+
+/// One run's groups.
+#[derive(Debug)]
+pub(crate) struct Group {
+    memory: Leaf,
+    pids: Leaf,
+    cpu: Leaf,
+    cpuacct: Option<Leaf>,
+}
+
+impl Group {
+    /// One for each hierarchy.
+    pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        let leaves = [&self.memory, &self.pids, &self.cpu];
+        leaves
+            .into_iter()
+            .chain(&self.cpuacct)
+            .map(Leaf::door)
+            .collect()
+    }
+
+    /// Version 1 kills one process at a time: what is killed must not fork meanwhile, so no new process is let in.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        text::write(self.pids.path(), "pids.max", 0)?;
+        self.pids.kill_each()
+    }
+
+    pub(super) fn usage(&self) -> io::Result<GroupUsage> {
+        let memory = text::read(self.memory.path(), "memory.stat")?;
+        let control = text::read(self.memory.path(), "memory.oom_control")?;
+        Ok(GroupUsage {
+            memory_bytes: text::value(&memory, "rss") + text::value(&memory, "shmem"),
+            cpu_time: self.cpu_time(),
+            was_out_of_memory: text::value(&control, "oom_kill") > 0,
+        })
+    }
+
+    fn cpu_time(&self) -> Option<Duration> {
+        let counting = self.cpuacct.as_ref().unwrap_or(&self.cpu);
+        let used_ns = text::read_number(counting.path(), "cpuacct.usage").ok()?;
+        Some(Duration::from_nanos(used_ns))
+    }
+
+    pub(super) fn memory_peak_bytes(&self) -> Option<u64> {
+        text::read_number(self.memory.path(), "memory.max_usage_in_bytes").ok()
+    }
+}

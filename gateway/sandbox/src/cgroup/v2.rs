@@ -1,0 +1,138 @@
+//! Version 2: one hierarchy. Groups are made in the subtree that was delegated to this process.
+//!
+//! A group that has controllers for its children may hold no process itself, so this process may have to step down
+//! into a group of its own first. It moves nobody else: where others share its group, version 2 is not used.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use super::leaf::{self, Leaf};
+use super::text::{self, Kind};
+use super::{CPU_PERIOD_US, GroupLimits, GroupUsage};
+
+/// Into which host processes step down, so that their parent group can have the groups of runs.
+const HOSTS: &str = "mooring-hosts";
+const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+
+/// The delegated subtree.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    base: PathBuf,
+}
+
+impl Hierarchy {
+    /// `None` where no group with the three controllers can be made.
+    pub(super) fn find() -> Option<Self> {
+        let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        let own = text::own_group(Kind::V2, &mountinfo, &membership)?;
+        let hierarchy = Self {
+            base: base_of(&own),
+        };
+        if !has_all(&hierarchy.base, "cgroup.controllers") {
+            return None;
+        }
+        if !has_all(&hierarchy.base, "cgroup.subtree_control") {
+            hierarchy.take_controllers(own == hierarchy.base).ok()?;
+        }
+        hierarchy.make(&GroupLimits::PROBE).ok()?;
+        Some(hierarchy)
+    }
+
+    pub(super) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    fn take_controllers(&self, is_in_base: bool) -> io::Result<()> {
+        let wanted = CONTROLLERS.map(|name| format!("+{name}")).join(" ");
+        let first = text::write(&self.base, "cgroup.subtree_control", &wanted);
+        match first {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && is_in_base => {}
+            other => return other,
+        }
+        let hosts = self.base.join(HOSTS);
+        match std::fs::create_dir(&hosts) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        text::write(&hosts, "cgroup.procs", std::process::id())?;
+        let second = text::write(&self.base, "cgroup.subtree_control", &wanted);
+        if second.is_err() {
+            // Somebody else is in the group: back to where this process was.
+            text::write(&self.base, "cgroup.procs", std::process::id())?;
+        }
+        second
+    }
+
+    pub(super) fn make(&self, limits: &GroupLimits) -> io::Result<Group> {
+        let leaf = Leaf::make(&self.base, &leaf::next_name()?)?;
+        let path = leaf.path();
+        text::write(path, "memory.max", limits.memory_bytes)?;
+        // A kernel without swap has no such file.
+        let _ = text::write(path, "memory.swap.max", 0);
+        text::write(path, "memory.oom.group", 1)?;
+        text::write(path, "pids.max", limits.processes)?;
+        text::write(
+            path,
+            "cpu.max",
+            format!("{} {CPU_PERIOD_US}", limits.cpu_quota_us()),
+        )?;
+        Ok(Group(leaf))
+    }
+}
+
+/// The group in which runs' groups are made: the parent, where this process has stepped down already.
+fn base_of(own: &Path) -> PathBuf {
+    match own.parent() {
+        Some(parent) if own.ends_with(HOSTS) => parent.to_owned(),
+        _ => own.to_owned(),
+    }
+}
+
+fn has_all(directory: &Path, file: &str) -> bool {
+    let Ok(text) = text::read(directory, file) else {
+        return false;
+    };
+    CONTROLLERS
+        .iter()
+        .all(|wanted| text.split_whitespace().any(|name| name == *wanted))
+}
+
+/// One run's group.
+#[derive(Debug)]
+pub(crate) struct Group(Leaf);
+
+impl Group {
+    pub(super) fn attach(&self, pid: Pid) -> io::Result<()> {
+        self.0.attach(pid)
+    }
+
+    pub(super) fn kill(&self) -> io::Result<()> {
+        match text::write(self.0.path(), "cgroup.kill", 1) {
+            Ok(()) => Ok(()),
+            // Kernels before 5.14.
+            Err(_) => {
+                text::write(self.0.path(), "pids.max", 0)?;
+                self.0.kill_each()
+            }
+        }
+    }
+
+    pub(super) fn usage(&self) -> io::Result<GroupUsage> {
+        let memory = text::read(self.0.path(), "memory.stat")?;
+        let events = text::read(self.0.path(), "memory.events")?;
+        let cpu = text::read(self.0.path(), "cpu.stat")?;
+        Ok(GroupUsage {
+            memory_bytes: text::value(&memory, "anon") + text::value(&memory, "shmem"),
+            cpu_time: Some(Duration::from_micros(text::value(&cpu, "usage_usec"))),
+            was_out_of_memory: text::value(&events, "oom_kill") > 0,
+        })
+    }
+
+    pub(super) fn memory_peak_bytes(&self) -> Option<u64> {
+        text::read_number(self.0.path(), "memory.peak").ok()
+    }
+}

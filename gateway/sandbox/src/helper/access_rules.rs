@@ -1,0 +1,172 @@
+//! Step: access rules on files (Landlock), and none to processes and sockets outside.
+//!
+//! The rules are applied in the new root, after its mounts: a rule on a place that a mount covers later matches nothing.
+//! A version of Landlock is asked for as a whole, as a hard requirement, so that a kernel that knows less fails the run
+//! instead of letting it through.
+
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
+    PathFdError, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    make_bitflags,
+};
+
+use super::error::{Cause, StepError};
+use super::places::Places;
+use super::root::{DEVICES, LIBRARIES};
+use crate::protocol::{Runtime, Spec};
+
+/// With namespaces and a root of its own, the newest that the kernel has. What the later ones add, other walls hold as
+/// well: truncation of what is mounted read-only, ports, devices, and (from the sixth on) signals and abstract sockets
+/// outside. The second (Linux 5.19) is the first with which files move between directories.
+const VERSIONS_IN_ROOT: &[ABI] = &[ABI::V6, ABI::V5, ABI::V4, ABI::V3, ABI::V2];
+
+/// Without namespaces, the version that first kept signals and abstract sockets inside (Linux 6.12).
+const VERSIONS_AROUND: &[ABI] = &[ABI::V6];
+
+/// Where programs, the loader and libraries stand. Those that a root has.
+const PROGRAMS: &[&str] = &["/usr", "/lib", "/lib64"];
+
+/// Where a run may write. Only files and directories can be made: no link, socket, pipe or device.
+const WRITABLE: &[&str] = &["/scratch", "/results", "/tmp"];
+
+/// A place and what may be done there.
+type Rule = (PathFd, BitFlags<AccessFs>);
+
+/// Restricts this process and all that follow, within a root of their own.
+pub(super) fn apply_in_root(spec: &Spec) -> Result<(), StepError> {
+    apply(in_root(spec), VERSIONS_IN_ROOT)
+}
+
+/// Restricts this process and all that follow to the private directory of the run, and to those files of the host that
+/// a root would show.
+pub(super) fn apply_around(spec: &Spec, places: &Places) -> Result<(), StepError> {
+    apply(around(spec, places), VERSIONS_AROUND)
+}
+
+fn apply(rules: Result<Vec<Rule>, PathFdError>, versions: &[ABI]) -> Result<(), StepError> {
+    let status = rules
+        .map_err(RulesError::from)
+        .and_then(|rules| restrict(&rules, versions))
+        .map_err(|error| StepError::Landlock(Cause::words(error.to_string())))?;
+    match status {
+        RulesetStatus::FullyEnforced => Ok(()),
+        _ => Err(StepError::Landlock(Cause::words(
+            "the rules are not fully enforced",
+        ))),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RulesError {
+    #[error(transparent)]
+    Ruleset(#[from] RulesetError),
+    #[error(transparent)]
+    Path(#[from] PathFdError),
+}
+
+const fn read() -> BitFlags<AccessFs> {
+    make_bitflags!(AccessFs::{ReadFile | ReadDir})
+}
+
+const fn run() -> BitFlags<AccessFs> {
+    make_bitflags!(AccessFs::{ReadFile | ReadDir | Execute})
+}
+
+const fn run_file() -> BitFlags<AccessFs> {
+    make_bitflags!(AccessFs::{ReadFile | Execute})
+}
+
+const fn write() -> BitFlags<AccessFs> {
+    make_bitflags!(AccessFs::{
+        ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | RemoveFile | RemoveDir | Refer
+    })
+}
+
+fn in_root(spec: &Spec) -> Result<Vec<Rule>, PathFdError> {
+    let mut rules = vec![
+        (PathFd::new("/")?, read()),
+        (
+            PathFd::new("/dev")?,
+            make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile}),
+        ),
+    ];
+    for path in PROGRAMS {
+        if std::fs::exists(path).unwrap_or(false) {
+            rules.push((PathFd::new(path)?, run()));
+        }
+    }
+    if let Runtime::Python { binary } = &spec.runtime {
+        rules.push((PathFd::new(binary)?, run_file()));
+    }
+    for path in WRITABLE {
+        rules.push((PathFd::new(path)?, write()));
+    }
+    Ok(rules)
+}
+
+fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, PathFdError> {
+    let mut rules = vec![(PathFd::new(places.root())?, read())];
+    for path in places.writable() {
+        rules.push((PathFd::new(path)?, write()));
+    }
+    for device in DEVICES {
+        let path = Path::new("/dev").join(device);
+        rules.push((
+            PathFd::new(path)?,
+            make_bitflags!(AccessFs::{ReadFile | WriteFile}),
+        ));
+    }
+    let libraries = LIBRARIES.iter().map(Path::new);
+    for path in libraries.chain(spec.seen.iter().map(PathBuf::as_path)) {
+        if let Ok(metadata) = std::fs::metadata(path) {
+            let access = if metadata.is_dir() { run() } else { run_file() };
+            rules.push((PathFd::new(path)?, access));
+        }
+    }
+    let binaries: Vec<&PathBuf> = match &spec.runtime {
+        Runtime::Python { binary } | Runtime::Deno { binary, .. } => vec![binary],
+        Runtime::Tools { binaries } => binaries.values().collect(),
+    };
+    for binary in binaries {
+        rules.push((PathFd::new(binary)?, run_file()));
+    }
+    Ok(rules)
+}
+
+/// Restricts this thread by the first of these versions that the kernel has; none of them is the last one's error.
+fn restrict(rules: &[Rule], versions: &[ABI]) -> Result<RulesetStatus, RulesError> {
+    let mut status = Ok(RulesetStatus::NotEnforced);
+    for version in versions {
+        status = restrict_by(rules, *version);
+        if status.is_ok() {
+            break;
+        }
+    }
+    status
+}
+
+fn restrict_by(rules: &[Rule], version: ABI) -> Result<RulesetStatus, RulesError> {
+    let known = AccessFs::from_all(version);
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(known)?;
+    // Versions before these know no ports and no scopes, and an empty set of them is refused.
+    let (ports, scopes) = (AccessNet::from_all(version), Scope::from_all(version));
+    if !ports.is_empty() {
+        ruleset = ruleset.handle_access(ports)?;
+    }
+    if !scopes.is_empty() {
+        ruleset = ruleset.scope(scopes)?;
+    }
+    let mut ruleset = ruleset.create()?;
+    for (path, access) in rules {
+        ruleset = ruleset.add_rule(PathBeneath::new(path, *access & known))?;
+    }
+    Ok(ruleset.restrict_self()?.ruleset)
+}
+
+#[cfg(test)]
+#[path = "access_rules_tests.rs"]
+mod tests;

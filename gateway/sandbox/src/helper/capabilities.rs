@@ -1,0 +1,62 @@
+//! Step: no capability, in no set, and no way to get one back.
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+use super::error::{StepError, at};
+use super::own_user::OwnUser;
+
+/// Empties all five sets, and forbids that a program starts with more than its parent.
+pub(super) fn drop_all() -> Result<(), StepError> {
+    // The bounding set first: the right to empty it is itself a capability.
+    match drop_bounding() {
+        Ok(()) => drop_others(),
+        Err(errno) => Err(StepError::Capabilities(at("bounding set")(errno))),
+    }
+}
+
+/// Likewise, for a process that becomes `user` in between, or that stays an ordinary user of the machine. Such a one
+/// may not empty its bounding set, and has nothing that the set bounds: no program starts with more than its parent.
+pub(super) fn drop_all_as(user: Option<OwnUser>) -> Result<(), StepError> {
+    match (drop_bounding(), user) {
+        (Ok(()), Some(user)) => user.become_it()?,
+        (Ok(()) | Err(Errno::PERM), None) => {}
+        (Err(errno), _) => return Err(StepError::Capabilities(at("bounding set")(errno))),
+    }
+    drop_others()
+}
+
+fn drop_bounding() -> Result<(), Errno> {
+    for number in 0..u64::BITS {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            Ok(()) => {}
+            // The kernel knows no capability of this number, nor of any above.
+            Err(Errno::INVAL) => break,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn drop_others() -> Result<(), StepError> {
+    set_no_new_privs(true)
+        .map_err(at("no_new_privs"))
+        .map_err(StepError::Capabilities)?;
+    clear_ambient_capability_set()
+        .map_err(at("ambient set"))
+        .map_err(StepError::Capabilities)?;
+    let none = CapabilitySet::empty();
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )
+    .map_err(at("capset"))
+    .map_err(StepError::Capabilities)
+}

@@ -1,0 +1,141 @@
+//! The helper outside, in the degraded tier: there is no namespace whose end would be the end of all processes in it.
+//!
+//! Instead the run is one process group that none of its processes can leave, because the filter knows neither `setsid`
+//! nor `setpgid`; its leader confines itself as process 1 of a namespace would. Every orphan of the run comes to the
+//! leader, and after it to this process, which kills the group and answers when no child is left. The host's death is
+//! seen by the end of the channel, this process's death by its death signal to the leader.
+//!
+//! Invariant: after the leader was begun, this process ends only when nothing of the run is left.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::error::{StepError, at};
+use super::first_process::{self, First, FromFirst, Walls};
+use super::outer::{Request, pair};
+use super::own_user::OwnUser;
+use super::private::PrivateDirectory;
+use super::process::{self, Side};
+use super::program::Program;
+use super::{descriptors, seccomp};
+use crate::limits::Limits;
+use crate::protocol::{Failed, Finished, FromHelper, ToHelper, receive, send};
+
+/// Does what the host asks.
+pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> {
+    let Request { spec, mut passed } = request;
+    let doors = std::mem::take(&mut passed.doors);
+    // The host's death is noticed below: dying at once would leave the run.
+    process::outlive_parent()?;
+    process::hide_memory()?;
+    process::adopt_orphans()?;
+    let directory = PrivateDirectory::find(&passed)?;
+    let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
+    let program = Program::new(&spec, &directory.places, bytes)?;
+    let filter =
+        descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
+    drop(passed);
+    if let Some((path, text)) = program.text() {
+        directory.write_text(path, text)?;
+    }
+    let user = OwnUser::choose()?;
+    if let Some(user) = &user {
+        directory.give_to(user)?;
+    }
+    let (near, far) = pair()?;
+    match process::fork()? {
+        Side::Child => {
+            drop(near);
+            first_process::run(First {
+                spec: &spec,
+                program: &program,
+                filter: &filter,
+                walls: Walls::Private {
+                    places: directory.places,
+                    user,
+                },
+                doors,
+                channel: far,
+            })
+        }
+        Side::Parent(leader) => {
+            drop(far);
+            accompany(host, &near, leader)
+        }
+    }
+}
+
+/// How the run went on, as far as it can be told before everything of it is dead.
+enum Last {
+    /// The wait status of the program, where it is known.
+    Ended(Option<i32>),
+    /// No program runs.
+    Failed(Failed),
+}
+
+/// Passes on what the leader says, until it or the host is gone; then ends the run.
+fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepError> {
+    let last = converse(host, first, leader);
+    // The leader is not waited for before this, so that its number means this group and no other. Where it has not
+    // made the group yet, it is alone.
+    let _ = kill_process_group(leader, Signal::KILL);
+    let _ = rustix::process::kill_process(leader, Signal::KILL);
+    let used = process::wait_for_all()
+        .map_err(at("wait for the run"))
+        .map_err(StepError::Fork)?;
+    let told = match last? {
+        Last::Failed(failed) => FromHelper::Failed(failed),
+        Last::Ended(status) => FromHelper::Finished(Finished {
+            status,
+            cpu_us: used.cpu_us,
+            memory_peak_bytes: used.memory_peak_bytes,
+        }),
+    };
+    Ok(send(host.as_fd(), &told, &[])?)
+}
+
+fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<Last, StepError> {
+    let handle = pidfd_open(leader, PidfdFlags::empty())
+        .map_err(at("pidfd_open"))
+        .map_err(StepError::Fork)?;
+    let prepared = FromHelper::Prepared {
+        pid: leader.as_raw_nonzero().get(),
+    };
+    send(host.as_fd(), &prepared, &[handle.as_fd()])?;
+    drop(handle);
+    if receive::<ToHelper>(host.as_fd())?.is_none() {
+        return Ok(Last::Ended(None));
+    }
+    // Where the leader is gone already, what it said is still to be read.
+    let _ = send(first.as_fd(), &ToHelper::Go, &[]);
+    let mut status = None;
+    while is_said_first(first, host)? {
+        match receive::<FromFirst>(first.as_fd())? {
+            Some((FromFirst::Started, _)) => send(host.as_fd(), &FromHelper::Started, &[])?,
+            Some((FromFirst::Ended(ended), _)) => status = Some(ended),
+            Some((FromFirst::Failed(failed), _)) => return Ok(Last::Failed(failed)),
+            None => break,
+        }
+    }
+    Ok(Last::Ended(status))
+}
+
+/// Waits for either side; whether it was the first, whose word goes before the other's end.
+fn is_said_first(first: &OwnedFd, host: &OwnedFd) -> Result<bool, StepError> {
+    let mut sides = [
+        PollFd::new(first, PollFlags::IN),
+        PollFd::new(host, PollFlags::IN),
+    ];
+    loop {
+        match poll(&mut sides, None) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(StepError::Fork(at("poll")(errno))),
+        }
+    }
+    let [said, _] = &sides;
+    Ok(!said.revents().is_empty())
+}

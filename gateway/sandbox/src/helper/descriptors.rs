@@ -1,0 +1,70 @@
+//! Step: no descriptor of the host's reaches a program.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+use super::error::{Cause, StepError, at};
+
+/// The first descriptor behind the standard ones.
+const FIRST_OTHER: i32 = 3;
+
+/// Takes the channel to the host from descriptor 0, which reads nothing from then on.
+pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
+    let channel = fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER)
+        .map_err(at("descriptor 0"))
+        .map_err(StepError::Descriptors)?;
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(at("open /dev/null"))
+        .map_err(StepError::Descriptors)?;
+    rustix::stdio::dup2_stdin(nothing)
+        .map_err(at("descriptor 0"))
+        .map_err(StepError::Descriptors)?;
+    Ok(channel)
+}
+
+/// Has every descriptor but 0, 1 and 2 closed where a program is started, those that the host forgot to mark included.
+pub(super) fn close_on_exec() -> Result<(), StepError> {
+    // SAFETY: the call takes three numbers, and with this flag closes nothing that this process still owns.
+    let result = unsafe {
+        libc::close_range(
+            FIRST_OTHER.unsigned_abs(),
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC as i32,
+        )
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    Err(StepError::Descriptors(at("close_range")(
+        std::io::Error::last_os_error(),
+    )))
+}
+
+/// Reads a regular file from its beginning without moving its offset, because other runs may share it.
+pub(super) fn read_all(
+    file: BorrowedFd<'_>,
+    bytes_max: usize,
+    name: &'static str,
+) -> Result<Vec<u8>, StepError> {
+    let mut bytes = vec![0; bytes_max.saturating_add(1)];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..)
+        && !rest.is_empty()
+    {
+        match rustix::io::pread(file.as_fd(), rest, filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(StepError::Spec(at(name)(errno))),
+        }
+    }
+    if filled > bytes_max {
+        return Err(StepError::Spec(Cause::words(format!(
+            "{name} is longer than {bytes_max} bytes"
+        ))));
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}

@@ -1,0 +1,151 @@
+//! Process 1 of the run: confines itself, starts the program, and waits for all that the program leaves behind.
+//!
+//! It stays, so that the program is never process 1, whose signals the kernel treats in a way of its own. What it is
+//! confined by, everything that it starts is. When it ends, the kernel kills the rest of the namespace and takes its
+//! use into account before anybody outside is told.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::Mode;
+use rustix::process::{WaitOptions, WaitStatus};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Cause, StepError, at};
+use super::own_user::{self, OwnUser};
+use super::places::Places;
+use super::process_limit::KernelSettings;
+use super::program::{Last, Program, Started};
+use super::{access_rules, capabilities, control_group, descriptors, process, rlimits, seccomp};
+use crate::protocol::{Failed, Spec, ToHelper, WireLimits, receive, send};
+
+/// What process 1 tells the helper outside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromFirst {
+    /// The program runs.
+    Started,
+    /// The program has ended, with this wait status.
+    Ended(i32),
+    /// A step failed, and no program runs.
+    Failed(Failed),
+}
+
+/// All that process 1 needs.
+pub(super) struct First<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) program: &'a Program,
+    pub(super) filter: &'a [u8],
+    pub(super) walls: Walls,
+    /// Into the run's control group, see [`crate::protocol::SpecDescriptors::doors`].
+    pub(super) doors: Vec<OwnedFd>,
+    pub(super) channel: OwnedFd,
+}
+
+/// What stands around this process already, and decides what it builds itself.
+pub(super) enum Walls {
+    /// Namespaces and a root of its own: it is process 1.
+    Root {
+        settings: KernelSettings,
+        places: Places,
+    },
+    /// Nothing but a private directory of the host: the degraded tier.
+    Private {
+        places: Places,
+        user: Option<OwnUser>,
+    },
+}
+
+/// Be process 1.
+pub(super) fn run(first: First<'_>) -> ! {
+    let channel = first.channel;
+    let told = control_group::step_into(first.doors)
+        .and_then(|()| confine(first.spec, first.filter, first.walls))
+        .and_then(|()| course(first.program, &channel))
+        .map_or_else(
+            |error| FromFirst::Failed(Failed::from(&error)),
+            FromFirst::Ended,
+        );
+    // Where nobody listens any more, the run is over all the same.
+    let _ = send(channel.as_fd(), &told, &[]);
+    super::end(0)
+}
+
+/// Builds the walls that a process builds around itself. The filter comes last: it denies what the others need.
+fn confine(spec: &Spec, filter: &[u8], walls: Walls) -> Result<(), StepError> {
+    match walls {
+        Walls::Root { settings, places } => {
+            process::die_with_parent()?;
+            settings.limit_processes(spec.limits.processes)?;
+            begin(&places)?;
+            rlimits::apply(&spec.runtime, &spec.limits)?;
+            capabilities::drop_all()?;
+            access_rules::apply_in_root(spec)?;
+        }
+        Walls::Private { places, user } => {
+            process::die_with_parent()?;
+            process::adopt_orphans()?;
+            begin(&places)?;
+            // Who is another user has nothing running yet.
+            let running = user.map_or_else(own_user::running_already, |_| 0);
+            let limits = WireLimits {
+                processes: spec.limits.processes.saturating_add(running),
+                ..spec.limits
+            };
+            rlimits::apply(&spec.runtime, &limits)?;
+            capabilities::drop_all_as(user)?;
+            process::end_group_with_parent()?;
+            process::hide_memory()?;
+            access_rules::apply_around(spec, &places)?;
+        }
+    }
+    seccomp::install(filter)
+}
+
+/// A session and a group of its own, in the program's directory, with nothing of the host's that a program inherits.
+fn begin(places: &Places) -> Result<(), StepError> {
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    rustix::process::setsid()
+        .map_err(at("setsid"))
+        .map_err(StepError::Fork)?;
+    let scratch = places.scratch();
+    rustix::process::chdir(&scratch)
+        .map_err(at(scratch.display().to_string()))
+        .map_err(StepError::EnterRoot)?;
+    descriptors::close_on_exec()
+}
+
+/// Waits for the word, starts the program, and waits for its end.
+fn course(program: &Program, channel: &OwnedFd) -> Result<i32, StepError> {
+    match receive::<ToHelper>(channel.as_fd())? {
+        Some((ToHelper::Go, _)) => {}
+        Some((ToHelper::Spec(_), _)) => return Err(StepError::Spec(Cause::words("a second spec"))),
+        None => {
+            return Err(StepError::Parent(Cause::words(
+                "the helper outside is gone",
+            )));
+        }
+    }
+    let started = program.start()?;
+    send(channel.as_fd(), &FromFirst::Started, &[])?;
+    Ok(wait(started))
+}
+
+/// Waits for every main process, and meanwhile for whatever else ends.
+fn wait(mut started: Started) -> i32 {
+    let mut last = match started.last {
+        Last::Status(status) => status,
+        Last::Process(_) => 0,
+    };
+    while !started.running.is_empty() {
+        let Ok(Some((pid, status))) =
+            rustix::io::retry_on_intr(|| rustix::process::wait(WaitOptions::empty()))
+        else {
+            break;
+        };
+        let pid = pid.as_raw_nonzero().get();
+        started.running.remove(&pid);
+        if matches!(started.last, Last::Process(process) if process == pid) {
+            last = WaitStatus::as_raw(status);
+        }
+    }
+    last
+}

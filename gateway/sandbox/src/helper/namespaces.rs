@@ -1,0 +1,30 @@
+//! Step: namespaces of its own, so that nothing outside has a name inside.
+//!
+//! The user namespace comes in the same call: it is what gives an ordinary user the right to the others. The process
+//! namespace begins with the next fork.
+
+use rustix::mount::{MountPropagationFlags, mount_change};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::error::{StepError, at};
+
+/// Leaves every namespace of the host, and keeps later mounts to itself.
+pub(super) fn enter() -> Result<(), StepError> {
+    let all = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    // SAFETY: none of the flags takes apart what threads of one process share, and this process has one thread.
+    unsafe { unshare_unsafe(all) }
+        .map_err(at("unshare"))
+        .map_err(StepError::Namespaces)?;
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .map_err(at("make mounts private"))
+    .map_err(StepError::Namespaces)
+}

@@ -1,0 +1,167 @@
+//! The helper outside: builds the root, begins process 1, and passes on what it says.
+//!
+//! It stays outside of the run's control group and process namespace, so that it can tell how the run ended and hand
+//! out what it wrote, whatever killed it.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::error::{Cause, StepError, at};
+use super::first_process::{self, First, FromFirst, Walls};
+use super::identity::{self, Outside};
+use super::places::Places;
+use super::process::{self, Side};
+use super::process_limit::KernelSettings;
+use super::program::Program;
+use super::root::{Root, Text, Upper};
+use super::trees::Trees;
+use super::{degraded, descriptors, namespaces, seccomp};
+use crate::limits::Limits;
+use crate::protocol::{
+    Failed, Finished, FromHelper, Spec, SpecDescriptors, ToHelper, WireTier, receive, send,
+};
+
+/// Does what the host asks, once.
+pub(super) fn run() -> Result<(), StepError> {
+    let host = descriptors::take_channel()?;
+    let result = course(&host);
+    if let Err(error) = &result {
+        send(host.as_fd(), &FromHelper::Failed(Failed::from(error)), &[])?;
+    }
+    result
+}
+
+fn course(host: &OwnedFd) -> Result<(), StepError> {
+    process::die_with_parent()?;
+    // None: the host was gone before its death could be noticed.
+    let Some(request) = receive_request(host)? else {
+        return Ok(());
+    };
+    match request.spec.tier {
+        WireTier::Strict => strict(host, request),
+        WireTier::Degraded => degraded::course(host, request),
+    }
+}
+
+fn strict(host: &OwnedFd, request: Request) -> Result<(), StepError> {
+    let Request { spec, mut passed } = request;
+    let doors = std::mem::take(&mut passed.doors);
+    let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
+    let places = Places::beneath("/");
+    let program = Program::new(&spec, &places, bytes)?;
+    let filter =
+        descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
+    let settings = KernelSettings::open();
+    let upper = build(&spec, &program, passed)?;
+
+    let (near, far) = pair()?;
+    match process::fork()? {
+        Side::Child => {
+            drop((near, upper));
+            first_process::run(First {
+                spec: &spec,
+                program: &program,
+                filter: &filter,
+                walls: Walls::Root { settings, places },
+                doors,
+                channel: far,
+            })
+        }
+        Side::Parent(pid) => {
+            drop(far);
+            accompany(host, &near, pid, &upper)
+        }
+    }
+}
+
+/// The channel between the helper outside and the run's first process.
+pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), StepError> {
+    socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(at("socketpair"))
+    .map_err(StepError::Fork)
+}
+
+/// What the host asks for.
+pub(super) struct Request {
+    pub(super) spec: Box<Spec>,
+    pub(super) passed: SpecDescriptors<OwnedFd>,
+}
+
+/// The request; none where the host is gone.
+fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
+    let (spec, passed) = match receive::<ToHelper>(host.as_fd())? {
+        Some((ToHelper::Spec(spec), passed)) => (spec, passed),
+        Some((ToHelper::Go, _)) => return Err(StepError::Spec(Cause::words("go before the spec"))),
+        None => return Ok(None),
+    };
+    let passed = SpecDescriptors::from_received(passed)
+        .ok_or_else(|| StepError::Spec(Cause::words("fewer descriptors than six")))?;
+    Ok(Some(Request { spec, passed }))
+}
+
+/// Leaves the host: from here on this process stands in the run's namespaces and root.
+fn build(
+    spec: &Spec,
+    program: &Program,
+    passed: SpecDescriptors<OwnedFd>,
+) -> Result<Upper, StepError> {
+    let outside = Outside::read();
+    namespaces::enter()?;
+    outside.map()?;
+    // Only now: the kernel gives the maps of a hidden process to root.
+    process::hide_memory()?;
+    identity::name_host()?;
+    let trees = Trees::reopen(&passed)?;
+    drop(passed);
+    let text = program.text().map(|(path, bytes)| Text { path, bytes });
+    Root::build(spec, &trees, text.as_ref())?.enter()
+}
+
+/// Passes on what process 1 says, until it has ended.
+fn accompany(host: &OwnedFd, first: &OwnedFd, pid: Pid, upper: &Upper) -> Result<(), StepError> {
+    let handle = pidfd_open(pid, PidfdFlags::empty())
+        .map_err(at("pidfd_open"))
+        .map_err(StepError::Fork)?;
+    let prepared = FromHelper::Prepared {
+        pid: pid.as_raw_nonzero().get(),
+    };
+    send(host.as_fd(), &prepared, &[handle.as_fd()])?;
+    drop(handle);
+    if receive::<ToHelper>(host.as_fd())?.is_none() {
+        return Ok(());
+    }
+    // Where process 1 is gone already, what it said is still to be read.
+    let _ = send(first.as_fd(), &ToHelper::Go, &[]);
+
+    let layers = [upper.scratch.as_fd(), upper.results.as_fd()];
+    let mut status = None;
+    while let Some((told, _)) = receive::<FromFirst>(first.as_fd())? {
+        match told {
+            FromFirst::Started => send(host.as_fd(), &FromHelper::Started, &layers)?,
+            FromFirst::Ended(ended) => status = Some(ended),
+            FromFirst::Failed(failed) => {
+                return Ok(send(host.as_fd(), &FromHelper::Failed(failed), &[])?);
+            }
+        }
+    }
+    let used = process::wait(pid)
+        .map_err(at("wait for process 1"))
+        .map_err(StepError::Fork)?;
+    let finished = Finished {
+        status,
+        cpu_us: used.cpu_us,
+        memory_peak_bytes: used.memory_peak_bytes,
+    };
+    Ok(send(
+        host.as_fd(),
+        &FromHelper::Finished(finished),
+        &layers,
+    )?)
+}

@@ -1,0 +1,273 @@
+//! The program: what is started inside, with which arguments and environment.
+//!
+//! Source is data. It is a file that the runtime reads, so that no quoting can change it and its line numbers are the
+//! author's own.
+
+mod pipeline;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::error::{Cause, StepError, at};
+use super::places::Places;
+use super::root::{DENO, tool_path};
+use crate::job::Stage;
+use crate::limits::Limits;
+use crate::protocol::{Runtime, Spec, WireTier};
+
+/// The file with the text of a python program.
+const PYTHON_TEXT: &str = "main.py";
+
+/// The file with the text of a deno program.
+const DENO_TEXT: &str = "main.ts";
+
+/// The whole environment, the same for every run, but for the variables of [`Places`].
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("PATH", "/usr/bin:/bin"),
+    ("LANG", "C.UTF-8"),
+    ("NO_COLOR", "1"),
+    // Each arena of the C library takes 64 MiB of address space, which is limited.
+    ("MALLOC_ARENA_MAX", "2"),
+];
+
+/// What only deno knows, besides its directory.
+const DENO_ENVIRONMENT: &[(&str, &str)] = &[("DENO_NO_UPDATE_CHECK", "1")];
+
+/// What deno may do by its own rules, in front of the real walls.
+const DENO_ARGUMENTS: &[&str] = &[
+    "run",
+    "--quiet",
+    "--no-prompt",
+    "--no-remote",
+    "--no-npm",
+    "--no-config",
+    "--no-lock",
+    "--cached-only",
+    // Nothing of its directory outlives the run.
+    "--no-code-cache",
+];
+
+/// A program, understood and not yet started.
+pub(super) struct Program {
+    what: What,
+    /// The whole environment.
+    environment: Vec<(&'static str, PathBuf)>,
+    group: Group,
+}
+
+enum What {
+    /// One binary with the path of its source.
+    Source {
+        /// The runtime.
+        binary: PathBuf,
+        /// Its arguments.
+        arguments: Vec<String>,
+        /// What it reads, and where.
+        path: PathBuf,
+        /// The text itself.
+        text: Vec<u8>,
+    },
+    /// Tools.
+    Pipeline {
+        /// In the order of the pipe.
+        stages: Vec<Stage>,
+        /// Those that may be named, and where they stand.
+        known: BTreeMap<String, PathBuf>,
+    },
+}
+
+/// The process group of a main process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// Its own.
+    Own,
+    /// That of the process that starts it, which the whole tree is killed by.
+    Shared,
+}
+
+/// The main processes of a run: it ends when all of them have.
+#[derive(Debug)]
+pub(super) struct Started {
+    /// Those that run.
+    pub(super) running: BTreeSet<i32>,
+    /// Whose status is the run's.
+    pub(super) last: Last,
+}
+
+/// The last process of a pipeline, which a run of one process is as well.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Last {
+    /// It runs.
+    Process(i32),
+    /// It could not be started; this is its wait status.
+    Status(i32),
+}
+
+impl Program {
+    /// Understands the bytes that were passed.
+    pub(super) fn new(spec: &Spec, places: &Places, bytes: Vec<u8>) -> Result<Self, StepError> {
+        if bytes.len() > Limits::SOURCE_BYTES_MAX {
+            return Err(StepError::Spec(Cause::words(
+                "the program is longer than 1 MiB",
+            )));
+        }
+        let what = match &spec.runtime {
+            Runtime::Python { binary } => python(binary, places.text(PYTHON_TEXT), bytes),
+            Runtime::Deno { binary, .. } => {
+                let binary = match spec.tier {
+                    WireTier::Strict => Path::new(DENO),
+                    WireTier::Degraded => binary,
+                };
+                deno(binary, places, spec.limits.memory_bytes, bytes)
+            }
+            Runtime::Tools { binaries } => pipeline(spec.tier, binaries, &bytes)?,
+        };
+        let mut environment: Vec<(&'static str, PathBuf)> = places.variables().into();
+        environment.extend(
+            ENVIRONMENT
+                .iter()
+                .map(|&(name, value)| (name, value.into())),
+        );
+        if matches!(spec.runtime, Runtime::Deno { .. }) {
+            environment.push(("DENO_DIR", places.temporary().join(".deno")));
+            environment.extend(
+                DENO_ENVIRONMENT
+                    .iter()
+                    .map(|&(name, value)| (name, value.into())),
+            );
+        }
+        let group = match spec.tier {
+            WireTier::Strict => Group::Own,
+            WireTier::Degraded => Group::Shared,
+        };
+        Ok(Self {
+            what,
+            environment,
+            group,
+        })
+    }
+
+    /// The text and its place inside, where there is one.
+    pub(super) fn text(&self) -> Option<(&Path, &[u8])> {
+        match &self.what {
+            What::Source { path, text, .. } => Some((path, text)),
+            What::Pipeline { .. } => None,
+        }
+    }
+
+    /// Starts it. The output goes to descriptors 1 and 2 of this process.
+    pub(super) fn start(&self) -> Result<Started, StepError> {
+        match &self.what {
+            What::Source {
+                binary, arguments, ..
+            } => {
+                let mut command = self.command(binary);
+                command.args(arguments);
+                let process = spawn(command)
+                    .map_err(at(binary.display().to_string()))
+                    .map_err(StepError::Exec)?;
+                Ok(Started {
+                    running: BTreeSet::from([process]),
+                    last: Last::Process(process),
+                })
+            }
+            What::Pipeline { stages, known } => {
+                pipeline::start(stages, known, |binary| self.command(binary))
+            }
+        }
+    }
+
+    /// A command in the common environment, which reads nothing.
+    fn command(&self, binary: &Path) -> Command {
+        let mut command = Command::new(binary);
+        command
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null());
+        if self.group == Group::Own {
+            command.process_group(0);
+        }
+        command
+    }
+}
+
+fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
+    // Isolated, without site packages, without byte code, and unbuffered: a program that is stopped has said what it
+    // had said.
+    let mut arguments: Vec<String> = ["-I", "-S", "-B", "-u"].map(str::to_owned).into();
+    arguments.push(path.display().to_string());
+    What::Source {
+        binary: binary.to_owned(),
+        arguments,
+        path,
+        text,
+    }
+}
+
+fn deno(binary: &Path, places: &Places, memory_bytes: u64, text: Vec<u8>) -> What {
+    let mut arguments: Vec<String> = DENO_ARGUMENTS
+        .iter()
+        .map(|&argument| argument.to_owned())
+        .collect();
+    let list = |paths: &[PathBuf]| {
+        let paths: Vec<_> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        paths.join(",")
+    };
+    let writable = places.writable();
+    let read_only = [places.tools(), places.skills()];
+    let names = places.variables().map(|(name, _)| name).join(",");
+    let heap_mebibytes = (memory_bytes / (1024 * 1024)).max(1);
+    let path = places.text(DENO_TEXT);
+    arguments.extend([
+        format!("--allow-read={},{}", list(&read_only), list(&writable)),
+        format!("--allow-write={}", list(&writable)),
+        format!("--allow-env={names}"),
+        format!("--v8-flags=--max-old-space-size={heap_mebibytes}"),
+        path.display().to_string(),
+    ]);
+    What::Source {
+        binary: binary.to_owned(),
+        arguments,
+        path,
+        text,
+    }
+}
+
+fn pipeline(
+    tier: WireTier,
+    binaries: &BTreeMap<String, PathBuf>,
+    bytes: &[u8],
+) -> Result<What, StepError> {
+    let stages: Vec<Stage> = serde_json::from_slice(bytes)
+        .map_err(|error| StepError::Spec(Cause::words(format!("stages: {error}"))))?;
+    if stages.is_empty() {
+        return Err(StepError::Spec(Cause::words("a pipeline without a stage")));
+    }
+    let mut known = BTreeMap::new();
+    for (name, binary) in binaries {
+        let place = match tier {
+            WireTier::Strict => tool_path(name).map_err(StepError::Spec)?,
+            WireTier::Degraded => binary.clone(),
+        };
+        known.insert(name.clone(), place);
+    }
+    Ok(What::Pipeline { stages, known })
+}
+
+/// Starts it, and leaves it to the one who waits for all processes.
+fn spawn(mut command: Command) -> io::Result<i32> {
+    let child = command.spawn()?;
+    i32::try_from(child.id()).map_err(io::Error::other)
+}
+
+/// A pipe whose ends no program inherits by accident.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}

@@ -1,0 +1,111 @@
+//! Tools that read one another's output, started as a shell starts them, without one.
+//!
+//! A tool that cannot be started says so on the standard error and counts as 127 (not there) or 126 (cannot be run);
+//! the others go on, and the last one's status is the run's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use glob::MatchOptions;
+
+use super::super::error::{StepError, at};
+use super::{Last, Started, pipe, spawn};
+use crate::job::{Argument, Stage};
+
+/// Most file names that one pattern stands for.
+const MATCHES_MAX: usize = 10_000;
+
+/// As in a shell: a hidden file is named by its dot, and a pattern stays within one directory.
+const MATCH: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// Exit code of a tool that is not there.
+const NOT_FOUND: i32 = 127;
+
+/// Exit code of a tool that cannot be run.
+const NOT_RUN: i32 = 126;
+
+/// Starts all stages. `known` are the tools that may be named, `command` begins the command of one.
+pub(super) fn start(
+    stages: &[Stage],
+    known: &BTreeMap<String, PathBuf>,
+    command: impl Fn(&Path) -> Command,
+) -> Result<Started, StepError> {
+    let mut running = BTreeSet::new();
+    let mut last = Last::Status(0);
+    let mut input: Option<OwnedFd> = None;
+    for (position, stage) in stages.iter().enumerate() {
+        let output = if position + 1 == stages.len() {
+            None
+        } else {
+            Some(pipe().map_err(at("pipe")).map_err(StepError::Exec)?)
+        };
+        let (next, output) = output.map_or((None, None), |(reader, writer)| {
+            (Some(reader), Some(writer))
+        });
+        last = match start_one(stage, known, &command, input.take(), output) {
+            Ok(process) => {
+                running.insert(process);
+                Last::Process(process)
+            }
+            Err(error) => Last::Status(refuse(stage, &error)),
+        };
+        input = next;
+    }
+    Ok(Started { running, last })
+}
+
+fn start_one(
+    stage: &Stage,
+    known: &BTreeMap<String, PathBuf>,
+    command: &impl Fn(&Path) -> Command,
+    input: Option<OwnedFd>,
+    output: Option<OwnedFd>,
+) -> io::Result<i32> {
+    let Some(binary) = known.get(&stage.tool) else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let mut command = command(binary);
+    command.args(stage.arguments.iter().flat_map(expand));
+    if let Some(input) = input {
+        command.stdin(Stdio::from(input));
+    }
+    if let Some(output) = output {
+        command.stdout(Stdio::from(output));
+    }
+    spawn(command)
+}
+
+/// Says why a tool was not started, and answers with its wait status.
+fn refuse(stage: &Stage, error: &io::Error) -> i32 {
+    let (code, reason) = match error.kind() {
+        io::ErrorKind::NotFound => (NOT_FOUND, "not found".to_owned()),
+        _ => (NOT_RUN, error.to_string()),
+    };
+    // Nobody may read it any more, which changes nothing.
+    let _ = writeln!(io::stderr(), "{}: {reason}", stage.tool);
+    code << 8
+}
+
+/// The file names that an argument stands for, or the argument itself.
+fn expand(argument: &Argument) -> Vec<OsString> {
+    let pattern = match argument {
+        Argument::Literal(text) => return vec![text.into()],
+        Argument::Pattern(pattern) => pattern,
+    };
+    let names: Vec<OsString> = glob::glob_with(pattern, MATCH)
+        .map(|paths| paths.flatten().take(MATCHES_MAX).map(Into::into).collect())
+        .unwrap_or_default();
+    if names.is_empty() {
+        vec![pattern.into()]
+    } else {
+        names
+    }
+}

@@ -1,0 +1,156 @@
+//! What of the host a program sees: its runtime, the shared libraries, five devices, and nothing else.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat, statat, symlinkat};
+use rustix::io::Errno;
+use rustix::mount::MountAttrFlags;
+
+use super::super::error::{Cause, at};
+use super::mounts;
+use crate::protocol::{Runtime, Spec};
+
+/// Where distributions keep shared libraries and the loader. Those that a machine has are shown.
+pub(in super::super) const LIBRARIES: &[&str] = &[
+    #[cfg(target_arch = "x86_64")]
+    "/usr/lib/x86_64-linux-gnu",
+    #[cfg(target_arch = "aarch64")]
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/lib64",
+    "/etc/ld.so.cache",
+];
+
+/// Names that are links on machines with a merged `/usr`, and that loaders and scripts are found by.
+const LINKS: &[&str] = &["bin", "lib", "lib64"];
+
+/// Devices without state that could tell or carry anything.
+pub(in super::super) const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
+
+/// Where deno stands inside, wherever it stands on the host.
+pub(in super::super) const DENO: &str = "/usr/bin/deno";
+
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o444);
+
+/// Shows all of it below `root`.
+pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
+    for name in LINKS {
+        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+            symlinkat(target.as_path(), root, *name).map_err(at(format!("link /{name}")))?;
+        }
+    }
+    for library in LIBRARIES {
+        if let Ok(path) = fs::canonicalize(library) {
+            show_at(root, &path, &path, mounts::PROGRAMS)?;
+        }
+    }
+    for path in &spec.seen {
+        show_at(root, path, path, mounts::PROGRAMS)?;
+    }
+    match &spec.runtime {
+        // It finds its library from where it stands.
+        Runtime::Python { binary } => show_at(root, binary, binary, mounts::PROGRAMS)?,
+        Runtime::Deno { binary, .. } => {
+            show_at(root, binary, Path::new(DENO), mounts::PROGRAMS)?;
+            // It asks where it stands as soon as a module of node is imported, and ends where nobody answers.
+            make_directory(root, Path::new("proc/self"))?;
+            symlinkat(DENO, root, "proc/self/exe").map_err(at("link /proc/self/exe"))?;
+        }
+        Runtime::Tools { binaries } => {
+            for (name, binary) in binaries {
+                show_at(root, binary, &tool_path(name)?, mounts::PROGRAMS)?;
+            }
+        }
+    }
+    make_directory(root, Path::new("dev"))?;
+    for device in DEVICES {
+        let path = Path::new("/dev").join(device);
+        show_at(root, &path, &path, mounts::DEVICE)?;
+    }
+    // Shared memory and named semaphores of the C library are files of this directory.
+    symlinkat("/tmp", root, "dev/shm").map_err(at("link /dev/shm"))
+}
+
+/// Where a tool stands inside, whatever the host calls its binary.
+pub(in super::super) fn tool_path(name: &str) -> Result<PathBuf, Cause> {
+    let mut components = Path::new(name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(one)), None) => Ok(Path::new("/usr/bin").join(one)),
+        _ => Err(Cause::words("a tool's name is not a file name")),
+    }
+}
+
+fn show_at(
+    root: BorrowedFd<'_>,
+    source: &Path,
+    target: &Path,
+    attributes: MountAttrFlags,
+) -> Result<(), Cause> {
+    let inside = target
+        .strip_prefix("/")
+        .map_err(|_| Cause::words(format!("{} is relative", target.display())))?;
+    if inside
+        .components()
+        .any(|component| !matches!(component, Component::Normal(_)))
+    {
+        return Err(Cause::words(format!(
+            "{} is not a plain path",
+            target.display()
+        )));
+    }
+    let found = statat(CWD, source, AtFlags::empty()).map_err(at(source.display().to_string()))?;
+    if let Ok(already) = statat(root, inside, AtFlags::empty())
+        && (already.st_dev, already.st_ino) == (found.st_dev, found.st_ino)
+    {
+        return Ok(());
+    }
+    if let Some(parent) = inside.parent() {
+        make_directory(root, parent)?;
+    }
+    if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+        make_directory(root, inside)?;
+    } else {
+        make_file(root, inside)?;
+    }
+    mounts::show(source, root, inside, attributes)
+}
+
+/// Makes a directory and those above it, where they are missing.
+pub(super) fn make_directory(root: BorrowedFd<'_>, path: &Path) -> Result<(), Cause> {
+    let mut made = PathBuf::new();
+    for component in path.components() {
+        made.push(component);
+        match mkdirat(root, &made, DIRECTORY_MODE) {
+            // Below a place that is shown already, nothing can be made, and what is there will do.
+            Ok(()) | Err(Errno::EXIST | Errno::ROFS) => {}
+            Err(errno) => return Err(at(format!("make /{}", made.display()))(errno)),
+        }
+    }
+    Ok(())
+}
+
+fn make_file(root: BorrowedFd<'_>, path: &Path) -> Result<(), Cause> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(root, path, flags, FILE_MODE)
+        .map(drop)
+        .map_err(at(format!("make /{}", path.display())))
+}
+
+/// Writes the program where the runtime reads it.
+pub(super) fn write_program(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> Result<(), Cause> {
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    if let Some(parent) = inside.parent() {
+        make_directory(root, parent)?;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = openat(root, inside, flags, FILE_MODE).map_err(at("make the program's file"))?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::write(file.as_fd(), rest).map_err(at("write the program"))?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Steps: a root of its own, and to change into it.
+//!
+//! The root is a small memory file system that ends up read-only. There is neither `/proc` nor `/sys` in it: both tell
+//! of the host, and no runtime needs them.
+
+mod files;
+mod layers;
+mod mounts;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
+use rustix::process::{chroot, fchdir, pivot_root};
+
+use super::error::{Cause, StepError, at};
+use super::trees::Trees;
+use crate::protocol::Spec;
+
+pub(super) use files::{DENO, DEVICES, LIBRARIES, tool_path};
+pub(super) use layers::Upper;
+
+/// Size of the root itself: the program's text and empty places for mounts.
+const ROOT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Its files and directories.
+const ROOT_INODES: u64 = 1024;
+
+/// Files and directories in `/tmp`.
+const TEMPORARY_INODES: u64 = 8192;
+
+/// A root that is built and not yet entered.
+pub(super) struct Root {
+    mount: OwnedFd,
+    /// Where the run's writes go.
+    pub(super) upper: Upper,
+}
+
+/// A program's text and its path inside.
+pub(super) struct Text<'a> {
+    pub(super) path: &'a Path,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Root {
+    /// Builds it on top of the host's, which stays the root of every path until [`Self::enter`].
+    pub(super) fn build(
+        spec: &Spec,
+        trees: &Trees,
+        text: Option<&Text<'_>>,
+    ) -> Result<Self, StepError> {
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+        let mount =
+            mounts::memory(ROOT_BYTES, ROOT_INODES, "755", attributes).map_err(StepError::Root)?;
+        mounts::place(&mount, CWD, Path::new("/")).map_err(StepError::Root)?;
+        fill(&mount, spec, trees, text).map_err(StepError::Root)?;
+        fchdir(&mount)
+            .map_err(at("change to the root"))
+            .map_err(StepError::Root)?;
+        let upper = layers::lay(mount.as_fd(), trees, &spec.limits).map_err(StepError::Overlay)?;
+        mounts::add_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, 0)
+            .map_err(at("make the root read-only"))
+            .map_err(StepError::Root)?;
+        Ok(Self { mount, upper })
+    }
+
+    /// Makes it the root of every process of this mount namespace, and lets go of the host's.
+    pub(super) fn enter(self) -> Result<Upper, StepError> {
+        fchdir(&self.mount)
+            .map_err(at("change to the root"))
+            .map_err(StepError::EnterRoot)?;
+        match pivot_root(".", ".") {
+            Ok(()) => unmount(".", UnmountFlags::DETACH).map_err(at("detach the host's root")),
+            // Filters of container engines know no pivot_root, and an initial memory disk cannot be moved away. The
+            // root stands on top of the host's already, and without capabilities there is no way back out of it.
+            Err(Errno::PERM | Errno::NOSYS | Errno::INVAL) => chroot(".").map_err(at("chroot")),
+            Err(errno) => Err(at("pivot_root")(errno)),
+        }
+        .map_err(StepError::EnterRoot)?;
+        rustix::process::chdir("/")
+            .map_err(at("change to /"))
+            .map_err(StepError::EnterRoot)?;
+        Ok(self.upper)
+    }
+}
+
+fn fill(mount: &OwnedFd, spec: &Spec, trees: &Trees, text: Option<&Text<'_>>) -> Result<(), Cause> {
+    let root = mount.as_fd();
+    // First, so that a runtime of the host's `/tmp` is shown on top of it.
+    let temporary = mounts::memory(
+        spec.limits.temporary_bytes,
+        TEMPORARY_INODES,
+        "1777",
+        mounts::DATA,
+    )?;
+    files::make_directory(root, Path::new("tmp"))?;
+    mounts::place(&temporary, root, Path::new("tmp"))?;
+    files::show(root, spec)?;
+    if let Some(text) = text {
+        files::write_program(root, text.path, text.bytes)?;
+    }
+    let read_only = mounts::DATA | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    for (name, directory) in [("tools", &trees.tools), ("skills", &trees.skills)] {
+        files::make_directory(root, Path::new(name))?;
+        mounts::show_directory(directory.as_fd(), root, Path::new(name), read_only)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! The system calls that a program may make. Every other one does not exist for it (`ENOSYS`).
+//!
+//! The list is what python, deno and the tools need. What is left out on purpose: sockets (only pairs can be made),
+//! new namespaces and mounts, symbolic links and nodes, owners and attributes, other users, `ptrace` and its kin, memory files,
+//! watches (`inotify` counts per user, the gateway's included), shared memory and queues of System V, kernel keys,
+//! `io_uring`, `bpf`, `perf`, locked memory, the clock, real-time scheduling, and filters of its own.
+
+/// One call by its name, for tests and messages.
+pub(super) type Call = (&'static str, i64);
+
+/// Names with their numbers on this processor.
+macro_rules! calls {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), libc::$name as i64)),*]
+    };
+}
+
+/// Allowed with any argument.
+pub(super) const ANY: &[Call] = calls![
+    // Files, by descriptor.
+    SYS_read SYS_write SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev SYS_preadv SYS_pwritev SYS_preadv2 SYS_pwritev2
+    SYS_lseek SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_flock SYS_fsync SYS_fdatasync SYS_ftruncate
+    SYS_fallocate SYS_fadvise64 SYS_readahead SYS_sendfile SYS_copy_file_range SYS_getdents64 SYS_fchdir
+    SYS_fstat SYS_fstatfs SYS_fgetxattr SYS_flistxattr
+    // Files, by path. Hard links are how the C library makes a named semaphore, which python's pools need.
+    SYS_openat SYS_openat2 SYS_newfstatat SYS_statx SYS_statfs SYS_truncate SYS_faccessat SYS_faccessat2 SYS_readlinkat
+    SYS_mkdirat SYS_unlinkat SYS_renameat SYS_renameat2 SYS_chdir SYS_getcwd
+    SYS_linkat SYS_umask SYS_getxattr SYS_lgetxattr SYS_listxattr SYS_llistxattr
+    // Waiting.
+    SYS_pipe2 SYS_ppoll SYS_pselect6 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2
+    SYS_timerfd_create SYS_timerfd_settime SYS_timerfd_gettime SYS_signalfd4 SYS_nanosleep SYS_clock_nanosleep
+    // Pairs of sockets, and what is done with them.
+    SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg SYS_shutdown SYS_getsockname
+    SYS_getpeername SYS_getsockopt
+    // Memory.
+    SYS_mmap SYS_munmap SYS_mprotect SYS_mremap SYS_madvise SYS_brk SYS_msync SYS_mincore SYS_membarrier
+    // Threads and processes.
+    SYS_execve SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_kill SYS_tgkill SYS_tkill SYS_futex SYS_set_robust_list
+    SYS_get_robust_list SYS_set_tid_address SYS_rseq SYS_sched_yield SYS_sched_getaffinity
+    SYS_sched_getparam SYS_sched_getscheduler SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_getpriority
+    SYS_getpid SYS_getppid SYS_gettid SYS_getpgid SYS_getsid SYS_getuid SYS_geteuid SYS_getgid
+    SYS_getegid SYS_getresuid SYS_getresgid SYS_getgroups SYS_capget SYS_getrusage SYS_times
+    SYS_pidfd_send_signal SYS_getcpu
+    // Signals and timers.
+    SYS_rt_sigaction SYS_rt_sigprocmask SYS_rt_sigreturn SYS_rt_sigpending SYS_rt_sigsuspend SYS_rt_sigtimedwait
+    SYS_sigaltstack SYS_restart_syscall SYS_getitimer SYS_setitimer SYS_timer_create SYS_timer_settime
+    SYS_timer_gettime SYS_timer_getoverrun SYS_timer_delete
+    // The machine, as far as a program may know it.
+    SYS_clock_gettime SYS_clock_getres SYS_gettimeofday SYS_uname SYS_sysinfo SYS_getrandom
+];
+
+/// Older forms of the calls above, which this processor still has.
+#[cfg(target_arch = "x86_64")]
+pub(super) const OLDER: &[Call] = calls![
+    SYS_open SYS_creat SYS_stat SYS_lstat SYS_access SYS_readlink SYS_mkdir SYS_rmdir SYS_link SYS_unlink SYS_rename
+    SYS_getdents SYS_dup2 SYS_pipe SYS_poll SYS_select SYS_epoll_create
+    SYS_epoll_wait SYS_eventfd SYS_fork SYS_vfork SYS_arch_prctl SYS_getpgrp SYS_alarm SYS_pause SYS_time
+    SYS_getrlimit SYS_setrlimit
+];
+
+/// Older forms of the calls above: this processor never had them.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const OLDER: &[Call] = calls![SYS_getrlimit SYS_setrlimit];
+
+/// A group or session of its own: within a process namespace nothing is hidden by it. Without one, the whole tree is
+/// killed by its group, which no process may leave.
+pub(super) const GROUPS: &[Call] = calls![SYS_setpgid SYS_setsid];
+
+/// What can be done to any process of the same user: within a process namespace, to those of the run alone.
+pub(super) const PROCESSES: &[Call] = calls![SYS_setpriority SYS_sched_setaffinity SYS_pidfd_open];
+
+/// Modes and times of files. Access rules do not cover them, so that without a root of its own a run could change those
+/// of every file of its user, the gateway's included.
+pub(super) const MODES: &[Call] = calls![SYS_fchmod SYS_fchmodat SYS_fchmodat2 SYS_utimensat];
+
+/// Older forms of these.
+#[cfg(target_arch = "x86_64")]
+pub(super) const OLDER_MODES: &[Call] = calls![SYS_chmod SYS_utime SYS_utimes SYS_futimesat];
+
+/// Older forms of these: this processor never had them.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const OLDER_MODES: &[Call] = &[];
+
+/// One value of one argument with which a call is allowed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowed {
+    pub(super) call: Call,
+    /// Which argument, from 0.
+    pub(super) argument: u8,
+    /// Its lower 32 bits.
+    pub(super) test: Test,
+}
+
+/// How an argument is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Test {
+    /// It is this value.
+    Is(u32),
+    /// It has none of these bits.
+    HasNone(u32),
+}
+
+/// Every flag of `clone` that makes a namespace.
+const CLONE_NAMESPACES: u32 = 0x7E02_0000;
+
+/// `PR_SET_VMA`, which names a piece of memory and does nothing else.
+const PR_SET_VMA: u32 = 0x5356_4d41;
+
+macro_rules! allowed {
+    ($($name:ident[$argument:literal] $test:expr),* $(,)?) => {
+        &[$(Allowed { call: (stringify!($name), libc::$name as i64), argument: $argument, test: $test }),*]
+    };
+}
+
+/// Allowed with these arguments only. Several lines of one call are alternatives.
+pub(super) const SOME: &[Allowed] = allowed![
+    SYS_clone[0] Test::HasNone(CLONE_NAMESPACES),
+    SYS_socketpair[0] Test::Is(libc::AF_UNIX as u32),
+    // Not the size of a pipe, which counts per user, the gateway's included; and neither leases nor watches, which are
+    // kept on files that the host has as well.
+    SYS_fcntl[1] Test::Is(libc::F_DUPFD as u32),
+    SYS_fcntl[1] Test::Is(libc::F_DUPFD_CLOEXEC as u32),
+    SYS_fcntl[1] Test::Is(libc::F_GETFD as u32),
+    SYS_fcntl[1] Test::Is(libc::F_SETFD as u32),
+    SYS_fcntl[1] Test::Is(libc::F_GETFL as u32),
+    SYS_fcntl[1] Test::Is(libc::F_SETFL as u32),
+    SYS_fcntl[1] Test::Is(libc::F_GETLK as u32),
+    SYS_fcntl[1] Test::Is(libc::F_SETLK as u32),
+    SYS_fcntl[1] Test::Is(libc::F_SETLKW as u32),
+    SYS_fcntl[1] Test::Is(libc::F_OFD_GETLK as u32),
+    SYS_fcntl[1] Test::Is(libc::F_OFD_SETLK as u32),
+    SYS_fcntl[1] Test::Is(libc::F_OFD_SETLKW as u32),
+    SYS_fcntl[1] Test::Is(libc::F_GETPIPE_SZ as u32),
+    SYS_fcntl[1] Test::Is(libc::F_GET_SEALS as u32),
+    // Of the process itself: not of process 1, which has the same user.
+    SYS_prlimit64[0] Test::Is(0),
+    SYS_prctl[0] Test::Is(libc::PR_SET_NAME as u32),
+    SYS_prctl[0] Test::Is(libc::PR_GET_NAME as u32),
+    SYS_prctl[0] Test::Is(libc::PR_SET_PDEATHSIG as u32),
+    SYS_prctl[0] Test::Is(libc::PR_CAPBSET_READ as u32),
+    SYS_prctl[0] Test::Is(libc::PR_GET_NO_NEW_PRIVS as u32),
+    SYS_prctl[0] Test::Is(libc::PR_GET_DUMPABLE as u32),
+    SYS_prctl[0] Test::Is(libc::PR_SET_DUMPABLE as u32),
+    SYS_prctl[0] Test::Is(PR_SET_VMA),
+    // No terminal can be typed into: what can be asked for are sizes and modes of descriptors.
+    SYS_ioctl[1] Test::Is(libc::FIONREAD as u32),
+    SYS_ioctl[1] Test::Is(libc::FIONBIO as u32),
+    SYS_ioctl[1] Test::Is(libc::FIOCLEX as u32),
+    SYS_ioctl[1] Test::Is(libc::FIONCLEX as u32),
+    SYS_ioctl[1] Test::Is(libc::TCGETS as u32),
+    SYS_ioctl[1] Test::Is(libc::TIOCGWINSZ as u32),
+];

@@ -1,0 +1,168 @@
+//! Step: the system call filter.
+//!
+//! It is a list of what is allowed, so that a call that a later kernel brings is denied. Calls of another architecture
+//! (`int 0x80` on x86-64) end the process; the x32 calls of x86-64 are numbers that the list does not have. The host
+//! compiles it once; the helper only installs it.
+
+mod calls;
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
+};
+
+use super::error::{Cause, StepError};
+use crate::tier::Tier;
+use calls::{Allowed, Call, Test};
+
+/// Bytes of one instruction: code, two jumps, a value.
+const INSTRUCTION_BYTES: usize = 8;
+
+/// Most instructions that the kernel takes.
+const INSTRUCTIONS_MAX: usize = 4096;
+
+/// Why the filter could not be compiled.
+#[derive(Debug, thiserror::Error)]
+#[error("system call filter: {0}")]
+pub struct FilterError(#[from] seccompiler::BackendError);
+
+/// The system call filter of a tier, as the raw program that the helper installs. Compiled once by the host.
+///
+/// # Errors
+///
+/// [`FilterError`] where the list cannot be compiled.
+pub fn filter(tier: Tier) -> Result<Vec<u8>, FilterError> {
+    Ok(to_bytes(&compile(tier)?))
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: TargetArch = TargetArch::aarch64;
+
+fn compile(tier: Tier) -> Result<BpfProgram, FilterError> {
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let allow = SeccompAction::Allow;
+    let listed: BpfProgram =
+        SeccompFilter::new(rules(tier)?, missing, allow, ARCHITECTURE)?.try_into()?;
+    let mut program = match tier {
+        Tier::Strict => BpfProgram::new(),
+        Tier::Degraded => pretend(calls::MODES.iter().chain(calls::OLDER_MODES)),
+    };
+    program.extend(listed);
+    Ok(program)
+}
+
+/// What a program of this tier may call.
+fn rules(tier: Tier) -> Result<BTreeMap<i64, Vec<SeccompRule>>, FilterError> {
+    let within_namespaces: [&[Call]; 4] = match tier {
+        Tier::Strict => [
+            calls::GROUPS,
+            calls::PROCESSES,
+            calls::MODES,
+            calls::OLDER_MODES,
+        ],
+        Tier::Degraded => [&[]; 4],
+    };
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [calls::ANY, calls::OLDER]
+        .into_iter()
+        .chain(within_namespaces)
+        .flatten()
+        .map(|(_, number)| (*number, Vec::new()))
+        .collect();
+    for allowed in calls::SOME {
+        rules
+            .entry(allowed.call.1)
+            .or_default()
+            .push(rule(allowed)?);
+    }
+    Ok(rules)
+}
+
+/// Instructions that answer these calls with success, without making them; all others go on to what follows. Programs
+/// that copy files set modes and times, and would take a refusal for a failed copy. Of a call of another architecture
+/// that has such a number nothing happens either.
+fn pretend<'a>(calls: impl Iterator<Item = &'a Call>) -> BpfProgram {
+    let instruction = |code, jf, k| sock_filter { code, jt: 0, jf, k };
+    let mut program = vec![instruction(LOAD_WORD, 0, NUMBER_OFFSET)];
+    for (_, number) in calls {
+        let number = u32::try_from(*number).unwrap_or(u32::MAX);
+        program.push(instruction(SKIP_UNLESS_EQUAL, 1, number));
+        program.push(instruction(ANSWER, 0, libc::SECCOMP_RET_ERRNO));
+    }
+    program
+}
+
+/// `BPF_LD | BPF_W | BPF_ABS`: loads a word of `struct seccomp_data`.
+const LOAD_WORD: u16 = 0x20;
+
+/// Where in that structure the number of the call stands.
+const NUMBER_OFFSET: u32 = 0;
+
+/// `BPF_JMP | BPF_JEQ | BPF_K`.
+const SKIP_UNLESS_EQUAL: u16 = 0x15;
+
+/// `BPF_RET | BPF_K`.
+const ANSWER: u16 = 0x06;
+
+fn rule(allowed: &Allowed) -> Result<SeccompRule, FilterError> {
+    let (operation, value) = match allowed.test {
+        Test::Is(value) => (SeccompCmpOp::Eq, value),
+        Test::HasNone(mask) => (SeccompCmpOp::MaskedEq(mask.into()), 0),
+    };
+    // The kernel looks at the lower half of all of these arguments only, and so does the filter.
+    let condition = SeccompCondition::new(
+        allowed.argument,
+        SeccompCmpArgLen::Dword,
+        operation,
+        value.into(),
+    )?;
+    Ok(SeccompRule::new(vec![condition])?)
+}
+
+fn to_bytes(program: &[sock_filter]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(program.len() * INSTRUCTION_BYTES);
+    for instruction in program {
+        bytes.extend(instruction.code.to_ne_bytes());
+        bytes.extend([instruction.jt, instruction.jf]);
+        bytes.extend(instruction.k.to_ne_bytes());
+    }
+    bytes
+}
+
+fn from_bytes(bytes: &[u8]) -> Option<BpfProgram> {
+    if bytes.is_empty() || bytes.len() > INSTRUCTIONS_MAX * INSTRUCTION_BYTES {
+        return None;
+    }
+    let (instructions, rest) = bytes.as_chunks::<INSTRUCTION_BYTES>();
+    let program = instructions
+        .iter()
+        .map(
+            |&[code_0, code_1, jt, jf, k_0, k_1, k_2, k_3]| sock_filter {
+                code: u16::from_ne_bytes([code_0, code_1]),
+                jt,
+                jf,
+                k: u32::from_ne_bytes([k_0, k_1, k_2, k_3]),
+            },
+        )
+        .collect();
+    rest.is_empty().then_some(program)
+}
+
+/// Longest raw program.
+pub(super) const PROGRAM_BYTES_MAX: usize = INSTRUCTIONS_MAX * INSTRUCTION_BYTES;
+
+/// Installs the filter for this process and all that follow. Nothing can take it away again.
+pub(super) fn install(bytes: &[u8]) -> Result<(), StepError> {
+    let program = from_bytes(bytes).ok_or_else(|| {
+        StepError::Seccomp(Cause::words("the filter is empty, cut short or too long"))
+    })?;
+    seccompiler::apply_filter(&program)
+        .map_err(|error| StepError::Seccomp(Cause::words(error.to_string())))
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

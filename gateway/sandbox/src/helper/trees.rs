@@ -1,0 +1,54 @@
+//! Step: the session's trees, opened again inside the new mount namespace.
+//!
+//! A descriptor of the host belongs to the host's mounts, which a new namespace has only copies of, and the kernel
+//! mounts nothing across namespaces. So each directory is opened again by the path that the kernel itself gives for
+//! it, without following a link, and must be the same one.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
+
+use super::error::{Cause, StepError, at};
+use crate::protocol::SpecDescriptors;
+
+/// The trees as directories of this namespace.
+pub(super) struct Trees {
+    pub(super) tools: OwnedFd,
+    pub(super) skills: OwnedFd,
+    pub(super) scratch: OwnedFd,
+    pub(super) results: OwnedFd,
+}
+
+impl Trees {
+    /// Opens all four again.
+    pub(super) fn reopen(descriptors: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
+        let again = |name, directory| reopen(name, directory).map_err(StepError::Trees);
+        Ok(Self {
+            tools: again("tools", &descriptors.tools)?,
+            skills: again("skills", &descriptors.skills)?,
+            scratch: again("scratch", &descriptors.scratch)?,
+            results: again("results", &descriptors.results)?,
+        })
+    }
+}
+
+fn reopen(name: &'static str, directory: &OwnedFd) -> Result<OwnedFd, Cause> {
+    let path: PathBuf =
+        fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).map_err(at(name))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let again = openat2(CWD, &path, flags, Mode::empty(), resolve)
+        .map_err(at(format!("open {name} again")))?;
+    let (before, after) = (
+        fstat(directory).map_err(at(name))?,
+        fstat(&again).map_err(at(name))?,
+    );
+    if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino) {
+        return Err(Cause::words(format!(
+            "{name} is another directory than the one that was passed"
+        )));
+    }
+    Ok(again)
+}

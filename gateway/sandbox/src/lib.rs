@@ -1,0 +1,32 @@
+//! Confines one run of untrusted code, and keeps what it wrote.
+//!
+//! A run is a [`Job`]: a program, the trees it sees, and its limits. `Sandbox::probe` proves once, by running one, which
+//! walls this machine can build; `Sandbox::run` builds them around each run in a re-executed, single-threaded helper
+//! and answers with an [`Outcome`]. What a run wrote stands in layers of its own until `tree` has looked at each
+//! entry and committed it.
+//!
+//! Invariant: a wall that cannot be built is an error that names the step, and nothing runs. Nothing of a run
+//! outlives it: no process, no mount, no control group, no file outside its session.
+
+mod cgroup;
+pub mod helper;
+mod job;
+mod job_check;
+mod limits;
+mod outcome;
+mod probe;
+pub mod protocol;
+mod run;
+mod runtimes;
+mod tier;
+pub mod tree;
+
+pub use helper::{helper, is_helper};
+pub use job::{Argument, Job, Program, Stage, Trees};
+pub use job_check::JobError;
+pub use limits::{LimitError, Limits};
+pub use outcome::{Changes, Ended, Outcome, Output, Stopped, Usage};
+pub use probe::ProbeError;
+pub use run::{Launcher, Options, RunError, Sandbox, Stop};
+pub use runtimes::{Runtime, Runtimes, TOOLS};
+pub use tier::{Layer, Tier};

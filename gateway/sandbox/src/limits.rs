@@ -1,0 +1,127 @@
+//! Everything has a limit: what one run may use.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// What one run may use. Every limit is enforced, or the run is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start of the program to its end; then the whole tree of processes is killed.
+    pub wall_time: Duration,
+    /// Processor time of the whole tree.
+    pub cpu_time: Duration,
+    /// Share of one processor, in percent, 1 to 100, averaged over a tenth of a second.
+    pub cpu_percent: u32,
+    /// Memory of the whole tree: private, shared, memfd, V8 heap and array buffers. Files that the run wrote are not
+    /// counted: they have their own limit.
+    pub memory_bytes: u64,
+    /// One file.
+    pub file_bytes: u64,
+    /// All files of `/scratch` and `/results` together, what earlier runs left included.
+    pub disk_bytes: u64,
+    /// Number of files and directories likewise.
+    pub inodes: u64,
+    /// Processes and threads at the same time.
+    pub processes: u32,
+    /// Of either stream; what comes after is counted, drained and dropped.
+    pub output_bytes: usize,
+}
+
+impl Limits {
+    /// Longest source text of a run.
+    pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
+    /// Most stages of a pipeline.
+    pub const STAGES_MAX: usize = 16;
+    /// Most arguments of a pipeline, all stages together.
+    pub const ARGUMENTS_MAX: usize = 512;
+    /// Longest words of a pipeline, all stages together. They travel to the helper in one packet.
+    pub const WORD_BYTES_MAX: usize = 16 * 1024;
+    /// Longest wall time and processor time.
+    pub const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+    /// Least memory: below it no interpreter starts.
+    pub const MEMORY_BYTES_MIN: u64 = 16 * MIB;
+    /// Most memory, and most of a disk.
+    pub const BYTES_MAX: u64 = 1024 * 1024 * MIB;
+    /// Least of a disk: one page per tree and some for directories.
+    pub const DISK_BYTES_MIN: u64 = 64 * 1024;
+    /// Fewest files and directories.
+    pub const INODES_MIN: u64 = 16;
+    /// Most files and directories.
+    pub const INODES_MAX: u64 = 16 * 1024 * 1024;
+    /// Most processes and threads.
+    pub const PROCESSES_MAX: u32 = 4096;
+    /// Most that is kept of a stream: the host holds it in memory.
+    pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+    /// Whether every limit is within its own bounds.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self) -> Result<(), LimitError> {
+        let least_time = Duration::from_millis(1).as_millis();
+        let most_time = Self::TIME_MAX.as_millis();
+        let disk = Self::DISK_BYTES_MIN..=Self::BYTES_MAX;
+        within(
+            "wall_time_ms",
+            self.wall_time.as_millis(),
+            least_time..=most_time,
+        )?;
+        within(
+            "cpu_time_ms",
+            self.cpu_time.as_millis(),
+            least_time..=most_time,
+        )?;
+        within("cpu_percent", self.cpu_percent, 1..=100)?;
+        within(
+            "memory_bytes",
+            self.memory_bytes,
+            Self::MEMORY_BYTES_MIN..=Self::BYTES_MAX,
+        )?;
+        within("file_bytes", self.file_bytes, 1..=Self::BYTES_MAX)?;
+        within("disk_bytes", self.disk_bytes, disk)?;
+        within("inodes", self.inodes, Self::INODES_MIN..=Self::INODES_MAX)?;
+        within("processes", self.processes, 1..=Self::PROCESSES_MAX)?;
+        within(
+            "output_bytes",
+            self.output_bytes as u64,
+            0..=Self::OUTPUT_BYTES_MAX as u64,
+        )
+    }
+}
+
+const MIB: u64 = 1024 * 1024;
+
+/// A limit that is out of its own bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}, it has to be from {least} to {most}")]
+pub struct LimitError {
+    /// Which one.
+    pub name: &'static str,
+    /// What was asked for.
+    pub value: u128,
+    /// Least.
+    pub least: u128,
+    /// Most.
+    pub most: u128,
+}
+
+fn within<T: Into<u128> + Copy>(
+    name: &'static str,
+    value: T,
+    bounds: RangeInclusive<T>,
+) -> Result<(), LimitError> {
+    let (value, least, most) = (
+        value.into(),
+        (*bounds.start()).into(),
+        (*bounds.end()).into(),
+    );
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(LimitError {
+        name,
+        value,
+        least,
+        most,
+    })
+}

@@ -1,0 +1,95 @@
+//! What came of a run.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use crate::run::PrivateDirectory;
+use crate::tier::{Layer, Tier};
+
+/// What came of a run. Dropping it drops what the run wrote; to keep that, hand `changes` to the commit.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ended: Ended,
+    /// What it wrote to its standard output.
+    pub stdout: Output,
+    /// What it wrote to its standard error.
+    pub stderr: Output,
+    /// What it used, measured from the processes themselves.
+    pub usage: Usage,
+    /// What it wrote to its trees.
+    pub changes: Changes,
+    /// Which walls stood around it.
+    pub tier: Tier,
+    /// Each of them.
+    pub layers: Vec<Layer>,
+    /// Where the copies stand in the degraded tier: removed with the outcome.
+    pub(crate) _private: Option<PrivateDirectory>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The program ended by itself, with this exit code.
+    Exited(i32),
+    /// The program was ended by a signal that nobody here sent, such as its own abort.
+    Signalled(i32),
+    /// It was stopped.
+    Stopped(Stopped),
+}
+
+/// Why a run was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// It took longer than its wall time.
+    WallTime,
+    /// It used more processor time than it may.
+    CpuTime,
+    /// It used more memory than it may.
+    Memory,
+    /// It wrote more than it may. In the degraded tier alone, where files are watched; elsewhere the disk is full for it
+    /// and it goes on.
+    Disk,
+    /// Somebody asked for it.
+    Asked,
+}
+
+/// What a run wrote to one stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// The beginning of it, up to the limit.
+    pub bytes: Vec<u8>,
+    /// How much was written in all.
+    pub written_bytes: u64,
+}
+
+impl Output {
+    /// Whether some of it was dropped.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.written_bytes > self.bytes.len() as u64
+    }
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// From the start of the program to the end of the last process.
+    pub wall_time: Duration,
+    /// From the call to the start of the program: what the walls cost.
+    pub start_time: Duration,
+    /// Processor time of the whole tree.
+    pub cpu_time: Duration,
+    /// Most memory at any moment: of the whole tree where a control group measures it, else of its biggest process.
+    pub memory_peak_bytes: u64,
+}
+
+/// What a run wrote, and nobody has looked at yet. Everything in it is the run's own word.
+#[derive(Debug)]
+pub struct Changes {
+    /// The upper layer of `/scratch`, for `tree::commit`. In the degraded tier a whole copy of it, for
+    /// `tree::commit_copy`.
+    pub scratch: OwnedFd,
+    /// Likewise `/results`.
+    pub results: OwnedFd,
+}

@@ -1,0 +1,168 @@
+//! The proof that the walls stand: a run like any other, which tries them from inside while the host looks at its
+//! processes from outside. Done once, when a sandbox is made.
+//!
+//! Invariant: a wall that a tier claims is either seen to hold, or there is no sandbox.
+
+mod inside;
+mod outside;
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use crate::job::{Argument, Job, Program, Stage, Trees};
+use crate::limits::Limits;
+use crate::outcome::{Ended, Outcome, Stopped};
+use crate::run::{RunError, Sandbox, Stop};
+
+/// Why there is no sandbox on this machine. The text begins with `sandbox_unavailable`.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The system call filter is not made for this processor.
+    #[error("sandbox_unavailable: {0}")]
+    Filter(String),
+    /// The trees of the self-test could not be made.
+    #[error("sandbox_unavailable: directories of the self-test: {0}")]
+    Trees(#[source] io::Error),
+    /// The self-test could not be run: the error names the wall.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// It ran, and a wall that the tier claims did not hold.
+    #[error("sandbox_unavailable: {wall} {found}")]
+    Wall {
+        /// Which one.
+        wall: &'static str,
+        /// What was found instead.
+        found: String,
+    },
+}
+
+impl ProbeError {
+    fn wall(wall: &'static str, found: impl ToString) -> Self {
+        Self::Wall {
+            wall,
+            found: found.to_string(),
+        }
+    }
+}
+
+/// What the self-test may use. Little, so that it is soon at its limits.
+const LIMITS: Limits = Limits {
+    wall_time: Duration::from_secs(10),
+    cpu_time: Duration::from_secs(10),
+    cpu_percent: 100,
+    memory_bytes: 128 * 1024 * 1024,
+    file_bytes: 8 * 1024 * 1024,
+    disk_bytes: 128 * 1024,
+    inodes: 64,
+    processes: 16,
+    output_bytes: 16 * 1024,
+};
+
+/// In `/tools` of the self-test.
+const READY_FILE: &str = "ready";
+
+/// Runs the self-test and judges it.
+pub(crate) fn prove(sandbox: &Sandbox) -> Result<(), ProbeError> {
+    let ground = Ground::make().map_err(ProbeError::Trees)?;
+    let trees = ground.trees().map_err(ProbeError::Trees)?;
+    let stop = Stop::new().map_err(RunError::host("eventfd"))?;
+    let has_python = sandbox.runtimes().python.path().is_some();
+    let program = if has_python {
+        inside::program(sandbox.tier(), std::process::id())
+    } else {
+        waiting_tool()
+    };
+    let mut seen = None;
+    let mut witness = |helper: Pid| {
+        seen = Some(outside::inspect(helper, sandbox.tier()));
+        stop.ask();
+    };
+    let job = Job {
+        program,
+        trees,
+        limits: LIMITS,
+    };
+    let outcome = sandbox.run_witnessed(job, &stop, Some(&mut witness))?;
+    match seen {
+        Some(verdict) => verdict?,
+        None => return Err(silent(&outcome)),
+    }
+    if outcome.ended != Ended::Stopped(Stopped::Asked) {
+        return Err(ProbeError::wall("kill", format!("{:?}", outcome.ended)));
+    }
+    if has_python {
+        inside::judge(sandbox.tier(), &outcome.stdout.bytes)
+    } else {
+        Ok(())
+    }
+}
+
+/// The self-test has written nothing.
+fn silent(outcome: &Outcome) -> ProbeError {
+    let text = String::from_utf8_lossy(&outcome.stderr.bytes);
+    ProbeError::wall("self-test", format!("{:?} {}", outcome.ended, text.trim()))
+}
+
+/// Where there is no Python: a tool that writes one line and stays.
+fn waiting_tool() -> Program {
+    // By this path it is found in both tiers.
+    let words = ["-f", "../tools/ready"];
+    let arguments = words
+        .map(|word| Argument::Literal(word.to_owned()))
+        .to_vec();
+    Program::Pipeline {
+        stages: vec![Stage {
+            tool: "tail".to_owned(),
+            arguments,
+        }],
+    }
+}
+
+/// Directories for one self-test, removed with it.
+struct Ground(PathBuf);
+
+impl Ground {
+    fn make() -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mooring-probe-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(&name);
+        // Containers are often given a root that cannot be written to; memory of their own they have.
+        let path = match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                let path = PathBuf::from("/dev/shm").join(&name);
+                fs::create_dir(&path).map(|()| path)?
+            }
+            made => made.map(|()| path)?,
+        };
+        let ground = Self(path);
+        for name in ["tools", "skills", "scratch", "results"] {
+            fs::create_dir(ground.0.join(name))?;
+        }
+        fs::write(ground.0.join("tools").join(READY_FILE), "ready\n")?;
+        Ok(ground)
+    }
+
+    fn trees(&self) -> io::Result<Trees> {
+        let open = |name| Ok::<OwnedFd, io::Error>(fs::File::open(self.0.join(name))?.into());
+        Ok(Trees {
+            tools: open("tools")?,
+            skills: open("skills")?,
+            scratch: open("scratch")?,
+            results: open("results")?,
+        })
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // Only the self-test writes here, and what is left of it harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,320 @@
+//! What the host and the re-executed helper say to each other.
+//!
+//! They speak over descriptor 0 of the helper, one end of a `SOCK_SEQPACKET` pair: one message is one packet, JSON, with
+//! its descriptors in the same packet. Everything long (the program, the system call filter) goes by descriptor, so
+//! that every packet stays below [`PACKET_BYTES_MAX`].
+//!
+//! ```text
+//! host   Spec + [tools, skills, scratch, results, program, filter, doors..]
+//! helper Prepared{pid} + [pidfd]      process 1 waits; where it has no doors to step through by itself, the host puts
+//!                                     it into its control group
+//! host   Go
+//! helper Started + [upper scratch, upper results]
+//!                                     the program runs
+//! helper Finished{..} + [upper scratch, upper results]
+//! ```
+//!
+//! `Failed` can come in place of every message of the helper, and is its last one. A host that wants the run to end
+//! sends `SIGKILL` to the pidfd; `Finished` follows all the same. The thread of the host that started the helper must
+//! live as long as the run does: its death is the run's.
+//!
+//! Invariant: nothing of the program ever holds an end of this channel.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::tier::Tier;
+
+/// What the helper is called: its `argv[0]`, by which a binary knows that it is to be the helper.
+pub const HELPER_NAME: &str = "mooring-sandbox";
+
+/// Longest packet of either side.
+pub const PACKET_BYTES_MAX: usize = 64 * 1024;
+
+/// Most descriptors that one packet carries.
+pub const DESCRIPTORS_MAX: usize = 6 + DOORS_MAX;
+
+/// Most doors of [`SpecDescriptors`]: one for each hierarchy of control groups, version 1.
+pub const DOORS_MAX: usize = 4;
+
+/// What the host says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToHelper {
+    /// What is to be run. Comes first, with the descriptors of [`SpecDescriptors`].
+    Spec(Box<Spec>),
+    /// Process 1 stands in its control group: go on.
+    Go,
+}
+
+/// What the helper says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromHelper {
+    /// Process 1 exists, does nothing, and waits for [`ToHelper::Go`]. Carries its pidfd.
+    Prepared {
+        /// As the host counts processes.
+        pid: i32,
+    },
+    /// The program has been started. Carries what [`FromHelper::Finished`] carries: how full the layers are tells how
+    /// much of a control group's memory is files.
+    Started,
+    /// No process of the run is left. Carries the two upper directories in the strict tier, nothing in the degraded one.
+    Finished(Finished),
+    /// A step failed, and nothing of the program has run.
+    Failed(Failed),
+}
+
+/// What is to be run, and within which walls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Which walls. A wall of the tier that cannot be built is a [`FromHelper::Failed`].
+    pub tier: WireTier,
+    /// What runs the program.
+    pub runtime: Runtime,
+    /// Files and directories of the host, by absolute path, that the program sees read-only at the same path, besides
+    /// the runtime's binaries and the system's shared libraries: the standard library of python.
+    pub seen: Vec<PathBuf>,
+    /// What it may use.
+    pub limits: WireLimits,
+}
+
+/// The tier, as it is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireTier {
+    /// [`Tier::Strict`].
+    Strict,
+    /// [`Tier::Degraded`].
+    Degraded,
+}
+
+impl From<Tier> for WireTier {
+    fn from(tier: Tier) -> Self {
+        match tier {
+            Tier::Strict => Self::Strict,
+            Tier::Degraded => Self::Degraded,
+        }
+    }
+}
+
+/// What runs the program. Paths are absolute, of the host, without a link in them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Runtime {
+    /// The program's bytes are python source.
+    Python {
+        /// The interpreter.
+        binary: PathBuf,
+    },
+    /// The program's bytes are TypeScript source.
+    Deno {
+        /// The one binary.
+        binary: PathBuf,
+        /// What an idle deno counts as data (`VmData`), which its memory limit stands on top of. It belongs to a
+        /// version: measured by the probe. [`Runtime::DENO_DATA_BYTES`] before that.
+        data_bytes: u64,
+    },
+    /// The program's bytes are the JSON of a `Vec<Stage>`.
+    Tools {
+        /// Where each tool that may be named is found; only these are seen.
+        binaries: BTreeMap<String, PathBuf>,
+    },
+}
+
+impl Runtime {
+    /// `VmData` of an idle deno 2.9, with room for its compiler's threads.
+    pub const DENO_DATA_BYTES: u64 = 640 * 1024 * 1024;
+
+    /// What each further isolate of deno (a `Worker`) adds to it, nearly all of it reserved and never touched. Where a
+    /// control group counts what is touched, room for some of them costs nothing; elsewhere a program with workers is
+    /// refused memory.
+    pub const DENO_WORKER_DATA_BYTES: u64 = 544 * 1024 * 1024;
+}
+
+/// What one run may use, as numbers that the kernel takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireLimits {
+    /// Processor time per process, in whole seconds, rounded up. At least 1.
+    pub cpu_seconds: u64,
+    /// Memory of the program, per process where nothing but the kernel's limits per process counts it.
+    pub memory_bytes: u64,
+    /// One file.
+    pub file_bytes: u64,
+    /// What the run may add to `/scratch` and `/results` together: the limit less what earlier runs left.
+    pub upper_bytes: u64,
+    /// Likewise, files and directories.
+    pub upper_inodes: u64,
+    /// Size of `/tmp`, which no run finds again.
+    pub temporary_bytes: u64,
+    /// Processes and threads at the same time.
+    pub processes: u32,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    /// Wait status of the main process (of the last stage of a pipeline), for `ExitStatus::from_raw`. None where
+    /// process 1 was killed before the program ended.
+    pub status: Option<i32>,
+    /// Processor time of all processes of the run, in microseconds.
+    pub cpu_us: u64,
+    /// Most memory of the biggest process of the run, the helper's own process 1 included.
+    pub memory_peak_bytes: u64,
+}
+
+/// Which step failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Name of the step: `namespaces`, `root`, `overlay`, `landlock`, ...
+    pub step: String,
+    /// The kernel's error number, 0 where there is none.
+    pub errno: i32,
+    /// The error in words, for the log and for `sandbox_unavailable`.
+    pub text: String,
+}
+
+/// The descriptors that come with [`ToHelper::Spec`], in this order.
+#[derive(Debug)]
+pub struct SpecDescriptors<D> {
+    /// Mounted read-only at `/tools`.
+    pub tools: D,
+    /// Mounted read-only at `/skills`.
+    pub skills: D,
+    /// Strict: the lower layer of `/scratch`. Degraded: a private copy, which the program writes to and starts in; there
+    /// all four stand in one private directory under their own names, beside an empty `code` and an empty `tmp`.
+    pub scratch: D,
+    /// Likewise `/results`.
+    pub results: D,
+    /// The program's bytes, see [`Runtime`]. A regular file (a memfd) that is read from its beginning.
+    pub program: D,
+    /// The system call filter of the tier, [`crate::helper::filter`]. A regular file likewise: one sealed memfd can
+    /// serve all runs, because it is read without moving its offset.
+    pub filter: D,
+    /// Files of control groups, at most [`DOORS_MAX`]. Process 1 writes `0` to each before it does anything else, and
+    /// stands in the group from then on. None where there is no group, or where the host attaches process 1 to it.
+    pub doors: Vec<D>,
+}
+
+impl<D> SpecDescriptors<D> {
+    /// In the order of the packet.
+    pub fn into_vec(self) -> Vec<D> {
+        let mut all = vec![
+            self.tools,
+            self.skills,
+            self.scratch,
+            self.results,
+            self.program,
+            self.filter,
+        ];
+        all.extend(self.doors);
+        all
+    }
+
+    /// From the packet; none where there are fewer than have to be.
+    pub fn from_received(received: Vec<D>) -> Option<Self> {
+        let mut received = received.into_iter();
+        let mut next = || received.next();
+        Some(Self {
+            tools: next()?,
+            skills: next()?,
+            scratch: next()?,
+            results: next()?,
+            program: next()?,
+            filter: next()?,
+            doors: received.collect(),
+        })
+    }
+}
+
+/// Why a message could not be sent or understood.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// The kernel refused.
+    #[error("send: {0}")]
+    Send(#[source] io::Error),
+    /// The kernel refused.
+    #[error("receive: {0}")]
+    Receive(#[source] io::Error),
+    /// Longer than [`PACKET_BYTES_MAX`], or with more than [`DESCRIPTORS_MAX`] descriptors.
+    #[error("message too large")]
+    TooLarge,
+    /// Not a message of this protocol.
+    #[error("message not understood: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Sends one message. Waits while the other side's queue is full.
+///
+/// # Errors
+///
+/// [`ProtocolError`]; a peer that is gone is a [`ProtocolError::Send`] with `EPIPE`, never a signal.
+pub fn send<M: Serialize>(
+    socket: BorrowedFd<'_>,
+    message: &M,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), ProtocolError> {
+    let packet = serde_json::to_vec(message)?;
+    if packet.len() > PACKET_BYTES_MAX || descriptors.len() > DESCRIPTORS_MAX {
+        return Err(ProtocolError::TooLarge);
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(ProtocolError::TooLarge);
+    }
+    let slices = [IoSlice::new(&packet)];
+    rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(socket, &slices, &mut ancillary, SendFlags::NOSIGNAL)
+    })
+    .map_err(|error| ProtocolError::Send(error.into()))?;
+    Ok(())
+}
+
+/// Waits for one message; its descriptors are closed on exec. None where the other side is gone.
+///
+/// # Errors
+///
+/// [`ProtocolError`].
+pub fn receive<M: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+) -> Result<Option<(M, Vec<OwnedFd>)>, ProtocolError> {
+    let mut packet = vec![0; PACKET_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut slices = [IoSliceMut::new(&mut packet)];
+        match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => break received,
+            // The other side went away and left a packet unread. The kernel says so once, before what that side had
+            // sent, which is still there.
+            Err(Errno::INTR | Errno::CONNRESET) => {}
+            Err(error) => return Err(ProtocolError::Receive(error.into())),
+        }
+    };
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if received
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(ProtocolError::TooLarge);
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let text = packet.get(..received.bytes).unwrap_or_default();
+    Ok(Some((serde_json::from_slice(text)?, descriptors)))
+}

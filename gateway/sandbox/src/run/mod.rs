@@ -1,0 +1,227 @@
+//! The host's side of a run: one thread starts the helper, watches the run from its beginning to its end, and answers
+//! when nothing of it is left.
+//!
+//! Invariant: the thread that starts a helper stays until everything of the run is dead, because the helper is tied to
+//! it: were the thread to end, or its process to be killed, the kernel would kill the helper, and with it the run.
+
+mod error;
+mod options;
+mod private;
+mod pump;
+mod ready;
+mod spawn;
+mod spec;
+mod stop;
+mod verdict;
+mod watch;
+mod watchdog;
+
+pub use error::RunError;
+pub use options::{Launcher, Options};
+pub(crate) use private::PrivateDirectory;
+pub use stop::Stop;
+pub(crate) use watch::Witness;
+pub(crate) use watchdog::descendants;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+use crate::cgroup::{Group, GroupLimits, Groups};
+use crate::helper;
+use crate::job::{Job, Trees};
+use crate::outcome::{Changes, Outcome};
+use crate::probe::{self, ProbeError};
+use crate::protocol::{self, Spec, SpecDescriptors, ToHelper};
+use crate::runtimes::Runtimes;
+use crate::tier::{Layer, Tier};
+use pump::Pump;
+use spawn::Helper;
+use watch::{State, Watch};
+
+/// Walls that were proved to stand on this machine. Shared by all threads; each run blocks its own.
+#[derive(Debug)]
+pub struct Sandbox {
+    options: Options,
+    groups: Groups,
+    layers: Vec<Layer>,
+    runtimes: Runtimes,
+    /// The system call filter, compiled once, as a file that every helper reads.
+    filter: OwnedFd,
+}
+
+impl Sandbox {
+    /// Proves by a run of its own that the walls of the tier stand, and looks for the runtimes. Removes what runs of
+    /// killed processes left.
+    ///
+    /// # Errors
+    /// [`ProbeError`], which names the wall that does not stand.
+    pub fn probe(options: Options) -> Result<Self, ProbeError> {
+        let filter =
+            helper::filter(options.tier).map_err(|error| ProbeError::Filter(error.to_string()))?;
+        let filter =
+            spec::in_memory("filter", &filter).map_err(RunError::host("hold the filter"))?;
+        let groups = Groups::probe();
+        if options.tier == Tier::Degraded {
+            private::sweep().map_err(RunError::host("sweep the directories of runs"))?;
+        }
+        let sandbox = Self {
+            layers: layers(options.tier, groups.layer()),
+            runtimes: Runtimes::find(&options),
+            options,
+            groups,
+            filter,
+        };
+        probe::prove(&sandbox)?;
+        Ok(sandbox)
+    }
+
+    /// How strong the walls are.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.options.tier
+    }
+
+    /// The walls that stand around every run.
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Which programs can be run.
+    #[must_use]
+    pub fn runtimes(&self) -> &Runtimes {
+        &self.runtimes
+    }
+
+    /// Runs `job` and blocks until nothing of it is left.
+    ///
+    /// # Errors
+    /// [`RunError`], where the walls could not be built or did not last: there is no outcome then, and nothing that
+    /// the program wrote is kept. A program that fails or is stopped is an [`Outcome`].
+    pub fn run(&self, job: Job, stop: &Stop) -> Result<Outcome, RunError> {
+        self.run_witnessed(job, stop, None)
+    }
+
+    /// The same, with somebody who looks at the processes as soon as the program has written something.
+    pub(crate) fn run_witnessed(
+        &self,
+        job: Job,
+        stop: &Stop,
+        witness: Option<Witness<'_>>,
+    ) -> Result<Outcome, RunError> {
+        let begun = Instant::now();
+        job.check()?;
+        let limits = spec::wire_limits(self.tier(), &job.limits, &job.trees)
+            .map_err(RunError::host("measure the session's files"))?;
+        let counter = self.groups.layer();
+        let (spec, program) =
+            spec::spec(self.tier(), counter, &self.runtimes, &job.program, limits)?;
+        let private = self.private(&job, limits.temporary_bytes)?;
+        let trees = private.as_ref().map_or(&job.trees, PrivateDirectory::trees);
+        // What the run writes counts as its memory where it stands there: in a layer always, in a copy seldom.
+        let memory_for_files = match &private {
+            Some(private) if !private.is_in_memory() => 0,
+            _ => limits.upper_bytes,
+        };
+        let group = self
+            .groups
+            .make(&GroupLimits::of(&job.limits, memory_for_files))
+            .map_err(RunError::host("control group: make"))?;
+        let (helper, streams) = Helper::start(&self.options.launcher)?;
+        let doors = group.as_ref().map_or(Ok(Vec::new()), Group::doors);
+        let doors = doors.map_err(RunError::host("control group: open"))?;
+        self.brief(&helper, spec, &program, trees, &doors)?;
+        drop(doors);
+        self.groups.wake(helper.pid());
+        let keep = job.limits.output_bytes;
+        let watch = Watch {
+            helper,
+            group,
+            stop,
+            limits: &job.limits,
+            stdout: Pump::new(streams.stdout, keep).map_err(RunError::host("read the output"))?,
+            stderr: Pump::new(streams.stderr, keep).map_err(RunError::host("read the output"))?,
+            state: State::new(begun, memory_for_files),
+            private: private.as_ref(),
+            witness,
+        };
+        let over = watch.until_over()?;
+        Ok(Outcome {
+            ended: over.ended,
+            stdout: over.stdout,
+            stderr: over.stderr,
+            usage: over.usage,
+            changes: changes(private.as_ref(), over.descriptors)?,
+            tier: self.tier(),
+            layers: self.layers.clone(),
+            _private: private,
+        })
+    }
+
+    /// The copies that a run of the degraded tier works on.
+    fn private(
+        &self,
+        job: &Job,
+        temporary_bytes: u64,
+    ) -> Result<Option<PrivateDirectory>, RunError> {
+        match self.tier() {
+            Tier::Strict => Ok(None),
+            Tier::Degraded => PrivateDirectory::make(&job.trees, &job.limits, temporary_bytes)
+                .map(Some)
+                .map_err(RunError::host("copy the session's files")),
+        }
+    }
+
+    /// Tells the helper what is to be run, and hands it what the run sees.
+    fn brief(
+        &self,
+        helper: &Helper,
+        spec: Spec,
+        program: &OwnedFd,
+        trees: &Trees,
+        doors: &[OwnedFd],
+    ) -> Result<(), RunError> {
+        let descriptors = SpecDescriptors {
+            tools: trees.tools.as_fd(),
+            skills: trees.skills.as_fd(),
+            scratch: trees.scratch.as_fd(),
+            results: trees.results.as_fd(),
+            program: program.as_fd(),
+            filter: self.filter.as_fd(),
+            doors: doors.iter().map(AsFd::as_fd).collect(),
+        };
+        let message = ToHelper::Spec(Box::new(spec));
+        protocol::send(helper.socket(), &message, &descriptors.into_vec()).map_err(|error| {
+            RunError::Protocol {
+                text: error.to_string(),
+            }
+        })
+    }
+}
+
+fn layers(tier: Tier, group: Layer) -> Vec<Layer> {
+    let mut layers = match tier {
+        Tier::Strict => vec![Layer::Namespaces, Layer::Root, Layer::Overlay],
+        Tier::Degraded => Vec::new(),
+    };
+    layers.extend([Layer::Landlock, Layer::Seccomp, Layer::Rlimits, group]);
+    layers
+}
+
+/// What the run wrote: the layers that the helper hands over, or, in the degraded tier, the copies it wrote to.
+fn changes(
+    private: Option<&PrivateDirectory>,
+    descriptors: Vec<OwnedFd>,
+) -> Result<Changes, RunError> {
+    if let Some(private) = private {
+        return private
+            .changes()
+            .map_err(RunError::host("hold the session's copy"));
+    }
+    match <[OwnedFd; 2]>::try_from(descriptors) {
+        Ok([scratch, results]) => Ok(Changes { scratch, results }),
+        Err(others) => Err(RunError::Protocol {
+            text: format!("{} layers instead of two", others.len()),
+        }),
+    }
+}

@@ -1,0 +1,134 @@
+//! A job in the helper's words.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::error::RunError;
+use crate::job::{Program, Stage, Trees};
+use crate::limits::Limits;
+use crate::protocol::{Runtime as WireRuntime, Spec, WireLimits};
+use crate::runtimes::{Runtime, Runtimes};
+use crate::tier::{Layer, Tier};
+use crate::tree;
+
+/// Least that a run may add to its trees: below it the layer that it writes to cannot be made. What a session has
+/// beyond its limits is refused when it is committed.
+const UPPER_BYTES_MIN: u64 = 64 * 1024;
+const UPPER_INODES_MIN: u64 = 16;
+/// Workers of deno at the same time, where there is room for them.
+const WORKERS: u64 = 4;
+/// Size of `/tmp`. It counts as the run's memory.
+const TEMPORARY_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What the helper is told, and the program's bytes.
+pub(super) fn spec(
+    tier: Tier,
+    counter: Layer,
+    runtimes: &Runtimes,
+    program: &Program,
+    limits: WireLimits,
+) -> Result<(Spec, OwnedFd), RunError> {
+    let (runtime, seen, bytes) = match program {
+        Program::Python { source } => {
+            let binary = present("python3", &runtimes.python)?.to_owned();
+            (
+                WireRuntime::Python { binary },
+                runtimes.python_library.clone(),
+                source.clone().into_bytes(),
+            )
+        }
+        Program::TypeScript { source } => {
+            let binary = present("deno", &runtimes.deno)?.to_owned();
+            let data_bytes = deno_data_bytes(counter);
+            (
+                WireRuntime::Deno { binary, data_bytes },
+                Vec::new(),
+                source.clone().into_bytes(),
+            )
+        }
+        Program::Pipeline { stages } => {
+            let binaries = binaries(runtimes, stages)?;
+            let bytes = serde_json::to_vec(stages).map_err(|error| RunError::Protocol {
+                text: error.to_string(),
+            })?;
+            (WireRuntime::Tools { binaries }, Vec::new(), bytes)
+        }
+    };
+    let program = in_memory("program", &bytes).map_err(RunError::host("hold the program"))?;
+    Ok((
+        Spec {
+            tier: tier.into(),
+            runtime,
+            seen,
+            limits,
+        },
+        program,
+    ))
+}
+
+/// What deno may reserve besides what its program uses. Where a control group counts what is touched, room for some
+/// workers costs nothing; where nothing does between two looks of the watchdog, workers are refused memory.
+const fn deno_data_bytes(counter: Layer) -> u64 {
+    match counter {
+        Layer::CgroupV1 | Layer::CgroupV2 => {
+            WireRuntime::DENO_DATA_BYTES + WORKERS * WireRuntime::DENO_WORKER_DATA_BYTES
+        }
+        _ => WireRuntime::DENO_DATA_BYTES,
+    }
+}
+
+/// The binaries of those tools that the stages name; nothing else is seen inside.
+fn binaries(runtimes: &Runtimes, stages: &[Stage]) -> Result<BTreeMap<String, PathBuf>, RunError> {
+    let mut binaries = BTreeMap::new();
+    for Stage { tool, .. } in stages {
+        let Some(runtime) = runtimes.tool(tool) else {
+            return Err(RunError::ToolUnknown { name: tool.clone() });
+        };
+        binaries.insert(tool.clone(), present(tool, runtime)?.to_owned());
+    }
+    Ok(binaries)
+}
+
+fn present<'a>(name: &str, runtime: &'a Runtime) -> Result<&'a Path, RunError> {
+    match runtime {
+        Runtime::Present { path, .. } => Ok(path),
+        Runtime::Missing { remedy } => Err(RunError::RuntimeMissing {
+            name: name.to_owned(),
+            remedy: remedy.clone(),
+        }),
+    }
+}
+
+/// The limits as numbers that the kernel takes. What earlier runs left counts against the disk's.
+pub(super) fn wire_limits(tier: Tier, limits: &Limits, trees: &Trees) -> io::Result<WireLimits> {
+    let (mut bytes, mut inodes) = (limits.disk_bytes, limits.inodes);
+    // In the degraded tier the program writes into the trees themselves, and there is no layer to size.
+    if tier == Tier::Strict {
+        for lower in [&trees.scratch, &trees.results] {
+            let used = tree::usage(lower.as_fd())?;
+            bytes = bytes.saturating_sub(used.bytes);
+            inodes = inodes.saturating_sub(used.inodes);
+        }
+    }
+    Ok(WireLimits {
+        cpu_seconds: limits.cpu_time.as_millis().div_ceil(1000).max(1) as u64,
+        memory_bytes: limits.memory_bytes,
+        file_bytes: limits.file_bytes,
+        upper_bytes: bytes.max(UPPER_BYTES_MIN),
+        upper_inodes: inodes.max(UPPER_INODES_MIN),
+        temporary_bytes: TEMPORARY_BYTES.min(limits.disk_bytes),
+        processes: limits.processes,
+    })
+}
+
+/// Bytes as a file that no directory holds.
+pub(super) fn in_memory(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}

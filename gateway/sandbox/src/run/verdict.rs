@@ -1,0 +1,54 @@
+//! How a run ended, from what is known of it. Pure.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::outcome::{Ended, Stopped};
+
+/// What is known when a run is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts {
+    /// Why this side killed it, if it did.
+    pub(super) stopped: Option<Stopped>,
+    /// How the program itself ended. `None` where it was gone before anybody could see.
+    pub(super) status: Option<ExitStatus>,
+    /// Whether the kernel killed a process of it for want of memory.
+    pub(super) was_out_of_memory: bool,
+    /// Processor time of the whole tree.
+    pub(super) cpu_time: Duration,
+    pub(super) cpu_time_max: Duration,
+}
+
+impl Facts {
+    /// A program that ended by itself has ended by itself, also where it was about to be stopped. What the kernel did
+    /// for want of memory counts first: how the program's other processes took it says nothing.
+    pub(super) fn verdict(&self) -> Ended {
+        if self.was_out_of_memory {
+            return Ended::Stopped(Stopped::Memory);
+        }
+        let code = self.status.and_then(|status| status.code());
+        if let Some(code) = code {
+            return Ended::Exited(code);
+        }
+        if let Some(stopped) = self.stopped {
+            return Ended::Stopped(stopped);
+        }
+        let signal = self.status.and_then(|status| status.signal());
+        let signal = signal.unwrap_or(Signal::KILL.as_raw());
+        if signal == Signal::XCPU.as_raw() {
+            return Ended::Stopped(Stopped::CpuTime);
+        }
+        // The hard limit of processor time kills outright.
+        if signal == Signal::KILL.as_raw() && self.cpu_time >= self.cpu_time_max {
+            return Ended::Stopped(Stopped::CpuTime);
+        }
+        Ended::Signalled(signal)
+    }
+}
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

@@ -1,0 +1,393 @@
+//! Watching one run from the moment its helper was started to the death of its last process: one loop, on one thread,
+//! over everything that can happen.
+//!
+//! Invariant: a run that was begun ends: by itself, or killed at a limit. Nobody who holds a stream open, keeps silent,
+//! writes without end or refuses to die makes this loop wait for longer than its next deadline.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::fs::fstatfs;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::error::RunError;
+use super::private::PrivateDirectory;
+use super::pump::Pump;
+use super::ready::Ready;
+use super::spawn::{Helper, KILL_WAIT, Process};
+use super::stop::Stop;
+use super::verdict::Facts;
+use super::watchdog;
+use crate::cgroup::{Group, GroupUsage};
+use crate::limits::Limits;
+use crate::outcome::{Ended, Output, Stopped, Usage};
+use crate::protocol::{self, Finished, FromHelper, ToHelper};
+
+/// For building the walls.
+const SETUP_WAIT: Duration = Duration::from_secs(10);
+/// Between two looks at what the run uses.
+const LOOK_GROUP: Duration = Duration::from_millis(20);
+const LOOK_WATCHDOG: Duration = Duration::from_millis(50);
+
+/// What is watched.
+pub(super) struct Watch<'a, 'w> {
+    pub(super) helper: Helper,
+    pub(super) group: Option<Group>,
+    pub(super) stop: &'a Stop,
+    pub(super) limits: &'a Limits,
+    pub(super) stdout: Pump,
+    pub(super) stderr: Pump,
+    pub(super) state: State,
+    /// The directory of a run of the degraded tier, whose files are watched.
+    pub(super) private: Option<&'a PrivateDirectory>,
+    pub(super) witness: Option<Witness<'w>>,
+}
+
+/// Looks at the processes below a helper, once, while the program runs and after it has written something.
+pub(crate) type Witness<'w> = &'w mut dyn FnMut(Pid);
+
+/// What is known of it so far.
+pub(super) struct State {
+    /// What the run may write into layers that stand in memory.
+    upper_bytes: u64,
+    /// One of the layers, where the helper hands them out before the end: its file system tells what was written.
+    upper: Option<OwnedFd>,
+    begun: Instant,
+    pub(super) deadline: Instant,
+    pub(super) next_look: Instant,
+    /// The first process of the run's namespace, or the program itself where there is none.
+    first: Option<Process>,
+    /// The program's process group, in the degraded tier.
+    leader: Option<Pid>,
+    pub(super) started: Option<Instant>,
+    pub(super) stopped: Option<Stopped>,
+    /// The most that was ever measured of each.
+    most: GroupUsage,
+    chunk: Box<[u8; Pump::CHUNK]>,
+}
+
+impl State {
+    pub(super) fn new(begun: Instant, upper_bytes: u64) -> Self {
+        Self {
+            upper_bytes,
+            upper: None,
+            begun,
+            deadline: begun + SETUP_WAIT,
+            next_look: begun + LOOK_GROUP,
+            first: None,
+            leader: None,
+            started: None,
+            stopped: None,
+            most: GroupUsage::default(),
+            chunk: Box::new([0; Pump::CHUNK]),
+        }
+    }
+}
+
+/// A run of which nothing is left.
+pub(super) struct Over {
+    pub(super) ended: Ended,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
+    pub(super) usage: Usage,
+    /// What came with the helper's last word.
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+impl Watch<'_, '_> {
+    /// Until nothing of the run is left, also where the answer is an error.
+    pub(super) fn until_over(mut self) -> Result<Over, RunError> {
+        let last = self.until_finished();
+        let killed = self.until_dead();
+        let (finished, descriptors) = last?;
+        killed?;
+        self.over(finished, descriptors)
+    }
+
+    fn until_finished(&mut self) -> Result<(Finished, Vec<OwnedFd>), RunError> {
+        loop {
+            let ready = Ready::next(self)?;
+            if ready.stdout {
+                self.stdout.take(&mut self.state.chunk);
+                self.witness();
+            }
+            if ready.stderr {
+                self.stderr.take(&mut self.state.chunk);
+            }
+            if ready.message {
+                if let Some(last) = self.listen()? {
+                    return Ok(last);
+                }
+            } else if ready.helper_ended {
+                return Err(self.died());
+            }
+            if ready.asked {
+                self.end(Stopped::Asked);
+            }
+            self.look()?;
+        }
+    }
+
+    fn witness(&mut self) {
+        if self.stdout.has_taken()
+            && let Some(witness) = self.witness.take()
+        {
+            witness(self.helper.pid());
+        }
+    }
+
+    /// One message of the helper; its last one is returned.
+    fn listen(&mut self) -> Result<Option<(Finished, Vec<OwnedFd>)>, RunError> {
+        let Some((message, descriptors)) =
+            protocol::receive(self.helper.socket()).map_err(out_of_turn)?
+        else {
+            return Err(self.died());
+        };
+        match message {
+            FromHelper::Prepared { pid } if self.state.first.is_none() => {
+                self.prepared(pid, descriptors)?
+            }
+            FromHelper::Started if self.state.first.is_some() && self.state.started.is_none() => {
+                let now = Instant::now();
+                self.state.upper = descriptors.into_iter().next();
+                self.state.started = Some(now);
+                self.state.deadline = now + self.limits.wall_time;
+                self.state.next_look = now + self.look_every();
+            }
+            FromHelper::Finished(finished) if self.state.first.is_some() => {
+                return Ok(Some((finished, descriptors)));
+            }
+            FromHelper::Failed(failed) => {
+                return Err(RunError::Wall {
+                    step: failed.step,
+                    errno: failed.errno,
+                    text: failed.text,
+                });
+            }
+            other => {
+                return Err(RunError::Protocol {
+                    text: format!("{other:?}"),
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first process waits: into its group with it, where it does not step in by itself, and go.
+    fn prepared(&mut self, pid: i32, descriptors: Vec<OwnedFd>) -> Result<(), RunError> {
+        let (pid, pidfd) = Pid::from_raw(pid)
+            .zip(descriptors.into_iter().next())
+            .ok_or_else(|| RunError::Protocol {
+                text: "a first process without a handle".to_owned(),
+            })?;
+        self.state.leader = self.private.is_some().then_some(pid);
+        let first = self.state.first.insert(Process::from_pidfd(pidfd));
+        if let Some(group) = &self.group
+            && let Err(source) = group.attach(pid)
+            // One that has ended already is not there to be moved: the helper is about to say why.
+            && !first.has_ended_within(Duration::ZERO)
+        {
+            return Err(RunError::Host {
+                step: "control group: attach",
+                source,
+            });
+        }
+        protocol::send(self.helper.socket(), &ToHelper::Go, &[]).map_err(out_of_turn)
+    }
+
+    /// Deadlines, and what the run uses.
+    fn look(&mut self) -> Result<(), RunError> {
+        let now = Instant::now();
+        if now >= self.state.deadline {
+            return self.deadline();
+        }
+        if self.state.started.is_none()
+            || self.state.stopped.is_some()
+            || now < self.state.next_look
+        {
+            return Ok(());
+        }
+        self.state.next_look = now + self.look_every();
+        let usage = self.measure()?;
+        if usage.was_out_of_memory || usage.memory_bytes > self.memory_bytes_max() {
+            self.end(Stopped::Memory);
+        } else if usage
+            .cpu_time
+            .is_some_and(|used| used >= self.limits.cpu_time)
+        {
+            self.end(Stopped::CpuTime);
+        } else if let Some(why) = self.private.and_then(|private| private.excess(self.limits)) {
+            self.end(why);
+        }
+        Ok(())
+    }
+
+    fn deadline(&mut self) -> Result<(), RunError> {
+        match (self.state.started, self.state.stopped) {
+            (None, None) => Err(RunError::SetupTimeout {
+                seconds: SETUP_WAIT.as_secs(),
+            }),
+            (Some(_), None) => {
+                self.end(Stopped::WallTime);
+                Ok(())
+            }
+            // It was killed and the helper has not said so. What it wrote is lost with the helper.
+            (_, Some(_)) => Err(self.died()),
+        }
+    }
+
+    /// Kills the whole tree. The helper, which stands outside, answers with how it ended and what was written.
+    fn end(&mut self, why: Stopped) {
+        if self.state.stopped.is_some() {
+            return;
+        }
+        self.state.stopped = Some(why);
+        self.state.deadline = Instant::now() + KILL_WAIT;
+        self.kill();
+    }
+
+    fn kill(&self) {
+        if let Some(first) = &self.state.first {
+            // Without a process namespace its death would leave the others of its group, were the helper gone too.
+            if let Some(leader) = self.state.leader
+                && !first.has_ended_within(Duration::ZERO)
+            {
+                // Where it has not made the group yet, it is alone.
+                let _ = kill_process_group(leader, Signal::KILL);
+            }
+            first.kill();
+        }
+        if let Some(group) = &self.group {
+            // The group is removed in the end, and what is in it is killed again until that succeeds.
+            let _ = group.kill();
+        }
+    }
+
+    /// The helper ends by itself after its last word; everything else is dead by then, or is killed here.
+    fn until_dead(&mut self) -> Result<(), RunError> {
+        let had_ended = self.helper.process().has_ended_within(Duration::ZERO);
+        let is_over = had_ended
+            || self
+                .state
+                .first
+                .as_ref()
+                .is_some_and(|first| first.has_ended_within(Duration::ZERO));
+        // Without a process namespace it is the helper that ends the rest of the run. It is not to be killed before, and
+        // where it was, the run may be left.
+        if !is_over || (self.private.is_some() && had_ended) {
+            self.kill();
+        }
+        if self.private.is_some() {
+            self.helper.process().has_ended_within(KILL_WAIT);
+        }
+        self.helper
+            .reap()
+            .map_err(RunError::host("reap the helper"))?;
+        let is_dead = self.state.first.as_ref().is_none_or(|first| {
+            first.kill();
+            first.has_ended_within(KILL_WAIT)
+        });
+        if is_dead {
+            Ok(())
+        } else {
+            Err(RunError::Undying {
+                seconds: KILL_WAIT.as_secs(),
+            })
+        }
+    }
+
+    fn died(&mut self) -> RunError {
+        let during = match (&self.state.first, self.state.started) {
+            (None, _) => "while it built the walls",
+            (Some(_), None) => "before the program started",
+            (Some(_), Some(_)) => "while the program ran",
+        };
+        let status = match self.helper.reap() {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        };
+        RunError::HelperDied { during, status }
+    }
+
+    fn measure(&mut self) -> Result<GroupUsage, RunError> {
+        let usage = match &self.group {
+            Some(group) => group
+                .usage()
+                .map_err(RunError::host("control group: read"))?,
+            None => watchdog::measure(self.helper.pid()).map_err(RunError::host("watchdog"))?,
+        };
+        let most = &mut self.state.most;
+        most.memory_bytes = most.memory_bytes.max(usage.memory_bytes);
+        most.cpu_time = most.cpu_time.max(usage.cpu_time);
+        most.was_out_of_memory |= usage.was_out_of_memory;
+        Ok(usage)
+    }
+
+    /// A control group counts what was written to the layers as well, because they stand in memory.
+    fn memory_bytes_max(&self) -> u64 {
+        if self.group.is_none() {
+            return self.limits.memory_bytes;
+        }
+        let written = self
+            .state
+            .upper
+            .as_ref()
+            .and_then(|upper| fstatfs(upper).ok())
+            .map(|system| {
+                let used = system.f_blocks.saturating_sub(system.f_bfree);
+                used.saturating_mul(u64::try_from(system.f_bsize).unwrap_or(0))
+            });
+        self.limits.memory_bytes + written.unwrap_or(self.state.upper_bytes)
+    }
+
+    fn look_every(&self) -> Duration {
+        if self.group.is_some() && self.private.is_none() {
+            LOOK_GROUP
+        } else {
+            LOOK_WATCHDOG
+        }
+    }
+
+    fn over(mut self, finished: Finished, descriptors: Vec<OwnedFd>) -> Result<Over, RunError> {
+        let now = Instant::now();
+        if self.group.is_some() {
+            self.measure()?;
+        }
+        let most = self.state.most;
+        // What is killed with its parent is in nobody's account but the group's, or the last measurement's.
+        let cpu_time = most
+            .cpu_time
+            .unwrap_or_default()
+            .max(Duration::from_micros(finished.cpu_us));
+        let peak = self.group.as_ref().and_then(Group::memory_peak_bytes);
+        let peak = peak.unwrap_or(most.memory_bytes.max(finished.memory_peak_bytes));
+        let started = self.state.started.unwrap_or(now);
+        let facts = Facts {
+            stopped: self.state.stopped,
+            status: finished.status.map(ExitStatus::from_raw),
+            was_out_of_memory: most.was_out_of_memory,
+            cpu_time,
+            cpu_time_max: self.limits.cpu_time,
+        };
+        Ok(Over {
+            ended: facts.verdict(),
+            stdout: self.stdout.finish(&mut self.state.chunk),
+            stderr: self.stderr.finish(&mut self.state.chunk),
+            usage: Usage {
+                wall_time: now - started,
+                start_time: started - self.state.begun,
+                cpu_time,
+                memory_peak_bytes: peak,
+            },
+            descriptors,
+        })
+    }
+}
+
+fn out_of_turn(error: protocol::ProtocolError) -> RunError {
+    RunError::Protocol {
+        text: error.to_string(),
+    }
+}

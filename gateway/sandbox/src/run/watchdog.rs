@@ -1,0 +1,95 @@
+//! What a run uses where no control group counts it: measured from `/proc`, many times a second.
+//!
+//! Memory is the sum over the tree's processes of their private and shared resident pages. Pages that two processes
+//! share are counted for both, so a tree that forks is stopped earlier rather than later; memory that nobody has mapped
+//! (a memfd that was only written to) is not seen, which is why the filter without a control group has to refuse it.
+//! Processor time is that of the living and of the dead they waited for.
+//!
+//! Invariant: what is measured begins at the helper, to which every process of the run is a descendant: orphans become
+//! children of process 1 or of the helper.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use crate::cgroup::GroupUsage;
+
+/// Processes looked at in one measurement; more than any run may have.
+const PROCESSES_MAX: usize = 8192;
+/// In which `/proc` counts processor time, on every architecture that Rust has.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// What all descendants of `root` use; the root itself is not counted.
+pub(super) fn measure(root: Pid) -> io::Result<GroupUsage> {
+    let mut usage = GroupUsage::default();
+    let mut cpu_ticks = 0;
+    for pid in descendants(root)? {
+        // One that has ended meanwhile is counted by its parent, the next time.
+        let (Ok(memory), Ok(ticks)) = (memory_of(pid), cpu_ticks_of(pid)) else {
+            continue;
+        };
+        usage.memory_bytes += memory;
+        cpu_ticks += ticks;
+    }
+    usage.cpu_time = Some(Duration::from_millis(cpu_ticks * 1000 / TICKS_PER_SECOND));
+    Ok(usage)
+}
+
+/// The processes that descend from `root`, without it.
+pub(crate) fn descendants(root: Pid) -> io::Result<Vec<i32>> {
+    let mut found = children(root.as_raw_pid())?;
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        if found.len() > PROCESSES_MAX {
+            return Err(io::Error::other("more processes than any run may have"));
+        }
+        found.extend(children(pid).unwrap_or_default());
+    }
+    Ok(found)
+}
+
+/// Each thread has children of its own.
+fn children(pid: i32) -> io::Result<Vec<i32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = fs::read_to_string(thread?.path().join("children"))?;
+        found.extend(
+            text.split_whitespace()
+                .filter_map(|child| child.parse::<i32>().ok()),
+        );
+    }
+    Ok(found)
+}
+
+fn memory_of(pid: i32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kilobytes = |key| {
+        let line = status
+            .lines()
+            .find_map(|line: &str| line.strip_prefix(key))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    // A zombie has neither.
+    let total = kilobytes("RssAnon:").unwrap_or(0) + kilobytes("RssShmem:").unwrap_or(0);
+    Ok(total * 1024)
+}
+
+/// Own time in both modes, and that of the children that were waited for.
+fn cpu_ticks_of(pid: i32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name, in parentheses, may hold anything; the four times begin at the 12th field after it.
+    let (_, fields) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
+    Ok(fields
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .filter_map(|ticks| ticks.parse::<u64>().ok())
+        .sum())
+}
+
+#[cfg(test)]
+#[path = "watchdog_tests.rs"]
+mod tests;

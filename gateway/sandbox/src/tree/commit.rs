@@ -1,0 +1,326 @@
+//! Keeping what a run wrote.
+//!
+//! Invariant: the session's trees go from one state to the next as a whole. Everything is copied aside first; then the
+//! journal appears, which is the commit; then its steps are done. Who dies in between leaves the old state, or one
+//! that [`recover`](super::recover) makes the new one.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::Dir;
+
+use super::copy::Copier;
+use super::journal::{self, JOURNAL, Journal, LastTurn, TURN};
+use super::layer::Marks;
+use super::open;
+use super::path::Mount;
+use super::plan::{Plan, Refused};
+use super::recover::recover_with;
+use super::session::SessionDirectory;
+use super::stage::Stager;
+use super::staging::Staging;
+use super::usage::{TreeUsage, is_self_or_parent, usage};
+use crate::limits::Limits;
+use crate::outcome::Changes;
+
+/// What a commit kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// Files written.
+    pub files: u64,
+    /// Directories made.
+    pub directories: u64,
+    /// Names deleted, a directory with all it held counting as one.
+    pub deleted: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Entries that were not kept: the first hundred.
+    pub refused: Vec<Refused>,
+    /// How many were not kept in all.
+    pub refused_total: u64,
+    /// What the session's trees hold now.
+    pub usage: TreeUsage,
+}
+
+/// Why nothing was committed; the old trees stand. Only after [`CommitError::Unfinished`] the new ones will.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// A later turn has committed already: this run belongs to somebody who lost the session.
+    #[error("turn {turn} comes after turn {last} has committed")]
+    Overtaken {
+        /// Whose commit it is.
+        turn: u64,
+        /// The last one that committed.
+        last: u64,
+    },
+    /// It would not fit.
+    #[error("over the limit {limit}: {needed} needed, {allowed} allowed")]
+    OverLimit {
+        /// The name of the limit, as in [`Limits`].
+        limit: &'static str,
+        /// What it would take.
+        needed: u64,
+        /// What is allowed.
+        allowed: u64,
+    },
+    /// The journal on the disk is none that this version can read.
+    #[error("the session's journal cannot be read")]
+    UnknownJournal,
+    /// The system refused a step before the commit.
+    #[error("could not {step}")]
+    System {
+        /// Which.
+        step: &'static str,
+        /// How.
+        #[source]
+        source: io::Error,
+    },
+    /// The system refused a step after the commit. The next opener finishes it.
+    #[error("committed, but could not {step} yet")]
+    Unfinished {
+        /// Which.
+        step: &'static str,
+        /// How.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl CommitError {
+    pub(super) fn system<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::System {
+            step,
+            source: source.into(),
+        }
+    }
+
+    pub(super) fn unfinished<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Unfinished {
+            step,
+            source: source.into(),
+        }
+    }
+}
+
+impl TreeUsage {
+    /// Whether a tree fits.
+    pub(super) fn within(self, allowed: Self) -> Result<(), CommitError> {
+        let over = |limit, needed, allowed| {
+            Err(CommitError::OverLimit {
+                limit,
+                needed,
+                allowed,
+            })
+        };
+        if self.bytes > allowed.bytes {
+            over("disk_bytes", self.bytes, allowed.bytes)
+        } else if self.inodes > allowed.inodes {
+            over("inodes", self.inodes, allowed.inodes)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Is told of each change to the disk that a commit makes, after it was made. Tests end the process there.
+#[doc(hidden)]
+pub trait Checkpoint {
+    /// A change was made.
+    fn reached(&mut self);
+}
+
+impl Checkpoint for () {
+    fn reached(&mut self) {}
+}
+
+/// Keeps what a run wrote to its layers. The caller holds the session's lock.
+///
+/// `turn` is the run's turn in the session, where the store gave one: a lower one than the last is refused.
+///
+/// # Errors
+///
+/// See [`CommitError`].
+pub fn commit(
+    session: &SessionDirectory,
+    changes: &Changes,
+    limits: &Limits,
+    turn: Option<u64>,
+) -> Result<Committed, CommitError> {
+    commit_with(session, changes, limits, turn, &mut ())
+}
+
+/// [`commit`], telling of each step.
+///
+/// # Errors
+///
+/// See [`CommitError`].
+#[doc(hidden)]
+pub fn commit_with(
+    session: &SessionDirectory,
+    changes: &Changes,
+    limits: &Limits,
+    turn: Option<u64>,
+    checkpoint: &mut dyn Checkpoint,
+) -> Result<Committed, CommitError> {
+    use std::os::fd::AsFd as _;
+
+    let layers = [
+        (Mount::Scratch, changes.scratch.as_fd()),
+        (Mount::Results, changes.results.as_fd()),
+    ];
+    keep(session, layers, Marks::Overlay, limits, turn, checkpoint)
+}
+
+/// Keeps two layers, or two whole trees.
+pub(super) fn keep(
+    session: &SessionDirectory,
+    layers: [(Mount, BorrowedFd<'_>); 2],
+    marks: Marks,
+    limits: &Limits,
+    turn: Option<u64>,
+    checkpoint: &mut dyn Checkpoint,
+) -> Result<Committed, CommitError> {
+    recover_with(session, checkpoint)?;
+    refuse_overtaken(session, turn)?;
+    let before = measured(session)?;
+    let is_empty = marks == Marks::Overlay && layers.iter().all(|(_, layer)| is_empty(*layer));
+    let plan = if is_empty {
+        Plan::default()
+    } else {
+        let staging =
+            Staging::begin(session).map_err(CommitError::system("make a staging directory"))?;
+        checkpoint.reached();
+        match stage_and_write_journal(
+            session,
+            layers,
+            marks,
+            (limits, before),
+            turn,
+            &staging,
+            checkpoint,
+        ) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // What is left of it is dropped by the next opener where it cannot be now.
+                let _ = staging.discard(session);
+                return Err(error);
+            }
+        }
+    };
+    if plan.steps.is_empty() {
+        // Where nothing changed there is nothing to fence, so that a full disk fails no run that only reads.
+        let _ = record_turn(session, turn, checkpoint);
+    }
+    recover_with(session, checkpoint)?;
+    let usage = before.minus(plan.removed).plus(plan.staged);
+    Ok(Committed {
+        files: plan.files,
+        directories: plan.directories,
+        deleted: plan.deleted,
+        bytes: plan.staged.bytes,
+        refused: plan.refused,
+        refused_total: plan.refused_total,
+        usage,
+    })
+}
+
+fn stage_and_write_journal(
+    session: &SessionDirectory,
+    layers: [(Mount, BorrowedFd<'_>); 2],
+    marks: Marks,
+    (limits, before): (&Limits, TreeUsage),
+    turn: Option<u64>,
+    staging: &Staging,
+    checkpoint: &mut dyn Checkpoint,
+) -> Result<Plan, CommitError> {
+    // Limits may have been lowered since: then a commit may still make the trees smaller.
+    let ceiling = TreeUsage {
+        bytes: limits.disk_bytes.max(before.bytes),
+        inodes: limits.inodes.max(before.inodes),
+    };
+    let mut stager = Stager {
+        limits,
+        marks,
+        ceiling,
+        staging: staging.directory(),
+        plan: Plan::default(),
+        copier: Copier::new(),
+        checkpoint,
+        looks_left: looks(ceiling),
+    };
+    for (mount, layer) in layers {
+        let Some(lower) = session.tree(mount) else {
+            continue;
+        };
+        match marks {
+            Marks::Overlay => stager.merge(layer, mount, lower)?,
+            Marks::None => stager.replace(layer, mount, lower)?,
+        }
+    }
+    let plan = std::mem::take(&mut stager.plan);
+    before
+        .minus(plan.removed)
+        .plus(plan.staged)
+        .within(ceiling)?;
+    if !plan.steps.is_empty() {
+        let journal = Journal::new(staging.name().to_owned(), plan.steps.clone(), turn);
+        journal::prepare(session.host(), JOURNAL, &journal)
+            .map_err(CommitError::system("write the journal"))?;
+        checkpoint.reached();
+        journal::settle(session.host(), JOURNAL)
+            .map_err(CommitError::system("place the journal"))?;
+        checkpoint.reached();
+    }
+    Ok(plan)
+}
+
+/// How many entries of a layer are looked at before it is given up: a layer also lists what it deletes and what is
+/// refused, but no honest one lists much more than the trees may hold.
+pub(super) fn looks(ceiling: TreeUsage) -> u64 {
+    ceiling.inodes.saturating_mul(4).saturating_add(1024)
+}
+
+fn measured(session: &SessionDirectory) -> Result<TreeUsage, CommitError> {
+    let scratch = usage(session.scratch()).map_err(CommitError::system("measure /scratch"))?;
+    let results = usage(session.results()).map_err(CommitError::system("measure /results"))?;
+    Ok(scratch.plus(results))
+}
+
+fn refuse_overtaken(session: &SessionDirectory, turn: Option<u64>) -> Result<(), CommitError> {
+    let Some(turn) = turn else { return Ok(()) };
+    let last = match journal::load::<LastTurn>(session.host(), TURN) {
+        // Cut off by the machine's death, it says nothing; the next commit writes it anew.
+        Err(error) if journal::is_cut_off(&error) => None,
+        loaded => loaded.map_err(CommitError::system("read the last turn"))?,
+    };
+    match last {
+        Some(last) if turn < last.turn => Err(CommitError::Overtaken {
+            turn,
+            last: last.turn,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Records the last turn that committed.
+pub(super) fn record_turn(
+    session: &SessionDirectory,
+    turn: Option<u64>,
+    checkpoint: &mut dyn Checkpoint,
+) -> Result<(), CommitError> {
+    let Some(turn) = turn else { return Ok(()) };
+    journal::prepare(session.host(), TURN, &LastTurn::new(turn))
+        .map_err(CommitError::unfinished("write the turn"))?;
+    checkpoint.reached();
+    journal::settle(session.host(), TURN).map_err(CommitError::unfinished("record the turn"))?;
+    checkpoint.reached();
+    Ok(())
+}
+
+/// Whether a layer holds nothing. One that cannot be listed is not empty, and is looked at again.
+fn is_empty(layer: BorrowedFd<'_>) -> bool {
+    let listing = open::directory(layer, c".").and_then(Dir::new);
+    listing.is_ok_and(|mut listing| {
+        listing.all(|entry| entry.is_ok_and(|entry| is_self_or_parent(entry.file_name())))
+    })
+}

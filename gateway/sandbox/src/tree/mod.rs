@@ -1,0 +1,48 @@
+//! The host's side of untrusted trees: looking into them, and keeping what a run wrote.
+//!
+//! Invariant: nothing of a tree is believed. Every step into one is a single `openat2` that stays beneath its
+//! directory, on its mount, and follows no link; what stands there is looked at before it is opened, and only regular
+//! files and directories ever are. Work is bounded in memory, in open files and in stack, whatever the tree looks like.
+//!
+//! A session's directory holds `scratch/` and `results/`, which are the agent's, and `.mooring/`, which is the host's
+//! and never mounted. Whoever changes a session's trees holds its lock, and [`recover`]s first.
+
+mod apply;
+mod browse;
+mod commit;
+mod copy;
+mod error;
+mod journal;
+mod layer;
+mod name;
+mod open;
+mod path;
+mod plan;
+mod read;
+mod recover;
+mod remove;
+mod session;
+mod stage;
+mod staging;
+mod standing;
+mod usage;
+mod view;
+mod work;
+mod write;
+
+pub use browse::{BrowseOptions, Entry, Hidden, Listing, browse};
+pub use commit::{Checkpoint, CommitError, Committed, commit, commit_with};
+pub use error::TreeError;
+pub use name::{NameFault, escaped};
+pub use open::Kind;
+pub use path::{Mount, PathError, VirtualPath};
+pub use plan::{Reason, Refused};
+pub use read::{FileContent, read};
+pub use recover::{Recovered, recover};
+pub use remove::remove;
+pub use session::SessionDirectory;
+pub use usage::{TreeUsage, usage};
+pub use view::View;
+pub(crate) use work::copy_trees;
+pub use work::{commit_copy, copy_out};
+pub use write::{Written, write};

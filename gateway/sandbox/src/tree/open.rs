@@ -1,0 +1,142 @@
+//! The only ways into an untrusted tree.
+//!
+//! Invariant: whatever is opened here lies beneath the directory that was given, on the same mount, and was reached
+//! without a link. A file is opened for reading only after its inode was seen to be a regular file, through a
+//! descriptor that already holds that inode, so nothing can be put in its place in between; and never in a way that
+//! waits.
+
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, Result};
+use rustix::path::Arg;
+
+const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// How often an open is tried again that the kernel could not settle because of a rename elsewhere.
+const ATTEMPTS_MAX: usize = 64;
+
+/// What stands at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A link, pipe, socket or device. It is never followed nor opened.
+    Other,
+}
+
+impl Kind {
+    /// The word for it in answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Other => "other",
+        }
+    }
+
+    /// Of an inode.
+    pub(super) fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Holds the inode at `path` without opening it.
+pub(super) fn hold<P: Arg + Copy>(directory: impl AsFd, path: P) -> Result<OwnedFd> {
+    beneath(directory, path, OFlags::PATH | OFlags::NOFOLLOW)
+}
+
+/// Opens the directory at `path` for reading. Anything else is `ENOTDIR`, unopened.
+pub(super) fn directory<P: Arg + Copy>(at: impl AsFd, path: P) -> Result<OwnedFd> {
+    beneath(
+        at,
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW,
+    )
+}
+
+/// Opens the directory at `path` and makes sure that its owner can list, enter and change it.
+pub(super) fn directory_made_ours<P: Arg + Copy>(at: impl AsFd, path: P) -> Result<OwnedFd> {
+    match directory(at.as_fd(), path) {
+        Err(Errno::ACCESS) => {
+            let held = hold(at.as_fd(), path)?;
+            if Kind::of(&fs::fstat(&held)?) != Kind::Directory {
+                return Err(Errno::NOTDIR);
+            }
+            make_ours(&held, Mode::RWXU)?;
+            directory(at, path)
+        }
+        Ok(opened) => {
+            if fs::fstat(&opened)?.st_mode & Mode::RWXU.as_raw_mode() != Mode::RWXU.as_raw_mode() {
+                fs::fchmod(&opened, Mode::RWXU)?;
+            }
+            Ok(opened)
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Opens anew a directory that is given, after making sure likewise. Not even `.` can be found in one that its owner
+/// may not enter.
+pub(super) fn root_made_ours(root: BorrowedFd<'_>) -> Result<OwnedFd> {
+    if fs::fstat(root)?.st_mode & Mode::RWXU.as_raw_mode() != Mode::RWXU.as_raw_mode() {
+        make_ours(root, Mode::RWXU)?;
+    }
+    directory(root, c".")
+}
+
+/// Opens for reading the file whose inode is held. The caller has seen that it is a regular file.
+pub(super) fn reopen(held: &OwnedFd) -> Result<OwnedFd> {
+    // The name in /proc is the kernel's own link to the inode that is held; it is followed, and nothing else.
+    fs::open(
+        proc_name(held),
+        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Opens likewise, and lets the owner read it first where its mode forbids that.
+pub(super) fn reopen_made_ours(held: &OwnedFd) -> Result<OwnedFd> {
+    match reopen(held) {
+        Err(Errno::ACCESS) => {
+            make_ours(held, Mode::RUSR)?;
+            reopen(held)
+        }
+        other => other,
+    }
+}
+
+/// Sets the mode of an inode that is held and cannot be opened.
+fn make_ours(held: impl AsFd, mode: Mode) -> Result<()> {
+    fs::chmodat(CWD, proc_name(held), mode, AtFlags::empty())
+}
+
+fn proc_name(held: impl AsFd) -> String {
+    format!("/proc/thread-self/fd/{}", held.as_fd().as_raw_fd())
+}
+
+fn beneath<P: Arg + Copy>(at: impl AsFd, path: P, flags: OFlags) -> Result<OwnedFd> {
+    let mut attempts = 0;
+    loop {
+        match fs::openat2(
+            at.as_fd(),
+            path,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+            RESOLVE,
+        ) {
+            Err(Errno::AGAIN | Errno::INTR) if attempts < ATTEMPTS_MAX => attempts += 1,
+            result => return result,
+        }
+    }
+}

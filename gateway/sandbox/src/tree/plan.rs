@@ -1,0 +1,109 @@
+//! What a commit is going to do, and what it will have kept.
+
+use std::ffi::CStr;
+
+use super::journal::Step;
+use super::name::{self, NameFault};
+use super::path::{DEPTH_MAX, PATH_BYTES_MAX};
+use super::staging::new_name;
+use super::usage::TreeUsage;
+
+/// Most refused entries that are listed one by one; the others are counted.
+const REFUSED_LISTED_MAX: usize = 100;
+
+/// An entry that was not kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Its path as agents know it, [escaped](super::escaped).
+    pub path: String,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why an entry was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// A name that files of a session may not have.
+    #[error("{0}")]
+    Name(NameFault),
+    /// More than 32 names.
+    #[error("deeper than {DEPTH_MAX} directories")]
+    TooDeep,
+    /// A path that is too long.
+    #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
+    PathTooLong,
+    /// Neither a regular file nor a directory.
+    #[error("a {0}; only files and directories are kept")]
+    Special(&'static str),
+    /// A file over the limit.
+    #[error("{size_bytes} bytes, over the limit file_bytes")]
+    TooLarge {
+        /// Its length.
+        size_bytes: u64,
+    },
+    /// The system would not let it be read.
+    #[error("it could not be read")]
+    Unreadable,
+}
+
+/// What a commit does, and what comes of it.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    /// What is put in place.
+    pub(super) staged: TreeUsage,
+    /// What is taken away or written over.
+    pub(super) removed: TreeUsage,
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) deleted: u64,
+    pub(super) refused: Vec<Refused>,
+    pub(super) refused_total: u64,
+    slots: u64,
+}
+
+impl Plan {
+    fn slot(&mut self) -> u64 {
+        self.slots += 1;
+        self.slots
+    }
+
+    /// Plans to take away what stands at a path.
+    pub(super) fn remove(&mut self, path: String, held: TreeUsage) {
+        let slot = self.slot();
+        self.removed = self.removed.plus(held);
+        self.steps.push(Step::Remove { path, slot });
+    }
+
+    /// Plans to put something in place; returns the name under which it is to be prepared.
+    pub(super) fn place(&mut self, path: String) -> String {
+        let slot = self.slot();
+        self.steps.push(Step::Place { path, slot });
+        new_name(slot)
+    }
+
+    pub(super) fn refuse(&mut self, path: &Path, name: &CStr, reason: Reason) {
+        self.refused_total += 1;
+        if self.refused.len() < REFUSED_LISTED_MAX {
+            let path = format!("/{}/{}", path.text, name::escaped(name.to_bytes()));
+            self.refused.push(Refused { path, reason });
+        }
+    }
+}
+
+/// A path relative to the session's directory, such as `scratch/data`.
+#[derive(Debug, Clone)]
+pub(super) struct Path {
+    pub(super) text: String,
+    /// Names beneath the mount.
+    pub(super) depth: usize,
+}
+
+impl Path {
+    pub(super) fn join(&self, name: &str) -> Self {
+        Self {
+            text: format!("{}/{name}", self.text),
+            depth: self.depth + 1,
+        }
+    }
+}

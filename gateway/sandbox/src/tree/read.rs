@@ -1,0 +1,80 @@
+//! Reading one file of a session.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use rustix::fs::{Stat, fstat};
+
+use super::error::TreeError;
+use super::open::{self, Kind};
+use super::path::{Mount, VirtualPath};
+use super::view::View;
+
+/// A file that was read whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileContent {
+    /// What it holds.
+    pub bytes: Vec<u8>,
+    /// When it was last written, in milliseconds since 1970.
+    pub modified_at_ms: i64,
+}
+
+/// Reads a regular file of at most `bytes_max` bytes, whole. Whether it is text is for the caller to see.
+///
+/// # Errors
+///
+/// See [`TreeError`]; nothing but a regular file is opened.
+pub fn read(view: &View, path: &VirtualPath, bytes_max: u64) -> Result<FileContent, TreeError> {
+    let Some(mount) = path.mount() else {
+        return Err(TreeError::IsADirectory(path.clone()));
+    };
+    let held = open::hold(view.mount(mount), path.beneath().as_str())
+        .map_err(TreeError::on(path, "find a file"))?;
+    let stat = fstat(&held).map_err(TreeError::system("look at a file"))?;
+    refuse_all_but_own_file(path, mount, &stat)?;
+    let too_large = |size_bytes| TreeError::TooLarge {
+        path: path.clone(),
+        size_bytes,
+        bytes_max,
+    };
+    let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+    if size_bytes > bytes_max {
+        return Err(too_large(size_bytes));
+    }
+    let opened = open::reopen(&held).map_err(TreeError::on(path, "open a file"))?;
+    let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or(0));
+    // One byte more than allowed tells a file that has grown since.
+    File::from(opened)
+        .take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(TreeError::system("read a file"))?;
+    let read_bytes = bytes.len() as u64;
+    if read_bytes > bytes_max {
+        return Err(too_large(read_bytes));
+    }
+    Ok(FileContent {
+        bytes,
+        modified_at_ms: modified_at_ms(&stat),
+    })
+}
+
+fn refuse_all_but_own_file(path: &VirtualPath, mount: Mount, stat: &Stat) -> Result<(), TreeError> {
+    match Kind::of(stat) {
+        Kind::Directory => Err(TreeError::IsADirectory(path.clone())),
+        Kind::Other => Err(TreeError::Special(path.clone())),
+        // The host writes the read-only trees and may link their files; what an agent can write may not be a second
+        // name of something else.
+        Kind::File if mount.is_writable() && stat.st_nlink != 1 => {
+            Err(TreeError::Linked(path.clone()))
+        }
+        Kind::File => Ok(()),
+    }
+}
+
+/// When an inode was last written, in milliseconds since 1970. Runs set this as they like.
+pub(super) fn modified_at_ms(stat: &Stat) -> i64 {
+    let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    stat.st_mtime
+        .saturating_mul(1000)
+        .saturating_add(nanoseconds / 1_000_000)
+}

@@ -1,0 +1,322 @@
+//! Looks at each entry of a layer that a run wrote, copies what may be kept, and plans how it is put in place.
+//!
+//! Everything in the layer is the run's own word, the overlay's marks in it included: see `layer`.
+//!
+//! Invariant: nothing is copied but regular files, and nothing made but directories. What is refused is listed, and
+//! what stood at its place before stays. The walk keeps at most three descriptors per level of a path's depth open.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, Dir, Mode, Stat};
+use rustix::io::Errno;
+
+use super::commit::{Checkpoint, CommitError};
+use super::copy::{Copier, DIRECTORY_MODE};
+use super::layer::{Marks, is_opaque, is_whiteout, special_name};
+use super::name;
+use super::open::{self, Kind};
+use super::path::{DEPTH_MAX, Mount, PATH_BYTES_MAX};
+use super::plan::{Path, Plan, Reason};
+use super::standing::{standing, standing_kind};
+use super::usage::{TreeUsage, is_self_or_parent};
+use crate::limits::Limits;
+
+/// Where the entries of a directory go.
+enum Target {
+    /// Into a directory that is kept: each is placed by itself, over what stands there.
+    Kept(OwnedFd),
+    /// Into a directory that is kept and will be empty by then.
+    Emptied,
+    /// Into a directory that is itself prepared.
+    Prepared(OwnedFd),
+}
+
+/// A directory that is being walked.
+struct Level {
+    source: Dir,
+    target: Target,
+    path: Path,
+}
+
+/// Walks layers.
+pub(super) struct Stager<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) marks: Marks,
+    /// Most that may be prepared: more could not be kept whatever else the commit does.
+    pub(super) ceiling: TreeUsage,
+    /// Where it is prepared.
+    pub(super) staging: BorrowedFd<'a>,
+    pub(super) plan: Plan,
+    pub(super) copier: Copier,
+    pub(super) checkpoint: &'a mut dyn Checkpoint,
+    /// Entries that may still be looked at, kept or not.
+    pub(super) looks_left: u64,
+}
+
+impl Stager<'_> {
+    /// Walks a layer over the tree of `mount`, whose directory is `lower`.
+    pub(super) fn merge(
+        &mut self,
+        layer: BorrowedFd<'_>,
+        mount: Mount,
+        lower: BorrowedFd<'_>,
+    ) -> Result<(), CommitError> {
+        let kept = open::directory(lower, c".").map_err(CommitError::system("open a tree"))?;
+        self.walk(layer, mount, Target::Kept(kept))
+    }
+
+    /// Walks a whole tree that takes the place of all that `lower` holds.
+    pub(super) fn replace(
+        &mut self,
+        layer: BorrowedFd<'_>,
+        mount: Mount,
+        lower: BorrowedFd<'_>,
+    ) -> Result<(), CommitError> {
+        let listing = open::directory(lower, c".")
+            .and_then(Dir::new)
+            .map_err(CommitError::system("list a tree"))?;
+        for entry in listing {
+            let entry = entry.map_err(CommitError::system("list a tree"))?;
+            if !is_self_or_parent(entry.file_name())
+                && let Ok(name) = name::checked(entry.file_name().to_bytes())
+                && let Some((_, held)) = standing(lower, entry.file_name())?
+            {
+                self.plan.remove(format!("{}/{name}", mount.name()), held);
+            }
+        }
+        self.walk(layer, mount, Target::Emptied)
+    }
+
+    /// Copies a whole tree into a directory of the host's, without a plan.
+    pub(super) fn copy_out(
+        &mut self,
+        tree: BorrowedFd<'_>,
+        mount: Mount,
+        into: BorrowedFd<'_>,
+    ) -> Result<(), CommitError> {
+        let prepared =
+            open::directory(into, c".").map_err(CommitError::system("open a working copy"))?;
+        self.walk(tree, mount, Target::Prepared(prepared))
+    }
+
+    fn walk(
+        &mut self,
+        layer: BorrowedFd<'_>,
+        mount: Mount,
+        target: Target,
+    ) -> Result<(), CommitError> {
+        let layer = open::root_made_ours(layer).map_err(CommitError::system("open a layer"))?;
+        let source = Dir::new(layer).map_err(CommitError::system("list a layer"))?;
+        let path = Path {
+            text: mount.name().to_owned(),
+            depth: 0,
+        };
+        let mut levels = vec![Level {
+            source,
+            target,
+            path,
+        }];
+        while let Some(level) = levels.last_mut() {
+            let Some(entry) = level.source.read() else {
+                levels.pop();
+                continue;
+            };
+            let entry = entry.map_err(CommitError::system("list a layer"))?;
+            if is_self_or_parent(entry.file_name()) {
+                continue;
+            }
+            if let Some(next) = self.entry(level, entry.file_name())? {
+                levels.push(next);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one entry; returns it where it is a directory to be walked.
+    fn entry(&mut self, level: &Level, raw_name: &CStr) -> Result<Option<Level>, CommitError> {
+        self.looks_left = self
+            .looks_left
+            .checked_sub(1)
+            .ok_or(CommitError::OverLimit {
+                limit: "inodes",
+                needed: self.ceiling.inodes.saturating_add(1),
+                allowed: self.ceiling.inodes,
+            })?;
+        let at = level
+            .source
+            .fd()
+            .map_err(CommitError::system("list a layer"))?;
+        let looked =
+            open::hold(at, raw_name).and_then(|held| fs::fstat(&held).map(|stat| (held, stat)));
+        let (held, stat) = match looked {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(_) => {
+                self.plan.refuse(&level.path, raw_name, Reason::Unreadable);
+                return Ok(None);
+            }
+        };
+        let is_deletion = self.marks == Marks::Overlay && is_whiteout(&stat);
+        let name = match name::checked(raw_name.to_bytes()) {
+            Ok(name) => name,
+            // No file that is kept has such a name, so its deletion means nothing.
+            Err(_) if is_deletion => return Ok(None),
+            Err(fault) => {
+                self.plan.refuse(&level.path, raw_name, Reason::Name(fault));
+                return Ok(None);
+            }
+        };
+        let path = level.path.join(name);
+        if is_deletion {
+            self.delete(&level.target, path, raw_name)?;
+            return Ok(None);
+        }
+        match self.refusal(&path, &stat) {
+            Some(reason) => {
+                self.plan.refuse(&level.path, raw_name, reason);
+                Ok(None)
+            }
+            None if Kind::of(&stat) == Kind::Directory => {
+                self.keep_directory(level, path, raw_name)
+            }
+            None => self
+                .keep_file(level, path, raw_name, (&held, &stat))
+                .map(|()| None),
+        }
+    }
+
+    /// Why an entry is not kept, as far as its inode and its place tell.
+    fn refusal(&self, path: &Path, stat: &Stat) -> Option<Reason> {
+        let size_bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        let kind = Kind::of(stat);
+        if path.depth > DEPTH_MAX {
+            Some(Reason::TooDeep)
+        } else if path.text.len() >= PATH_BYTES_MAX {
+            Some(Reason::PathTooLong)
+        } else if kind == Kind::Other {
+            Some(Reason::Special(special_name(stat)))
+        } else if kind == Kind::File && size_bytes > self.limits.file_bytes {
+            Some(Reason::TooLarge { size_bytes })
+        } else {
+            None
+        }
+    }
+
+    fn delete(&mut self, target: &Target, path: Path, name: &CStr) -> Result<(), CommitError> {
+        if let Target::Kept(lower) = target
+            && let Some((_, held)) = standing(lower.as_fd(), name)?
+        {
+            self.plan.remove(path.text, held);
+            self.plan.deleted += 1;
+        }
+        Ok(())
+    }
+
+    fn keep_file(
+        &mut self,
+        level: &Level,
+        path: Path,
+        name: &CStr,
+        (held, stat): (&OwnedFd, &Stat),
+    ) -> Result<(), CommitError> {
+        let Ok(source) = open::reopen_made_ours(held) else {
+            self.plan.refuse(&level.path, name, Reason::Unreadable);
+            return Ok(());
+        };
+        let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        self.count(TreeUsage {
+            bytes: size_bytes,
+            inodes: 1,
+        })?;
+        self.plan.files += 1;
+        let copied = match &level.target {
+            Target::Prepared(directory) => self.copier.copy(&source, stat, directory, name),
+            Target::Emptied => {
+                let slot = self.plan.place(path.text);
+                self.copier.copy(&source, stat, self.staging, slot)
+            }
+            Target::Kept(lower) => {
+                match standing(lower.as_fd(), name)? {
+                    // A rename writes over a file in one step.
+                    Some((Kind::File, held)) => self.plan.removed = self.plan.removed.plus(held),
+                    Some((_, held)) => self.plan.remove(path.text.clone(), held),
+                    None => {}
+                }
+                let slot = self.plan.place(path.text);
+                self.copier.copy(&source, stat, self.staging, slot)
+            }
+        };
+        copied.map_err(CommitError::system("copy a file"))?;
+        self.checkpoint.reached();
+        Ok(())
+    }
+
+    fn keep_directory(
+        &mut self,
+        level: &Level,
+        path: Path,
+        name: &CStr,
+    ) -> Result<Option<Level>, CommitError> {
+        let at = level
+            .source
+            .fd()
+            .map_err(CommitError::system("list a layer"))?;
+        let Ok(opened) = open::directory_made_ours(at, name) else {
+            self.plan.refuse(&level.path, name, Reason::Unreadable);
+            return Ok(None);
+        };
+        let target = match &level.target {
+            Target::Prepared(parent) => self.prepare_directory(parent.as_fd(), name)?,
+            Target::Emptied => {
+                let slot = self.plan.place(path.text.clone());
+                self.prepare_directory(self.staging, slot.as_str())?
+            }
+            Target::Kept(lower) => match standing_kind(lower.as_fd(), name)? {
+                Some(Kind::Directory) if !is_opaque(&opened) => Target::Kept(
+                    open::directory(lower, name)
+                        .map_err(CommitError::system("open a directory"))?,
+                ),
+                found => {
+                    if found.is_some()
+                        && let Some((_, held)) = standing(lower.as_fd(), name)?
+                    {
+                        self.plan.remove(path.text.clone(), held);
+                    }
+                    let slot = self.plan.place(path.text.clone());
+                    self.prepare_directory(self.staging, slot.as_str())?
+                }
+            },
+        };
+        let source = Dir::new(opened).map_err(CommitError::system("list a layer"))?;
+        Ok(Some(Level {
+            source,
+            target,
+            path,
+        }))
+    }
+
+    /// Makes a directory among those that are prepared.
+    fn prepare_directory<P: rustix::path::Arg + Copy>(
+        &mut self,
+        at: BorrowedFd<'_>,
+        name: P,
+    ) -> Result<Target, CommitError> {
+        self.count(TreeUsage {
+            bytes: 0,
+            inodes: 1,
+        })?;
+        self.plan.directories += 1;
+        fs::mkdirat(at, name, Mode::RWXU).map_err(CommitError::system("make a directory"))?;
+        let made = open::directory(at, name).map_err(CommitError::system("open a directory"))?;
+        fs::fchmod(&made, DIRECTORY_MODE).map_err(CommitError::system("make a directory"))?;
+        self.checkpoint.reached();
+        Ok(Target::Prepared(made))
+    }
+
+    /// Counts what is about to be prepared, and stops where that could not be kept in any case.
+    fn count(&mut self, added: TreeUsage) -> Result<(), CommitError> {
+        self.plan.staged = self.plan.staged.plus(added);
+        self.plan.staged.within(self.ceiling)
+    }
+}

@@ -1,0 +1,62 @@
+//! Where files are prepared, and where those that were replaced wait for the end of a commit.
+//!
+//! Invariant: each use has a directory of its own within `.mooring/staging/`, under a name nobody else has, and what
+//! no journal names there is rubbish.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, Mode};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::open;
+use super::remove::remove;
+use super::session::SessionDirectory;
+
+/// A staging directory.
+#[derive(Debug)]
+pub(super) struct Staging {
+    name: String,
+    directory: OwnedFd,
+}
+
+impl Staging {
+    /// Makes one.
+    pub(super) fn begin(session: &SessionDirectory) -> io::Result<Self> {
+        let mut random = [0_u8; 8];
+        getrandom(&mut random, GetRandomFlags::empty())?;
+        let name = format!("{:016x}", u64::from_ne_bytes(random));
+        fs::mkdirat(session.staging(), name.as_str(), Mode::RWXU)?;
+        Self::open(session, name)
+    }
+
+    /// Opens one that was made before.
+    pub(super) fn open(session: &SessionDirectory, name: String) -> io::Result<Self> {
+        let directory = open::directory(session.staging(), name.as_str())?;
+        Ok(Self { name, directory })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Removes it with all it holds.
+    pub(super) fn discard(self, session: &SessionDirectory) -> io::Result<()> {
+        remove(session.staging(), OsStr::new(&self.name))
+    }
+}
+
+/// The name of a prepared file or directory.
+pub(super) fn new_name(slot: u64) -> String {
+    format!("new-{slot}")
+}
+
+/// The name of what was taken away.
+pub(super) fn old_name(slot: u64) -> String {
+    format!("old-{slot}")
+}

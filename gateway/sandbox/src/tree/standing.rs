@@ -1,0 +1,51 @@
+//! What stands at a name of a tree that is kept, and would be taken away or written over.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use rustix::fs::{self, AtFlags};
+use rustix::io::Errno;
+
+use super::commit::CommitError;
+use super::open::{self, Kind};
+use super::usage::{TreeUsage, usage};
+
+/// What stands at a name of a kept tree.
+pub(super) fn standing_kind(
+    lower: BorrowedFd<'_>,
+    name: &CStr,
+) -> Result<Option<Kind>, CommitError> {
+    match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(Kind::of(&stat))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(CommitError::system("look at a file")(errno)),
+    }
+}
+
+/// The same, with all that it holds, itself included.
+pub(super) fn standing(
+    lower: BorrowedFd<'_>,
+    name: &CStr,
+) -> Result<Option<(Kind, TreeUsage)>, CommitError> {
+    let stat = match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(CommitError::system("look at a file")(errno)),
+    };
+    let kind = Kind::of(&stat);
+    let itself = TreeUsage {
+        bytes: if kind == Kind::File {
+            u64::try_from(stat.st_size).unwrap_or(0)
+        } else {
+            0
+        },
+        inodes: 1,
+    };
+    if kind != Kind::Directory {
+        return Ok(Some((kind, itself)));
+    }
+    let directory =
+        open::directory(lower, name).map_err(CommitError::system("open a directory"))?;
+    let held = usage(directory.as_fd()).map_err(CommitError::system("measure a directory"))?;
+    Ok(Some((kind, itself.plus(held))))
+}

@@ -1,0 +1,157 @@
+//! What a run may have left: looked for in the whole machine, by the marks that every attack leaves.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::planted::Planted;
+
+/// How processes of attacks call themselves, and how every file begins that they try to leave outside.
+pub(crate) const MARKER: &str = "abuse-mark";
+
+/// How long a process that was killed may still be seen: its parent has to collect it.
+const COLLECT_WAIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(2);
+
+/// Where anybody may write.
+const PUBLIC: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
+
+/// How the machine looked before a run.
+#[derive(Debug)]
+pub(crate) struct Before {
+    processes: BTreeSet<String>,
+    mounts: BTreeSet<String>,
+    descriptors: usize,
+    files: BTreeSet<String>,
+}
+
+impl Before {
+    pub(crate) fn look(planted: &Planted) -> Self {
+        Self {
+            processes: processes(),
+            mounts: mounts(),
+            descriptors: descriptors(),
+            files: files(planted),
+        }
+    }
+
+    /// Nothing of the run is left.
+    pub(crate) fn compare(&self, planted: &Planted) {
+        none_is_left(&self.processes);
+        let new: Vec<_> = mounts().difference(&self.mounts).cloned().collect();
+        assert!(new.is_empty(), "mounts are left: {new:?}");
+        assert_eq!(control_groups(), BTreeSet::new(), "control groups are left");
+        // Fewer are none left: another thread of the scene may have had one open.
+        assert!(
+            descriptors() <= self.descriptors,
+            "descriptors are left open"
+        );
+        assert_eq!(files(planted), self.files, "files outside were changed");
+        for directory in PUBLIC {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let is_left = name.to_string_lossy().starts_with(MARKER);
+                assert!(!is_left, "{} is left", entry.path().display());
+            }
+        }
+        let secret = fs::read_to_string(planted.other_session()).unwrap();
+        assert_eq!(secret, planted.secret(), "another session was changed");
+    }
+}
+
+/// No process that an attack started.
+pub(crate) fn no_process_is_left() {
+    none_is_left(&BTreeSet::new());
+}
+
+fn none_is_left(before: &BTreeSet<String>) {
+    let deadline = Instant::now() + COLLECT_WAIT;
+    loop {
+        let now = processes();
+        let left: Vec<_> = now.difference(before).collect();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "processes are left: {left:?}");
+        thread::sleep(POLL);
+    }
+}
+
+/// How many processes call themselves by the marker.
+pub(crate) fn marked_processes() -> usize {
+    processes()
+        .iter()
+        .filter(|process| process.contains(MARKER))
+        .count()
+}
+
+/// Marked processes and children of this one, each with its number and name.
+fn processes() -> BTreeSet<String> {
+    let own = std::process::id().to_string();
+    let stat_of = |entry: fs::DirEntry| fs::read_to_string(entry.path().join("stat")).ok();
+    let pick = |stat: String| {
+        let (name, fields) = stat.rsplit_once(')')?;
+        let is_child = fields.split_whitespace().nth(1) == Some(&own);
+        (name.contains(MARKER) || is_child).then(|| name.to_owned())
+    };
+    fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(stat_of)
+        .filter_map(pick)
+        .collect()
+}
+
+fn mounts() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Control groups that this process made.
+fn control_groups() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let own = format!("-{}-", std::process::id());
+    let mut directories = vec![Path::new("/sys/fs/cgroup").to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("mooring-") && name.contains(&own) {
+                found.insert(name);
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Every file of the planted base, with its mode and length.
+fn files(planted: &Planted) -> BTreeSet<String> {
+    use std::os::unix::fs::MetadataExt;
+
+    let mut found = BTreeSet::new();
+    let mut directories = vec![planted.root().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let metadata = fs::symlink_metadata(entry.path()).unwrap();
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            }
+            found.insert(format!(
+                "{} {:o} {} {} {}",
+                entry.path().display(),
+                metadata.mode(),
+                metadata.uid(),
+                metadata.len(),
+                metadata.mtime_nsec()
+            ));
+        }
+    }
+    found
+}

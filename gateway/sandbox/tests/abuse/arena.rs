@@ -1,0 +1,146 @@
+//! A sandbox with everything planted around it, and runs in it that are looked at from all sides.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use mooring_sandbox::{
+    Ended, Job, Launcher, Limits, Options, Program, Sandbox, Stop, Tier, Trees, Usage,
+};
+
+use crate::aftermath::Before;
+use crate::planted::{Planted, random};
+use crate::who::Binaries;
+
+/// One sandbox and what stands around it.
+#[derive(Debug)]
+pub(crate) struct Arena<'a> {
+    pub(crate) planted: &'a Planted,
+    pub(crate) binaries: Binaries,
+    pub(crate) sandbox: Sandbox,
+}
+
+/// What a run came to, its streams as text.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) ended: Ended,
+    pub(crate) stdout: String,
+    pub(crate) stdout_written: u64,
+    pub(crate) stderr: String,
+    pub(crate) stderr_written: u64,
+    pub(crate) usage: Usage,
+}
+
+/// The limits of an attack that is not about limits: enough for an interpreter, little for a bomb.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        wall_time: Duration::from_secs(30),
+        cpu_time: Duration::from_secs(20),
+        cpu_percent: 100,
+        memory_bytes: 256 << 20,
+        file_bytes: 1 << 20,
+        disk_bytes: 8 << 20,
+        inodes: 256,
+        processes: 64,
+        output_bytes: 256 << 10,
+    }
+}
+
+/// The options of this test's sandboxes.
+pub(crate) fn options(tier: Tier, binaries: &Binaries) -> Options {
+    Options {
+        launcher: Launcher::at(&binaries.launcher),
+        deno: Some(binaries.deno.clone()),
+        ..Options::new(tier)
+    }
+}
+
+impl<'a> Arena<'a> {
+    pub(crate) fn new(tier: Tier, planted: &'a Planted) -> Self {
+        let binaries = Binaries::of_this_process();
+        let sandbox = Sandbox::probe(options(tier, &binaries))
+            .expect("this machine has every wall of the tier");
+        Self {
+            planted,
+            binaries,
+            sandbox,
+        }
+    }
+
+    pub(crate) fn is_strict(&self) -> bool {
+        self.sandbox.tier() == Tier::Strict
+    }
+
+    /// Runs Python under the usual limits.
+    pub(crate) fn python(&self, source: &str) -> Run {
+        self.python_within(source, limits())
+    }
+
+    pub(crate) fn python_within(&self, source: &str, limits: Limits) -> Run {
+        self.run(
+            Program::Python {
+                source: source.to_owned(),
+            },
+            limits,
+            &Stop::new().unwrap(),
+        )
+    }
+
+    pub(crate) fn typescript_within(&self, source: &str, limits: Limits) -> Run {
+        self.run(
+            Program::TypeScript {
+                source: source.to_owned(),
+            },
+            limits,
+            &Stop::new().unwrap(),
+        )
+    }
+
+    /// Runs a program, and sees to it that it read nothing of others and left nothing.
+    pub(crate) fn run(&self, program: Program, limits: Limits, stop: &Stop) -> Run {
+        let before = Before::look(self.planted);
+        let job = Job {
+            program,
+            trees: trees(self.planted),
+            limits,
+        };
+        let outcome = self.sandbox.run(job, stop).expect("the walls stand");
+        let run = Run {
+            ended: outcome.ended.clone(),
+            stdout: String::from_utf8_lossy(&outcome.stdout.bytes).into_owned(),
+            stdout_written: outcome.stdout.written_bytes,
+            stderr: String::from_utf8_lossy(&outcome.stderr.bytes).into_owned(),
+            stderr_written: outcome.stderr.written_bytes,
+            usage: outcome.usage,
+        };
+        drop(outcome);
+        for said in [&run.stdout, &run.stderr] {
+            assert!(
+                !said.contains(self.planted.secret()),
+                "a secret was read: {said}"
+            );
+        }
+        before.compare(self.planted);
+        run
+    }
+
+    /// The next run works.
+    pub(crate) fn is_fine(&self) {
+        let number = random();
+        let run = self.python(&format!("print('fine', {number})"));
+        assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+        assert_eq!(run.stdout, format!("fine {number}\n"));
+    }
+}
+
+/// The trees of the planted session.
+pub(crate) fn trees(planted: &Planted) -> Trees {
+    let open = |path: &Path| OwnedFd::from(File::open(path).unwrap());
+    Trees {
+        tools: open(&planted.tools()),
+        skills: open(&planted.skills()),
+        scratch: open(&planted.scratch()),
+        results: open(&planted.results()),
+    }
+}
