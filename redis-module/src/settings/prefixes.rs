@@ -16,12 +16,14 @@ use crate::ffi::TextSetting;
 pub(crate) static SETTING: TextSetting = TextSetting::new(c"prefixes", text, |value| {
     set(value).map_err(|refused| refused.to_string())
 });
-/// The prefixes when nobody says anything: what the gateway's keys begin with.
-pub(crate) const DEFAULT: &CStr = c"mcpgw:";
+/// The prefixes when nobody says anything: what the gateway's keys begin with. Those of code sessions have one of their
+/// own, because a cap on MCP sessions counts under the prefix of their keys.
+pub(crate) const DEFAULT: &CStr = c"mcpgw: mcpgw:code_exec_session:";
 /// What it does; for the reference page.
 #[cfg(test)]
-pub(crate) const MEANING: &str = "the prefixes of the keys that are indexed, separated by spaces; a change rebuilds \
-                                  the indexes in the background";
+pub(crate) const MEANING: &str = "the prefixes of the keys that are indexed, separated by spaces; a key is counted, \
+                                  for CAP, under the longest that it begins with; a change rebuilds the indexes in \
+                                  the background";
 /// What it may be; for the reference page.
 #[cfg(test)]
 pub(crate) const RANGE: &str = "1 to 16 of 1 to 64 visible ASCII characters each";

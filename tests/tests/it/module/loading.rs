@@ -132,7 +132,10 @@ async fn prefixes_are_a_list_that_is_taken_whole_or_refused() -> anyhow::Result<
     let redis = Redis::start().await?;
     let mut c = Connection::open(&redis)?;
     let get = "CONFIG GET mooring.prefixes";
-    assert_eq!(c.show(get)?, "[mooring.prefixes, mcpgw:]");
+    assert_eq!(
+        c.show(get)?,
+        "[mooring.prefixes, mcpgw: mcpgw:code_exec_session:]"
+    );
     let set = |c: &mut Connection, list: &str| -> anyhow::Result<String> {
         let words = [&b"CONFIG"[..], b"SET", b"mooring.prefixes", list.as_bytes()];
         Ok(c.send(&words)?.to_string())
@@ -152,7 +155,10 @@ async fn prefixes_are_a_list_that_is_taken_whole_or_refused() -> anyhow::Result<
             shown.starts_with("ERR CONFIG SET failed") && shown.contains(reason),
             "{bad:?}: {shown}"
         );
-        assert_eq!(c.show(get)?, "[mooring.prefixes, mcpgw:]");
+        assert_eq!(
+            c.show(get)?,
+            "[mooring.prefixes, mcpgw: mcpgw:code_exec_session:]"
+        );
     }
     for good in ["mcpgw:", &many(16), &"x".repeat(64), "  a:   b:c: "] {
         assert_eq!(set(&mut c, good)?, "OK", "{good}");
