@@ -12,7 +12,7 @@ use mooring_session::rules::{Create, End, EndWhen, Touch};
 use super::open::OpenError;
 use super::{Affinity, Session};
 use crate::metrics;
-use crate::store::{SessionKey, StoreError};
+use crate::store::{Family, SessionKey, StoreError};
 
 /// Most sessions that are looked at to make room for one: those in use are passed over, and room that was made may be
 /// taken by somebody else who waits for it.
@@ -43,7 +43,8 @@ impl Affinity {
                     least_recently_used,
                 })) => {
                     held = cap;
-                    self.store().named_key(&least_recently_used)
+                    let named = self.store().named_key(&least_recently_used);
+                    named.filter(|key| key.family() == Family::Mcp)
                 }
                 Err(error) => return Err(error.into()),
             };

@@ -17,6 +17,7 @@ mod reaper;
 mod recover;
 mod session;
 mod settle;
+mod turn;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub use reaper::reap;
 pub use recover::Loss;
 pub use session::Session;
 pub use settle::{Moved, SettleError, Settled};
+pub use turn::{Turn, TurnError};
 
 use self::news::Waiters;
 use crate::mcp::ids::gateway_id;

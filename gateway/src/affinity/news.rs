@@ -1,4 +1,4 @@
-//! News: who waits here for another worker's claim to settle, and the one task that wakes them.
+//! News: who waits here for another worker's claim to settle, or for a turn, and the one task that wakes them.
 //!
 //! Invariant: nothing depends on a wake-up. Whoever is woken asks the store again, and whoever is not asks by itself
 //! after a while.
@@ -8,19 +8,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mooring_session::names::ServerName;
+use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::sync::watch;
 
-use super::{Affinity, Session};
+use super::Affinity;
 use crate::metrics;
-use crate::store::{NewsItem, SessionKey};
+use crate::store::{NewsItem, SessionKey, Store};
 
 /// Longest wait for news in one command: within it a connection that died without a word is noticed.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
 /// Between two attempts where the store gives no news.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-type Place = (SessionKey, ServerName);
+/// What somebody waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// What the store said is under way for a session at a server comes to something.
+    Settled(SessionKey, ServerName),
+    /// The ticket's turn comes.
+    Turn(Token),
+}
 
 /// Those who wait on this worker. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +39,7 @@ struct Shared {
     is_told: AtomicBool,
 }
 
-/// Waits for one claim. Ends when dropped.
+/// Waits for one thing. Ends when dropped.
 #[derive(Debug)]
 pub(super) struct Waiter {
     waiters: Waiters,
@@ -41,9 +48,18 @@ pub(super) struct Waiter {
 }
 
 impl Waiters {
-    /// Begins to wait. Whatever is told from now on wakes it, also before it is first awaited.
-    pub(super) fn join(&self, session: &Session, server: &ServerName) -> Waiter {
-        let place = (session.key.clone(), server.clone());
+    /// Begins to wait for what settles for a session at a server. Whatever is told from now on wakes it, also before it
+    /// is first awaited.
+    pub(super) fn join(&self, key: &SessionKey, server: &ServerName) -> Waiter {
+        self.join_at(Place::Settled(key.clone(), server.clone()))
+    }
+
+    /// The same for the turn of a ticket.
+    pub(super) fn join_turn(&self, ticket: &Token) -> Waiter {
+        self.join_at(Place::Turn(ticket.clone()))
+    }
+
+    fn join_at(&self, place: Place) -> Waiter {
         let news = self
             .lock()
             .entry(place.clone())
@@ -99,31 +115,45 @@ impl Drop for Waiter {
 
 /// Passes the store's news on to those who wait, until it is stopped.
 pub async fn pass_on_news(affinity: Affinity) {
-    let is_fleet_wide = affinity.store().tells_news_of_others();
-    // The first answer may take as long as news may; until the store says otherwise, it is believed to come.
-    affinity.waiters().set_told(is_fleet_wide);
-    loop {
-        match affinity.store().news(affinity.worker(), NEWS_WITHIN).await {
-            Ok(items) => {
-                affinity.waiters().set_told(is_fleet_wide);
-                for item in items {
-                    match item {
-                        NewsItem::Settled { key, server } => {
-                            metrics::claim_news();
-                            affinity.waiters().wake(&(key, server));
-                        }
-                        // Nobody here asks for turns.
-                        NewsItem::Turn { .. } => {}
+    affinity
+        .waiters()
+        .tell(affinity.store(), affinity.worker())
+        .await;
+}
+
+impl Waiters {
+    /// Wakes those who wait by what the store tells of this worker, until it is stopped.
+    pub(super) async fn tell(&self, store: &Store, worker: &WorkerId) {
+        let is_fleet_wide = store.tells_news_of_others();
+        // The first answer may take as long as news may; until the store says otherwise, it is believed to come.
+        self.set_told(is_fleet_wide);
+        loop {
+            match store.news(worker, NEWS_WITHIN).await {
+                Ok(items) => {
+                    self.set_told(is_fleet_wide);
+                    for item in items {
+                        self.wake_by(item);
                     }
                 }
-            }
-            Err(error) => {
-                if affinity.waiters().are_told() {
-                    tracing::info!(%error, "the store gives no news; claims of other workers are asked for");
+                Err(error) => {
+                    if self.are_told() {
+                        tracing::info!(%error, "the store gives no news; claims of other workers are asked for");
+                    }
+                    self.set_told(false);
+                    tokio::time::sleep(RETRY_PAUSE).await;
                 }
-                affinity.waiters().set_told(false);
-                tokio::time::sleep(RETRY_PAUSE).await;
             }
+        }
+    }
+
+    fn wake_by(&self, item: NewsItem) {
+        match item {
+            NewsItem::Settled { key, server } => {
+                metrics::claim_news();
+                self.wake(&Place::Settled(key, server));
+            }
+            // Where nobody waits for it any more, its ticket is being given back.
+            NewsItem::Turn { ticket, .. } => self.wake(&Place::Turn(ticket)),
         }
     }
 }
@@ -131,23 +161,22 @@ pub async fn pass_on_news(affinity: Affinity) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use mooring_session::names::{Principal, SessionId};
+    use mooring_session::names::SessionId;
 
     use super::*;
 
-    fn session(id: &[u8]) -> Session {
-        let principal = Principal::parse(b"local").unwrap();
-        Session::named("mcpgw:", SessionId::parse(id).unwrap(), principal)
+    fn key(id: &[u8]) -> SessionKey {
+        SessionKey::mcp("mcpgw:", &SessionId::parse(id).unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn news_wakes_those_who_wait_for_it_and_nobody_else() {
         let waiters = Waiters::default();
         let server = ServerName::parse(b"tools").unwrap();
-        let mut first = waiters.join(&session(b"a"), &server);
-        let mut second = waiters.join(&session(b"a"), &server);
-        let mut other = waiters.join(&session(b"b"), &server);
-        waiters.wake(&(session(b"a").key, server.clone()));
+        let mut first = waiters.join(&key(b"a"), &server);
+        let mut second = waiters.join(&key(b"a"), &server);
+        let mut other = waiters.join(&key(b"b"), &server);
+        waiters.wake(&Place::Settled(key(b"a"), server.clone()));
 
         let started = tokio::time::Instant::now();
         let long = Duration::from_secs(60);
@@ -164,8 +193,8 @@ mod tests {
     fn nothing_is_kept_of_those_who_have_gone() {
         let waiters = Waiters::default();
         let server = ServerName::parse(b"tools").unwrap();
-        let first = waiters.join(&session(b"a"), &server);
-        let second = waiters.join(&session(b"a"), &server);
+        let first = waiters.join(&key(b"a"), &server);
+        let second = waiters.join(&key(b"a"), &server);
         drop(first);
         assert_eq!(waiters.lock().len(), 1);
         drop(second);

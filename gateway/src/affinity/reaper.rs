@@ -17,7 +17,7 @@ use super::Affinity;
 use super::cleaning::{DELETED_WITHIN, Forgotten, Remains};
 use super::pauses::Pauses;
 use crate::metrics::{self, Reaped};
-use crate::store::{SessionKey, StoreError};
+use crate::store::{Family, SessionKey, StoreError};
 
 /// Most tombstones asked for at once.
 const BATCH: usize = 100;
@@ -75,7 +75,7 @@ impl Reaper {
         let mut cleaned = 0_usize;
         loop {
             let (store, worker) = (self.affinity.store(), self.affinity.worker());
-            let mut keys = store.reap(worker, BATCH).await?;
+            let mut keys = store.reap(worker, Family::Mcp, BATCH).await?;
             let is_full = keys.len() >= BATCH;
             // Workers that look at the same time are named the same sessions; in different orders they share them.
             keys.shuffle(&mut rand::rng());

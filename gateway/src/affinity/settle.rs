@@ -119,7 +119,7 @@ impl Patience {
         match &mut self.waiter {
             // Whoever waits from now on hears of everything that settles from now on; what settled since the store was
             // asked is found by asking once more at once.
-            None => self.waiter = Some(waiters.join(session, &server.id)),
+            None => self.waiter = Some(waiters.join(&session.key, &server.id)),
             Some(waiter) if waiters.are_told() => waiter.woken(BACKSTOP).await,
             Some(waiter) => {
                 waiter.woken(self.pause).await;

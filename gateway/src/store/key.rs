@@ -1,45 +1,112 @@
-//! The keys under which records stand.
+//! The keys under which records stand, in families: what a key is of shows in what it starts with.
 //!
-//! Invariant: neither a key nor a session id is ever shown whole: both are secrets of the client that was given them.
+//! Invariant: neither a key nor a session id is ever shown whole: both are secrets of the client that was given them, or
+//! tell whose they are.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use mooring_session::names::{NameError, SessionId};
+use mooring_session::limits::KEY_BYTES_MAX;
+use mooring_session::names::{NameError, Problem, ServerName, SessionId};
 use sha2::{Digest, Sha256};
 
-/// What stands between a store's prefix and the id in the key of an MCP session.
-const MCP_SESSIONS: &str = "session_affinity:";
+/// Server, user and language.
+const CODE_PARTS: usize = 3;
 
-/// The key of one session's record. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// Which sessions a key is of. Each family is listed and cleaned up by itself, because what a session leaves behind is
+/// another thing in each: upstream sessions, or a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Of MCP clients: `<prefix>session_affinity:<id>`.
+    #[default]
+    Mcp,
+    /// Of code: `<prefix>code_exec_session:<server>:<user_slug>:<language>`.
+    Code,
+}
+
+impl Family {
+    /// Every family.
+    pub(super) const ALL: [Self; 2] = [Self::Mcp, Self::Code];
+
+    /// What stands between a store's prefix and the rest of a key.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Mcp => "session_affinity:",
+            Self::Code => "code_exec_session:",
+        }
+    }
+
+    /// What the keys of each family under `prefix` start with.
+    pub(super) fn heads(prefix: &str) -> Vec<String> {
+        Self::ALL.map(|family| family.head(prefix)).to_vec()
+    }
+
+    /// What the keys of the whole family under `prefix` start with.
+    pub(super) fn head(self, prefix: &str) -> String {
+        format!("{prefix}{}", self.word())
+    }
+}
+
+/// The key of one session's record. Cheap to clone. Two keys are the same where their text is.
+#[derive(Clone)]
 pub struct SessionKey {
     text: Arc<str>,
-    id_start: usize,
+    family: Family,
+    head_len: usize,
+    id: Option<SessionId>,
 }
 
 impl SessionKey {
     /// The key of an MCP session: `<prefix>session_affinity:<id>`, where the prefix ends with a colon.
     #[must_use]
     pub fn mcp(prefix: &str, id: &SessionId) -> Self {
-        let head = Self::head(prefix);
-        Self {
-            id_start: head.len(),
-            text: (head + id.as_str()).into(),
+        Self::of(Family::Mcp, prefix, id.as_str(), Some(id.clone()))
+    }
+
+    /// The key of a code session: `<prefix>code_exec_session:<server>:<user_slug>:<language>`. The id stands in the record
+    /// alone.
+    ///
+    /// # Errors
+    /// A part is empty, holds a colon, a space or what is not visible ASCII, or the key is longer than 1024 bytes.
+    pub fn code(
+        prefix: &str,
+        server: &ServerName,
+        user_slug: &str,
+        language: &str,
+        id: &SessionId,
+    ) -> Result<Self, NameError> {
+        let rest = format!("{}:{user_slug}:{language}", server.as_str());
+        check_code(prefix, &rest)?;
+        Ok(Self::of(Family::Code, prefix, &rest, Some(id.clone())))
+    }
+
+    /// The key that a store named in an answer; none where it is of no family under `prefix`, because a Redis may hold
+    /// sessions of others too. That of a code session does not tell the session's id.
+    pub(super) fn named(prefix: &str, key: &[u8]) -> Option<Self> {
+        let rest = key.strip_prefix(prefix.as_bytes())?;
+        let (family, rest) = Family::ALL.into_iter().find_map(|family| {
+            let rest = rest.strip_prefix(family.word().as_bytes())?;
+            Some((family, rest))
+        })?;
+        match family {
+            Family::Mcp => Some(Self::mcp(prefix, &SessionId::parse(rest).ok()?)),
+            Family::Code => {
+                let rest = std::str::from_utf8(rest).ok()?;
+                check_code(prefix, rest).ok()?;
+                Some(Self::of(family, prefix, rest, None))
+            }
         }
     }
 
-    /// The key that a store named in an answer; none where it is not that of an MCP session under `prefix`, because a
-    /// Redis may hold sessions of others too.
-    pub(super) fn named(prefix: &str, key: &[u8]) -> Option<Self> {
-        let rest = key.strip_prefix(prefix.as_bytes())?;
-        let id = SessionId::parse(rest.strip_prefix(MCP_SESSIONS.as_bytes())?).ok()?;
-        Some(Self::mcp(prefix, &id))
-    }
-
-    /// What the keys of all MCP sessions under `prefix` start with.
-    pub(super) fn head(prefix: &str) -> String {
-        format!("{prefix}{MCP_SESSIONS}")
+    fn of(family: Family, prefix: &str, rest: &str, id: Option<SessionId>) -> Self {
+        let head = family.head(prefix);
+        Self {
+            head_len: head.len(),
+            text: (head + rest).into(),
+            family,
+            id,
+        }
     }
 
     /// The whole key: for the store, never for a log.
@@ -48,23 +115,42 @@ impl SessionKey {
         &self.text
     }
 
-    /// The id of the session that stands under it.
-    ///
-    /// # Errors
-    /// Never for a key made from a valid id.
-    pub fn id(&self) -> Result<SessionId, NameError> {
-        SessionId::parse(self.text.as_bytes().get(self.id_start..).unwrap_or(b""))
+    /// Which sessions it is of.
+    #[must_use]
+    pub const fn family(&self) -> Family {
+        self.family
     }
 
-    /// What stands before the id: all keys of this gateway's sessions start with it.
-    pub(super) fn before_id(&self) -> &str {
-        self.text.get(..self.id_start).unwrap_or("")
+    /// The id of the session that stands under it; none for the key of a code session that a store named.
+    #[must_use]
+    pub const fn id(&self) -> Option<&SessionId> {
+        self.id.as_ref()
     }
 
-    /// The first eight hexadecimal digits of the SHA-256 of the session's id: what logs call it.
+    /// What all keys of its family under its prefix start with.
+    pub(super) fn head(&self) -> &str {
+        self.text.get(..self.head_len).unwrap_or("")
+    }
+
+    /// The first eight hexadecimal digits of the SHA-256 of what follows that: what logs call it. For an MCP session that
+    /// is its id.
     #[must_use]
     pub fn digest(&self) -> Box<str> {
-        crate::digest::short(self.text.get(self.id_start..).unwrap_or(""))
+        crate::digest::short(self.text.get(self.head_len..).unwrap_or(""))
+    }
+}
+
+impl PartialEq for SessionKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for SessionKey {}
+
+impl Hash for SessionKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
@@ -72,6 +158,26 @@ impl fmt::Debug for SessionKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "SessionKey({})", self.digest())
     }
+}
+
+/// Whether `rest` is server, user and language, so that no two of them share a key.
+fn check_code(prefix: &str, rest: &str) -> Result<(), NameError> {
+    let fail = |problem| {
+        Err(NameError {
+            what: "code session",
+            problem,
+        })
+    };
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic());
+    if rest.split(':').count() != CODE_PARTS || !rest.split(':').all(is_part) {
+        return fail(Problem::Alphabet(
+            "a server, a user and a language of visible ASCII without colons are expected",
+        ));
+    }
+    if Family::Code.head(prefix).len() + rest.len() > KEY_BYTES_MAX {
+        return fail(Problem::TooLong(KEY_BYTES_MAX));
+    }
+    Ok(())
 }
 
 /// The digest by which the initialize params of one client build are known: the SHA-256 of their JSON, in hex.
@@ -121,18 +227,61 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
 
+    fn code(server: &str, user_slug: &str, language: &str) -> Result<SessionKey, NameError> {
+        let server = ServerName::parse(server.as_bytes()).unwrap();
+        let id = SessionId::parse(b"0123456789abcdef01234567").unwrap();
+        SessionKey::code("mcpgw:", &server, user_slug, language, &id)
+    }
+
     #[test]
     fn a_key_names_its_session_and_hides_it() {
         let id = SessionId::parse(b"abc:def").unwrap();
         let key = SessionKey::mcp("mcpgw:", &id);
         assert_eq!(key.secret(), "mcpgw:session_affinity:abc:def");
-        assert_eq!(key.id().unwrap(), id);
+        assert_eq!((key.id(), key.family()), (Some(&id), Family::Mcp));
+        assert_eq!(key.head(), "mcpgw:session_affinity:");
         assert_eq!(key.digest().len(), 8);
         assert!(!format!("{key:?}").contains("abc"));
     }
 
     #[test]
-    fn a_named_key_is_taken_where_it_is_an_mcp_session_under_the_prefix() {
+    fn a_code_session_has_its_id_beside_its_key() {
+        let key = code("sandbox", "zoe-0011223344556677", "python").unwrap();
+        assert_eq!(
+            key.secret(),
+            "mcpgw:code_exec_session:sandbox:zoe-0011223344556677:python"
+        );
+        assert_eq!(key.family(), Family::Code);
+        assert_eq!(key.id().unwrap().as_str(), "0123456789abcdef01234567");
+        let named = SessionKey::named("mcpgw:", key.secret().as_bytes()).unwrap();
+        assert_eq!(named, key, "whoever made it");
+        assert_eq!((named.id(), named.digest()), (None, key.digest()));
+        assert!(!format!("{key:?}").contains("zoe"));
+    }
+
+    #[test]
+    fn no_two_code_sessions_share_a_key() {
+        for (server, user, language) in [
+            ("a:b", "c", "python"),
+            ("a", "b:c", "python"),
+            ("a", "b", "c:python"),
+            ("a", "", "python"),
+            ("a", "b", ""),
+            ("a", "b c", "python"),
+            ("a", "zo\u{eb}", "python"),
+        ] {
+            assert!(
+                code(server, user, language).is_err(),
+                "{server} {user} {language}"
+            );
+        }
+        let longest = KEY_BYTES_MAX - "mcpgw:code_exec_session:a::python".len();
+        assert!(code("a", &"u".repeat(longest), "python").is_ok());
+        assert!(code("a", &"u".repeat(longest + 1), "python").is_err());
+    }
+
+    #[test]
+    fn a_named_key_is_taken_where_it_is_of_a_family_under_the_prefix() {
         let named = |key: &[u8]| SessionKey::named("mcpgw:", key);
         let id = SessionId::parse(b"abc:def").unwrap();
         assert_eq!(
@@ -145,6 +294,11 @@ mod tests {
             b"mcpgw:session_affinity:",
             b"mcpgw:session_affinity:a b",
             b"mcpgw:session_affinity:a\xff",
+            b"mcpgw:code_exec_session:a:b",
+            b"mcpgw:code_exec_session:a:b:c:d",
+            b"mcpgw:code_exec_session:a::c",
+            b"mcpgw:code_exec_session:a:b:\xff",
+            b"other:code_exec_session:a:b:c",
             b"",
         ] {
             assert_eq!(named(foreign), None, "{}", foreign.escape_ascii());

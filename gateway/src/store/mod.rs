@@ -26,7 +26,7 @@ mod redis;
 mod sessions;
 mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transition;
 mod turns;
 mod watched;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mooring_session::Refusal;
-use mooring_session::names::{NameError, Problem, SessionId};
+use mooring_session::names::{NameError, Problem, ServerName, SessionId};
 use mooring_session::rules::{
     Bind, Bound, Confirm, Create, Created, End, Ended, Rebind, Rebound, Route, Routed, Touch,
     Touched, Unbind,
@@ -50,15 +50,15 @@ use self::fallback::{FallbackStore, Served};
 pub use self::fallback::{Loss, LossReason, Losses};
 pub use self::fleet::WorkerView;
 use self::inits::INIT_BYTES_MAX;
-pub use self::key::{InitDigest, SessionKey};
+pub use self::key::{Family, InitDigest, SessionKey};
 use self::memory::MemoryStore;
 pub use self::news::NewsItem;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery};
 pub use self::rate::Rated;
 use self::redis::RedisStore;
+pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
-pub use self::status::{StoreMode, StoreStatus};
 use self::transition::{Get, Transition};
 pub use self::turns::{Enter, Entered, Leave, Line};
 
@@ -115,6 +115,20 @@ impl Store {
         SessionKey::mcp(&self.prefix, id)
     }
 
+    /// The key of a code session in this store; `id` is what its record will hold.
+    ///
+    /// # Errors
+    /// See [`SessionKey::code`].
+    pub fn code_key(
+        &self,
+        server: &ServerName,
+        user_slug: &str,
+        language: &str,
+        id: &SessionId,
+    ) -> Result<SessionKey, NameError> {
+        SessionKey::code(&self.prefix, server, user_slug, language, id)
+    }
+
     /// Whether the store is all there, without waiting.
     #[must_use]
     pub fn status(&self) -> StoreStatus {
@@ -141,6 +155,18 @@ impl Store {
     /// the key of the least recently used session, which [`named_key`](Self::named_key) makes a key again.
     pub async fn create(&self, key: &SessionKey, request: &Create) -> Result<Created, StoreError> {
         self.run(key, request).await
+    }
+
+    /// The same, and who answered: a generation of memory's making is nothing to tell incarnations apart by.
+    ///
+    /// # Errors
+    /// See [`create`](Self::create).
+    pub async fn create_and_tell(
+        &self,
+        key: &SessionKey,
+        request: &Create,
+    ) -> Result<(Created, AnsweredBy), StoreError> {
+        self.run_and_tell(key, request).await
     }
 
     /// Notes a use, and sets what is given.
@@ -260,13 +286,23 @@ impl Store {
     }
 
     async fn run<T: Served>(&self, key: &SessionKey, request: &T) -> Result<T::Reply, StoreError> {
+        let (reply, _) = self.run_and_tell(key, request).await?;
+        Ok(reply)
+    }
+
+    async fn run_and_tell<T: Served>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<(T::Reply, AnsweredBy), StoreError> {
         timed(<T as Transition>::COMMAND, async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.run(key, request)?),
-                Backend::Embedded(store, _) => store.run(key, request).await,
-                Backend::Redis(store, _) => store.run(key, request).await,
-                Backend::Fallback(store) => store.run(key, request).await,
-            }
+            let reply = match &*self.backend {
+                Backend::Memory(store, _) => store.run(key, request)?,
+                Backend::Embedded(store, _) => store.run(key, request).await?,
+                Backend::Redis(store, _) => store.run(key, request).await?,
+                Backend::Fallback(store) => return store.run(key, request).await,
+            };
+            Ok((reply, AnsweredBy::Store))
         })
         .await
     }

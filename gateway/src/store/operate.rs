@@ -9,13 +9,13 @@ use mooring_session::rules::{Clean, Forget};
 use mooring_session::view::RecordView;
 
 use super::error::StoreError;
-use super::key::SessionKey;
+use super::key::{Family, SessionKey};
 use super::query::{SessionPage, SessionQuery};
 use super::{Backend, Store, timed};
 
 impl Store {
     /// The key that an answer of this store named, such as the least recently used session of a cap that was reached;
-    /// none where it is not the key of an MCP session of this gateway's prefix.
+    /// none where it is not the key of a session of this gateway's prefix.
     #[must_use]
     pub fn named_key(&self, key: &[u8]) -> Option<SessionKey> {
         SessionKey::named(&self.prefix, key)
@@ -38,22 +38,24 @@ impl Store {
         .await
     }
 
-    /// Names at most `count` sessions that expired or ended and still hold something, for `worker` to clean up:
-    /// [`claim`](Self::claim), delete what they held, [`forget`](Self::forget). Touches nothing.
+    /// Names at most `count` sessions of a family that expired or ended and still hold something, for `worker` to clean
+    /// up: [`claim`](Self::claim), delete what they held, [`forget`](Self::forget). Touches nothing. What others left
+    /// under the same store is not named, and does not stand in the way.
     ///
     /// # Errors
     /// `Away` while Redis is: nothing is reaped without it.
     pub async fn reap(
         &self,
         worker: &WorkerId,
+        family: Family,
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
         timed("SESSION.REAP", async {
             match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.reap(worker, count)),
-                Backend::Embedded(store, _) => store.reap(worker, count).await,
-                Backend::Redis(store, _) => store.reap(worker, count).await,
-                Backend::Fallback(store) => store.reap(worker, count).await,
+                Backend::Memory(store, _) => Ok(store.reap(worker, family, count)),
+                Backend::Embedded(store, _) => store.reap(worker, family, count).await,
+                Backend::Redis(store, _) => store.reap(worker, family, count).await,
+                Backend::Fallback(store) => store.reap(worker, family, count).await,
             }
         })
         .await

@@ -11,7 +11,7 @@ use mooring_session::record::Standing;
 use mooring_session::refusal::Refusal;
 use mooring_session::view::RecordView;
 
-use super::key::SessionKey;
+use super::key::{Family, SessionKey};
 
 /// How many sessions a page holds unless the query says otherwise.
 const PAGE_USUAL: usize = 100;
@@ -20,6 +20,8 @@ const PAGE_USUAL: usize = 100;
 /// instance and owner have to be those of one binding.
 #[derive(Clone, Debug)]
 pub struct SessionQuery {
+    /// Which sessions. MCP sessions unless the query says otherwise.
+    pub family: Family,
     /// Whose sessions.
     pub principal: Option<Principal>,
     /// Sessions bound to this server.
@@ -30,7 +32,8 @@ pub struct SessionQuery {
     pub owner: Option<WorkerId>,
     /// Sessions of this standing.
     pub standing: Option<Standing>,
-    /// Sessions whose id this pattern matches, as Redis matches patterns.
+    /// Sessions whose key matches this pattern behind what all keys of the family start with, as Redis matches patterns:
+    /// the id of an MCP session, `<server>:<user_slug>:<language>` of a code session.
     pub id_pattern: Option<Box<str>>,
     /// By the time of creation.
     pub order: Order,
@@ -43,6 +46,7 @@ pub struct SessionQuery {
 impl Default for SessionQuery {
     fn default() -> Self {
         Self {
+            family: Family::default(),
             principal: None,
             server: None,
             instance: None,
@@ -57,12 +61,12 @@ impl Default for SessionQuery {
 }
 
 impl SessionQuery {
-    /// The rules' filter of keys under `prefix`.
+    /// The rules' filter of the family's keys under `prefix`.
     ///
     /// # Errors
     /// `ERR` for a pattern that is too long.
     pub(super) fn filter(&self, prefix: &str) -> Result<Filter, Refusal> {
-        let pattern = key_pattern(prefix, self.id_pattern.as_deref());
+        let pattern = key_pattern(self.family, prefix, self.id_pattern.as_deref());
         let pattern = Glob::parse(pattern.as_bytes()).map_err(|_| {
             Refusal::Argument(NameError {
                 what: "pattern",
@@ -109,9 +113,9 @@ impl Cursor {
     }
 }
 
-/// The pattern of the keys that an id's pattern means: the keys' head is taken as it is.
-pub(super) fn key_pattern(prefix: &str, id_pattern: Option<&str>) -> String {
-    let head = SessionKey::head(prefix);
+/// The pattern of a family's keys whose rest is like `rest_pattern`: what they start with is taken as it is.
+pub(super) fn key_pattern(family: Family, prefix: &str, rest_pattern: Option<&str>) -> String {
+    let head = family.head(prefix);
     let mut pattern = String::with_capacity(head.len() + 16);
     for character in head.chars() {
         if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
@@ -119,6 +123,6 @@ pub(super) fn key_pattern(prefix: &str, id_pattern: Option<&str>) -> String {
         }
         pattern.push(character);
     }
-    pattern.push_str(id_pattern.unwrap_or("*"));
+    pattern.push_str(rest_pattern.unwrap_or("*"));
     pattern
 }

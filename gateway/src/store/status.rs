@@ -29,6 +29,15 @@ impl StoreMode {
     }
 }
 
+/// Who gave an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// The store of the settings.
+    Store,
+    /// This worker's memory, while the store was away: no other worker knows of it, and its numbers are its own.
+    Memory,
+}
+
 /// The mode, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStatus {

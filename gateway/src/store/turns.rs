@@ -13,7 +13,7 @@ pub use mooring_session::turns::Line;
 
 use super::error::StoreError;
 use super::key::SessionKey;
-use super::{Backend, Store, timed};
+use super::{AnsweredBy, Backend, Store, timed};
 
 /// What ENTER asks for: a ROUTE, and the turn of the session at that server.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Entered {
     pub routed: Routed,
     /// The turn's number; none while the caller waits for it.
     pub turn: Option<u64>,
+    /// Whose turn it is to give: memory keeps the order of this worker's own callers, and none across workers.
+    pub answered_by: AnsweredBy,
 }
 
 /// What LEAVE asks for.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what is decided in a transaction is decided over what that transaction read.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::row::{self, stored_number};
 use super::{Failed, schema};
 use crate::store::clock::Clock;
 use crate::store::error::{NotReady, OpenError, StoreError};
-use crate::store::key::{InitDigest, SessionKey};
+use crate::store::key::{Family, InitDigest, SessionKey};
 use crate::store::queues::Queues;
 use crate::store::transition::Access;
 use crate::store::watched::{Before, Moved, Settles, Watched};
@@ -36,8 +37,8 @@ pub(super) struct Database {
     departures: Departures,
     tuning: Tuning,
     written_since_purge: u32,
-    /// Where REAP goes on, in the order of its index; none for the front.
-    pub(super) reaped_to: Option<(i64, i64)>,
+    /// Where REAP goes on for a family, in the order of its index; nowhere for the front.
+    pub(super) reaped_to: HashMap<Family, (i64, i64)>,
 }
 
 /// What a transition came to.
@@ -66,7 +67,7 @@ impl Database {
             departures: Departures::default(),
             tuning: Tuning::default(),
             written_since_purge: 0,
-            reaped_to: None,
+            reaped_to: HashMap::new(),
         })
     }
 

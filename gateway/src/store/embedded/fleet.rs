@@ -17,6 +17,7 @@ use crate::store::fleet::WorkerView;
 use crate::store::key::SessionKey;
 use crate::store::news::NewsItem;
 use crate::store::rate::Rated;
+use crate::store::status::AnsweredBy;
 use crate::store::transition::Get;
 use crate::store::turns::{self, Enter, Entered, Leave};
 
@@ -52,7 +53,11 @@ impl EmbeddedStore {
             let (routed, turn) = database.transition_and(&key, &request.route(), |workers| {
                 queues.enter(&key, &request, workers)
             })?;
-            Ok(Entered { routed, turn })
+            Ok(Entered {
+                routed,
+                turn,
+                answered_by: AnsweredBy::Store,
+            })
         })
         .await
     }

@@ -101,7 +101,7 @@ impl<'a> FileNode<'a> {
                     principal.as_str(),
                     stored_number(self.now.unix_ms()),
                     key,
-                    self.key.before_id()
+                    self.key.head()
                 ],
                 |row| {
                     Ok(Held {

@@ -10,7 +10,7 @@ use super::database::Database;
 use super::row::{self, stored_number};
 use super::{EmbeddedStore, Failed};
 use crate::store::error::StoreError;
-use crate::store::key::SessionKey;
+use crate::store::key::{Family, SessionKey};
 use crate::store::query::PAGE_MAX;
 
 /// Most rows that one call looks at. Those that others own or clean up are among them.
@@ -20,21 +20,24 @@ impl EmbeddedStore {
     pub(in crate::store) async fn reap(
         &self,
         worker: &WorkerId,
+        family: Family,
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
         let (worker, prefix) = (worker.clone(), self.prefix.to_string());
         let count = count.min(PAGE_MAX);
-        self.ask(move |database| Ok(database.reap(&worker, count, &prefix)?))
+        self.ask(move |database| Ok(database.reap(&worker, family, count, &prefix)?))
             .await
     }
 }
 
 impl Database {
-    /// Those that have waited longest come first. Where more of them than one call looks at are others' or put off, the
-    /// next call goes on behind them, and from the front again when it has come to the end.
+    /// Those that have waited longest come first. Where more of them than one call looks at are others', of another
+    /// family or put off, the next call for this family goes on behind them, and from the front again when it has come
+    /// to the end.
     fn reap(
         &mut self,
         worker: &WorkerId,
+        family: Family,
         count: usize,
         prefix: &str,
     ) -> Result<Vec<SessionKey>, Failed> {
@@ -47,7 +50,7 @@ impl Database {
              WHERE holds = 1 AND over_at <= ?1 AND tombstone_ends_at > ?1 AND (over_at, ordinal) > (?3, ?4)
              ORDER BY over_at, ordinal LIMIT ?2",
         )?;
-        let (from, mut last) = (self.reaped_to.take(), None);
+        let (from, mut last) = (self.reaped_to.remove(&family), None);
         let (over_at, ordinal) = from.unwrap_or((-1, 0));
         let mut rows = statement.query(params![
             stored_number(now.unix_ms()),
@@ -64,6 +67,7 @@ impl Database {
             let (key, json): (String, String) = (row.get(0)?, row.get(1)?);
             let record = row::parse(&json).and_then(|fields| row::decode(&fields));
             if let (Some(key), Ok(record)) = (SessionKey::named(prefix, key.as_bytes()), record)
+                && key.family() == family
                 && is_due(&record, worker, &workers, now)
                 && !self.queues.holds(&key, None)
             {
@@ -71,8 +75,10 @@ impl Database {
             }
         }
         let is_full = keys.len() >= count;
-        if examined >= EXAMINED_MAX || (is_full && from.is_some()) {
-            self.reaped_to = last;
+        if let Some(last) = last
+            && (examined >= EXAMINED_MAX || (is_full && from.is_some()))
+        {
+            self.reaped_to.insert(family, last);
         }
         Ok(keys)
     }

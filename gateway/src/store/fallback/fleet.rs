@@ -10,7 +10,7 @@ use mooring_session::workers::Beat;
 use super::{FallbackStore, Phase, Shared};
 use crate::store::error::{Away, StoreError};
 use crate::store::fleet::WorkerView;
-use crate::store::key::SessionKey;
+use crate::store::key::{Family, SessionKey};
 use crate::store::query::{SessionPage, SessionQuery};
 use crate::store::redis::RedisStore;
 
@@ -38,9 +38,14 @@ impl FallbackStore {
     pub(in crate::store) async fn reap(
         &self,
         worker: &WorkerId,
+        family: Family,
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
-        self.shared.present().await?.reap(worker, count).await
+        self.shared
+            .present()
+            .await?
+            .reap(worker, family, count)
+            .await
     }
 }
 

@@ -1,5 +1,8 @@
 //! Sessions served from memory while Redis is away, by the same rules, and what has to be told when it returns.
 //!
+//! Code sessions are served whether they are known here or not: their paths are derived from their names, and locks on the
+//! volume hold without Redis. Of others only what this worker read or made is.
+//!
 //! Invariants: a session that is not known here is answered with `Away`, never with a refusal; no binding of a session
 //! that others know too is owned here; an END that was answered is in the journal until Redis has heard it.
 
@@ -16,7 +19,7 @@ use super::served::{Need, Served};
 use super::shadow::{Read, Shadow};
 use crate::store::error::{Away, StoreError};
 use crate::store::inits::Inits;
-use crate::store::key::{InitDigest, SessionKey};
+use crate::store::key::{Family, InitDigest, SessionKey};
 use crate::store::rate::Rates;
 use crate::store::sessions::{SESSIONS_MAX, Sessions};
 
@@ -53,7 +56,7 @@ pub(super) struct ReadOrigin {
     /// The epoch of each binding that was read.
     pub(super) epochs: BTreeMap<ServerName, u64>,
     /// Whether the record was read, or just some of its bindings.
-    is_whole: bool,
+    pub(super) is_whole: bool,
     /// All TOUCHes in one.
     pub(super) touch: Option<Touch>,
 }
@@ -113,7 +116,7 @@ impl Memory {
         }
         if !self.origins.contains_key(key) {
             let has_room = self.origins.len() < REMEMBERED_MAX;
-            if !has_room || (!self.recall(key, now) && !T::MINTS) {
+            if !has_room || (!self.recall(key, request.user(), now) && !T::MINTS) {
                 return Err(unknown);
             }
         }
@@ -128,9 +131,15 @@ impl Memory {
         Ok(reply)
     }
 
-    /// Takes up a session that was read before Redis went away. Says whether there is one.
-    fn recall(&mut self, key: &SessionKey, now: Timestamp) -> bool {
-        let Some(read) = self.shadow.believed(key, self.away_since) else {
+    /// Takes up a session that was read before Redis went away, or a code session of this user. Says whether there is
+    /// one.
+    fn recall(&mut self, key: &SessionKey, user: Option<&Principal>, now: Timestamp) -> bool {
+        let read = self.shadow.believed(key, self.away_since);
+        let of_user = || {
+            let user = user.filter(|_| key.family() == Family::Code)?;
+            Some(Read::nothing_of(user.clone(), now))
+        };
+        let Some(read) = read.or_else(of_user) else {
             return false;
         };
         let origin = ReadOrigin {
@@ -161,6 +170,7 @@ impl Memory {
         self.ends.contains_key(key)
             || match need {
                 Need::Session => true,
+                Need::Record | Need::Binding(_) if key.family() == Family::Code => true,
                 Need::Record => read.is_whole,
                 Need::Binding(server) => read.epochs.contains_key(server),
                 Need::Store | Need::Redis => false,
@@ -256,7 +266,7 @@ fn record_of(key: &SessionKey, read: Read, now: Timestamp) -> Option<Record> {
         .collect();
     let record = read.record.as_ref();
     Some(Record {
-        id: key.id().ok()?,
+        id: record.map(|record| &record.id).or(key.id())?.clone(),
         principal: read.principal,
         generation: record.map_or(0, |record| record.generation),
         highest_epoch: bindings.values().map(|b| b.epoch).max().unwrap_or(0),

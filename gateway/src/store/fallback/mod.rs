@@ -34,7 +34,7 @@ use super::error::{Away, StoreError};
 use super::key::{InitDigest, SessionKey};
 use super::queues::Queues;
 use super::redis::{LinkState, RedisStore, Resend};
-use super::status::{StatusCell, StoreMode};
+use super::status::{AnsweredBy, StatusCell, StoreMode};
 
 /// Most losses waiting to be picked up. Beyond it they are logged and dropped.
 const LOSSES_MAX: usize = 10_000;
@@ -112,11 +112,12 @@ impl FallbackStore {
         &self.shared.status
     }
 
+    /// The answer, and who gave it.
     pub(super) async fn run<T: Served>(
         &self,
         key: &SessionKey,
         request: &T,
-    ) -> Result<T::Reply, StoreError> {
+    ) -> Result<(T::Reply, AnsweredBy), StoreError> {
         let shared = &self.shared;
         let started = Instant::now();
         loop {
@@ -125,12 +126,12 @@ impl FallbackStore {
                     Err(StoreError::Away(_)) => shared.go_away(),
                     result => {
                         shared.note(key, request, &result);
-                        return result;
+                        return result.map(|reply| (reply, AnsweredBy::Store));
                     }
                 }
             }
             if let Some(result) = shared.serve_away(key, request) {
-                return result;
+                return result.map(|reply| (reply, AnsweredBy::Memory));
             }
             // Redis came back meanwhile. It is asked (again) if there is time, and if asking again is harmless.
             if T::RESEND == Resend::Never || started.elapsed() >= shared.command_timeout {

@@ -2,7 +2,8 @@
 //!
 //! ENDs first, so that no session that its client ended comes back. Then each session that was minted or changed:
 //! created without reviving a tombstone, its bindings claimed with the tokens that made them and confirmed. The answer
-//! of Redis wins: what it refuses is reported as lost. Every step may be repeated, so an outage in the middle of it only
+//! of Redis wins: what it refuses is reported as lost. A code session is told by itself alone ([`tell_code`]). Every step
+//! may be repeated, so an outage in the middle of it only
 //! leaves the rest for the next return.
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use mooring_session::names::{InstanceName, ServerName};
 use mooring_session::record::{Binding, Phase, Record, Standing};
+use mooring_session::refusal::Refusal;
 use mooring_session::rules::{Bind, Confirm, Create, Ownership, Rebind, Revival, Touch, Unbind};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
@@ -18,7 +20,7 @@ use super::Shared;
 use super::loss::{Loss, LossReason};
 use super::memory::{EndOwed, Origin, ReadOrigin};
 use crate::store::error::StoreError;
-use crate::store::key::SessionKey;
+use crate::store::key::{Family, SessionKey};
 
 /// Sessions told at the same time.
 const AT_ONCE: usize = 32;
@@ -77,7 +79,9 @@ async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError
         shared.memory().settle(&key);
         return Ok(());
     };
+    let is_known = !matches!(&origin, Origin::Read(read) if !read.is_whole);
     match origin {
+        _ if key.family() == Family::Code && is_known => tell_code(shared, &key, &record).await?,
         Origin::Minted => tell_minted(shared, &key, &record).await?,
         Origin::Read(read) => tell_read(shared, &key, &record, read).await?,
     }
@@ -85,8 +89,9 @@ async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError
     Ok(())
 }
 
-async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
-    let create = Create {
+/// The record as Redis has to hold it, its tombstone left standing.
+fn creation(record: &Record) -> Create {
+    Create {
         id: record.id.clone(),
         principal: record.principal.clone(),
         ttl: record.life.ttl,
@@ -94,7 +99,31 @@ async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Resu
         labels: record.labels.clone(),
         revival: Revival::Refused,
         cap: None,
-    };
+    }
+}
+
+/// A code session that was used while Redis was away is in use: what Redis saw expire meanwhile begins anew, so that no
+/// reaper takes its files for those of a session that is over. One that was ended stays ended.
+async fn tell_code(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
+    if record.life.standing(shared.clock.now()) != Standing::Active {
+        return Ok(());
+    }
+    let create = creation(record);
+    let result = shared.redis.run(key, &create).await;
+    let has_expired = matches!(result, Err(StoreError::Refused(Refusal::NoSession)));
+    answered(result)?;
+    if has_expired {
+        let create = Create {
+            revival: Revival::Allowed,
+            ..create
+        };
+        answered(shared.redis.run(key, &create).await)?;
+    }
+    Ok(())
+}
+
+async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
+    let create = creation(record);
     let is_active = record.life.standing(shared.clock.now()) == Standing::Active;
     let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();
     for (server, binding) in &record.bindings {

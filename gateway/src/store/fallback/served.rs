@@ -1,6 +1,6 @@
 //! What each transition needs to be served while Redis is away, and what is remembered of its answer while it is not.
 
-use mooring_session::names::ServerName;
+use mooring_session::names::{Principal, ServerName};
 use mooring_session::refusal::{Refusal, Stale};
 use mooring_session::rules::{
     Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Ownership, Rebind, Rebound,
@@ -38,6 +38,12 @@ pub(in crate::store) trait Served: Wire + Watched {
 
     /// What must be known.
     fn need(&self) -> Need<'_>;
+
+    /// Whose session it is said to be, where that is all that a code session needs to go on: where its files are does not
+    /// hang on its record.
+    fn user(&self) -> Option<&Principal> {
+        None
+    }
 
     /// Notes what an answer of Redis showed.
     fn note(&self, _key: &SessionKey, _reply: &Self::Reply, _shadow: &mut Shadow, _now: Timestamp) {
@@ -88,6 +94,10 @@ impl Served for Touch {
         Need::Session
     }
 
+    fn user(&self) -> Option<&Principal> {
+        Some(&self.principal)
+    }
+
     fn journal(&self, key: &SessionKey, _reply: &Touched, memory: &mut Memory) {
         memory.journal_touch(key, self);
     }
@@ -96,6 +106,10 @@ impl Served for Touch {
 impl Served for End {
     fn need(&self) -> Need<'_> {
         Need::Session
+    }
+
+    fn user(&self) -> Option<&Principal> {
+        self.principal.as_ref()
     }
 
     fn note(&self, key: &SessionKey, _reply: &Ended, shadow: &mut Shadow, _now: Timestamp) {
@@ -110,6 +124,10 @@ impl Served for End {
 impl Served for Route {
     fn need(&self) -> Need<'_> {
         Need::Binding(&self.server)
+    }
+
+    fn user(&self) -> Option<&Principal> {
+        Some(&self.principal)
     }
 
     fn note(&self, key: &SessionKey, reply: &Routed, shadow: &mut Shadow, now: Timestamp) {

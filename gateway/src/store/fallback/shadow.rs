@@ -35,6 +35,18 @@ pub(super) struct Read {
     read_at: Timestamp,
 }
 
+impl Read {
+    /// That there is a session of this principal, and nothing else.
+    pub(super) fn nothing_of(principal: Principal, now: Timestamp) -> Self {
+        Self {
+            principal,
+            record: None,
+            bindings: BTreeMap::new(),
+            read_at: now,
+        }
+    }
+}
+
 /// A binding and when it was read.
 #[derive(Clone, Debug)]
 pub(super) struct BindingRead {
@@ -119,12 +131,8 @@ impl Shadow {
         }
         let old = &mut self.old;
         let read = self.young.entry(key.clone()).or_insert_with(|| {
-            old.remove(key).unwrap_or_else(|| Read {
-                principal: principal.clone(),
-                record: None,
-                bindings: BTreeMap::new(),
-                read_at: now,
-            })
+            old.remove(key)
+                .unwrap_or_else(|| Read::nothing_of(principal.clone(), now))
         });
         read.read_at = now;
         read

@@ -16,6 +16,7 @@ use crate::store::error::{Away, StoreError};
 use crate::store::key::SessionKey;
 use crate::store::news::NewsItem;
 use crate::store::rate::Rated;
+use crate::store::status::AnsweredBy;
 use crate::store::turns::{Enter, Entered, Leave};
 
 impl FallbackStore {
@@ -42,7 +43,11 @@ impl FallbackStore {
                 let routed = routed?;
                 let turn = shared.queues.enter(key, request, &Everybody)?;
                 if *shared.phase.borrow() == Phase::Away {
-                    return Ok(Entered { routed, turn });
+                    return Ok(Entered {
+                        routed,
+                        turn,
+                        answered_by: AnsweredBy::Memory,
+                    });
                 }
                 // Redis came back meanwhile, and says whose turn it is.
                 shared.queues.dissolve(&Everybody);

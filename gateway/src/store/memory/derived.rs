@@ -10,17 +10,17 @@ use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::record::Record;
 use mooring_session::time::{Monotonic, Timestamp};
 
-use crate::store::key::SessionKey;
+use crate::store::key::{Family, SessionKey};
 use crate::store::queues::Queues;
 
-/// The index of the sessions of one prefix.
+/// The index of the sessions of one store's prefix. Each family counts by itself.
 #[derive(Debug)]
 pub(super) struct Derived {
     /// Behind a `RefCell` because a question about what is held lets the index follow the clock.
     index: RefCell<Index>,
     departures: Departures,
     /// None for a prefix that no key can have, and so there are no sessions.
-    prefix: Option<PrefixId>,
+    families: Option<Prefixes>,
 }
 
 /// The memory, asked from within the command over one record.
@@ -34,12 +34,16 @@ pub(super) struct MemoryNode<'a> {
 
 impl Derived {
     pub(super) fn new(prefix: &str) -> Self {
-        let prefixes = Prefixes::new([prefix.as_bytes()]).ok();
+        let heads = Family::heads(prefix);
         Self {
             index: RefCell::new(Index::new(Seed(rand::random()))),
             departures: Departures::default(),
-            prefix: prefixes.and_then(|prefixes| prefixes.of(prefix.as_bytes())),
+            families: Prefixes::new(heads.iter().map(String::as_bytes)).ok(),
         }
+    }
+
+    fn family_of(&self, key: &[u8]) -> Option<PrefixId> {
+        self.families.as_ref()?.of(key)
     }
 
     /// The index, to be asked about many sessions.
@@ -55,13 +59,14 @@ impl Derived {
         written: Written,
         now: Timestamp,
     ) {
-        let index = self.index.get_mut();
         let key = key.secret().as_bytes();
-        match (record, self.prefix) {
-            (Some(record), Some(prefix)) => match written {
+        let family = self.family_of(key);
+        let index = self.index.get_mut();
+        match (record, family) {
+            (Some(record), Some(family)) => match written {
                 Written::Nothing => {}
                 Written::Life => index.slide(key, &record.life, now),
-                Written::Record | Written::Removed => index.put(prefix, key, record, now),
+                Written::Record | Written::Removed => index.put(family, key, record, now),
             },
             _ => index.remove(key),
         }
@@ -99,10 +104,10 @@ impl Node for MemoryNode<'_> {
     }
 
     fn held_by(&self, principal: &Principal) -> Option<Held> {
-        let prefix = self.derived.prefix?;
         let key = self.key.secret().as_bytes();
+        let family = self.derived.family_of(key)?;
         let mut index = self.derived.index.borrow_mut();
-        Some(index.held(principal, prefix, key, self.now))
+        Some(index.held(principal, family, key, self.now))
     }
 
     fn holds_turn(&self, server: Option<&ServerName>) -> bool {

@@ -1,14 +1,14 @@
 //! LIST and REAP over memory.
 
 use mooring_session::context::{Context, NoIndex, Tuning};
-use mooring_session::index::{self, Reaper};
+use mooring_session::index::{self, Glob, Reaper};
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
 use mooring_session::view::RecordView;
 
 use super::{ADVANCED_MAX, MemoryStore, State};
-use crate::store::key::SessionKey;
-use crate::store::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
+use crate::store::key::{Family, SessionKey};
+use crate::store::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
 
 impl MemoryStore {
     pub(in crate::store) fn list(&self, query: &SessionQuery) -> Result<SessionPage, Refusal> {
@@ -49,7 +49,12 @@ impl MemoryStore {
         })
     }
 
-    pub(in crate::store) fn reap(&self, worker: &WorkerId, count: usize) -> Vec<SessionKey> {
+    pub(in crate::store) fn reap(
+        &self,
+        worker: &WorkerId,
+        family: Family,
+        count: usize,
+    ) -> Vec<SessionKey> {
         let (now, mono) = self.moment();
         let mut state = self.state();
         let State {
@@ -61,9 +66,13 @@ impl MemoryStore {
             worker,
             workers: &workers.at(mono),
             now,
+            pattern: Glob::parse(key_pattern(family, &self.prefix, None).as_bytes()).ok(),
             count: count.min(PAGE_MAX),
         };
-        let named = |key: &[u8]| SessionKey::named(&self.prefix, key);
+        let named = |key: &[u8]| {
+            let key = SessionKey::named(&self.prefix, key)?;
+            (key.family() == family).then_some(key)
+        };
         let is_free = |key: &[u8]| named(key).is_some_and(|key| !self.queues.holds(&key, None));
         let keys = index.due(&reaper, is_free).into_iter();
         let keys = keys.filter_map(named).collect();

@@ -23,6 +23,7 @@ use super::news::NewsItem;
 use super::queues::Queues;
 use super::rate::{Rated, Rates};
 use super::sessions::{SESSIONS_MAX, Sessions};
+use super::status::AnsweredBy;
 use super::turns::{self, Enter, Entered, Leave};
 use super::watched::{Before, Moved, Settles, Watched};
 
@@ -91,7 +92,11 @@ impl MemoryStore {
         let (routed, _) = state.run(key, &route, (now, mono), &self.queues)?;
         drop(state);
         self.queues.note(key, route.told(&routed), Settles::Nothing);
-        Ok(Entered { routed, turn })
+        Ok(Entered {
+            routed,
+            turn,
+            answered_by: AnsweredBy::Store,
+        })
     }
 
     pub(super) fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), Refusal> {

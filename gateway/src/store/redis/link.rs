@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::Dialer;
-use super::prefixes;
+use super::prefixes::{self, NotCovered};
 use crate::store::error::{Away, OpenError, StoreError};
 
 /// The first wait after a failed attempt to connect; each further one is twice as long.
@@ -80,7 +80,7 @@ pub(super) struct Link {
 struct Shared {
     dialer: Arc<Dialer>,
     /// What the keys of this gateway's sessions start with.
-    head: String,
+    heads: Vec<String>,
     state: watch::Sender<LinkState>,
 }
 
@@ -95,10 +95,10 @@ impl Link {
     ///
     /// # Errors
     /// The server was reached and refuses this client, or lacks what this gateway needs.
-    pub(super) async fn open(dialer: Arc<Dialer>, head: String) -> Result<Self, OpenError> {
+    pub(super) async fn open(dialer: Arc<Dialer>, heads: Vec<String>) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared {
             dialer,
-            head,
+            heads,
             state: watch::Sender::new(LinkState::Reconnecting),
         });
         let address = || shared.dialer.address.clone();
@@ -115,11 +115,11 @@ impl Link {
             first => first,
         };
         if let Ok(connection) = &first
-            && let Some(prefixes) = shared.not_covered(connection).await
+            && let Some(NotCovered { head, prefixes }) = shared.not_covered(connection).await
         {
             return Err(OpenError::NotIndexed {
                 address: address(),
-                head: shared.head.clone(),
+                head,
                 prefixes,
             });
         }
@@ -221,21 +221,22 @@ impl Shared {
             let attempt = self.dialer.connect().await;
             // A fleet that runs is not stopped for it: its sessions are routed all the same.
             if let Ok(connection) = &attempt
-                && let Some(prefixes) = self.not_covered(connection).await
+                && let Some(NotCovered { head, prefixes }) = self.not_covered(connection).await
             {
                 tracing::error!(
+                    %head,
                     %prefixes,
-                    "mooring.prefixes of redis does not cover store.key_prefix: sessions are neither counted nor cleaned up"
+                    "mooring.prefixes of redis does not cover keys of sessions: they are neither counted nor cleaned up"
                 );
             }
             last = self.note(attempt, number);
         }
     }
 
-    /// The server's prefixes, where they do not cover this gateway's keys.
-    async fn not_covered(&self, connection: &MultiplexedConnection) -> Option<String> {
+    /// What the server's prefixes do not cover of this gateway's keys.
+    async fn not_covered(&self, connection: &MultiplexedConnection) -> Option<NotCovered> {
         let mut connection = connection.clone();
-        prefixes::not_covering(&mut connection, &self.head, self.dialer.command_timeout).await
+        prefixes::not_covering(&mut connection, &self.heads, self.dialer.command_timeout).await
     }
 
     /// Returns when the connection is lost, and finds that out by itself where nobody uses it.

@@ -34,7 +34,7 @@ use self::link::Link;
 pub(super) use self::link::{Down, LinkState, Resend};
 use self::news::NewsLines;
 use super::error::{OpenError, StoreError};
-use super::key::{InitDigest, SessionKey};
+use super::key::{Family, InitDigest, SessionKey};
 
 /// A Redis with the module.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl RedisStore {
         command_timeout: Duration,
     ) -> Result<Self, OpenError> {
         let dialer = Arc::new(Dialer::new(url, command_timeout)?);
-        let link = Link::open(Arc::clone(&dialer), SessionKey::head(prefix)).await?;
+        let link = Link::open(Arc::clone(&dialer), Family::heads(prefix)).await?;
         Ok(Self {
             news: NewsLines::new(dialer, link.watch(), prefix),
             link,

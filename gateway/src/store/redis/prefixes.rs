@@ -13,12 +13,21 @@ use super::reply::{Fields, text};
 
 const SETTING: &str = "mooring.prefixes";
 
-/// The server's prefixes, where none of them covers keys that start with `head`.
+/// Keys that the server does not index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotCovered {
+    /// What they start with.
+    pub(super) head: String,
+    /// What the server indexes.
+    pub(super) prefixes: String,
+}
+
+/// The first of `heads` such that the server's prefixes do not cover keys that start with it.
 pub(super) async fn not_covering(
     connection: &mut MultiplexedConnection,
-    head: &str,
+    heads: &[String],
     at_most: Duration,
-) -> Option<String> {
+) -> Option<NotCovered> {
     let mut ask = redis::cmd("CONFIG");
     ask.arg("GET").arg(SETTING);
     let answer = timeout(at_most, connection.send_packed_command(&ask)).await;
@@ -32,7 +41,8 @@ pub(super) async fn not_covering(
         );
         return None;
     };
-    (!covers(&prefixes, head)).then_some(prefixes)
+    let head = heads.iter().find(|head| !covers(&prefixes, head))?.clone();
+    Some(NotCovered { head, prefixes })
 }
 
 fn read(value: Value) -> Option<String> {

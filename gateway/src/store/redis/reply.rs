@@ -141,15 +141,13 @@ impl Fields {
     }
 
     pub(super) fn record(&mut self) -> Result<RecordView, Problem> {
-        let standing = self.take("state").ok_or_else(|| missing("state"))?;
         Ok(RecordView {
             id: self.name("id", SessionId::parse)?,
             generation: self.number("gen")?,
             principal: self.name("principal", Principal::parse)?,
-            standing: [Standing::Active, Standing::Expired, Standing::Ended]
-                .into_iter()
-                .find(|known| text(&standing) == Some(known.as_str()))
-                .ok_or_else(|| unreadable("state"))?,
+            standing: self
+                .optional_standing("state")?
+                .ok_or_else(|| missing("state"))?,
             created_at: self.moment("created_at")?,
             last_used_at: self.moment("last_used_at")?,
             expires_at: self.moment("expires_at")?,
@@ -158,6 +156,17 @@ impl Fields {
             labels: self.labels()?,
             bindings: self.list("bindings", binding)?,
         })
+    }
+
+    fn optional_standing(&mut self, field: &str) -> Result<Option<Standing>, Problem> {
+        let Some(word) = self.take(field) else {
+            return Ok(None);
+        };
+        [Standing::Active, Standing::Expired, Standing::Ended]
+            .into_iter()
+            .find(|known| text(&word) == Some(known.as_str()))
+            .map(Some)
+            .ok_or_else(|| unreadable(field))
     }
 
     fn labels(&mut self) -> Result<BTreeMap<LabelName, LabelValue>, Problem> {
@@ -190,6 +199,7 @@ pub(super) fn created(value: Value) -> Result<Created, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(Created {
         created: fields.truth("created")?,
+        revived: fields.optional_standing("revived")?,
         hash_changed: fields.truth("hash_changed")?,
         previous: fields.list("previous", binding)?,
         record: fields.record()?,

@@ -1,7 +1,7 @@
 //! LIST and REAP: which sessions there are, as the server's indexes name them.
 //!
-//! A Redis may hold sessions of others beside the MCP sessions of this gateway's prefix. LIST asks for the latter alone,
-//! by their pattern; what REAP names of others is passed over, and is cleaned up by those who made it.
+//! A Redis may hold sessions of others beside those of this gateway's prefix, and each family of the latter is another's
+//! to look after: LIST and REAP ask for one family alone, by the pattern of its keys.
 
 use mooring_session::names::WorkerId;
 use mooring_session::view::RecordView;
@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use super::reply::{Fields, Problem, bytes, text};
 use super::{RedisStore, Resend, unreadable};
 use crate::store::error::StoreError;
-use crate::store::key::SessionKey;
+use crate::store::key::{Family, SessionKey};
 use crate::store::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
 
 impl RedisStore {
@@ -29,17 +29,38 @@ impl RedisStore {
     pub(in crate::store) async fn reap(
         &self,
         worker: &WorkerId,
+        family: Family,
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
         let name = "SESSION.REAP";
-        let mut command = redis::cmd(name);
-        command
-            .arg(worker.as_str())
-            .arg("COUNT")
-            .arg(count.clamp(1, PAGE_MAX));
-        let value = self.send(&command, name, Resend::Once).await?;
-        reaped(&self.prefix, value).map_err(unreadable(name))
+        let pattern = key_pattern(family, &self.prefix, None);
+        let by_pattern = reap(worker, count, Some(&pattern));
+        let value = match self.send(&by_pattern, name, Resend::Once).await {
+            // An error answer of no known meaning: the module is of before MATCH. What it names of others is passed over,
+            // and where that is a whole COUNT of keys, it hides what is this gateway's.
+            Err(StoreError::Reply { .. }) => {
+                let of_all = reap(worker, count, None);
+                self.send(&of_all, name, Resend::Once).await?
+            }
+            value => value?,
+        };
+        let keys = reaped(&self.prefix, value).map_err(unreadable(name))?;
+        let is_wanted = |key: &SessionKey| key.family() == family;
+        Ok(keys.into_iter().filter(is_wanted).collect())
     }
+}
+
+/// The command that names what is to be cleaned up.
+fn reap(worker: &WorkerId, count: usize, pattern: Option<&str>) -> Cmd {
+    let mut command = redis::cmd("SESSION.REAP");
+    command
+        .arg(worker.as_str())
+        .arg("COUNT")
+        .arg(count.clamp(1, PAGE_MAX));
+    if let Some(pattern) = pattern {
+        command.arg("MATCH").arg(pattern);
+    }
+    command
 }
 
 /// The command that a query is.
@@ -60,7 +81,11 @@ pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
     }
     command
         .arg("MATCH")
-        .arg(key_pattern(prefix, query.id_pattern.as_deref()))
+        .arg(key_pattern(
+            query.family,
+            prefix,
+            query.id_pattern.as_deref(),
+        ))
         .arg("ORDER")
         .arg(match query.order {
             Order::Newest => "newest",

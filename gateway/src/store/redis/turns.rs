@@ -7,6 +7,7 @@ use super::reply::{self, Fields, Problem};
 use super::{RedisStore, Resend, unreadable};
 use crate::store::error::StoreError;
 use crate::store::key::SessionKey;
+use crate::store::status::AnsweredBy;
 use crate::store::turns::{Enter, Entered, Leave, Line};
 
 impl RedisStore {
@@ -58,6 +59,7 @@ pub(super) fn entered(value: Value, server: &ServerName) -> Result<Entered, Prob
     let mut fields = Fields::of(value)?;
     Ok(Entered {
         turn: fields.optional_number("turn")?,
+        answered_by: AnsweredBy::Store,
         routed: reply::routed_of(fields, server)?,
     })
 }

@@ -25,19 +25,19 @@ use crate::store::{Backend, Store, StoreOptions, StorePlace, WhenAway, open_with
 
 const STARTED_AT: u64 = 1_700_000_000_000;
 
-pub(super) fn memory(clock: Clock) -> Store {
+pub(crate) fn memory(clock: Clock) -> Store {
     let status = StatusCell::new(StoreMode::Normal);
     let backend = Backend::Memory(Box::new(MemoryStore::new(clock, PREFIX)), status);
     Store::new(backend, PREFIX, Millis::new(3_600_000))
 }
 
-pub(super) fn embedded(path: &std::path::Path, clock: Clock) -> Store {
+pub(crate) fn embedded(path: &std::path::Path, clock: Clock) -> Store {
     let status = StatusCell::new(StoreMode::Normal);
     let backend = Backend::Embedded(EmbeddedStore::open(path, clock, PREFIX).unwrap(), status);
     Store::new(backend, PREFIX, Millis::new(3_600_000))
 }
 
-pub(super) async fn redis(server: &RedisServer) -> Store {
+pub(crate) async fn redis(server: &RedisServer) -> Store {
     let options = StoreOptions {
         place: StorePlace::Redis {
             url: server.url(),

@@ -1,11 +1,16 @@
 //! What the tests of the stores share: requests in short, random operations, and a Redis of their own.
 
-mod differential;
+pub(crate) mod differential;
 mod every_store;
 pub(super) mod operations;
-pub(super) mod requests;
+pub(crate) mod requests;
 mod scenarios;
-pub(super) mod server;
+pub(crate) mod server;
 mod side;
-mod turns;
+pub(crate) mod turns;
 mod wishes;
+
+/// The machine's clocks, for a store that a test makes for itself.
+pub(crate) fn system_clock() -> super::clock::Clock {
+    super::clock::Clock::system()
+}

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use mooring_session::names::{
-    Address, InstanceName, Principal, ServerName, SessionId, Token, UpstreamSession, WorkerId,
+    Address, ContentHash, InstanceName, Principal, ServerName, SessionId, Token, UpstreamSession,
+    WorkerId,
 };
 use mooring_session::rules::{
     Bind, Confirm, Create, End, EndWhen, Ownership, Rebind, Revival, Route,
@@ -14,41 +15,55 @@ use mooring_session::workers::{Beat, Drain};
 
 use crate::store::key::SessionKey;
 
-pub(in crate::store) const PREFIX: &str = "mcpgw:";
+pub(crate) const PREFIX: &str = "mcpgw:";
 
-pub(in crate::store) fn id(text: &str) -> SessionId {
+pub(crate) fn id(text: &str) -> SessionId {
     SessionId::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn key(text: &str) -> SessionKey {
+pub(crate) fn key(text: &str) -> SessionKey {
     SessionKey::mcp(PREFIX, &id(text))
 }
 
-pub(in crate::store) fn principal(text: &str) -> Principal {
+/// The key of a code session of `user`.
+pub(crate) fn code_key(user: &str) -> SessionKey {
+    let id = id("0123456789abcdef01234567");
+    SessionKey::code(PREFIX, &server("sandbox"), user, "python", &id).unwrap()
+}
+
+/// The creation of the session under such a key.
+pub(crate) fn code_create() -> Create {
+    Create {
+        content_hash: Some(ContentHash::parse(b"9f86d081").unwrap()),
+        ..create("0123456789abcdef01234567")
+    }
+}
+
+pub(crate) fn principal(text: &str) -> Principal {
     Principal::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn server(text: &str) -> ServerName {
+pub(crate) fn server(text: &str) -> ServerName {
     ServerName::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn worker(text: &str) -> WorkerId {
+pub(crate) fn worker(text: &str) -> WorkerId {
     WorkerId::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn token(text: &str) -> Token {
+pub(crate) fn token(text: &str) -> Token {
     Token::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn instance(text: &str) -> InstanceName {
+pub(crate) fn instance(text: &str) -> InstanceName {
     InstanceName::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn upstream(text: &str) -> UpstreamSession {
+pub(crate) fn upstream(text: &str) -> UpstreamSession {
     UpstreamSession::parse(text.as_bytes()).unwrap()
 }
 
-pub(in crate::store) fn create(session: &str) -> Create {
+pub(crate) fn create(session: &str) -> Create {
     Create {
         id: id(session),
         principal: principal("alice"),
@@ -60,14 +75,14 @@ pub(in crate::store) fn create(session: &str) -> Create {
     }
 }
 
-pub(in crate::store) fn end() -> End {
+pub(crate) fn end() -> End {
     End {
         principal: Some(principal("alice")),
         when: EndWhen::Always,
     }
 }
 
-pub(in crate::store) fn route() -> Route {
+pub(crate) fn route() -> Route {
     Route {
         principal: principal("alice"),
         server: server("tools"),
@@ -76,7 +91,7 @@ pub(in crate::store) fn route() -> Route {
 }
 
 /// A bind that is bound at once.
-pub(in crate::store) fn bind(attempt: &str, at: &str, upstream_session: &str) -> Bind {
+pub(crate) fn bind(attempt: &str, at: &str, upstream_session: &str) -> Bind {
     Bind {
         principal: principal("alice"),
         server: server("tools"),
@@ -89,7 +104,7 @@ pub(in crate::store) fn bind(attempt: &str, at: &str, upstream_session: &str) ->
     }
 }
 
-pub(in crate::store) fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
+pub(crate) fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
     Rebind {
         principal: principal("alice"),
         server: server("tools"),
@@ -104,7 +119,7 @@ pub(in crate::store) fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
     }
 }
 
-pub(in crate::store) fn confirm(epoch: u64, attempt: &str, upstream_session: &str) -> Confirm {
+pub(crate) fn confirm(epoch: u64, attempt: &str, upstream_session: &str) -> Confirm {
     Confirm {
         principal: principal("alice"),
         server: server("tools"),
@@ -114,7 +129,7 @@ pub(in crate::store) fn confirm(epoch: u64, attempt: &str, upstream_session: &st
     }
 }
 
-pub(in crate::store) fn beat(name: &str, ttl_ms: u64) -> Beat {
+pub(crate) fn beat(name: &str, ttl_ms: u64) -> Beat {
     Beat {
         worker: worker(name),
         address: Address::parse(b"127.0.0.1:9").unwrap(),

@@ -8,18 +8,22 @@
 
 use std::num::NonZeroU64;
 
+use mooring_session::record::Standing;
 use mooring_session::refusal::{Busy, Refusal, Stale};
 use mooring_session::rules::{Clean, Create, End, EndWhen, Forget};
 use mooring_session::time::Millis;
 
 use super::every_store::over_every_store;
 use super::requests as make;
-use crate::store::{SessionQuery, Store, StoreError};
+use super::server::eventually;
+use crate::store::{Family, Order, SessionKey, SessionQuery, Store, StoreError};
 
 over_every_store! {
     a_principal_at_its_cap_ends_the_session_not_used_for_longest;
+    code_sessions_take_no_place_of_a_cap;
     a_tombstone_is_cleaned_once_and_forgotten;
     sessions_are_listed_page_by_page;
+    each_family_is_listed_and_reaped_by_itself;
     a_binding_goes_to_the_emptiest_instance;
     a_rate_lets_through_what_it_may;
 }
@@ -65,6 +69,24 @@ async fn a_principal_at_its_cap_ends_the_session_not_used_for_longest(store: &St
     store.create(&third, &capped("c", 2)).await.unwrap();
 }
 
+async fn code_sessions_take_no_place_of_a_cap(store: &Store) {
+    for user in ["alice-0011223344556677", "alice-8899aabbccddeeff"] {
+        let key = make::code_key(user);
+        store.create(&key, &make::code_create()).await.unwrap();
+    }
+    let first = make::key("a");
+    store.create(&first, &capped("a", 1)).await.unwrap();
+    let second = store.create(&make::key("b"), &capped("b", 1)).await;
+    let Err(StoreError::Refused(Refusal::Cap {
+        cap: 1,
+        least_recently_used,
+    })) = second
+    else {
+        unreachable!("the cap is refused: {second:?}");
+    };
+    assert_eq!(store.named_key(&least_recently_used), Some(first));
+}
+
 async fn a_tombstone_is_cleaned_once_and_forgotten(store: &Store) {
     let key = make::key("s");
     let created = store.create(&key, &make::create("s")).await.unwrap();
@@ -86,7 +108,10 @@ async fn a_tombstone_is_cleaned_once_and_forgotten(store: &Store) {
         store.claim(&key, &clean("w:1")).await,
         Err(StoreError::Refused(Refusal::Busy(Busy::Cleaning)))
     );
-    assert_eq!(store.reap(&make::worker("w:1"), 10).await, Ok(Vec::new()));
+    assert_eq!(
+        store.reap(&make::worker("w:1"), Family::Mcp, 10).await,
+        Ok(Vec::new())
+    );
     let forget = |generation| Forget {
         generation,
         worker: make::worker("w:1"),
@@ -145,6 +170,74 @@ async fn sessions_are_listed_page_by_page(store: &Store) {
         store.list(&overlong).await,
         Err(StoreError::Refused(Refusal::Argument(_)))
     ));
+}
+
+async fn each_family_is_listed_and_reaped_by_itself(store: &Store) {
+    let second = Millis::new(1_000);
+    let short = |create: Create| Create {
+        ttl: second,
+        content_hash: make::code_create().content_hash,
+        ..create
+    };
+    let mcp = make::key("m");
+    store.create(&mcp, &short(make::create("m"))).await.unwrap();
+    let users = ["zoe-0011223344556677", "bob-8899aabbccddeeff"];
+    let code = users.map(make::code_key);
+    let mut generations = Vec::new();
+    for key in &code {
+        let created = store.create(key, &short(make::code_create())).await;
+        generations.push(created.unwrap().record.generation);
+    }
+    for (family, wanted) in [(Family::Mcp, &[mcp][..]), (Family::Code, &code)] {
+        let query = SessionQuery {
+            family,
+            order: Order::Oldest,
+            ..SessionQuery::default()
+        };
+        assert_same(walk(store, query).await, wanted);
+        eventually("they expire", async || {
+            let named = store.reap(&make::worker("w:1"), family, 10).await;
+            named.unwrap().len() == wanted.len()
+        })
+        .await;
+        let named = store.reap(&make::worker("w:1"), family, 10).await.unwrap();
+        assert_same(named, wanted);
+    }
+    let bobs = SessionQuery {
+        family: Family::Code,
+        id_pattern: Some("sandbox:bob-*".into()),
+        ..SessionQuery::default()
+    };
+    assert_eq!(walk(store, bobs).await, [code[1].clone()]);
+    let clean = Clean {
+        worker: make::worker("w:1"),
+        lease: Millis::new(60_000),
+    };
+    let claimed = store.claim(&code[0], &clean).await.unwrap();
+    assert_eq!(Some(&claimed.id), code[0].id());
+    let forget = Forget {
+        generation: generations[0],
+        worker: make::worker("w:1"),
+    };
+    store.forget(&code[0], &forget).await.unwrap();
+    let named = store.reap(&make::worker("w:1"), Family::Code, 10).await;
+    assert_eq!(named, Ok(vec![code[1].clone()]));
+    // A client that comes back is told on what it begins anew.
+    let created = store.create(&code[1], &make::code_create()).await.unwrap();
+    assert_eq!(created.revived, Some(Standing::Expired));
+    store.end(&code[1], &make::end()).await.unwrap();
+    let created = store.create(&code[1], &make::code_create()).await.unwrap();
+    assert_eq!(created.revived, Some(Standing::Ended));
+    assert!(created.record.generation > generations[1]);
+}
+
+/// Whether these are the same keys, in whatever order.
+fn assert_same(mut keys: Vec<SessionKey>, wanted: &[SessionKey]) {
+    let mut wanted = wanted.to_vec();
+    for keys in [&mut keys, &mut wanted] {
+        keys.sort_by(|a, b| a.secret().cmp(b.secret()));
+    }
+    assert_eq!(keys, wanted);
 }
 
 /// Every session of a query, and that no page is longer than asked for.

@@ -12,24 +12,24 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a server may take to answer, and anything awaited to come true.
-pub(in crate::store) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Module {
+pub(crate) enum Module {
     Loaded,
     Absent,
 }
 
-pub(in crate::store) struct RedisServer {
-    pub(in crate::store) port: u16,
+pub(crate) struct RedisServer {
+    pub(crate) port: u16,
     directory: tempfile::TempDir,
     module: Module,
     child: Option<Child>,
 }
 
 impl RedisServer {
-    pub(in crate::store) fn start(module: Module) -> Self {
+    pub(crate) fn start(module: Module) -> Self {
         let mut server = Self {
             port: free_port(),
             directory: tempfile::tempdir().unwrap(),
@@ -41,7 +41,7 @@ impl RedisServer {
     }
 
     /// Starts it on the same port; what it had in memory is gone unless it was saved.
-    pub(in crate::store) fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         let mut command = Command::new("redis-server");
         command
             .args(["--port", &self.port.to_string(), "--appendonly", "yes"])
@@ -71,7 +71,7 @@ impl RedisServer {
         })
     }
 
-    pub(in crate::store) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -79,7 +79,7 @@ impl RedisServer {
     }
 
     /// Runs the killed server on another port for a moment, where the store under test does not find it.
-    pub(in crate::store) fn elsewhere(&mut self, work: impl FnOnce(&Self)) {
+    pub(crate) fn elsewhere(&mut self, work: impl FnOnce(&Self)) {
         let port = std::mem::replace(&mut self.port, free_port());
         self.start_again();
         work(self);
@@ -87,16 +87,16 @@ impl RedisServer {
         self.port = port;
     }
 
-    pub(in crate::store) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(in crate::store) fn unix_url(&self) -> String {
+    pub(crate) fn unix_url(&self) -> String {
         format!("unix://{}/socket", self.directory.path().display())
     }
 
     /// Sends a command past the store.
-    pub(in crate::store) fn command(&self, words: &[&str]) -> redis::Value {
+    pub(crate) fn command(&self, words: &[&str]) -> redis::Value {
         let client = redis::Client::open(self.url()).unwrap();
         let mut connection = client.get_connection().unwrap();
         let (name, arguments) = words.split_first().unwrap();
@@ -130,7 +130,7 @@ fn module_path() -> PathBuf {
 }
 
 /// Polls until `is_true` is, for [`PATIENCE`] at most.
-pub(in crate::store) async fn eventually(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !is_true().await {
         assert!(started.elapsed() < PATIENCE, "never came true: {what}");

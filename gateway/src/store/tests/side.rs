@@ -11,7 +11,7 @@ use mooring_session::workers::Drain;
 
 use super::operations::{Kind, Operation};
 use super::requests as make;
-use crate::store::{NewsItem, SessionKey, SessionPage, Store, StoreError, WorkerView};
+use crate::store::{Family, NewsItem, SessionKey, SessionPage, Store, StoreError, WorkerView};
 
 /// How many sessions the operations name.
 const SESSIONS: u8 = 3;
@@ -95,7 +95,7 @@ impl<'a> Side<'a> {
             }
             Kind::List => told(&store.list(&self.query(op)).await.map(sorted_page)),
             Kind::Reap => {
-                let keys = store.reap(&worker, 1_000).await;
+                let keys = store.reap(&worker, Family::Mcp, 1_000).await;
                 told(&keys.map(|keys| self.own(keys)))
             }
             Kind::Rate => {

@@ -19,7 +19,7 @@ over_every_store! {
 }
 
 /// After a start nobody is given a turn for as long as one of before may last.
-pub(super) async fn turns_are_given(store: &Store) {
+pub(crate) async fn turns_are_given(store: &Store) {
     let key = make::key("quiet");
     store.create(&key, &make::create("quiet")).await.unwrap();
     let ask = enter("w:1", "quiet");

@@ -9,6 +9,7 @@ use mooring_session::time::Millis;
 use super::File;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::error::StoreError;
+use crate::store::key::Family;
 use crate::store::query::SessionQuery;
 use crate::store::tests::requests as make;
 use crate::store::transition::Get;
@@ -21,7 +22,11 @@ fn clean(worker: &str) -> Clean {
 }
 
 async fn reaped(store: &EmbeddedStore, worker: &str) -> usize {
-    store.reap(&make::worker(worker), 10).await.unwrap().len()
+    store
+        .reap(&make::worker(worker), Family::Mcp, 10)
+        .await
+        .unwrap()
+        .len()
 }
 
 #[tokio::test]
@@ -234,13 +239,22 @@ async fn what_is_put_off_hides_nothing_that_expired_later() {
                 tombstone_ends_at, highest_number FROM sessions, copies WHERE key LIKE '%first'",
         )
         .unwrap();
-    let named = store.reap(&make::worker("w:1"), 10).await.unwrap();
+    let named = store
+        .reap(&make::worker("w:1"), Family::Mcp, 10)
+        .await
+        .unwrap();
     assert!(named.is_empty(), "as many as one call looks at");
     for _ in 0..2 {
-        let named = store.reap(&make::worker("w:1"), 10).await.unwrap();
+        let named = store
+            .reap(&make::worker("w:1"), Family::Mcp, 10)
+            .await
+            .unwrap();
         assert_eq!(named, std::slice::from_ref(&second));
         // That was the end, so the next one begins at the front.
-        let named = store.reap(&make::worker("w:1"), 10).await.unwrap();
+        let named = store
+            .reap(&make::worker("w:1"), Family::Mcp, 10)
+            .await
+            .unwrap();
         assert!(named.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use mooring_session::time::Millis;
 use super::super::tables::SCHEMA_VERSION;
 use super::File;
 use crate::store::error::StoreError;
-use crate::store::key::InitDigest;
+use crate::store::key::{Family, InitDigest};
 use crate::store::query::SessionQuery;
 use crate::store::tests::requests as make;
 use crate::store::transition::Get;
@@ -102,7 +102,7 @@ async fn a_file_of_version_1_keeps_its_sessions_and_can_be_asked_about_them() {
     };
     assert_eq!(store.list(&at_i1).await.unwrap().sessions.len(), 2);
     assert_eq!(
-        store.reap(&make::worker("w:1"), 10).await,
+        store.reap(&make::worker("w:1"), Family::Mcp, 10).await,
         Ok(vec![make::key("ended")])
     );
     let clean = Clean {

@@ -10,7 +10,9 @@ use mooring_session::time::Millis;
 use super::{bound, open, return_to_normal};
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, PATIENCE, RedisServer, eventually};
-use crate::store::{Enter, Leave, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway};
+use crate::store::{
+    Enter, Family, Leave, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway,
+};
 
 fn enter(ticket: &str, held: Option<u64>) -> Enter {
     Enter {
@@ -60,7 +62,7 @@ async fn nothing_is_listed_or_cleaned_without_redis() {
         let forgotten = store.forget(key, &forget).await;
         assert!(matches!(forgotten, Err(StoreError::Away(_))));
     }
-    let named = store.reap(&worker, 10).await;
+    let named = store.reap(&worker, Family::Mcp, 10).await;
     assert!(matches!(named, Err(StoreError::Away(_))), "{named:?}");
     let listed = store.list(&SessionQuery::default()).await;
     assert!(matches!(listed, Err(StoreError::Away(_))), "{listed:?}");
@@ -72,7 +74,7 @@ async fn nothing_is_listed_or_cleaned_without_redis() {
         store.get(&minted).await,
         Err(StoreError::Refused(Refusal::NoSession))
     );
-    assert_eq!(store.reap(&worker, 10).await, Ok(Vec::new()));
+    assert_eq!(store.reap(&worker, Family::Mcp, 10).await, Ok(Vec::new()));
 }
 
 #[tokio::test]

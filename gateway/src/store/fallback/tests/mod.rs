@@ -7,6 +7,7 @@
     reason = "tests fail by panicking"
 )]
 
+mod code;
 mod fleet;
 
 use std::time::Duration;

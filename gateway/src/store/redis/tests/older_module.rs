@@ -1,11 +1,12 @@
 //! A server whose module lacks what this gateway needs: told at the start, by the names of the commands, or by the
-//! prefixes that it indexes.
+//! prefixes that it indexes. What it can do without, an option of REAP, it does without.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 
 use super::{RedisStore, TIMEOUT};
 use crate::store::error::OpenError;
+use crate::store::key::Family;
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, RedisServer};
 
@@ -36,10 +37,25 @@ fn answer(client: TcpStream, lacks: &str) -> Option<()> {
                 let entries: String = asked.iter().map(known).collect();
                 format!("*{}\r\n{entries}", asked.len())
             }
+            (name, arguments) if name.eq_ignore_ascii_case("SESSION.REAP") => reaped(arguments),
             _ => "+OK\r\n".to_owned(),
         };
         writer.write_all(reply.as_bytes()).ok()?;
     }
+}
+
+/// What the first modules answer to REAP, which takes no pattern and names whatever there is.
+fn reaped(arguments: &[String]) -> String {
+    if arguments.len() != 3 {
+        return "-ERR wrong number of arguments for 'session.reap' command\r\n".to_owned();
+    }
+    let keys = [make::key("m"), make::code_key("zoe-0011223344556677")];
+    let keys = keys.iter().map(|key| {
+        let key = key.secret();
+        format!("${}\r\n{key}\r\n", key.len())
+    });
+    let keys: String = keys.chain(["$11\r\nother:s:abc\r\n".to_owned()]).collect();
+    format!("*4\r\n$8\r\ncomplete\r\n:1\r\n$4\r\nkeys\r\n*3\r\n{keys}")
 }
 
 /// One request: an array of bulk strings.
@@ -79,13 +95,26 @@ async fn a_module_that_is_too_old_is_refused_by_what_it_lacks() {
 }
 
 #[tokio::test]
+async fn what_a_module_without_patterns_names_is_sorted_here() {
+    let url = without("no.such.command");
+    let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    let worker = make::worker("w:1");
+    for (family, key) in [
+        (Family::Mcp, make::key("m")),
+        (Family::Code, make::code_key("zoe-0011223344556677")),
+    ] {
+        assert_eq!(store.reap(&worker, family, 10).await, Ok(vec![key]));
+    }
+}
+
+#[tokio::test]
 async fn a_module_that_does_not_index_the_prefix_is_refused_by_what_it_indexes() {
     let server = RedisServer::start(Module::Loaded);
     let refused = RedisStore::open(&server.url(), "other:", TIMEOUT)
         .await
         .unwrap_err();
     assert!(
-        matches!(&refused, OpenError::NotIndexed { prefixes, .. } if prefixes == make::PREFIX),
+        matches!(&refused, OpenError::NotIndexed { prefixes, .. } if prefixes.starts_with(make::PREFIX)),
         "{refused:?}"
     );
     let said = refused.to_string();
