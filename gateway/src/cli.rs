@@ -18,6 +18,8 @@ pub const EXIT_SERVICE_MISSING: u8 = 69;
 
 const EXAMPLES: &str = "\
 Examples:
+  mooring
+      serves a sandbox that runs code, at http://127.0.0.1:4444/mcp; nothing else is needed
   mooring --server tools=http://127.0.0.1:9001/mcp
       serves one MCP server at http://127.0.0.1:4444/mcp, sessions in a local file
   mooring serve --config mooring.toml --store redis://127.0.0.1:6379

@@ -8,6 +8,8 @@ pub struct About {
     pub key: &'static str,
     /// The name that an existing ContextForge environment file uses for the same thing.
     pub seed: Option<&'static str>,
+    /// Other names of the same key in the file; like the name itself, with dots that lead into tables.
+    pub aliases: &'static [&'static str],
     /// The command-line flag of `mooring serve` that sets it.
     pub flag: Option<&'static str>,
     /// What it does, in sentences.
@@ -22,6 +24,7 @@ impl About {
         Self {
             key,
             seed: None,
+            aliases: &[],
             flag: None,
             meaning,
             unset: None,
@@ -30,6 +33,11 @@ impl About {
 
     pub(super) const fn seed(mut self, name: &'static str) -> Self {
         self.seed = Some(name);
+        self
+    }
+
+    pub(super) const fn aliases(mut self, names: &'static [&'static str]) -> Self {
+        self.aliases = names;
         self
     }
 
@@ -43,12 +51,12 @@ impl About {
         self
     }
 
-    /// The part before the dot.
+    /// The part before the first dot.
     pub fn section(&self) -> &'static str {
         self.key.split_once('.').map_or("", |(section, _)| section)
     }
 
-    /// The part after the dot.
+    /// The part after it; further dots lead into tables.
     pub fn name(&self) -> &'static str {
         self.key.split_once('.').map_or(self.key, |(_, name)| name)
     }
@@ -228,6 +236,9 @@ impl Knob {
 
     /// The default as a reader would write it; `None` where unset is a case of its own.
     pub fn default_text(&self) -> Option<String> {
+        if self.about().unset.is_some() {
+            return None;
+        }
         match self {
             Self::Integer(knob) => Some(knob.default.to_string()),
             Self::Switch(knob) => Some(knob.default.to_string()),

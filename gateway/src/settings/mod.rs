@@ -7,6 +7,7 @@
 
 mod affinity;
 mod auth;
+mod code;
 mod file;
 pub mod generate;
 mod hosts;
@@ -17,6 +18,7 @@ mod problem;
 mod reader;
 mod servers;
 mod source;
+mod state_home;
 mod store;
 pub mod table;
 #[cfg(test)]
@@ -29,16 +31,22 @@ use std::path::Path;
 
 use file::FileTables;
 use reader::Reader;
+use servers::Standards;
 use source::{Layers, Value};
 
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
+pub use code::{
+    CodePolicy, CodeServerSettings, CodeSettings, CodeTool, CodeToolSettings, DangerousPatterns,
+    OnDenoAbsent, RuntimeSettings,
+};
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::ListenSettings;
 pub use log::{LogFormat, LogLevel, LogSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{
-    Concurrency, Instance, OnUpstreamLoss, ServerId, ServerKind, ServerSettings, UpstreamHeaders,
+    Concurrency, HttpServerSettings, Instance, OnUpstreamLoss, ServerId, ServerKind,
+    ServerSettings, UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
@@ -59,11 +67,13 @@ pub struct Settings {
     pub worker: WorkerSettings,
     /// How upstream servers are talked to.
     pub upstream: UpstreamSettings,
+    /// How servers of kind `code` run what agents write; there exactly where one of `servers` is of that kind.
+    pub code: Option<CodeSettings>,
     /// Who a request is from.
     pub auth: AuthSettings,
     /// What is logged.
     pub log: LogSettings,
-    /// The upstream servers, with distinct ids.
+    /// The servers, with distinct ids.
     pub servers: Vec<ServerSettings>,
     /// The server that `/mcp` means; always one of `servers`.
     pub default_server: Option<ServerId>,
@@ -142,11 +152,18 @@ fn parse(
     let affinity = affinity::parse(&mut reader);
     let worker = worker::parse(&mut reader);
     let upstream = upstream::parse(&mut reader);
+    let code = code::parse(&mut reader, environment);
     let auth = auth::parse(&mut reader);
     let log = log::parse(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
-    let servers = servers::parse(file, flags, environment, affinity.standard, &mut errors);
-    let default_server = servers::parse_default(&mut Reader::new(&layers, &mut errors), &servers);
+    let standards = Standards {
+        affinity: affinity.standard,
+        code: &code,
+    };
+    let servers = servers::parse(file, flags, environment, standards, &mut errors);
+    let mut reader = Reader::new(&layers, &mut errors);
+    let code = code.for_servers(&mut reader, &servers);
+    let default_server = servers::parse_default(&mut reader, &servers);
 
     if !errors.is_empty() {
         return Err(errors);
@@ -164,6 +181,7 @@ fn parse(
             affinity,
             worker,
             upstream,
+            code,
             auth,
             log,
             servers,

@@ -71,6 +71,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The number, or `None` where leaving it out is a case of its own, and so it was.
+    pub(super) fn integer_if_written(&mut self, knob: &'static Integer) -> Option<u64> {
+        self.is_written(&knob.about).then(|| self.integer(knob))
+    }
+
     /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
     pub(super) fn switch(&mut self, knob: &'static Switch) -> bool {
         let Some(written) = self.source.written(&knob.about) else {
@@ -113,6 +118,19 @@ impl<'a> Reader<'a> {
         knob.default.value
     }
 
+    /// The word's value, or another one in the place of the default.
+    pub(super) fn choice_or<T: Copy + std::fmt::Debug>(
+        &mut self,
+        knob: &'static Choice<T>,
+        unset: T,
+    ) -> T {
+        if self.is_written(&knob.about) {
+            self.choice(knob)
+        } else {
+            unset
+        }
+    }
+
     /// The text, its default, or `None` where neither is there or the text was refused.
     pub(super) fn text<T>(
         &mut self,
@@ -152,10 +170,7 @@ impl<'a> Reader<'a> {
     ) -> Option<Vec<T>> {
         let written = self.source.written(&knob.about)?;
         let items: Vec<Value> = match &written.value {
-            Value::Word(word) => word
-                .split(',')
-                .map(|item| Value::Text(item.trim().to_owned()))
-                .collect(),
+            Value::Word(word) => word_items(word),
             Value::List(items) => items.clone(),
             other => {
                 let reason = format!("it is {}, not a list", kind(other));
@@ -232,6 +247,14 @@ impl<'a> Reader<'a> {
             allowed: knob.allowed(),
         });
     }
+}
+
+/// The items of a list in the environment: a JSON array of texts, as programs in Python write them, else separated by
+/// commas.
+fn word_items(word: &str) -> Vec<Value> {
+    let items: Vec<String> = serde_json::from_str(word)
+        .unwrap_or_else(|_| word.split(',').map(|item| item.trim().to_owned()).collect());
+    items.into_iter().map(Value::Text).collect()
 }
 
 fn list_item<T>(

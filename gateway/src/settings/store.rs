@@ -9,7 +9,8 @@ use redis::IntoConnectionInfo;
 use super::knob::{About, Choice, Disclosure, Integer, Knob, Named, Text};
 use super::problem::without_credentials;
 use super::reader::{Reader, Reason};
-use super::source::{Environment, Value};
+use super::source::Environment;
+use super::state_home::state_home;
 
 pub(super) const URL: Text = Text {
     about: About::new(
@@ -167,7 +168,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Store
         ParsedUrl::Redis(url) => StoreLocation::Redis(url),
         ParsedUrl::Embedded => StoreLocation::Embedded {
             path: path
-                .or_else(|| default_path(environment))
+                .or_else(|| Some(state_home(environment)?.join("mooring").join("sessions.db")))
                 .unwrap_or_else(|| refuse_missing_path(reader)),
         },
     };
@@ -215,17 +216,6 @@ fn parse_path(text: &str) -> Result<PathBuf, Reason> {
         return Err("it names a directory".to_owned());
     }
     Ok(path)
-}
-
-/// The XDG base directory rule: a relative `XDG_STATE_HOME` counts as unset.
-fn default_path(environment: &Environment) -> Option<PathBuf> {
-    let absolute = |name: &str| match environment.get(name) {
-        Some(Value::Word(text)) => Some(PathBuf::from(text)).filter(|path| path.is_absolute()),
-        _ => None,
-    };
-    let state_home =
-        absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state_home.join("mooring").join("sessions.db"))
 }
 
 fn refuse_missing_path(reader: &mut Reader<'_>) -> PathBuf {

@@ -1,7 +1,7 @@
 //! The one table of all settings, in the order in which people read it.
 
 use super::knob::Knob;
-use super::{affinity, auth, listen, log, servers, store, upstream, worker};
+use super::{affinity, auth, code, listen, log, servers, store, upstream, worker};
 
 /// A table of the file.
 #[derive(Debug, Clone, Copy)]
@@ -10,8 +10,15 @@ pub struct Section {
     pub name: &'static str,
     /// What it is about.
     pub meaning: &'static str,
+    /// Its rows, by what they are about.
+    pub groups: &'static [&'static [Knob]],
+}
+
+impl Section {
     /// Its rows.
-    pub knobs: &'static [Knob],
+    pub fn knobs(&self) -> impl Iterator<Item = &'static Knob> {
+        self.groups.iter().copied().flatten()
+    }
 }
 
 /// Every section that the file, the environment and the flags can set.
@@ -19,55 +26,62 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "listen",
         meaning: "Where clients connect, and which of their requests are heard.",
-        knobs: listen::KNOBS,
+        groups: &[listen::KNOBS],
     },
     Section {
         name: "store",
         meaning: "Where session records live.",
-        knobs: store::KNOBS,
+        groups: &[store::KNOBS],
     },
     Section {
         name: "affinity",
         meaning: "Whether sessions keep their upstream instance, and for how long.",
-        knobs: affinity::KNOBS,
+        groups: &[affinity::KNOBS],
     },
     Section {
         name: "worker",
         meaning: "How this process is known to the fleet.",
-        knobs: worker::KNOBS,
+        groups: &[worker::KNOBS],
     },
     Section {
         name: "upstream",
         meaning: "How upstream servers are talked to, and when one of their instances counts as lost.",
-        knobs: upstream::KNOBS,
+        groups: &[upstream::KNOBS],
+    },
+    Section {
+        name: "code",
+        meaning: "How servers of kind `code` run what agents write, and what they allow it.",
+        groups: code::KNOBS,
     },
     Section {
         name: "auth",
         meaning: "Who a request is from, and who may say so.",
-        knobs: auth::KNOBS,
+        groups: &[auth::KNOBS],
     },
     Section {
         name: "default",
         meaning: "What `/mcp` means.",
-        knobs: servers::DEFAULT_KNOBS,
+        groups: &[servers::DEFAULT_KNOBS],
     },
     Section {
         name: "log",
         meaning: "What is written to standard error, and how.",
-        knobs: log::KNOBS,
+        groups: &[log::KNOBS],
     },
 ];
 
 /// The fields of one `[[servers]]` table; the file's alone, but for `--server`.
 pub const SERVER: Section = Section {
     name: "servers",
-    meaning: "The upstream MCP servers, one `[[servers]]` table each, at most 256.",
-    knobs: servers::KNOBS,
+    meaning: "The MCP servers, one `[[servers]]` table each, at most 256. Where there is none and `code.enabled` is true, \
+              there is one of kind `code`, named `sandbox`. `instances`, `affinity`, `concurrency`, `on_upstream_loss` \
+              and `headers` are for the kind `http`; `stub_language` and `sandbox_policy` are for the kind `code`.",
+    groups: servers::KNOBS,
 };
 
 /// Every knob of [`SECTIONS`].
 pub(super) fn knobs() -> impl Iterator<Item = &'static Knob> {
-    SECTIONS.iter().flat_map(|section| section.knobs)
+    SECTIONS.iter().flat_map(Section::knobs)
 }
 
 #[cfg(test)]
@@ -80,7 +94,7 @@ mod tests {
     fn every_name_is_used_once_and_every_knob_stands_in_its_section() {
         let mut names = BTreeSet::new();
         for section in SECTIONS.iter().chain([&SERVER]) {
-            for knob in section.knobs {
+            for knob in section.knobs() {
                 let about = knob.about();
                 assert_eq!(about.section(), section.name, "{}", about.key);
                 let others = [about.seed, about.flag].into_iter().flatten();
@@ -104,7 +118,7 @@ mod tests {
 
     #[test]
     fn meanings_are_sentences() {
-        for knob in SECTIONS.iter().chain([&SERVER]).flat_map(|s| s.knobs) {
+        for knob in SECTIONS.iter().chain([&SERVER]).flat_map(Section::knobs) {
             let about = knob.about();
             assert!(about.meaning.ends_with('.'), "{}", about.key);
             assert!(!about.meaning.contains("  "), "{}", about.key);

@@ -1,5 +1,5 @@
-//! Names that are no settings: keys of the file and `MOORING_*` variables that the table does not know are
-//! refused, with the nearest known name. A misspelt setting that is silently ignored is a wrong setting.
+//! Names that are no settings: keys of the file, and variables `MOORING_*` and `CODE_EXECUTION_*`, that the table does
+//! not know are refused, with the nearest known name. A misspelt setting that is silently ignored is a wrong setting.
 
 use super::file::{FileTables, Table};
 use super::knob::Disclosure;
@@ -13,15 +13,27 @@ pub const CONFIG_VARIABLE: &str = "MOORING_CONFIG";
 
 const PREFIX: &str = "MOORING_";
 
-/// The seed's variables for code execution: accepted, so that a ContextForge environment file works.
+/// ContextForge's variables for code execution: each is the older name of a setting, so that its environment file
+/// works.
 const CODE_EXECUTION_PREFIX: &str = "CODE_EXECUTION_";
 
-/// Names of the contract that only a later version serves; refused by that reason, not as misspelt.
-const LATER: [&str; 4] = [
-    "code",
+/// The one of them that is no setting here: it chooses between a slow and a fast implementation.
+const RUST_ACCELERATION: &str = "CODE_EXECUTION_RUST_ACCELERATION_ENABLED";
+
+/// Keys that only a later version serves; refused by that reason, not as misspelt.
+const LATER: [&str; 3] = [
     "worker.peer_listen",
     "worker.peer_advertise",
     "worker.fleet_keys_file",
+];
+
+/// The same for fields of a server.
+const SERVER_LATER: [&str; 5] = [
+    "mount_rules",
+    "tokenization",
+    "skills_scope",
+    "skills_require_approval",
+    "sandbox_policy.runtime_requirements",
 ];
 
 /// Least likeness (0 to 1, Jaro-Winkler) of a name that is worth suggesting.
@@ -42,11 +54,7 @@ pub(super) fn refuse_unknown_keys(file: &FileTables, errors: &mut SettingsError)
         };
         match &entry.value {
             Value::Table(table) => {
-                let known: Vec<&str> = section
-                    .knobs
-                    .iter()
-                    .map(|knob| knob.about().name())
-                    .collect();
+                let known: Vec<&str> = section.knobs().map(|knob| knob.about().name()).collect();
                 refuse_unknown_fields(file, name, table, &known, errors);
             }
             other => errors.push(Problem {
@@ -79,7 +87,11 @@ fn refuse_unknown_fields(
 /// The problem of a key that is in no table; `name` is its last part, `known` what stands beside it. The value
 /// is not shown: what an unknown key holds may be a secret.
 pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]) -> Problem {
-    let reason = if LATER.contains(&key.as_str()) {
+    let is_later_field = key
+        .strip_prefix("servers[")
+        .and_then(|rest| rest.split_once("]."))
+        .is_some_and(|(_, field)| SERVER_LATER.contains(&field));
+    let reason = if is_later_field || LATER.contains(&key.as_str()) {
         "it is not served by this version of mooring".to_owned()
     } else {
         match nearest(name, known.iter().copied()) {
@@ -97,8 +109,8 @@ pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]
     }
 }
 
-/// Refuses every `MOORING_*` variable that is no setting; returns a remark on those that are accepted and
-/// have no effect.
+/// Refuses every variable that looks like a setting and is none; returns a remark on those that are accepted and have
+/// no effect.
 pub(super) fn refuse_unknown_variables(
     environment: &Environment,
     errors: &mut SettingsError,
@@ -107,13 +119,18 @@ pub(super) fn refuse_unknown_variables(
         .map(|knob| knob.about().environment_name())
         .collect();
     known.push(CONFIG_VARIABLE.to_owned());
-    let mut without_effect = Vec::new();
+    known.push(RUST_ACCELERATION.to_owned());
+    known.extend(knobs().filter_map(|knob| knob.about().seed.map(str::to_owned)));
+    let mut remark = None;
     for name in environment.names() {
-        if name.starts_with(CODE_EXECUTION_PREFIX) {
-            without_effect.push(name);
-        }
         let is_ours = name.starts_with(PREFIX) && !is_service_link(name);
-        if is_ours && !known.iter().any(|known| known == name) {
+        let is_seed = name.starts_with(CODE_EXECUTION_PREFIX);
+        if name == RUST_ACCELERATION {
+            remark = Some(format!(
+                "{name} has no effect: there is nothing but native code"
+            ));
+        }
+        if (is_ours || is_seed) && !known.iter().any(|known| known == name) {
             let near = nearest(name, known.iter().map(String::as_str));
             errors.push(Problem {
                 key: name.to_owned(),
@@ -128,12 +145,7 @@ pub(super) fn refuse_unknown_variables(
             });
         }
     }
-    (!without_effect.is_empty()).then(|| {
-        format!(
-            "this version of mooring serves no code execution; without effect: {}",
-            without_effect.join(", ")
-        )
-    })
+    remark
 }
 
 /// Kubernetes gives every pod variables such as `MOORING_SERVICE_HOST` and `MOORING_PORT_4444_TCP_ADDR`

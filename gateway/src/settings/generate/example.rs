@@ -13,7 +13,7 @@ pub fn environment_example() -> String {
     let mut text = String::from(
         "# Settings of mooring as environment variables. Made by `mooring config example`; do not edit.\n\
          # A flag wins over a MOORING_* variable, that over the older name, that over the settings file, that\n\
-         # over the default. An empty variable counts as unset; an unknown MOORING_* variable is refused.\n\
+         # over the default. An empty variable counts as unset; an unknown one is refused.\n\
          # Servers stand in the settings file ([[servers]]) or in the flag --server; see docs/settings.md.\n\
          \n\
          # The settings file; the same as the flag --config. Unset: no file is read.\n\
@@ -27,7 +27,7 @@ pub fn environment_example() -> String {
 
 fn push_section(text: &mut String, section: &Section) {
     let _ = write!(text, "\n# {}: {}\n", section.name, section.meaning);
-    for knob in section.knobs {
+    for knob in section.knobs() {
         text.push('\n');
         for line in wrapped(&description(knob), WIDTH) {
             let _ = writeln!(text, "# {line}");
@@ -44,7 +44,7 @@ fn push_section(text: &mut String, section: &Section) {
 fn description(knob: &Knob) -> String {
     let about = knob.about();
     let separator = match knob {
-        Knob::List(_) => ", separated by commas",
+        Knob::List(_) => ", separated by commas or as a JSON array",
         _ => "",
     };
     let mut text = format!("{} Allowed: {}{separator}.", about.meaning, knob.allowed());

@@ -17,7 +17,8 @@ A value is taken from the first of: the command-line flag, the `MOORING_*` envir
 (so that an environment file of ContextForge works), the TOML file (`--config FILE` or `MOORING_CONFIG`), the default.
 In the environment, lists are separated by commas, `true` may also be written `on`, `yes` or `1` (and `false` `off`,
 `no` or `0`), and an empty variable counts as unset. Numbers have the unit that their name ends with, and none is
-written after them. Variables `CODE_EXECUTION_*` are accepted and have no effect in this version.
+written after them. A list in the environment may also be a JSON array, which patterns with a comma need.
+`CODE_EXECUTION_RUST_ACCELERATION_ENABLED` is accepted and has no effect.
 
 ```toml
 [affinity]
@@ -26,6 +27,11 @@ enabled = true
 [[servers]]
 id = \"tools\"
 instances = [\"http://127.0.0.1:9001/mcp\", \"http://127.0.0.1:9002/mcp\"]
+
+[[servers]]
+id = \"sandbox\"
+kind = \"code\"
+sandbox_policy = { max_memory_mb = 512 }
 ```
 
 `mooring config check --config FILE` checks a file and starts nothing; `mooring config schema` prints a JSON schema
@@ -48,7 +54,7 @@ pub fn reference_page() -> String {
 
 fn push_section(text: &mut String, title: &str, section: &Section) {
     let _ = write!(text, "\n## `{title}`\n\n{}\n", section.meaning);
-    for knob in section.knobs {
+    for knob in section.knobs() {
         push_knob(text, title, knob);
     }
 }
@@ -71,6 +77,14 @@ fn push_knob(text: &mut String, title: &str, knob: &Knob) {
             let _ = writeln!(text, "- Unset: {unset}");
         }
         (None, None) => {}
+    }
+    if !about.aliases.is_empty() {
+        let names: Vec<String> = about
+            .aliases
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let _ = writeln!(text, "- Also written: {}", names.join(", "));
     }
     if !title.starts_with("[[") {
         let mut names = format!("`{}`", about.environment_name());

@@ -94,16 +94,39 @@ pub fn json_schema() -> String {
 }
 
 fn table(section: &Section) -> Node {
-    Node {
+    let mut table = Node {
         description: section.meaning.to_owned(),
+        ..closed_table()
+    };
+    for knob in section.knobs() {
+        let about = knob.about();
+        put(&mut table, about.name(), value(knob));
+        for alias in about.aliases {
+            put(&mut table, alias, value(knob));
+        }
+    }
+    table
+}
+
+/// A table that has the properties it names and no others.
+fn closed_table() -> Node {
+    Node {
         kind: Some("object"),
-        properties: section
-            .knobs
-            .iter()
-            .map(|knob| (knob.about().name(), value(knob)))
-            .collect(),
         others: Some(Others::Allowed(false)),
         ..Node::default()
+    }
+}
+
+/// Puts a property where its name says, whose dots lead into tables.
+fn put(table: &mut Node, name: &'static str, property: Node) {
+    match name.split_once('.') {
+        None => {
+            table.properties.insert(name, property);
+        }
+        Some((first, rest)) => {
+            let inner = table.properties.entry(first).or_insert_with(closed_table);
+            put(inner, rest, property);
+        }
     }
 }
 
@@ -112,22 +135,23 @@ fn value(knob: &Knob) -> Node {
         description: description(knob),
         ..Node::default()
     };
+    let default = knob.default_text();
     match knob {
         Knob::Integer(integer) => Node {
             kind: Some("integer"),
-            default: Some(integer.default.into()),
+            default: default.is_some().then(|| integer.default.into()),
             minimum: Some(integer.least),
             maximum: Some(integer.most),
             ..described
         },
         Knob::Switch(switch) => Node {
             kind: Some("boolean"),
-            default: Some(switch.default.into()),
+            default: default.is_some().then(|| switch.default.into()),
             ..described
         },
         Knob::Text(text) => Node {
             kind: Some("string"),
-            default: text.default.map(Value::from),
+            default: default.map(Value::from),
             length_max: Some(text.bytes_max),
             ..described
         },
@@ -151,7 +175,7 @@ fn value(knob: &Knob) -> Node {
                 choice.words().into_iter().map(|(word, _)| word).collect();
             Node {
                 kind: Some("string"),
-                default: words.first().copied().map(Value::from),
+                default: default.map(Value::from),
                 words,
                 ..described
             }

@@ -1,17 +1,14 @@
 //! One server as it was written: a `[[servers]]` table of the file, a `--server` flag, or both, in which
-//! case the flag's instances win over the file's. Unknown fields are refused here.
+//! case the flag's instances win over the file's.
 
 use super::super::file::{Entry, FileTables, Table};
 use super::super::knob::About;
 use super::super::problem::{Problem, SettingsError};
 use super::super::reader::{kind, value_shown};
 use super::super::source::{Source, Value, Written};
-use super::super::unknown::key_problem;
-use super::{ID, INSTANCES, KIND, KNOBS, SERVERS_MAX};
+use super::http::INSTANCES;
+use super::{ID, KIND, SERVERS_MAX, fields};
 use crate::settings::knob::Disclosure;
-
-/// Other names that ContextForge files give to `kind`.
-const KIND_ALIASES: [&str; 2] = ["type", "server_type"];
 
 const FLAG: &str = "--server";
 const FLAG_SHAPE: &str = "ID=URL[,URL]..., such as tools=http://127.0.0.1:9001/mcp";
@@ -31,16 +28,11 @@ struct FlagServer<'a> {
 }
 
 impl ServerEntry<'_> {
-    fn field(&self, name: &str) -> Option<(String, &Entry)> {
+    /// The field under its own name or, where that is not written, another one.
+    fn field(&self, about: &About) -> Option<(String, &Entry)> {
         let (index, table) = self.table?;
-        let aliases: &[&str] = if name == KIND.about.name() {
-            &KIND_ALIASES
-        } else {
-            &[]
-        };
-        let (found, entry) = std::iter::once(&name)
-            .chain(aliases)
-            .find_map(|name| Some((name, table.get(*name)?)))?;
+        let (found, entry) =
+            fields::names(about).find_map(|name| Some((name, fields::find(table, name)?)))?;
         Some((format!("servers[{index}].{found}"), entry))
     }
 
@@ -60,45 +52,18 @@ impl ServerEntry<'_> {
 
     /// Whether `kind` names something that a later version serves, whose fields are not those of `http`.
     pub(super) fn has_a_later_kind(&self) -> bool {
-        let Some((_, entry)) = self.field(KIND.about.name()) else {
+        let Some((_, entry)) = self.field(&KIND.about) else {
             return false;
         };
         matches!(&entry.value, Value::Text(kind) if KIND.later.contains(&kind.as_str()))
     }
 
-    /// Refuses fields that no server of this kind has.
-    fn refuse_unknown_fields(&self, errors: &mut SettingsError) {
-        let Some((index, table)) = self.table else {
-            return;
-        };
-        if self.has_a_later_kind() {
-            return;
-        }
-        let known: Vec<&str> = KNOBS.iter().map(|knob| knob.about().name()).collect();
-        let mut kind_names = Vec::new();
-        for (name, entry) in table {
-            let is_kind = name == KIND.about.name() || KIND_ALIASES.contains(&name.as_str());
-            if is_kind {
-                kind_names.push((name, entry));
-            } else if !known.contains(&name.as_str()) {
-                let place = self.file.place(entry.line);
-                errors.push(key_problem(
-                    format!("servers[{index}].{name}"),
-                    place,
-                    name,
-                    &known,
-                ));
-            }
-        }
-        if let [_, (name, entry), ..] = kind_names.as_slice() {
-            errors.push(Problem {
-                key: KIND.about.key.to_owned(),
-                written_as: format!("servers[{index}].{name}"),
-                place: self.file.place(entry.line),
-                value: value_shown(&entry.value, Disclosure::Open),
-                reason: "it says the same as another key of this server".to_owned(),
-                allowed: "one of kind, type and server_type".to_owned(),
-            });
+    /// Refuses fields that no server has, and those that say the same twice.
+    fn refuse_bad_fields(&self, errors: &mut SettingsError) {
+        if let Some((index, table)) = self.table
+            && !self.has_a_later_kind()
+        {
+            fields::refuse(self.file, index, table, errors);
         }
     }
 }
@@ -108,7 +73,7 @@ impl Source for ServerEntry<'_> {
         if let Some(written) = self.flagged(about) {
             return Some(written);
         }
-        let (written_as, entry) = self.field(about.name())?;
+        let (written_as, entry) = self.field(about)?;
         Some(Written {
             written_as,
             place: self.file.place(entry.line),
@@ -145,7 +110,7 @@ pub(super) fn collect<'a>(
             table: Some((index, table)),
             flag: position.map(|position| flags.remove(position)),
         };
-        entry.refuse_unknown_fields(errors);
+        entry.refuse_bad_fields(errors);
         entries.push(entry);
     }
     entries.extend(flags.into_iter().map(|flag| ServerEntry {

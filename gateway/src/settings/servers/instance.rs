@@ -6,7 +6,7 @@ use http::Uri;
 use url::Url;
 
 use super::super::reader::{Reader, Reason};
-use super::INSTANCES;
+use super::http::INSTANCES;
 
 /// Longest URL in bytes: the limit of an instance's name in a session record.
 const URL_BYTES_MAX: usize = 128;

@@ -1,24 +1,31 @@
-//! `[[servers]]` and `[default]`: the upstream MCP servers, and which of them `/mcp` means.
-//! Ids are unique, every server has at least one instance, and no instance stands twice in one server.
+//! `[[servers]]` and `[default]`: the MCP servers, and which of them `/mcp` means. Ids are unique, and no server has
+//! a field of another kind.
 
 mod entry;
+mod fields;
 mod headers;
+mod http;
 mod instance;
 
 use std::fmt;
 
 use super::affinity::Affinity;
+use super::code::{self, CodeSection, CodeServerSettings};
 use super::file::FileTables;
-use super::knob::{About, Choice, Disclosure, Knob, List, Named, Text};
+use super::knob::{About, Choice, Disclosure, Knob, Named, Text};
 use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
 use super::source::{Environment, Flags};
 
 pub use headers::UpstreamHeaders;
+pub use http::{Concurrency, HttpServerSettings, OnUpstreamLoss};
 pub use instance::Instance;
 
 /// Most servers of one gateway.
 pub(super) const SERVERS_MAX: usize = 256;
+
+/// The id of the server that is there where none is configured.
+const STANDARD_ID: &str = "sandbox";
 
 pub(super) const ID: Text = Text {
     about: About::new(
@@ -31,106 +38,37 @@ pub(super) const ID: Text = Text {
     disclosure: Disclosure::Open,
 };
 
-pub(super) const KIND: Choice<ServerKind> = Choice {
-    about: About::new(
-        "servers.kind",
-        "What the server is and how it is reached. `type` and `server_type` are accepted as other names of \
-         this key.",
-    ),
+pub(super) const KIND: Choice<Kind> = Choice {
+    about: About::new("servers.kind", "What the server is and how it is reached.")
+        .aliases(&["type", "server_type"]),
     default: Named {
         name: "http",
-        value: ServerKind::Http,
+        value: Kind::Http,
         meaning: "MCP over Streamable HTTP, at one or more instances",
-    },
-    others: &[],
-    later: &["stdio", "sse", "code", "code_execution", "agent", "group"],
-};
-
-pub(super) const INSTANCES: List = List {
-    about: About::new(
-        "servers.instances",
-        "Where the server runs: one URL for each of its equal instances. Required. The URLs are stored with \
-         sessions and written to the log, so they hold no secrets; write them alike at every gateway.",
-    ),
-    shape: "http or https URLs of at most 128 bytes, without credentials and without a fragment, such as \
-            http://127.0.0.1:9001/mcp",
-    items_max: 1024,
-    item_bytes_max: 512,
-    disclosure: Disclosure::Credentials,
-};
-
-pub(super) const AFFINITY: Choice<ServerAffinity> = Choice {
-    about: About::new(
-        "servers.affinity",
-        "Whether this server's sessions keep their instance.",
-    ),
-    default: Named {
-        name: "inherit",
-        value: ServerAffinity::Inherit,
-        meaning: "as `affinity.enabled` says",
     },
     others: &[
         Named {
-            name: "on",
-            value: ServerAffinity::On,
-            meaning: "yes",
+            name: "code",
+            value: Kind::Code,
+            meaning: "the gateway itself: it runs code in a sandbox and keeps its files",
         },
         Named {
-            name: "off",
-            value: ServerAffinity::Off,
-            meaning: "no: any call may go to any instance",
+            name: "code_execution",
+            value: Kind::Code,
+            meaning: "the same as `code`",
         },
     ],
-    later: &[],
+    later: &["stdio", "sse", "agent", "group"],
 };
 
-pub(super) const CONCURRENCY: Choice<Concurrency> = Choice {
-    about: About::new(
-        "servers.concurrency",
-        "Whether tool calls of one session may run at the same time. Checked and without effect in this \
-         version, which lets them run.",
-    ),
-    default: Named {
-        name: "serial",
-        value: Concurrency::Serial,
-        meaning: "one after another, in the order of arrival",
-    },
-    others: &[Named {
-        name: "parallel",
-        value: Concurrency::Parallel,
-        meaning: "side by side",
-    }],
-    later: &[],
-};
+/// The fields that every server has.
+const COMMON_KNOBS: &[Knob] = &[Knob::Text(&ID), Knob::Choice(&KIND)];
 
-pub(super) const ON_UPSTREAM_LOSS: Choice<OnUpstreamLoss> = Choice {
-    about: About::new(
-        "servers.on_upstream_loss",
-        "What happens to a session whose instance was lost.",
-    ),
-    default: Named {
-        name: "reinitialize",
-        value: OnUpstreamLoss::Reinitialize,
-        meaning: "a new upstream session on another instance, and the client is told that state was lost",
-    },
-    others: &[Named {
-        name: "fail",
-        value: OnUpstreamLoss::Fail,
-        meaning: "404, so that the client initializes again",
-    }],
-    later: &[],
+/// The fields of one `[[servers]]` table, by the kinds that have them.
+pub(super) const KNOBS: &[&[Knob]] = &{
+    let [own, limits, later] = *code::SERVER_KNOBS;
+    [COMMON_KNOBS, http::KNOBS, own, limits, later]
 };
-
-/// The fields of one `[[servers]]` table.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&ID),
-    Knob::Choice(&KIND),
-    Knob::List(&INSTANCES),
-    Knob::Choice(&AFFINITY),
-    Knob::Choice(&CONCURRENCY),
-    Knob::Choice(&ON_UPSTREAM_LOSS),
-    Knob::Map(&headers::HEADERS),
-];
 
 pub(super) const DEFAULT_SERVER: Text = Text {
     about: About::new("default.server", "The server that `/mcp` means.")
@@ -176,69 +114,56 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// What a server is.
+/// The words of `servers.kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerKind {
-    /// MCP over Streamable HTTP.
+pub(super) enum Kind {
     Http,
+    Code,
 }
 
-/// The words of `servers.affinity`, before the global switch is applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ServerAffinity {
-    Inherit,
-    On,
-    Off,
+/// What a server is, with what only such a server has.
+#[derive(Debug, Clone)]
+pub enum ServerKind {
+    /// MCP over Streamable HTTP, somewhere else.
+    Http(HttpServerSettings),
+    /// Run by the gateway itself.
+    Code(CodeServerSettings),
 }
 
-/// Whether tool calls of one session may run at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Concurrency {
-    /// One after another.
-    Serial,
-    /// Side by side.
-    Parallel,
-}
-
-/// What happens to a session whose instance was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnUpstreamLoss {
-    /// A new upstream session elsewhere, visibly.
-    Reinitialize,
-    /// 404 to the client.
-    Fail,
-}
-
-/// One upstream MCP server.
+/// One MCP server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Its name.
     pub id: ServerId,
     /// What it is.
     pub kind: ServerKind,
-    /// Where it runs: 1 to 1024 distinct instances, in the order written.
-    pub instances: Vec<Instance>,
-    /// Whether its sessions keep their instance; the global switch is already applied.
-    pub affinity: Affinity,
-    /// Whether tool calls of one session may run at the same time.
-    pub concurrency: Concurrency,
-    /// What happens to a session whose instance was lost.
-    pub on_upstream_loss: OnUpstreamLoss,
-    /// Headers that every request to it carries.
-    pub headers: UpstreamHeaders,
 }
 
-/// Parses every server of the file and of the flags.
+/// What servers inherit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Standards<'a> {
+    pub(super) affinity: Affinity,
+    pub(super) code: &'a CodeSection,
+}
+
+/// Parses every server of the file and of the flags. Where there is none at all, there is the standard one.
 pub(super) fn parse(
     file: &FileTables,
     flags: &Flags,
     environment: &Environment,
-    standard: Affinity,
+    standards: Standards<'_>,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
+    let entries = entry::collect(file, &flags.servers, errors);
+    if entries.is_empty() && standards.code.is_enabled {
+        return vec![ServerSettings {
+            id: ServerId(STANDARD_ID.to_owned()),
+            kind: ServerKind::Code(CodeServerSettings::standard(&standards.code.standard)),
+        }];
+    }
     let mut servers: Vec<ServerSettings> = Vec::new();
-    for entry in entry::collect(file, &flags.servers, errors) {
-        let Some(server) = parse_one(&entry, environment, standard, errors) else {
+    for entry in entries {
+        let Some(server) = parse_one(&entry, environment, standards, errors) else {
             continue;
         };
         if servers.iter().any(|other| other.id == server.id) {
@@ -259,7 +184,7 @@ pub(super) fn parse(
 fn parse_one(
     entry: &entry::ServerEntry<'_>,
     environment: &Environment,
-    standard: Affinity,
+    standards: Standards<'_>,
     errors: &mut SettingsError,
 ) -> Option<ServerSettings> {
     let mut reader = Reader::new(entry, errors);
@@ -272,25 +197,36 @@ fn parse_one(
             ID.shape.to_owned(),
         );
     }
-    let kind = reader.choice(&KIND);
-    let instances = instance::parse_all(&mut reader, entry.has_a_later_kind());
-    let affinity = match reader.choice(&AFFINITY) {
-        ServerAffinity::Inherit => standard,
-        ServerAffinity::On => Affinity::Kept,
-        ServerAffinity::Off => Affinity::Off,
+    let kind = match reader.choice(&KIND) {
+        Kind::Http => {
+            let is_refused = entry.has_a_later_kind();
+            if !is_refused {
+                refuse_fields(&mut reader, code::SERVER_KNOBS, "code");
+            }
+            let standard = standards.affinity;
+            ServerKind::Http(http::parse(&mut reader, environment, standard, is_refused))
+        }
+        Kind::Code => {
+            refuse_fields(&mut reader, &[http::KNOBS], "http");
+            let standard = &standards.code.standard;
+            ServerKind::Code(CodeServerSettings::parse(&mut reader, standard))
+        }
     };
-    let concurrency = reader.choice(&CONCURRENCY);
-    let on_upstream_loss = reader.choice(&ON_UPSTREAM_LOSS);
-    let headers = headers::parse(&mut reader, environment);
-    Some(ServerSettings {
-        id: id?,
-        kind,
-        instances,
-        affinity,
-        concurrency,
-        on_upstream_loss,
-        headers,
-    })
+    Some(ServerSettings { id: id?, kind })
+}
+
+/// Refuses fields that only a server of another kind has.
+fn refuse_fields(reader: &mut Reader<'_>, fields: &[&[Knob]], kind: &str) {
+    for knob in fields.iter().copied().flatten() {
+        if reader.is_written(knob.about()) {
+            reader.refuse(
+                knob.about(),
+                String::new(),
+                format!("only a server of kind \"{kind}\" has this field"),
+                format!("nothing, or kind = \"{kind}\""),
+            );
+        }
+    }
 }
 
 /// The server that `/mcp` means, if there is one.

@@ -1,5 +1,5 @@
 //! The whole parser from texts to types: defaults, precedence, servers and the seeds' names. What is refused,
-//! and in which words, stands beside it.
+//! and in which words, stands beside it, and so do the settings of code execution.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod code;
+mod code_refused;
 mod refused;
 
 use std::time::Duration;
@@ -29,6 +31,14 @@ fn settings(file: &str, variables: &[(&str, &str)]) -> Settings {
     match load(file, variables, &Flags::default()) {
         Ok(loaded) => loaded.settings,
         Err(error) => panic!("{error}"),
+    }
+}
+
+#[track_caller]
+fn http<'a>(settings: &'a Settings, id: &str) -> &'a HttpServerSettings {
+    match &settings.server(id).unwrap().kind {
+        ServerKind::Http(http) => http,
+        ServerKind::Code(_) => panic!("{id} is of kind code"),
     }
 }
 
@@ -62,8 +72,14 @@ fn nothing_configured_is_the_documented_default() {
     assert_eq!(settings.upstream.lost_after, Duration::from_millis(600));
     assert!(matches!(settings.auth, AuthSettings::None));
     assert_eq!(settings.log.level, LogLevel::Info);
-    assert!(settings.servers.is_empty() && settings.default_server.is_none());
-    assert_eq!(loaded.remarks.len(), 1, "it says that nothing is served");
+    let ids: Vec<&str> = settings
+        .servers
+        .iter()
+        .map(|server| server.id.as_str())
+        .collect();
+    assert_eq!(ids, ["sandbox"]);
+    assert_eq!(settings.default_server.unwrap().as_str(), "sandbox");
+    assert!(loaded.remarks.is_empty(), "{:?}", loaded.remarks);
 }
 
 #[test]
@@ -97,7 +113,7 @@ fn a_contextforge_environment_file_works() {
         ("MCPGATEWAY_SESSION_AFFINITY_TTL", "300"),
         ("REDIS_URL", "redis://localhost:6379/0"),
         ("CODE_EXECUTION_ENABLED", "true"),
-        ("CODE_EXECUTION_DEFAULT_RUNTIME", "deno"),
+        ("CODE_EXECUTION_RUST_ACCELERATION_ENABLED", "true"),
     ];
     let loaded = load(ONE_SERVER, &variables, &Flags::default()).unwrap();
     assert_eq!(loaded.settings.affinity.standard, Affinity::Kept);
@@ -106,7 +122,10 @@ fn a_contextforge_environment_file_works() {
         Duration::from_secs(300)
     );
     let remarks = loaded.remarks.join("\n");
-    assert!(remarks.contains("CODE_EXECUTION_ENABLED"), "{remarks}");
+    assert!(
+        remarks.contains("RUST_ACCELERATION_ENABLED has no effect"),
+        "{remarks}"
+    );
 }
 
 #[test]
@@ -150,7 +169,7 @@ id = "other"
 instances = ["http://127.0.0.1:9003/mcp"]
 "#;
     let settings = settings(file, &[("TOOLS_TOKEN", "Bearer s3cret")]);
-    let tools = settings.server("tools").unwrap();
+    let tools = http(&settings, "tools");
     assert_eq!(tools.instances.len(), 2);
     assert_eq!(tools.affinity, Affinity::Off);
     assert_eq!(tools.concurrency, Concurrency::Parallel);
@@ -161,7 +180,7 @@ instances = ["http://127.0.0.1:9003/mcp"]
     );
     assert_eq!(tools.headers.map().get("x-tenant").unwrap(), "blue");
     assert!(!format!("{settings:?}").contains("s3cret"));
-    assert_eq!(settings.server("other").unwrap().affinity, Affinity::Kept);
+    assert_eq!(http(&settings, "other").affinity, Affinity::Kept);
     assert_eq!(settings.default_server, None, "two servers and none named");
 }
 
@@ -170,7 +189,7 @@ fn servers_of_flags() {
     let file = format!("{ONE_SERVER}affinity = \"on\"\n");
     let given = server_flags(&["tools=http://b/,http://c/?x=1", "more=http://d/"]);
     let loaded = load(&file, &[], &given).unwrap();
-    let tools = loaded.settings.server("tools").unwrap();
+    let tools = http(&loaded.settings, "tools");
     let names: Vec<&str> = tools.instances.iter().map(Instance::name).collect();
     assert_eq!(names, ["http://b/", "http://c/?x=1"], "the flag wins");
     assert_eq!(tools.affinity, Affinity::Kept, "the file says the rest");

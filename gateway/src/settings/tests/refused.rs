@@ -5,7 +5,7 @@ use super::*;
 
 /// Exactly one problem, and its text has every one of `parts`.
 #[track_caller]
-fn check_refused(file: &str, variables: &[(&str, &str)], parts: &[&str]) {
+pub(super) fn check_refused(file: &str, variables: &[(&str, &str)], parts: &[&str]) {
     match load(file, variables, &Flags::default()) {
         Ok(_) => panic!("accepted: {file} {variables:?}"),
         Err(error) => check_text(&error, parts),
@@ -13,7 +13,7 @@ fn check_refused(file: &str, variables: &[(&str, &str)], parts: &[&str]) {
 }
 
 #[track_caller]
-fn check_text(error: &SettingsError, parts: &[&str]) {
+pub(super) fn check_text(error: &SettingsError, parts: &[&str]) {
     let text = error.to_string();
     assert_eq!(error.problems().len(), 1, "{text}");
     for part in parts {
@@ -54,7 +54,6 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
     check_refused("[afinity]\n", &[], &["did you mean \"affinity\"?"]);
     check_refused("port = 1\n", &[], &["port", "listen, store, affinity"]);
     check_refused("listen = 1\n", &[], &["a table under a [listen] line"]);
-    check_refused("[code]\n", &[], &["not served by this version"]);
     check_refused(
         "[worker]\npeer_listen = \"127.0.0.1:0\"",
         &[],
@@ -215,24 +214,17 @@ fn bad_servers_are_refused() {
         let file = format!("[[servers]]\n{id}{instances}{fields}");
         check_refused(&file, &[], parts);
     }
-    for kind in ["stdio", "sse", "code", "agent", "group"] {
+    for kind in ["stdio", "sse", "agent", "group"] {
         check(
             &format!("kind = \"{kind}\"\ncommand = [\"x\"]"),
             &[
                 kind,
                 "not served by this version of mooring",
-                "allowed: \"http\"",
+                "allowed: \"http\", \"code\" or \"code_execution\"",
             ],
         );
     }
-    check(
-        "server_type = \"code_execution\"\nkind = \"code\"",
-        &["not served"],
-    );
-    check(
-        "type = \"code_execution\"",
-        &["not served", "servers[0].type"],
-    );
+    check("type = \"agent\"", &["not served", "servers[0].type"]);
     check(
         "instances = [\"http://a/\"]\nkind = \"http\"\ntype = \"http\"",
         &["servers[0].type", "the same as another key"],

@@ -1,0 +1,255 @@
+//! Settings of code execution that are refused: fields of another kind, wrong values, and promises that nothing keeps.
+
+use super::code::CODE_SERVER;
+use super::refused::{check_refused, check_text};
+use super::*;
+
+#[test]
+fn fields_of_the_other_kind_are_refused() {
+    #[track_caller]
+    fn check(file: &str, parts: &[&str]) {
+        check_refused(file, &[], parts);
+    }
+    for field in [
+        "instances = [\"http://a/\"]",
+        "affinity = \"on\"",
+        "concurrency = \"serial\"",
+        "on_upstream_loss = \"fail\"",
+        "headers = { A = \"b\" }",
+    ] {
+        let name = field.split(' ').next().unwrap();
+        check(
+            &format!("{CODE_SERVER}{field}"),
+            &[
+                &format!("servers[0].{name}"),
+                "only a server of kind \"http\" has this field",
+            ],
+        );
+    }
+    check(
+        &format!("{ONE_SERVER}stub_language = \"python\""),
+        &[
+            "servers[0].stub_language",
+            "only a server of kind \"code\" has this field",
+        ],
+    );
+    check(
+        &format!("{ONE_SERVER}sandbox_policy = {{ limits = {{ max_memory_mb = 64 }} }}"),
+        &[
+            "servers[0].sandbox_policy.limits.max_memory_mb",
+            "m.toml, line 4",
+            "kind \"code\"",
+        ],
+    );
+    let given = server_flags(&["sandbox=http://a/"]);
+    let error = load(CODE_SERVER, &[], &given).unwrap_err();
+    check_text(
+        &error,
+        &["--server sandbox", "only a server of kind \"http\""],
+    );
+}
+
+#[test]
+fn wrong_policies_are_refused() {
+    #[track_caller]
+    fn check(policy: &str, parts: &[&str]) {
+        check_refused(
+            &format!("{CODE_SERVER}sandbox_policy = {{ {policy} }}"),
+            &[],
+            parts,
+        );
+    }
+    check(
+        "max_memory_mb = 8",
+        &[
+            "servers[0].sandbox_policy.max_memory_mb = 8",
+            "of MiB from 16 to 4096",
+        ],
+    );
+    check(
+        "max_memory = 64",
+        &[
+            "servers[0].sandbox_policy.max_memory",
+            "did you mean \"max_memory_mb\"?",
+        ],
+    );
+    check(
+        "limits = { max_memory_gb = 1 }",
+        &["sandbox_policy.limits.max_memory_gb", "max_memory_mb"],
+    );
+    check(
+        "limits = 1",
+        &[
+            "servers[0].sandbox_policy.limits = 1",
+            "it is a number, not a table",
+        ],
+    );
+    check(
+        "permissions = { network = { allow = true } }",
+        &["permissions.network.allow", "no such key"],
+    );
+    check(
+        "max_memory_mb = 64, limits = { max_memory_mb = 64 }",
+        &[
+            "servers[0].sandbox_policy.limits.max_memory_mb",
+            "the same as another key",
+        ],
+    );
+    check(
+        "runtime = \"node\"",
+        &[
+            "servers[0].sandbox_policy.runtime",
+            "\"python\" or \"deno\"",
+        ],
+    );
+    check("runtime_requirements = {}", &["not served by this version"]);
+    check_refused(
+        &format!("{CODE_SERVER}sandbox_policy = \"strict\""),
+        &[],
+        &["servers[0].sandbox_policy = \"strict\"", "not a table"],
+    );
+    check_refused(
+        &format!("{CODE_SERVER}tokenization = {{ enabled = false }}"),
+        &[],
+        &["servers[0].tokenization", "not served by this version"],
+    );
+    check_refused(
+        "[[servers]]\nid = \"a\"\nkind = \"code\"\ntype = \"code_execution\"",
+        &[],
+        &[
+            "servers[0].type",
+            "the same as another key",
+            "one of kind, type, server_type",
+        ],
+    );
+}
+
+/// A promise that nothing keeps is refused, wherever it is written.
+#[test]
+fn what_is_not_enforced_is_refused() {
+    #[track_caller]
+    fn check(name: &str, value: &str, nested: &str, parts: &[&str]) {
+        let mut parts = parts.to_vec();
+        parts.push("not served by this version of mooring");
+        check_refused(
+            "",
+            &[(
+                &format!("CODE_EXECUTION_DEFAULT_{name}"),
+                &value.replace('"', ""),
+            )],
+            &parts,
+        );
+        check_refused(
+            &format!("{CODE_SERVER}sandbox_policy = {{ {nested} = {value} }}"),
+            &[],
+            &parts,
+        );
+    }
+    check(
+        "ALLOW_RAW_HTTP",
+        "true",
+        "permissions.network.allow_raw_http",
+        &["allowed: false"],
+    );
+    check(
+        "MAX_NETWORK_CONNECTIONS",
+        "1",
+        "limits.max_network_connections",
+        &["allowed: 0"],
+    );
+    check(
+        "FILESYSTEM_READ_PATHS",
+        "[\"/tools/a\"]",
+        "filesystem_read_paths",
+        &["/tools/a", "all four"],
+    );
+    check(
+        "FILESYSTEM_DENY_PATHS",
+        "[\"/scratch/x/**\"]",
+        "permissions.filesystem.deny",
+        &["/scratch/x"],
+    );
+    check(
+        "TOOL_ALLOW_PATTERNS",
+        "[\"github/*\"]",
+        "permissions.tools.allow",
+        &["github/*", "only an empty list"],
+    );
+    check(
+        "TOOL_DENY_PATTERNS",
+        "[\"*\"]",
+        "permissions.tools.deny",
+        &["only an empty list"],
+    );
+    check_refused(
+        "[code]\ndefault_filesystem_write_paths = [\"/results\"]",
+        &[],
+        &["/scratch is missing"],
+    );
+    check_refused(
+        "",
+        &[("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED", "true")],
+        &["not served"],
+    );
+    check_refused(
+        "",
+        &[("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES", "email,iban")],
+        &["\"iban\"", "credit_card"],
+    );
+}
+
+#[test]
+fn wrong_settings_of_all_servers_are_refused() {
+    #[track_caller]
+    fn check(file: &str, parts: &[&str]) {
+        check_refused(file, &[], parts);
+    }
+    check(
+        "[code]\nbase_dir = \"code\"",
+        &["code.base_dir = \"code\"", "it is relative"],
+    );
+    check("[code]\nbase_dir = \"/\"", &["the root directory"]);
+    check(
+        "[code]\nisolation = \"none\"",
+        &["\"strict\" or \"degraded\""],
+    );
+    check("[code]\nruns_at_once = 0", &["of runs from 1 to 1024"]);
+    check(
+        "[code]\npython_path = \"python3\"",
+        &["code.python_path", "it is relative"],
+    );
+    check("[code]\nsession_ttl_seconds = 0", &["from 1 to 86400"]);
+    check(
+        "[code]\nfs_browse_max_entries = 100",
+        &["code.fs_browse_max_entries = 100", "at most as large as"],
+    );
+    check(
+        "[code]\npython_dangerous_patterns = [\"(\"]",
+        &["\"(\"", "unclosed group", "without look-around"],
+    );
+    check(
+        "[code]\npython_dangerous_patterns = [\"(?=a)\"]",
+        &["look-around"],
+    );
+    check(
+        &format!("[code]\nenabled = false\n{CODE_SERVER}"),
+        &[
+            "code.enabled = false",
+            "m.toml, line 2",
+            "the server \"sandbox\" is of kind code",
+        ],
+    );
+    check_refused(
+        "",
+        &[("CODE_EXECUTION_DEFAULT_MAX_MEMORY", "64")],
+        &[
+            "environment",
+            "did you mean CODE_EXECUTION_DEFAULT_MAX_MEMORY_MB?",
+        ],
+    );
+    check_refused(
+        "",
+        &[("HOME", ""), ("REDIS_URL", "redis://h")],
+        &["code.base_dir", "neither XDG_STATE_HOME nor HOME"],
+    );
+}
