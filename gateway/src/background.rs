@@ -13,6 +13,8 @@ use mooring_session::workers::Beat;
 use tokio::task::JoinSet;
 
 use crate::affinity::{Affinity, Driven, pass_on_news, reap};
+use crate::code::reaper;
+use crate::code::server::CodeServers;
 use crate::http::App;
 use crate::settings::Settings;
 use crate::store::{Loss, SessionKey, StoreError};
@@ -40,7 +42,9 @@ pub(crate) fn start(
     let mut tasks = JoinSet::new();
     let beat_interval = settings.worker.beat_interval;
     tasks.spawn(keep_beating(affinity.clone(), beat, beat_interval));
-    let keep_interval = session_ttl / KEEPS_PER_TTL;
+    let code = app.code.as_ref().map(CodeServers::services);
+    let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
+    let keep_interval = shortest_ttl / KEEPS_PER_TTL;
     tasks.spawn(keep_alive(affinity.clone(), keep_interval, Driven::in_use));
     if settings.affinity.sessions_max.is_some() {
         tasks.spawn(keep_alive(
@@ -52,6 +56,11 @@ pub(crate) fn start(
     tasks.spawn(renew_params(affinity.clone(), session_ttl));
     tasks.spawn(pass_on_news(affinity.clone()));
     tasks.spawn(reap(affinity.clone(), settings.affinity.reap_interval));
+    if let Some(code) = code {
+        let interval = settings.affinity.reap_interval;
+        tasks.spawn(reaper::reap(Arc::clone(code), interval));
+        tasks.spawn(reaper::sweep(Arc::clone(code)));
+    }
     tasks.spawn(report_losses(Arc::clone(app)));
     tasks.spawn(fold_metrics(recorder));
     tasks

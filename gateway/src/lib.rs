@@ -6,6 +6,7 @@
 pub mod affinity;
 mod background;
 pub mod cli;
+pub mod code;
 mod digest;
 pub mod dispatch;
 pub mod http;

@@ -3,16 +3,32 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use mooring_gateway::cli::{
     Cli, Command, ConfigCommand, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE, EXIT_SERVICE_MISSING,
     ServeArguments,
 };
+use mooring_gateway::code::volume;
 use mooring_gateway::settings::{Environment, Loaded, Settings, SettingsError, generate};
 use mooring_gateway::{ServeError, logs, serve};
 
+/// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
+/// for files and housekeeping. They are made when they are needed.
+const BLOCKING_THREADS_MAX: usize = 1024 + 256;
+/// How long the process waits at its end for threads that block.
+const BLOCKING_PATIENCE: Duration = Duration::from_secs(5);
+
 fn main() -> ExitCode {
+    // Before anything else: started under the helper's name, this binary builds the walls around one run.
+    if mooring_sandbox::is_helper() {
+        mooring_sandbox::helper();
+    }
+    // Or proves that a lock holds between two processes.
+    if volume::is_second_process() {
+        return volume::second_process();
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -48,7 +64,10 @@ fn run_serve(arguments: ServeArguments) -> u8 {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error, EXIT_FAILURE),
     };
-    match runtime.block_on(serve(loaded.settings)) {
+    let served = runtime.block_on(serve(loaded.settings));
+    // Runs were told to end; what then still blocks must not keep the process.
+    runtime.shutdown_timeout(BLOCKING_PATIENCE);
+    match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
         Err(error) => complain(&error, EXIT_FAILURE),
@@ -64,7 +83,10 @@ fn runtime(threads: usize) -> std::io::Result<tokio::runtime::Runtime> {
     if threads > 1 {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build()
+    builder
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .enable_all()
+        .build()
 }
 
 fn run_config(command: ConfigCommand) -> u8 {
@@ -84,11 +106,19 @@ fn load(arguments: ServeArguments) -> Result<Loaded, SettingsError> {
 }
 
 fn verdict(loaded: &Loaded) -> String {
+    let settings = &loaded.settings;
     let mut text = format!(
-        "the settings are right; listen.address is {}, number of servers: {}\n",
-        loaded.settings.listen.address,
-        loaded.settings.servers.len()
+        "the settings are right; listen.address is {}; servers:",
+        settings.listen.address
     );
+    for server in &settings.servers {
+        text.push(' ');
+        text.push_str(server.id.as_str());
+    }
+    if settings.servers.is_empty() {
+        text.push_str(" none");
+    }
+    text.push('\n');
     for remark in &loaded.remarks {
         text.push_str("remark: ");
         text.push_str(remark);

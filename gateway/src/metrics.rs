@@ -1,7 +1,14 @@
 //! Every metric of the gateway, named once. Labels are bounded sets, never ids or e-mails.
 
+mod code;
+
 use std::time::Duration;
 
+pub use code::{
+    LockUse, RunOutcome, SessionRetired, code_files_refused, code_lock_held, code_rate_limited,
+    code_run, code_session_opened, code_session_retired, code_snapshot, code_tools_tree,
+    sandbox_start, turn_wait,
+};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 /// Bindings this worker made or drove last.
@@ -61,6 +68,7 @@ pub fn describe() {
         UPSTREAM_SECONDS,
         "Sending upstream to the head of the response"
     );
+    code::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
     for reason in ["upstream", "owner", "drain", "worker"] {
@@ -202,11 +210,20 @@ mod tests {
             REQUEST_SECONDS,
             STORE_SECONDS,
             UPSTREAM_SECONDS,
-        ] {
+        ]
+        .into_iter()
+        .chain(code::ALL)
+        {
             assert!(PAGE.contains(name), "{name}");
         }
         for outcome in Reaped::ALL.map(Reaped::as_str) {
             assert!(PAGE.contains(&format!("| `{outcome}` |")), "{outcome}");
+        }
+        let words = (RunOutcome::ALL.map(RunOutcome::as_str).into_iter())
+            .chain(LockUse::ALL.map(LockUse::as_str))
+            .chain(SessionRetired::ALL.map(SessionRetired::as_str));
+        for word in words {
+            assert!(PAGE.contains(&format!("`{word}`")), "{word}");
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::affinity::{Affinity, AffinityOptions};
+use crate::code::server::CodeServers;
 use crate::dispatch::RelayOptions;
 use crate::http::{App, service};
 use crate::pooled::Pool;
@@ -52,6 +53,9 @@ pub enum ServeError {
     /// The client to upstream instances could not be made.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The servers of kind `code` could not be made.
+    #[error("the code servers cannot be made")]
+    Code(#[from] crate::code::server::OpenError),
     /// A configured name is not one that the store takes.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -94,6 +98,8 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         affinity_options(&settings),
     );
     let app = Arc::new(App {
+        code: code_servers(&settings, &affinity).await?,
+        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
         pool: Pool::new(
             client,
             worker.boot(),
@@ -115,7 +121,10 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let tasks = background::start(&app, &settings, beat, recorder);
 
     tracing::info!(%address, %worker, store = affinity.store().kind(), "serving");
-    let result = run(listener, app).await;
+    let result = run(listener, Arc::clone(&app)).await;
+    if let Some(code) = &app.code {
+        code.stop_runs();
+    }
     drop(tasks);
     if let Err(error) = affinity.store().gone(&worker).await {
         tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
@@ -172,8 +181,11 @@ async fn signalled() {
 fn servers(settings: &Settings) -> Result<Servers, ServeError> {
     let mut servers = Vec::new();
     for configured in &settings.servers {
+        let settings::ServerKind::Http(http) = &configured.kind else {
+            continue;
+        };
         let mut instances = Vec::new();
-        for instance in &configured.instances {
+        for instance in &http.instances {
             instances.push(Arc::new(Instance {
                 name: mooring_session::names::InstanceName::parse(instance.name().as_bytes())?,
                 uri: instance.uri().clone(),
@@ -183,13 +195,32 @@ fn servers(settings: &Settings) -> Result<Servers, ServeError> {
         servers.push(Arc::new(Server::new(
             ServerName::parse(configured.id.as_str().as_bytes())?,
             instances,
-            configured.affinity == settings::Affinity::Kept,
-            configured.on_upstream_loss,
-            configured.headers.map().clone(),
+            http.affinity == settings::Affinity::Kept,
+            http.on_upstream_loss,
+            http.headers.map().clone(),
         )));
     }
-    let default = settings.default_server.as_ref().map(|id| id.as_str());
-    Ok(Servers::new(servers, default))
+    Ok(Servers::new(servers))
+}
+
+/// The servers that the gateway answers itself, where some are configured.
+async fn code_servers(
+    settings: &Settings,
+    affinity: &Affinity,
+) -> Result<Option<CodeServers>, ServeError> {
+    let Some(code) = &settings.code else {
+        return Ok(None);
+    };
+    let mut servers = Vec::new();
+    for configured in &settings.servers {
+        if let settings::ServerKind::Code(server) = &configured.kind {
+            let id = ServerName::parse(configured.id.as_str().as_bytes())?;
+            servers.push((id, server.clone()));
+        }
+    }
+    Ok(Some(
+        CodeServers::open(code, &servers, affinity.clone()).await?,
+    ))
 }
 
 fn client(settings: &Settings) -> Result<Client, ClientError> {
@@ -201,7 +232,11 @@ fn client(settings: &Settings) -> Result<Client, ClientError> {
     let needs_tls = settings
         .servers
         .iter()
-        .flat_map(|server| &server.instances)
+        .filter_map(|server| match &server.kind {
+            settings::ServerKind::Http(http) => Some(&http.instances),
+            settings::ServerKind::Code(_) => None,
+        })
+        .flatten()
         .any(|instance| instance.uri().scheme_str() == Some("https"));
     Client::new(options, needs_tls)
 }

@@ -12,7 +12,9 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mooring_session::names::{Principal, SessionId};
 
-use super::{App, answer, door, kept, unkept};
+use super::target::Target;
+use super::{App, answer, code, door, kept, unkept};
+use crate::code::server::CodeServer;
 use crate::identity::identify;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -24,6 +26,22 @@ use crate::upstream::Server;
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A request that passed every check that needs neither its body nor its session.
+#[derive(Debug)]
+struct Arrival {
+    app: Arc<App>,
+    target: Target,
+    principal: Principal,
+    headers: HeaderMap,
+}
+
+/// Which way it goes.
+enum Way {
+    Upstream(Visit),
+    /// To a server that needs nothing more than who asks.
+    Code(Arc<CodeServer>, Principal),
+}
+
+/// A request for an upstream server.
 #[derive(Debug)]
 pub(super) struct Visit {
     pub(super) app: Arc<App>,
@@ -38,8 +56,8 @@ pub(super) async fn default_server(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response {
-    let server = app.servers.default_server().cloned();
-    serve(app, server, peer, request).await
+    let target = app.default_target();
+    serve(app, target, peer, request).await
 }
 
 /// `/servers/{id}/mcp`.
@@ -49,8 +67,8 @@ pub(super) async fn named_server(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    let server = app.servers.get(&id).cloned();
-    serve(app, server, peer, request).await
+    let target = app.target(&id);
+    serve(app, target, peer, request).await
 }
 
 /// Every other path.
@@ -63,7 +81,7 @@ pub(super) async fn nowhere() -> Response {
 
 async fn serve(
     app: Arc<App>,
-    server: Option<Arc<Server>>,
+    target: Option<Target>,
     peer: SocketAddr,
     request: Request,
 ) -> Response {
@@ -76,19 +94,19 @@ async fn serve(
         // Identities are checked against the same limits.
         return answer::plain(ErrorKind::Unauthenticated, None);
     };
-    let Some(server) = server else {
+    let Some(target) = target else {
         return answer::plain(ErrorKind::ServerNotFound, None);
     };
-    let visit = Visit {
+    let arrival = Arrival {
         app,
-        server,
+        target,
         principal,
         headers: head.headers,
     };
     match head.method {
-        HttpMethod::POST => post(visit, body).await,
-        HttpMethod::GET => get(visit).await,
-        HttpMethod::DELETE => delete(visit).await,
+        HttpMethod::POST => post(arrival, body).await,
+        HttpMethod::GET => get(arrival).await,
+        HttpMethod::DELETE => delete(arrival).await,
         _ => {
             let mut reply = answer::plain(ErrorKind::MethodNotAllowed, None);
             let allowed = HeaderValue::from_static("POST, GET, DELETE");
@@ -98,14 +116,14 @@ async fn serve(
     }
 }
 
-async fn post(visit: Visit, body: axum::body::Body) -> Response {
-    if !door::is_json(&visit.headers) {
+async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
+    if !door::is_json(&arrival.headers) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);
     }
-    if !door::accepts_both(&visit.headers) {
+    if !door::accepts_both(&arrival.headers) {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
-    let limit = visit.app.listen.body_bytes_max;
+    let limit = arrival.app.listen.body_bytes_max;
     let arrived = tokio::time::timeout(BODY_WITHIN, Limited::new(body, limit).collect());
     let Ok(arrived) = arrived.await else {
         return answer::error(&ErrorBody::new(ErrorKind::InvalidRequest).detail(format!(
@@ -124,53 +142,75 @@ async fn post(visit: Visit, body: axum::body::Body) -> Response {
     };
     // A legacy client that disconnects has not cancelled (MCP 2025-11-25, transports): what it asked for is
     // finished, whoever still listens. The task outlives the connection.
-    let task = tokio::spawn(post_message(visit, body));
+    let task = tokio::spawn(post_message(arrival, body));
     task.await
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
-async fn post_message(visit: Visit, body: Bytes) -> Response {
+async fn post_message(arrival: Arrival, body: Bytes) -> Response {
     let started = Instant::now();
     let message = match Message::parse(&body, Sender::Client) {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
-    let reply = match check_revision(&message, &visit.headers) {
+    let server_id: Box<str> = arrival.target.id().into();
+    let reply = match check_revision(&message, &arrival.headers) {
         Err(cause) => answer::error(&ErrorBody::from(&cause).answering(message.id())),
-        Ok(revision) if visit.server.keeps_sessions => {
-            kept::post(&visit, &body, &message, revision).await
-        }
-        Ok(revision) => unkept::post(&visit, &body, &message, revision).await,
+        Ok(revision) => match arrival.way() {
+            Way::Upstream(visit) if visit.server.keeps_sessions => {
+                kept::post(&visit, &body, &message, revision).await
+            }
+            Way::Upstream(visit) => unkept::post(&visit, &body, &message, revision).await,
+            Way::Code(server, principal) => {
+                code::post(&server, &principal, &message, revision).await
+            }
+        },
     };
     let method = message.method().label();
-    metrics::request(visit.server.id.as_str(), method, started.elapsed());
+    metrics::request(&server_id, method, started.elapsed());
     reply
 }
 
-async fn get(visit: Visit) -> Response {
-    if !door::accepts_events(&visit.headers) {
+async fn get(arrival: Arrival) -> Response {
+    if !door::accepts_events(&arrival.headers) {
         return answer::error(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a GET needs text/event-stream"),
         );
     }
-    if let Err(cause) = Revision::of_headers(&visit.headers) {
+    if let Err(cause) = Revision::of_headers(&arrival.headers) {
         return answer::error(&ErrorBody::from(&cause));
     }
-    if visit.server.keeps_sessions {
-        kept::get(&visit).await
-    } else {
-        unkept::get(&visit)
+    match arrival.way() {
+        Way::Upstream(visit) if visit.server.keeps_sessions => kept::get(&visit).await,
+        Way::Upstream(visit) => unkept::get(&visit),
+        Way::Code(..) => code::not_allowed(),
     }
 }
 
-async fn delete(visit: Visit) -> Response {
-    if visit.server.keeps_sessions {
+async fn delete(arrival: Arrival) -> Response {
+    match arrival.way() {
         // A client that does not wait for the answer still wants its upstream sessions deleted.
-        tokio::spawn(async move { kept::delete(&visit).await })
-            .await
-            .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
-    } else {
-        unkept::delete(&visit)
+        Way::Upstream(visit) if visit.server.keeps_sessions => {
+            tokio::spawn(async move { kept::delete(&visit).await })
+                .await
+                .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+        }
+        Way::Upstream(visit) => unkept::delete(&visit),
+        Way::Code(..) => code::not_allowed(),
+    }
+}
+
+impl Arrival {
+    fn way(self) -> Way {
+        match self.target {
+            Target::Upstream(server) => Way::Upstream(Visit {
+                app: self.app,
+                server,
+                principal: self.principal,
+                headers: self.headers,
+            }),
+            Target::Code(server) => Way::Code(server, self.principal),
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::{App, answer};
+use crate::code::server::CodeState;
 use crate::metrics;
 use crate::store::StoreMode;
 
@@ -22,38 +23,68 @@ pub(super) async fn healthz() -> Response {
 /// nobody; 503 only when nothing can be served.
 pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let status = app.affinity.store().status();
-    let (code, word) = match status.mode {
+    let code = match &app.code {
+        Some(code) => Some(code.state().await),
+        None => None,
+    };
+    let nothing_else = app.servers.iter().next().is_none();
+    let (mut http_status, mut word) = match status.mode {
         StoreMode::Normal => (StatusCode::OK, "ok"),
         StoreMode::Degraded => (StatusCode::OK, "degraded"),
         StoreMode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
     };
+    let store_word = word;
+    match &code {
+        Some(code) if !code.is_ready() && nothing_else => {
+            (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
+        }
+        Some(code) if !code.is_ready() && http_status == StatusCode::OK => word = "degraded",
+        _ => {}
+    }
+    let mut parts = serde_json::Map::new();
+    let store = json!({
+        "status": store_word,
+        "kind": app.affinity.store().kind(),
+        "since_ms": since_ms(status.since),
+    });
+    parts.insert("store".to_owned(), store);
+    parts.insert("servers".to_owned(), servers(&app, code.as_ref()).into());
+    if let Some(code) = code {
+        parts.insert("code".to_owned(), code.into_json());
+    }
     let body = json!({
         "status": word,
         "worker": app.affinity.worker().as_str(),
-        "parts": {
-            "store": {
-                "status": word,
-                "kind": app.affinity.store().kind(),
-                "since_ms": since_ms(status.since),
-            },
-            "servers": app
-                .servers
-                .iter()
-                .map(|server| (server.id.to_string(), json!({
-                    "status": "ok",
-                    "instances": server.instances.len(),
-                    "affinity": if server.keeps_sessions { "on" } else { "off" },
-                })))
-                .collect::<serde_json::Map<_, _>>(),
-        },
+        "parts": parts,
     });
-    answer::json(code, Bytes::from(body.to_string()))
+    answer::json(http_status, Bytes::from(body.to_string()))
+}
+
+fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde_json::Value> {
+    let upstream = app.servers.iter().map(|server| {
+        let about = json!({
+            "status": "ok",
+            "instances": server.instances.len(),
+            "affinity": if server.keeps_sessions { "on" } else { "off" },
+        });
+        (server.id.to_string(), about)
+    });
+    let status = code.map_or("unavailable", CodeState::word);
+    let code = app.code.iter().flat_map(|code| code.iter());
+    let code = code.map(|server| {
+        let about = json!({ "status": status, "kind": "code" });
+        (server.id.to_string(), about)
+    });
+    upstream.chain(code).collect()
 }
 
 /// Prometheus text.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let is_degraded = app.affinity.store().is_degraded();
     metrics::snapshot(app.affinity.driven().count(), is_degraded);
+    if let Some(code) = &app.code {
+        metrics::code_snapshot(code.services().sessions_active());
+    }
     let mut reply = Response::new(app.metrics.render().into());
     reply.headers_mut().insert(
         CONTENT_TYPE,

@@ -3,10 +3,12 @@
 //! Invariant: a request that fails a check reaches neither the store nor an upstream.
 
 mod answer;
+mod code;
 mod door;
 mod endpoint;
 mod health;
 mod kept;
+mod target;
 mod unkept;
 
 use std::net::SocketAddr;
@@ -19,6 +21,7 @@ use axum::routing::{any, get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::affinity::Affinity;
+use crate::code::server::CodeServers;
 use crate::dispatch::RelayOptions;
 use crate::pooled::Pool;
 use crate::settings::{AuthSettings, ListenSettings};
@@ -29,6 +32,10 @@ use crate::upstream::Servers;
 pub struct App {
     /// The upstream servers.
     pub servers: Arc<Servers>,
+    /// The servers that the gateway answers itself; none where none is configured.
+    pub code: Option<CodeServers>,
+    /// The id of the server that `/mcp` means, of either kind.
+    pub default_server: Option<Box<str>>,
     /// Sessions that are kept.
     pub affinity: Affinity,
     /// Upstream sessions for those that are not.

@@ -23,6 +23,10 @@ pub enum ErrorKind {
     InvalidRequest,
     /// A field that the gateway has to understand is not valid.
     InvalidParams,
+    /// No server here has this method.
+    MethodNotFound,
+    /// A tool, a cursor or the params of a call that a server of the gateway's own does not take.
+    ParamsRefused,
     /// The revision is not served.
     UnsupportedVersion,
     /// The request needs a session id and has none.
@@ -93,6 +97,9 @@ impl ErrorKind {
             Self::Parse => row(-32700, S::BAD_REQUEST, "parse error"),
             Self::InvalidRequest => row(-32600, S::BAD_REQUEST, "invalid request"),
             Self::InvalidParams => row(-32602, S::BAD_REQUEST, "invalid params"),
+            // These two answer a request that is right as HTTP goes, as a server would.
+            Self::MethodNotFound => row(-32601, S::OK, "method not found"),
+            Self::ParamsRefused => row(-32602, S::OK, "invalid params"),
             Self::UnsupportedVersion => row(-32022, S::BAD_REQUEST, "unsupported protocol version"),
             Self::SessionMissing => row(
                 -32000,

@@ -86,31 +86,23 @@ impl Server {
 #[derive(Debug)]
 pub struct Servers {
     by_id: BTreeMap<Box<str>, Arc<Server>>,
-    default: Option<Arc<Server>>,
 }
 
 impl Servers {
-    /// The servers, and which of them `/mcp` means.
+    /// These servers.
     #[must_use]
-    pub fn new(servers: Vec<Arc<Server>>, default: Option<&str>) -> Self {
-        let by_id: BTreeMap<Box<str>, _> = servers
+    pub fn new(servers: Vec<Arc<Server>>) -> Self {
+        let by_id = servers
             .into_iter()
             .map(|server| (server.id.as_str().into(), server))
             .collect();
-        let default = default.and_then(|id| by_id.get(id)).cloned();
-        Self { by_id, default }
+        Self { by_id }
     }
 
     /// The server of this id.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Arc<Server>> {
         self.by_id.get(id)
-    }
-
-    /// What `/mcp` means.
-    #[must_use]
-    pub fn default_server(&self) -> Option<&Arc<Server>> {
-        self.default.as_ref()
     }
 
     /// Every server.

@@ -1,0 +1,118 @@
+//! What is blocked, by which name and in which line, and that ordinary code passes.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn standard() -> Patterns {
+    Patterns::new(None, None).unwrap()
+}
+
+fn check(language: Language, code: &str, expected: Option<(&str, usize)>) {
+    let found = standard().check(language, code).err();
+    let found = found.as_ref().map(|found| (&*found.pattern, found.line));
+    assert_eq!(found, expected, "{code}");
+}
+
+#[test]
+fn every_standard_pattern_blocks_and_names_its_line() {
+    for (code, name) in [
+        ("eval('1')", "eval"),
+        ("x = exec (code)", "exec"),
+        ("__import__('os')", "__import__"),
+        ("import os\nos . system('ls')", "os.system"),
+        ("subprocess.run(['ls'])", "subprocess"),
+        ("open('/etc/passwd')", "open of a system path"),
+        ("open( rb\"/proc\" )", "open of a system path"),
+        ("().__class__.__bases__", "__bases__"),
+        ("object.__subclasses__()", "__subclasses__"),
+        ("int.__mro__", "__mro__"),
+        ("breakpoint()", "breakpoint"),
+        ("x = __builtins__", "__builtins__"),
+    ] {
+        let line = code.matches('\n').count() + 1;
+        check(Language::Python, code, Some((name, line)));
+        check(
+            Language::Python,
+            &format!("a = 1\n\n{code}\nb = 2\n"),
+            Some((name, line + 2)),
+        );
+    }
+    for (code, name) in [
+        ("eval('1')", "eval"),
+        ("Deno.run({})", "Deno.run"),
+        ("new Deno.Command('ls')", "Deno.Command"),
+        ("await fetch('https://x')", "fetch"),
+        ("import a from \"https://x/y.ts\"", "import from a URL"),
+        ("await import(`http://x`)", "dynamic import of a URL"),
+    ] {
+        check(Language::TypeScript, code, Some((name, 1)));
+    }
+}
+
+#[test]
+fn ordinary_code_passes() {
+    for code in [
+        "import re\nre.compile('a(b)')\n",
+        "compile('1', 'a', 'eval')",
+        "isinstance(x, int) and getattr(x, 'a') and setattr(x, 'a', 1) and dir(x) and vars(x)",
+        "print(type(x).__name__, x.__class__.__name__, globals())",
+        "model.eval()\ncursor.exec(1)\ndf.eval('a + b')",
+        "retrieval(1)\nmy_exec(2)\nre_eval(3)",
+        "# eval('1')\nprint('use eval() with care')",
+        "\"\"\"Never exec(this).\n\nos.system('x')\n\"\"\"",
+        "open('/scratch/etc')\nopen('/scratch/a.txt')\nopen('/etcetera')",
+        "print('subprocess.run is not needed')",
+        "def evaluate(): pass\nevaluate()",
+    ] {
+        check(Language::Python, code, None);
+    }
+    for code in [
+        "/* eval(1) */ const a = /x/.exec('y')",
+        "cache.fetch(1); prefetch(2)",
+        "console.log('fetch(')",
+        "import a from './b.ts'; await import('./c.ts')",
+        "Deno.readTextFile('/scratch/a'); const runner = Deno.runner",
+    ] {
+        check(Language::TypeScript, code, None);
+    }
+}
+
+#[test]
+fn the_first_line_is_named_and_shown() {
+    let code = "a = 1\n  x = exec(b)  # why\neval(c)";
+    let found = standard().check(Language::Python, code).unwrap_err();
+    assert_eq!(
+        found.to_string(),
+        "blocked by the pattern \"exec\" in line 2: x = exec(b)  # why"
+    );
+    let long = format!("eval({})", "1".repeat(1000));
+    let found = standard().check(Language::Python, &long).unwrap_err();
+    assert_eq!(found.text.len(), Found::TEXT_CHARS_MAX);
+}
+
+#[test]
+fn a_list_of_the_settings_replaces_the_standard_one() {
+    let configured = [Regex::new(r"\bpickle\b").unwrap()];
+    let patterns = Patterns::new(Some(&configured), Some(&[])).unwrap();
+    let found = patterns
+        .check(Language::Python, "import pickle")
+        .unwrap_err();
+    assert_eq!(&*found.pattern, r"\bpickle\b");
+    patterns.check(Language::Python, "eval('1')").unwrap();
+    patterns.check(Language::TypeScript, "eval('1')").unwrap();
+}
+
+proptest! {
+    #[test]
+    fn no_code_makes_it_fail(code in "\\PC*|[a-z.'\"`#/*\\\\()\n é]{0,80}") {
+        for language in [Language::Python, Language::TypeScript] {
+            let _ = standard().check(language, &code);
+            let blanked = blank(language, &code);
+            prop_assert_eq!(blanked.without_comments.len(), code.len());
+            prop_assert_eq!(blanked.without_strings.len(), code.len());
+        }
+    }
+}

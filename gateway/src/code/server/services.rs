@@ -1,0 +1,231 @@
+//! What all code servers of a process share: the volume, the sandbox, the sessions of the fleet, and how much may go on
+//! at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooring_sandbox::{Options, ProbeError, Sandbox, Tier};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::failure::Failure;
+use super::stops::Stops;
+use crate::affinity::Affinity;
+use crate::code::patterns::Patterns;
+use crate::code::volume::{MountedError, SecondProcess, Volume, VolumeOptions, VolumeProblem};
+use crate::settings::{CodeSettings, OnDenoAbsent};
+use crate::store::SessionKey;
+
+/// How many runs may wait for one place among those that go on.
+const WAITING_PER_PLACE: usize = 16;
+/// Longest wait for such a place.
+const PLACE_WITHIN: Duration = Duration::from_secs(30);
+/// Most calls of file tools that use the disk at the same time.
+const FILE_CALLS_AT_ONCE: usize = 64;
+/// Most sessions that are counted as active.
+const ACTIVE_MAX: usize = 100_000;
+
+/// Why the code servers could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What is mounted could not be described.
+    #[error(transparent)]
+    Mounted(#[from] MountedError),
+    /// The patterns could not be compiled.
+    #[error("the patterns of dangerous code could not be compiled")]
+    Patterns(#[from] regex::Error),
+    /// The thread that opens the volume and proves the sandbox ended by itself.
+    #[error("the volume and the sandbox could not be looked at")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+/// What all code servers of a process share.
+#[derive(Debug)]
+pub(crate) struct Services {
+    pub(crate) affinity: Affinity,
+    pub(crate) volume: Result<Volume, VolumeProblem>,
+    pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
+    pub(crate) patterns: Patterns,
+    pub(crate) on_deno_absent: OnDenoAbsent,
+    /// The longest time to live of a session of any server: what the volume sweeps by.
+    pub(crate) session_ttl_max: Duration,
+    /// The shortest: sessions in use are kept alive well within it.
+    pub(crate) session_ttl_min: Duration,
+    pub(super) stops: Stops,
+    places: Places,
+    file_calls: Arc<Semaphore>,
+    active: Active,
+}
+
+impl Services {
+    /// Opens the volume and proves the sandbox.
+    pub(super) async fn open(
+        settings: &CodeSettings,
+        session_ttls: impl Iterator<Item = Duration> + Clone,
+        affinity: Affinity,
+    ) -> Result<Self, OpenError> {
+        let patterns = Patterns::new(
+            settings.patterns.python.as_deref(),
+            settings.patterns.typescript.as_deref(),
+        )?;
+        let session_ttl_max = session_ttls.clone().max().unwrap_or_default();
+        let volume = VolumeOptions {
+            base_dir: settings.base_dir.clone(),
+            session_ttl: session_ttl_max,
+            second_process: SecondProcess::default(),
+        };
+        let options = Options {
+            python: settings.runtimes.python.clone(),
+            deno: settings.runtimes.deno.clone(),
+            ..Options::new(settings.isolation)
+        };
+        let (volume, sandbox) = tokio::task::spawn_blocking(move || {
+            (Volume::open(volume), Sandbox::probe(options).map(Arc::new))
+        })
+        .await?;
+        if let Err(problem) = &volume {
+            tracing::error!(base_dir = %settings.base_dir.display(), %problem, "the volume of code sessions cannot be used");
+        }
+        match &sandbox {
+            Ok(sandbox) if sandbox.tier() == Tier::Degraded => {
+                tracing::warn!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "the sandbox stands without namespaces: what it does not promise is written in docs/deploying.md");
+            }
+            Ok(sandbox) => {
+                tracing::info!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "the sandbox stands");
+            }
+            Err(error) => tracing::error!(%error, "code cannot be run"),
+        }
+        Ok(Self {
+            affinity,
+            volume,
+            sandbox,
+            patterns,
+            on_deno_absent: settings.runtimes.on_deno_absent,
+            session_ttl_max,
+            session_ttl_min: session_ttls.min().unwrap_or_default(),
+            stops: Stops::default(),
+            places: Places::new(settings.runs_at_once.get()),
+            file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
+            active: Active::default(),
+        })
+    }
+
+    /// The volume, where it can be used.
+    pub(super) fn volume(&self) -> Result<&Volume, Failure> {
+        self.volume
+            .as_ref()
+            .map_err(|problem| Failure::Volume(problem.clone()))
+    }
+
+    /// The sandbox, where it stands.
+    pub(super) fn sandbox(&self) -> Result<&Arc<Sandbox>, Failure> {
+        self.sandbox
+            .as_ref()
+            .map_err(|error| Failure::SandboxUnavailable(error.to_string()))
+    }
+
+    /// A place among the runs that go on at the same time.
+    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        self.places.take().await
+    }
+
+    /// A place among the file calls.
+    pub(super) async fn file_call(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let place = Arc::clone(&self.file_calls).acquire_owned();
+        match tokio::time::timeout(PLACE_WITHIN, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
+        }
+    }
+
+    /// A session is used.
+    pub(super) fn note_use(&self, key: &SessionKey) {
+        self.active.note(key, self.session_ttl_max);
+    }
+
+    /// How many sessions this process has used within their time to live.
+    pub(crate) fn sessions_active(&self) -> usize {
+        self.active.count(self.session_ttl_max)
+    }
+}
+
+/// The places for runs. Who finds none waits, and only so many wait.
+#[derive(Debug)]
+struct Places {
+    running: Arc<Semaphore>,
+    waiting: Semaphore,
+}
+
+impl Places {
+    fn new(at_once: usize) -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(at_once)),
+            waiting: Semaphore::new(at_once.saturating_mul(WAITING_PER_PLACE)),
+        }
+    }
+
+    async fn take(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waits = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| Failure::Overloaded)?;
+        let place = Arc::clone(&self.running).acquire_owned();
+        match tokio::time::timeout(PLACE_WITHIN, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
+        }
+    }
+}
+
+/// The sessions used lately. Nothing but a gauge depends on it.
+#[derive(Debug, Default)]
+struct Active(Mutex<HashMap<SessionKey, Instant>>);
+
+impl Active {
+    fn note(&self, key: &SessionKey, ttl: Duration) {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() >= ACTIVE_MAX {
+            used.retain(|_, at| at.elapsed() < ttl);
+        }
+        if used.len() < ACTIVE_MAX || used.contains_key(key) {
+            used.insert(key.clone(), Instant::now());
+        }
+    }
+
+    fn count(&self, ttl: Duration) -> usize {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, at| at.elapsed() < ttl);
+        used.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_runs_wait_and_not_for_ever() {
+        let places = Arc::new(Places::new(1));
+        let running = places.take().await.unwrap();
+        let waiting: Vec<_> = (0..WAITING_PER_PLACE)
+            .map(|_| {
+                let places = Arc::clone(&places);
+                tokio::spawn(async move { places.take().await.map(drop) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let started = tokio::time::Instant::now();
+        assert!(matches!(places.take().await, Err(Failure::Overloaded)));
+        assert_eq!(started.elapsed(), Duration::ZERO, "the queue is full");
+        for waits in waiting {
+            assert!(matches!(waits.await.unwrap(), Err(Failure::Overloaded)));
+        }
+        assert_eq!(started.elapsed(), PLACE_WITHIN);
+        drop(running);
+        drop(places.take().await.unwrap());
+    }
+}

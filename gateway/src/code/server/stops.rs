@@ -1,0 +1,96 @@
+//! The runs of this process, so that they can be stopped when the process is.
+//!
+//! Invariant: a run that begins after all were asked to stop is asked too.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mooring_sandbox::Stop;
+
+/// The runs of this process. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stops(Arc<Mutex<Running>>);
+
+#[derive(Debug, Default)]
+struct Running {
+    stops: HashMap<u64, Stop>,
+    next: u64,
+    is_stopping: bool,
+}
+
+/// One run, while it can be stopped.
+#[derive(Debug)]
+pub(super) struct Stoppable {
+    stops: Stops,
+    number: u64,
+    stop: Stop,
+}
+
+impl Stops {
+    /// A run begins.
+    ///
+    /// # Errors
+    /// The process has no file descriptor left.
+    pub(super) fn begin(&self) -> io::Result<Stoppable> {
+        let stop = Stop::new()?;
+        let mut running = self.lock();
+        let number = running.next;
+        running.next = number.wrapping_add(1);
+        if running.is_stopping {
+            stop.ask();
+        }
+        running.stops.insert(number, stop.clone());
+        drop(running);
+        Ok(Stoppable {
+            stops: self.clone(),
+            number,
+            stop,
+        })
+    }
+
+    /// Asks every run to stop, those that are yet to begin included.
+    pub(super) fn ask_all(&self) {
+        let mut running = self.lock();
+        running.is_stopping = true;
+        running.stops.values().for_each(Stop::ask);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stoppable {
+    /// What the run is told to stop by.
+    pub(super) const fn stop(&self) -> &Stop {
+        &self.stop
+    }
+}
+
+impl Drop for Stoppable {
+    fn drop(&mut self) {
+        self.stops.lock().stops.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn runs_are_asked_whenever_they_began_and_forgotten_when_they_end() {
+        let stops = Stops::default();
+        let (first, second) = (stops.begin().unwrap(), stops.begin().unwrap());
+        drop(first);
+        assert_eq!(stops.lock().stops.len(), 1);
+        assert!(!second.stop().is_asked());
+        stops.ask_all();
+        assert!(second.stop().is_asked());
+        assert!(stops.begin().unwrap().stop().is_asked());
+        drop(second);
+        assert!(stops.lock().stops.is_empty());
+    }
+}

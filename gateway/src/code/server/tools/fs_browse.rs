@@ -1,0 +1,162 @@
+//! `fs_browse {path?, include_hidden?, max_entries?, language?}`: lists one directory.
+
+use mooring_sandbox::tree::{self, BrowseOptions, Entry, Hidden, Kind, Listing, VirtualPath};
+use serde_json::{Value, json};
+
+use super::super::CodeServer;
+use super::super::answer::ToolAnswer;
+use super::super::arguments::{ArgumentError, Arguments};
+use crate::code::place::Language;
+use crate::settings::CodeToolSettings;
+use mooring_session::names::Principal;
+
+/// What is listed unless the call says otherwise.
+const PATH_DEFAULT: &str = "/tools";
+
+/// What a call asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct FsBrowse {
+    path: String,
+    hidden: Hidden,
+    entries_max: usize,
+    language: Option<Language>,
+}
+
+impl FsBrowse {
+    fn read(mut arguments: Arguments, settings: &CodeToolSettings) -> Result<Self, ArgumentError> {
+        let most = u64::try_from(settings.browse_entries_max).unwrap_or(u64::MAX);
+        let path = arguments.text_if_given("path", usize::MAX)?;
+        let hidden = match arguments.switch("include_hidden")? {
+            true => Hidden::Listed,
+            false => Hidden::LeftOut,
+        };
+        let entries_max = arguments
+            .number_if_given("max_entries", 1..=most)?
+            .and_then(|number| usize::try_from(number).ok());
+        let language = arguments.language()?;
+        arguments.finish()?;
+        Ok(Self {
+            path: path.unwrap_or_else(|| PATH_DEFAULT.to_owned()),
+            hidden,
+            entries_max: entries_max.unwrap_or(settings.browse_entries_default),
+            language,
+        })
+    }
+}
+
+/// Lists.
+pub(in crate::code::server) async fn call(
+    server: &CodeServer,
+    principal: &Principal,
+    arguments: Arguments,
+) -> ToolAnswer {
+    let request = match FsBrowse::read(arguments, &server.settings) {
+        Ok(request) => request,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let path = match VirtualPath::parse(&request.path) {
+        Ok(path) => path,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let options = BrowseOptions {
+        hidden: request.hidden,
+        entries_max: request.entries_max,
+    };
+    let shown = path.to_string();
+    let listed = server
+        .with_view(principal, request.language, move |view| {
+            tree::browse(view, &path, &options)
+        })
+        .await;
+    match listed {
+        Ok(listing) => ToolAnswer::done(answer(&shown, &listing)),
+        Err(error) => ToolAnswer::refused(error),
+    }
+}
+
+fn answer(path: &str, listing: &Listing) -> Value {
+    let beneath = if path == "/" { "" } else { path };
+    let entry = |entry: &Entry| {
+        json!({
+            "name": entry.name,
+            "path": format!("{beneath}/{}", entry.name),
+            "type": kind(entry.kind),
+            "size_bytes": entry.size_bytes,
+            "modified_at": entry.modified_at_ms,
+        })
+    };
+    json!({
+        "path": path,
+        "entries": listing.entries.iter().map(entry).collect::<Vec<_>>(),
+        "truncated": listing.is_truncated,
+    })
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Other => "other",
+    }
+}
+
+pub(super) fn definition(settings: &CodeToolSettings) -> Value {
+    json!({
+        "name": "fs_browse",
+        "title": "Browse files",
+        "description": "Lists a directory of the sandbox: /tools and /skills (read-only), /scratch and /results (yours). \
+                        \"/\" lists the four. Links and special files are listed as \"other\" and never followed.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "path": {
+                    "type": "string",
+                    "default": PATH_DEFAULT,
+                    "description": "An absolute path of a directory.",
+                },
+                "include_hidden": {
+                    "type": "boolean",
+                    "default": false,
+                    "description": "Also names that begin with a dot.",
+                },
+                "max_entries": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": settings.browse_entries_max,
+                    "default": settings.browse_entries_default,
+                    "description": "Most entries to list, in the order of their names.",
+                },
+                "language": super::language_schema(),
+            },
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "entries": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "name": { "type": "string" },
+                            "path": { "type": "string" },
+                            "type": { "type": "string", "enum": ["file", "directory", "other"] },
+                            "size_bytes": { "type": "integer", "minimum": 0 },
+                            "modified_at": super::modified_at_schema(),
+                        },
+                        "required": ["name", "path", "type", "size_bytes", "modified_at"],
+                    },
+                },
+                "truncated": { "type": "boolean", "description": "Whether there are more." },
+                "error": { "type": "string", "description": "Why nothing is listed." },
+            },
+        },
+        "annotations": {
+            "readOnlyHint": true,
+            "destructiveHint": false,
+            "idempotentHint": true,
+            "openWorldHint": false,
+        },
+    })
+}

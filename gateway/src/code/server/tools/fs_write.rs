@@ -1,0 +1,102 @@
+//! `fs_write {path, content, language?}`: one file of `/scratch` or `/results`, whole.
+
+use mooring_sandbox::tree::VirtualPath;
+use mooring_session::names::Principal;
+use serde_json::{Value, json};
+
+use super::super::CodeServer;
+use super::super::answer::ToolAnswer;
+use super::super::arguments::{ArgumentError, Arguments};
+use crate::code::place::Language;
+use crate::settings::CodePolicy;
+
+/// What a call asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct FsWrite {
+    path: String,
+    content: String,
+    language: Option<Language>,
+}
+
+impl FsWrite {
+    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
+        let path = arguments.text("path", usize::MAX)?;
+        // Its limit is the file's, which is checked with the others.
+        let content = arguments.text("content", usize::MAX)?;
+        let language = arguments.language()?;
+        arguments.finish()?;
+        Ok(Self {
+            path,
+            content,
+            language,
+        })
+    }
+}
+
+/// Writes.
+pub(in crate::code::server) async fn call(
+    server: &CodeServer,
+    principal: &Principal,
+    arguments: Arguments,
+) -> ToolAnswer {
+    let request = match FsWrite::read(arguments) {
+        Ok(request) => request,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let path = match VirtualPath::parse(&request.path) {
+        Ok(path) => path,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let shown = path.to_string();
+    match server
+        .write(principal, request.language, path, request.content)
+        .await
+    {
+        Ok(written) => ToolAnswer::done(json!({
+            "path": shown,
+            "size_bytes": written.size_bytes,
+            "modified_at": written.modified_at_ms,
+        })),
+        Err(error) => ToolAnswer::refused(error),
+    }
+}
+
+pub(super) fn definition(policy: &CodePolicy) -> Value {
+    json!({
+        "name": "fs_write",
+        "title": "Write a file",
+        "description": format!(
+            "Writes one text file beneath /scratch or /results, whole: an existing one is replaced, missing directories \
+             are made. A file may have {} bytes, all files of the session together {}.",
+            policy.limits.file_bytes, policy.limits.disk_bytes
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "path": {
+                    "type": "string",
+                    "description": "An absolute path beneath /scratch or /results.",
+                },
+                "content": { "type": "string", "description": "What the file will hold." },
+                "language": super::language_schema(),
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "size_bytes": { "type": "integer", "minimum": 0 },
+                "modified_at": super::modified_at_schema(),
+                "error": { "type": "string", "description": "Why nothing is written." },
+            },
+        },
+        "annotations": {
+            "readOnlyHint": false,
+            "destructiveHint": true,
+            "idempotentHint": true,
+            "openWorldHint": false,
+        },
+    })
+}

@@ -1,0 +1,59 @@
+//! The tools of a code server: one file each, with what it takes, what it does and what it answers.
+
+pub(super) mod fs_browse;
+pub(super) mod fs_read;
+pub(super) mod fs_write;
+pub(super) mod shell_exec;
+
+use serde_json::{Value, json};
+
+use crate::settings::{CodePolicy, CodeTool, CodeToolSettings};
+
+/// The name of a tool on the wire.
+pub(super) const fn name(tool: CodeTool) -> &'static str {
+    match tool {
+        CodeTool::ShellExec => "shell_exec",
+        CodeTool::FsBrowse => "fs_browse",
+        CodeTool::FsRead => "fs_read",
+        CodeTool::FsWrite => "fs_write",
+    }
+}
+
+/// The tool of this name, if it is offered.
+pub(super) fn named(tool_name: &str, settings: &CodeToolSettings) -> Option<CodeTool> {
+    settings
+        .offered
+        .iter()
+        .copied()
+        .find(|tool| name(*tool) == tool_name)
+}
+
+/// The result of `tools/list`: the tools that are offered.
+pub(super) fn list_json(settings: &CodeToolSettings, policy: &CodePolicy) -> String {
+    let definitions: Value = settings
+        .offered
+        .iter()
+        .map(|tool| match tool {
+            CodeTool::ShellExec => shell_exec::definition(policy),
+            CodeTool::FsBrowse => fs_browse::definition(settings),
+            CodeTool::FsRead => fs_read::definition(settings),
+            CodeTool::FsWrite => fs_write::definition(policy),
+        })
+        .collect();
+    json!({ "tools": definitions }).to_string()
+}
+
+/// The argument by which the file tools are told whose files are meant.
+fn language_schema() -> Value {
+    json!({
+        "type": "string",
+        "enum": ["python", "typescript", "javascript"],
+        "description": "Whose files: each language has a session of its own, and javascript shares typescript's. \
+                        Default: the language of the server's runtime.",
+    })
+}
+
+/// A property that counts milliseconds since 1970.
+fn modified_at_schema() -> Value {
+    json!({ "type": "integer", "description": "Milliseconds since 1970-01-01 UTC." })
+}

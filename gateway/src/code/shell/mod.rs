@@ -1,0 +1,194 @@
+//! The one-line shell: tools of a fixed list, their arguments, and pipes between them.
+//!
+//! There is no shell behind it. A line is read into stages that the sandbox starts one beside the other, so what this
+//! parser does not know cannot happen: it refuses by name, with the place, everything that another shell would read as
+//! more than words, quotes and pipes. It is no wall either: the tools run inside the sandbox like any other code.
+//!
+//! Invariant: what is accepted means the same to a POSIX shell, as far as the words go.
+
+mod tools;
+mod words;
+
+pub use mooring_sandbox::TOOLS;
+use mooring_sandbox::{Argument, Limits, Stage};
+
+use self::words::{Token, tokens};
+
+/// Longest line, in bytes.
+pub const LINE_BYTES_MAX: usize = Limits::WORD_BYTES_MAX;
+/// Most tools in one pipe.
+pub const STAGES_MAX: usize = Limits::STAGES_MAX;
+/// Most words in one line.
+pub const WORDS_MAX: usize = Limits::ARGUMENTS_MAX;
+
+/// What a shell answers where a command may not be run.
+const EXIT_DENIED: i32 = 126;
+/// What a shell answers where it cannot read the line.
+const EXIT_UNREADABLE: i32 = 2;
+
+/// Why a line is not run. Places are counted in characters, the first is 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShellError {
+    /// Longer than [`LINE_BYTES_MAX`].
+    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    TooLong,
+    /// More than [`STAGES_MAX`] tools.
+    #[error("the line has more than {STAGES_MAX} commands")]
+    TooManyStages,
+    /// More than [`WORDS_MAX`] words.
+    #[error("the line has more than {WORDS_MAX} words")]
+    TooManyWords,
+    /// Something that this shell does not do.
+    #[error(
+        "{what} ({found:?} at character {at}) is not supported: this shell knows words, quotes, file name patterns \
+         and pipes; quote the character to mean it literally, or use a language for more"
+    )]
+    Unsupported {
+        /// What another shell would take it for.
+        what: &'static str,
+        /// The character, or the operator.
+        found: &'static str,
+        /// Where it is.
+        at: usize,
+    },
+    /// A control character, which no command line needs.
+    #[error("the control character {found:?} at character {at} is not allowed")]
+    Control {
+        /// The character.
+        found: char,
+        /// Where it is.
+        at: usize,
+    },
+    /// A quote without its other half.
+    #[error("the quote {quote} at character {at} is not closed")]
+    Unclosed {
+        /// Which quote.
+        quote: char,
+        /// Where it was opened.
+        at: usize,
+    },
+    /// A backslash that escapes nothing.
+    #[error("the backslash at character {at} ends the line")]
+    TrailingBackslash {
+        /// Where it is.
+        at: usize,
+    },
+    /// One word in which some pattern characters are quoted and others are not.
+    #[error(
+        "the word at character {at} mixes quoted and unquoted pattern characters: quote all of them or none"
+    )]
+    MixedPattern {
+        /// Where the word begins.
+        at: usize,
+    },
+    /// Nothing before, between or after pipes.
+    #[error("a command is missing at character {at}")]
+    Missing {
+        /// Where it should be.
+        at: usize,
+    },
+    /// A command that is not one of [`TOOLS`].
+    #[error("{command:?} is not a command of this shell; it has {}", TOOLS.join(", "))]
+    Denied {
+        /// The word that stands for it.
+        command: String,
+    },
+    /// An option by which a tool would run another program.
+    #[error("{tool} {option} runs other programs, which this shell does not do")]
+    DeniedOption {
+        /// The tool.
+        tool: &'static str,
+        /// The option as it was written.
+        option: String,
+    },
+}
+
+impl ShellError {
+    /// The exit code that a shell answers with.
+    #[must_use]
+    pub const fn exit_code(&self) -> i32 {
+        match self {
+            Self::Denied { .. } | Self::DeniedOption { .. } => EXIT_DENIED,
+            _ => EXIT_UNREADABLE,
+        }
+    }
+}
+
+/// Whether code that names no language is a line for this shell: one line that begins with one of its commands and
+/// does not go on as an assignment does (`head = 5` is Python).
+#[must_use]
+pub fn is_line(code: &str) -> bool {
+    let line = code.trim();
+    if line.contains(['\n', '\r']) {
+        return false;
+    }
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let command_end = line.find(|letter| !is_word(letter)).unwrap_or(line.len());
+    let (command, rest) = line.split_at(command_end);
+    // What another shell would go on with is this one's to refuse by name.
+    let goes_on = rest.is_empty() || rest.starts_with([' ', '\t', '|', ';', '&', '<', '>']);
+    let next = rest.split_whitespace().next().unwrap_or("");
+    goes_on && TOOLS.contains(&command) && !(next.ends_with('=') && is_operator(next))
+}
+
+/// Whether a word is made of nothing but the signs of an assignment or comparison.
+fn is_operator(word: &str) -> bool {
+    word.chars().all(|sign| "=+-*/%&|^<>!:@".contains(sign))
+}
+
+/// Reads one line into the stages of a pipe, at least one.
+///
+/// # Errors
+/// [`ShellError`]: nothing is run.
+pub fn parse(line: &str) -> Result<Vec<Stage>, ShellError> {
+    if line.len() > LINE_BYTES_MAX {
+        return Err(ShellError::TooLong);
+    }
+    // Blanks are the reader's to skip: the last one may be escaped.
+    let line = line.trim_end_matches(['\n', '\r']);
+    let mut stages = Vec::new();
+    let mut arguments = Vec::new();
+    let mut word_count = 0_usize;
+    for token in tokens(line)? {
+        match token {
+            Token::Pipe { at } => {
+                stages.push(stage(std::mem::take(&mut arguments), at)?);
+                if stages.len() >= STAGES_MAX {
+                    return Err(ShellError::TooManyStages);
+                }
+            }
+            Token::Word(argument) => {
+                word_count = word_count.saturating_add(1);
+                if word_count > WORDS_MAX {
+                    return Err(ShellError::TooManyWords);
+                }
+                arguments.push(argument);
+            }
+        }
+    }
+    let end = line.chars().count().saturating_add(1);
+    stages.push(stage(arguments, end)?);
+    Ok(stages)
+}
+
+/// One stage out of its words. `end` is where the stage ended.
+fn stage(words: Vec<Argument>, end: usize) -> Result<Stage, ShellError> {
+    let mut words = words.into_iter();
+    let command = match words.next() {
+        None => return Err(ShellError::Missing { at: end }),
+        Some(Argument::Literal(command) | Argument::Pattern(command)) => command,
+    };
+    let arguments: Vec<Argument> = words.collect();
+    let tool = tools::allowed(&command).ok_or(ShellError::Denied { command })?;
+    if let Some(option) = tools::spawning_option(tool, &arguments) {
+        let option = option.to_owned();
+        return Err(ShellError::DeniedOption { tool, option });
+    }
+    Ok(Stage {
+        tool: tool.to_owned(),
+        arguments,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! What becomes of a directory that somebody opens: the one rule, without any input or output.
+//!
+//! Invariant: a session that is over is begun anew; one whose record was lost, or that was used while the store was
+//! away, is adopted. Nothing that a user wrote into a session that is not over is lost.
+
+use super::incarnation::{Beginning, Incarnation};
+use super::stamp::Stamp;
+
+/// What to do with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It is this incarnation's.
+    Keep,
+    /// It becomes this incarnation's, with its files.
+    Adopt,
+    /// It is that of a session that is over: it goes to the trash.
+    BeginAnew,
+    /// It is that of a later incarnation than the caller knows of.
+    Superseded,
+}
+
+/// Decides about a directory that has a stamp. `ttl_ms` is how long a session may be idle.
+pub(super) fn decide(
+    stamp: &Stamp,
+    incarnation: Incarnation,
+    now_ms: u64,
+    ttl_ms: u64,
+) -> Decision {
+    let is_idle = now_ms.saturating_sub(stamp.used_at_ms) >= ttl_ms;
+    let Incarnation::Recorded {
+        generation,
+        created_at_ms,
+        outranks,
+    } = incarnation
+    else {
+        return if is_idle {
+            Decision::BeginAnew
+        } else {
+            Decision::Keep
+        };
+    };
+    if stamp.generation == generation {
+        return Decision::Keep;
+    }
+    if stamp.generation > generation && outranks != Some(stamp.generation) {
+        return Decision::Superseded;
+    }
+    let was_in_use = match Beginning::of(generation, created_at_ms) {
+        // The key was empty although the session was not over: its record was lost.
+        Beginning::Blank => created_at_ms.saturating_sub(stamp.used_at_ms) < ttl_ms,
+        // The session before this one is over. What was used after that has lost its stamp's number only.
+        Beginning::Revived => stamp.is_unread() && stamp.used_at_ms >= created_at_ms,
+    };
+    if was_in_use || (stamp.used_while_away && !is_idle) {
+        Decision::Adopt
+    } else {
+        Decision::BeginAnew
+    }
+}

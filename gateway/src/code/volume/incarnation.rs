@@ -1,0 +1,48 @@
+//! Which incarnation of a session somebody opens a directory for.
+
+/// What the store said of the session, or that it could not be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incarnation {
+    /// The store has a record of it.
+    Recorded {
+        /// The record's generation.
+        generation: u64,
+        /// When the record's incarnation began, by the store's clock, in milliseconds since 1970.
+        created_at_ms: u64,
+        /// The generation that an earlier attempt was refused by ([`OpenError::Superseded`]), where the record was read
+        /// again after that: then the record is right, and the directory is an earlier store's.
+        ///
+        /// [`OpenError::Superseded`]: super::OpenError::Superseded
+        outranks: Option<u64>,
+    },
+    /// The store is away: the directory alone says what the session is.
+    StoreAway,
+}
+
+impl Incarnation {
+    /// Whether the session is used without the store knowing.
+    pub(super) const fn is_away(self) -> bool {
+        matches!(self, Self::StoreAway)
+    }
+}
+
+/// How a record began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// There was nothing under its key: its generation was taken from the clock.
+    Blank,
+    /// There was a tombstone: its generation was counted on, and is behind the clock.
+    Revived,
+}
+
+impl Beginning {
+    /// Reads it from the two numbers: the store gives a new key a generation that is not behind its clock, and a
+    /// revived one exactly the next number.
+    pub(super) const fn of(generation: u64, created_at_ms: u64) -> Self {
+        if generation >= created_at_ms {
+            Self::Blank
+        } else {
+            Self::Revived
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Opening a session's directory: without its lock where it is ready, under it where something is to be done.
+//!
+//! Invariant: what is done to a directory is decided from what it says under the lock. A directory gets its stamp last,
+//! so that one without is simply made again, and again.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use mooring_sandbox::tree::{self, CommitError, SessionDirectory, TreeError, View};
+use mooring_session::names::ContentHash;
+use rustix::fs::{self, AtFlags};
+use rustix::io::Errno;
+
+use super::decide::{Decision, decide};
+use super::directory;
+use super::lock::{LockError, LockName, SessionLock};
+use super::session::SessionHandle;
+use super::stamp::{self, Stamp, StampError};
+use super::tools::{self, Mounted, MountedTrees, ToolsError};
+use super::trash;
+use super::{Incarnation, unix_now_ms};
+
+/// What a killed commit leaves in a session's directory.
+const JOURNAL: &str = ".mooring/journal.json";
+/// How often a directory is looked at again after the one before it was retired. Under the lock, once is enough.
+const LOOKS_MAX: usize = 3;
+
+/// Why a session could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Its lock was not taken.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The lock that was shown is another session's.
+    #[error("the lock is that of another session")]
+    ForeignLock,
+    /// The directory belongs to a later incarnation than the record that was read: read it again, and say which
+    /// generation it has to outrank.
+    #[error("the session began anew meanwhile")]
+    Superseded {
+        /// The directory's.
+        generation: u64,
+    },
+    /// Its directory could not be opened.
+    #[error("the session's directory could not be opened: {0}")]
+    Open(Errno),
+    /// Its directory could not be made.
+    #[error("the session's directory could not be made: {0}")]
+    Make(Errno),
+    /// What is within its directory could not be made or opened.
+    #[error("what is within the session's directory could not be opened")]
+    Trees(#[source] TreeError),
+    /// What an earlier incarnation left could not be moved into the trash.
+    #[error("what an earlier session left could not be moved away: {0}")]
+    Retire(Errno),
+    /// Its stamp could not be read or written.
+    #[error(transparent)]
+    Stamp(#[from] StampError),
+    /// A commit that was killed could not be completed.
+    #[error("what a killed run left could not be completed")]
+    Recover(#[source] CommitError),
+    /// The tools could not be mounted.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// The directory changed under its lock, which nobody does.
+    #[error("the session's directory changed under its lock")]
+    Contended,
+}
+
+/// What was found, and done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It was ready.
+    Found,
+    /// There was none: it was made.
+    Initialised,
+    /// There was that of a session that is over: it was moved away, and a new one made.
+    BegunAnew,
+    /// There was that of a session whose record was lost, or that was used while the store was away: it goes on.
+    Adopted,
+    /// Other tools are mounted than before.
+    Remounted,
+}
+
+impl Opening {
+    /// The word of metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Initialised => "initialised",
+            Self::BegunAnew => "begun_anew",
+            Self::Adopted => "adopted",
+            Self::Remounted => "remounted",
+        }
+    }
+
+    /// Whether the record's content hash is to be set.
+    #[must_use]
+    pub const fn sets_content_hash(self) -> bool {
+        !matches!(self, Self::Found)
+    }
+}
+
+/// Where the trees of tools and skills came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeOrigin {
+    /// Somebody had made them.
+    Found,
+    /// This call made them.
+    Made,
+}
+
+/// How long the lock was waited for and held, where it was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockTimes {
+    /// From asking to having it.
+    pub waited: Duration,
+    /// From having it to being done with it.
+    pub held: Duration,
+}
+
+/// A session's directory, open.
+#[derive(Debug)]
+pub struct OpenedSession {
+    /// For runs, commits and writes.
+    pub directory: SessionDirectory,
+    /// For looking into it; the same trees a run sees.
+    pub view: View,
+    /// What is mounted.
+    pub content_hash: ContentHash,
+    /// The incarnation on the disk; zero where it began while the store was away.
+    pub generation: u64,
+    /// What was found, and done about it.
+    pub opening: Opening,
+    /// Where the mounted trees came from.
+    pub trees: TreeOrigin,
+    /// How long the lock was waited for and held; none where it was not taken by this call.
+    pub lock: Option<LockTimes>,
+}
+
+impl OpenedSession {
+    /// Notes a use: at the end of a run, and now and then while one lasts.
+    ///
+    /// # Errors
+    /// The directory is not on the volume any more, or the file system refused.
+    pub fn touch(&self) -> Result<(), StampError> {
+        stamp::touch(self.directory.root(), unix_now_ms())
+    }
+
+    pub(super) fn locked(mut self, lock: &SessionLock) -> Self {
+        self.lock = Some(LockTimes {
+            waited: lock.waited(),
+            held: lock.held(),
+        });
+        self
+    }
+}
+
+/// The way of nearly every call: the stamp says that everything is in place, and no journal waits.
+pub(super) fn without_lock(
+    handle: &SessionHandle,
+    incarnation: Incarnation,
+    mounted: &Mounted,
+) -> Result<Option<OpenedSession>, OpenError> {
+    let root = match open_root(handle) {
+        Ok(root) => root,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(OpenError::Open(errno)),
+    };
+    let Some(stamp) = stamp::read(root.as_fd())? else {
+        return Ok(None);
+    };
+    let now_ms = unix_now_ms();
+    let is_kept = decide(&stamp, incarnation, now_ms, handle.ttl_ms) == Decision::Keep;
+    if !is_kept || stamp != wanted(handle, &stamp, incarnation, mounted) || has_journal(&root)? {
+        return Ok(None);
+    }
+    let trees = tools::ensure(handle.shared.base.as_fd(), mounted)?;
+    match stamp::touch(root.as_fd(), now_ms) {
+        Ok(()) => {}
+        // Retired at this very moment: the lock will tell.
+        Err(StampError::Touch(Errno::NOENT)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let directory = SessionDirectory::open(root).map_err(OpenError::Trees)?;
+    opened(directory, trees, mounted, stamp.generation, Opening::Found).map(Some)
+}
+
+/// Everything else: the caller holds the lock, and nobody else changes the directory.
+pub(super) fn under_lock(
+    handle: &SessionHandle,
+    lock: &SessionLock,
+    incarnation: Incarnation,
+    mounted: &Mounted,
+) -> Result<OpenedSession, OpenError> {
+    if !lock.is_of(&LockName::of(&handle.place)) {
+        return Err(OpenError::ForeignLock);
+    }
+    let mut was_retired = false;
+    for _ in 0..LOOKS_MAX {
+        let root = make_root(handle).map_err(OpenError::Make)?;
+        let now_ms = unix_now_ms();
+        let found = stamp::read(root.as_fd())?;
+        let decision = found
+            .as_ref()
+            .map(|stamp| decide(stamp, incarnation, now_ms, handle.ttl_ms));
+        match (&found, decision) {
+            (Some(stamp), Some(Decision::Superseded)) => {
+                return Err(OpenError::Superseded {
+                    generation: stamp.generation,
+                });
+            }
+            (Some(stamp), Some(Decision::BeginAnew)) => {
+                drop(root);
+                retire(handle, stamp)?;
+                was_retired = true;
+            }
+            _ => {
+                let opening = opening(found.as_ref(), decision, mounted, was_retired);
+                let before = found.clone().unwrap_or(Stamp::BLANK);
+                let used_at_ms = now_ms;
+                let stamp = wanted(
+                    handle,
+                    &Stamp {
+                        used_at_ms,
+                        ..before
+                    },
+                    incarnation,
+                    mounted,
+                );
+                let is_stamped = found.is_some_and(|found| {
+                    Stamp {
+                        used_at_ms,
+                        ..found
+                    } == stamp
+                });
+                return settle(handle, root, &stamp, is_stamped, mounted, opening);
+            }
+        }
+    }
+    Err(OpenError::Contended)
+}
+
+/// What the look under the lock comes to, where the directory stays.
+fn opening(
+    found: Option<&Stamp>,
+    decision: Option<Decision>,
+    mounted: &Mounted,
+    was_retired: bool,
+) -> Opening {
+    match (found, decision) {
+        (None, _) if was_retired => Opening::BegunAnew,
+        (None, _) => Opening::Initialised,
+        (Some(_), Some(Decision::Adopt)) => Opening::Adopted,
+        (Some(stamp), _) if stamp.content_hash.as_ref() == Some(mounted.content_hash()) => {
+            Opening::Found
+        }
+        (Some(_), _) => Opening::Remounted,
+    }
+}
+
+/// The stamp that a directory has to have that had `stamp` before.
+fn wanted(
+    handle: &SessionHandle,
+    stamp: &Stamp,
+    incarnation: Incarnation,
+    mounted: &Mounted,
+) -> Stamp {
+    Stamp {
+        generation: match incarnation {
+            Incarnation::Recorded { generation, .. } => generation,
+            Incarnation::StoreAway => stamp.generation,
+        },
+        content_hash: Some(mounted.content_hash().clone()),
+        used_at_ms: stamp.used_at_ms,
+        ttl_ms: Some(handle.ttl_ms),
+        used_while_away: incarnation.is_away(),
+    }
+}
+
+/// Makes what is missing, completes what was killed, and last stamps what has changed.
+fn settle(
+    handle: &SessionHandle,
+    root: OwnedFd,
+    stamp: &Stamp,
+    is_stamped: bool,
+    mounted: &Mounted,
+    opening: Opening,
+) -> Result<OpenedSession, OpenError> {
+    let base = handle.shared.base.as_fd();
+    let directory = SessionDirectory::create(root).map_err(OpenError::Trees)?;
+    tree::recover(&directory).map_err(OpenError::Recover)?;
+    if opening == Opening::Adopted {
+        // Another store counts its turns from its own clock.
+        directory.forget_turn().map_err(OpenError::Trees)?;
+    }
+    let trees = tools::ensure(base, mounted)?;
+    if is_stamped {
+        stamp::touch(directory.root(), stamp.used_at_ms)?;
+    } else {
+        tools::note_use(base, mounted, stamp.used_at_ms)?;
+        stamp::write(directory.root(), stamp)?;
+    }
+    opened(directory, trees, mounted, stamp.generation, opening)
+}
+
+fn opened(
+    directory: SessionDirectory,
+    trees: MountedTrees,
+    mounted: &Mounted,
+    generation: u64,
+    opening: Opening,
+) -> Result<OpenedSession, OpenError> {
+    let view = View {
+        tools: trees.tools,
+        skills: trees.skills,
+        scratch: directory.open_scratch().map_err(OpenError::Trees)?,
+        results: directory.open_results().map_err(OpenError::Trees)?,
+    };
+    Ok(OpenedSession {
+        directory,
+        view,
+        content_hash: mounted.content_hash().clone(),
+        generation,
+        opening,
+        trees: trees.origin,
+        lock: None,
+    })
+}
+
+fn open_root(handle: &SessionHandle) -> Result<OwnedFd, Errno> {
+    let base = handle.shared.base.as_fd();
+    directory::open_directory(base, handle.place.relative_path())
+}
+
+fn make_root(handle: &SessionHandle) -> Result<OwnedFd, Errno> {
+    let place = &handle.place;
+    let names = [
+        place.server().as_str(),
+        place.slug().as_str(),
+        place.id().as_str(),
+    ];
+    directory::make_directories(handle.shared.base.as_fd(), &names)
+}
+
+fn retire(handle: &SessionHandle, stamp: &Stamp) -> Result<(), OpenError> {
+    let base = handle.shared.base.as_fd();
+    trash::discard_session(base, &handle.place, stamp.generation).map_err(OpenError::Retire)
+}
+
+fn has_journal(root: &OwnedFd) -> Result<bool, OpenError> {
+    match fs::statat(root, JOURNAL, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(OpenError::Open(errno)),
+    }
+}

@@ -1,0 +1,192 @@
+//! The stamp of a session's directory: which incarnation it belongs to, and what was mounted when it was last opened.
+//!
+//! Invariant: a stamp is replaced in one step, under the session's lock, and last: a directory with a stamp is whole.
+//! When it was last used is the time of its file, because a use must cost no more than that.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use mooring_session::names::ContentHash;
+use rustix::fs::{self, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::directory::{self, FILE_MODE};
+
+/// The host's own directory within a session's.
+const HOST: &str = ".mooring";
+/// The stamp's file, within it.
+const NAME: &str = "stamp.json";
+/// Where the next stamp is written. One process writes at a time, and overwrites what a killed one left.
+const NEXT: &str = "stamp.json.tmp";
+/// Where the stamp stands, from the session's directory.
+const PATH: &str = ".mooring/stamp.json";
+/// The newest version this gateway reads; it is the one it writes.
+const VERSION: u32 = 1;
+/// Longest stamp that is read, in bytes. One written here has less than 200.
+const BYTES_MAX: usize = 4_096;
+
+/// Why a stamp could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StampError {
+    /// It could not be read.
+    #[error("the session's stamp could not be read: {0}")]
+    Read(Errno),
+    /// It was written by a later version of the gateway.
+    #[error("the session's stamp has version {0}, which is newer than this gateway reads")]
+    Newer(u32),
+    /// The new one could not be written.
+    #[error("the session's stamp could not be written: {0}")]
+    Write(Errno),
+    /// The new one could not be put in the place of the old one.
+    #[error("the session's stamp could not be put into place: {0}")]
+    Replace(Errno),
+    /// The use could not be noted.
+    #[error("the use of the session could not be noted: {0}")]
+    Touch(Errno),
+}
+
+/// What a session's directory says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// The incarnation; zero where the session began while the store was away, or where the stamp cannot be read.
+    pub(super) generation: u64,
+    /// What was mounted when it was last opened; none where the stamp cannot be read.
+    pub(super) content_hash: Option<ContentHash>,
+    /// The last use, in milliseconds since 1970.
+    pub(super) used_at_ms: u64,
+    /// How long the session may be idle; none where the stamp cannot be read.
+    pub(super) ttl_ms: Option<u64>,
+    /// Whether it was used since the store was last heard.
+    pub(super) used_while_away: bool,
+}
+
+impl Stamp {
+    /// That of a directory that was just made.
+    pub(super) const BLANK: Self = Self {
+        generation: 0,
+        content_hash: None,
+        used_at_ms: 0,
+        ttl_ms: None,
+        used_while_away: false,
+    };
+
+    /// Whether there is a stamp that says nothing: one of a machine that lost power, say.
+    pub(super) const fn is_unread(&self) -> bool {
+        self.content_hash.is_none()
+    }
+}
+
+/// The stamp as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    #[serde(rename = "gen")]
+    generation: u64,
+    content_hash: String,
+    used_at_ms: u64,
+    ttl_ms: u64,
+    used_while_away: bool,
+}
+
+/// What every version has.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// Reads the stamp of a session's directory; none where it has none.
+pub(super) fn read(session: BorrowedFd<'_>) -> Result<Option<Stamp>, StampError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let file = match directory::open(session, PATH, flags, fs::Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(StampError::Read(errno)),
+    };
+    let modified_at_ms = fs::fstat(&file)
+        .map(|stat| directory::modified_ms(&stat))
+        .map_err(StampError::Read)?;
+    let bytes = read_all(&file).map_err(StampError::Read)?;
+    parse(&bytes, modified_at_ms).map(Some)
+}
+
+fn read_all(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut buffer = vec![0_u8; BYTES_MAX];
+    let mut length = 0_usize;
+    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::read(file, rest) {
+            Ok(0) => break,
+            Ok(count) => length = length.saturating_add(count),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    buffer.truncate(length);
+    Ok(buffer)
+}
+
+/// A stamp that does not parse says nothing but when the directory was last used.
+fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
+    if let Ok(Versioned { version }) = serde_json::from_slice(bytes)
+        && version > VERSION
+    {
+        return Err(StampError::Newer(version));
+    }
+    let stored: Option<Stored> = serde_json::from_slice(bytes).ok();
+    let read = stored.and_then(|stored| {
+        Some(Stamp {
+            generation: stored.generation,
+            content_hash: Some(ContentHash::parse(stored.content_hash.as_bytes()).ok()?),
+            used_at_ms: stored.used_at_ms.max(modified_at_ms),
+            ttl_ms: Some(stored.ttl_ms),
+            used_while_away: stored.used_while_away,
+        })
+    });
+    Ok(read.unwrap_or(Stamp {
+        generation: 0,
+        content_hash: None,
+        used_at_ms: modified_at_ms,
+        ttl_ms: None,
+        used_while_away: false,
+    }))
+}
+
+/// Puts a stamp in the place of the one that is there. The caller holds the session's lock.
+///
+/// Nothing is forced to the disk: after a loss of power an empty stamp is one that says nothing, and the rule for
+/// directories knows what to do with that.
+pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), StampError> {
+    let hash = stamp.content_hash.as_ref().map(ContentHash::as_str);
+    let stored = Stored {
+        version: VERSION,
+        generation: stamp.generation,
+        content_hash: hash.unwrap_or_default().to_owned(),
+        used_at_ms: stamp.used_at_ms,
+        ttl_ms: stamp.ttl_ms.unwrap_or_default(),
+        used_while_away: stamp.used_while_away,
+    };
+    let bytes = serde_json::to_vec(&stored).map_err(|_| StampError::Write(Errno::INVAL))?;
+    let host = directory::open_directory(session, HOST).map_err(StampError::Write)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let file = directory::open(host.as_fd(), NEXT, flags, FILE_MODE).map_err(StampError::Write)?;
+    write_all(file.as_fd(), &bytes).map_err(StampError::Write)?;
+    directory::set_modified(host.as_fd(), NEXT, stamp.used_at_ms).map_err(StampError::Write)?;
+    fs::renameat(&host, NEXT, &host, NAME).map_err(StampError::Replace)
+}
+
+/// Writes all of it.
+pub(super) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or(&[]),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Notes a use. Costs one system call and no lock.
+pub(super) fn touch(session: BorrowedFd<'_>, used_at_ms: u64) -> Result<(), StampError> {
+    directory::set_modified(session, PATH, used_at_ms).map_err(StampError::Touch)
+}

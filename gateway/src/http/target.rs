@@ -1,0 +1,40 @@
+//! What a path leads to. Here alone it is decided by a server's kind.
+
+use std::sync::Arc;
+
+use super::App;
+use crate::code::server::CodeServer;
+use crate::upstream::Server;
+
+/// A server, by its kind.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    /// MCP servers somewhere else, to which requests are passed on.
+    Upstream(Arc<Server>),
+    /// Code, which the gateway answers itself.
+    Code(Arc<CodeServer>),
+}
+
+impl Target {
+    /// The server's id.
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Upstream(server) => server.id.as_str(),
+            Self::Code(server) => server.id.as_str(),
+        }
+    }
+}
+
+impl App {
+    /// The server of this id.
+    pub(super) fn target(&self, id: &str) -> Option<Target> {
+        let upstream = || self.servers.get(id).cloned().map(Target::Upstream);
+        let code = || self.code.as_ref()?.get(id).cloned().map(Target::Code);
+        upstream().or_else(code)
+    }
+
+    /// What `/mcp` means.
+    pub(super) fn default_target(&self) -> Option<Target> {
+        self.target(self.default_server.as_deref()?)
+    }
+}

@@ -1,0 +1,229 @@
+//! The metrics of code servers.
+
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+/// Time of one run, by `runtime` and `outcome`; blocked ones count as nothing.
+const RUN_SECONDS: &str = "mooring_code_run_duration_seconds";
+/// What the walls around a run cost before its program started.
+const START_SECONDS: &str = "mooring_sandbox_start_seconds";
+/// Code sessions that this worker has used within their time to live.
+const SESSIONS_ACTIVE: &str = "mooring_code_sessions_active";
+/// Sessions opened whose tree of tools was there.
+const TREE_HITS: &str = "mooring_code_vfs_cache_hits_total";
+/// Sessions opened whose tree of tools had to be made.
+const TREE_MISSES: &str = "mooring_code_vfs_cache_misses_total";
+/// How sessions were found when they were opened, by `found`.
+const OPENED: &str = "mooring_code_sessions_opened_total";
+/// How long a session's lock was held, by `use`.
+const LOCK_HELD_SECONDS: &str = "mooring_code_lock_held_seconds";
+/// Files of runs that were not kept.
+const FILES_REFUSED: &str = "mooring_code_files_refused_total";
+/// Runs refused because a principal had too many lately.
+const RATE_LIMITED: &str = "mooring_code_rate_limited_total";
+/// Directories of sessions that are over, by `outcome`.
+const RETIRED: &str = "mooring_code_sessions_retired_total";
+/// How long a call waited for its turn.
+const TURN_WAIT_SECONDS: &str = "mooring_turn_wait_seconds";
+
+/// Every metric of code servers.
+#[cfg(test)]
+pub(super) const ALL: [&str; 11] = [
+    RUN_SECONDS,
+    START_SECONDS,
+    SESSIONS_ACTIVE,
+    TREE_HITS,
+    TREE_MISSES,
+    OPENED,
+    LOCK_HELD_SECONDS,
+    FILES_REFUSED,
+    RATE_LIMITED,
+    RETIRED,
+    TURN_WAIT_SECONDS,
+];
+
+pub(super) fn describe() {
+    describe_histogram!(RUN_SECONDS, "Start of a run's program to its end");
+    describe_histogram!(START_SECONDS, "Building the sandbox of a run");
+    describe_gauge!(SESSIONS_ACTIVE, "Code sessions used here within their TTL");
+    describe_counter!(TREE_HITS, "Sessions opened whose tools were in place");
+    describe_counter!(
+        TREE_MISSES,
+        "Sessions opened whose tools had to be generated"
+    );
+    describe_counter!(OPENED, "Code sessions opened, by what was found");
+    describe_histogram!(
+        LOCK_HELD_SECONDS,
+        "A session's lock, by what it was held for"
+    );
+    describe_counter!(FILES_REFUSED, "Files of runs that were not kept");
+    describe_counter!(RATE_LIMITED, "Runs refused by the rate limit");
+    describe_counter!(RETIRED, "Directories of sessions that are over, by outcome");
+    describe_histogram!(TURN_WAIT_SECONDS, "A call's wait for its session's turn");
+    for name in [TREE_HITS, TREE_MISSES, FILES_REFUSED, RATE_LIMITED] {
+        counter!(name).absolute(0);
+    }
+    for outcome in SessionRetired::ALL {
+        counter!(RETIRED, "outcome" => outcome.as_str()).absolute(0);
+    }
+    gauge!(SESSIONS_ACTIVE).set(0.0);
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunOutcome {
+    /// By itself, with exit code 0.
+    Completed,
+    /// By itself, with another exit code or by a signal.
+    Failed,
+    /// It took longer than it may.
+    TimedOut,
+    /// It was looked at and not run.
+    Blocked,
+    /// It used more processor time or memory than it may, or was asked to stop.
+    Killed,
+}
+
+impl RunOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 5] = [
+        Self::Completed,
+        Self::Failed,
+        Self::TimedOut,
+        Self::Blocked,
+        Self::Killed,
+    ];
+
+    /// The word in answers and labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Blocked => "blocked",
+            Self::Killed => "killed",
+        }
+    }
+}
+
+/// What a session's lock was held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockUse {
+    /// To initialise the session, or to change what it is.
+    Open,
+    /// For a run and its commit.
+    Run,
+    /// To write a file.
+    Write,
+}
+
+impl LockUse {
+    /// Every use.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Run, Self::Write];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Run => "run",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// What came of one attempt to clean up after a code session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionRetired {
+    /// Its directory is gone, or there was none, and its tombstone is dropped.
+    Cleaned,
+    /// Somebody still uses the directory: tried again.
+    InUse,
+    /// Its client came back meanwhile, or another worker took it over.
+    Stale,
+    /// The volume or the store refused: tried again.
+    Failed,
+    /// Swept without the store: unused for twice its time to live.
+    Swept,
+}
+
+impl SessionRetired {
+    /// Every outcome.
+    pub const ALL: [Self; 5] = [
+        Self::Cleaned,
+        Self::InUse,
+        Self::Stale,
+        Self::Failed,
+        Self::Swept,
+    ];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cleaned => "cleaned",
+            Self::InUse => "in_use",
+            Self::Stale => "stale",
+            Self::Failed => "failed",
+            Self::Swept => "swept",
+        }
+    }
+}
+
+/// A run has ended, or was blocked. `runtime` is one of a fixed few.
+pub fn code_run(runtime: &'static str, outcome: RunOutcome, took: Duration) {
+    histogram!(RUN_SECONDS, "runtime" => runtime, "outcome" => outcome.as_str())
+        .record(took.as_secs_f64());
+}
+
+/// A run's program was started.
+pub fn sandbox_start(took: Duration) {
+    histogram!(START_SECONDS).record(took.as_secs_f64());
+}
+
+/// A session was opened, and its tools were there or had to be made.
+pub fn code_tools_tree(was_made: bool) {
+    counter!(if was_made { TREE_MISSES } else { TREE_HITS }).increment(1);
+}
+
+/// A session was opened. `found` is one of a fixed few.
+pub fn code_session_opened(found: &'static str) {
+    counter!(OPENED, "found" => found).increment(1);
+}
+
+/// A session's lock was let go.
+pub fn code_lock_held(used_for: LockUse, held: Duration) {
+    histogram!(LOCK_HELD_SECONDS, "use" => used_for.as_str()).record(held.as_secs_f64());
+}
+
+/// So many files of a run were not kept.
+pub fn code_files_refused(count: u64) {
+    counter!(FILES_REFUSED).increment(count);
+}
+
+/// A run was refused by the rate limit.
+pub fn code_rate_limited() {
+    counter!(RATE_LIMITED).increment(1);
+}
+
+/// Attempts to clean up after code sessions.
+pub fn code_session_retired(outcome: SessionRetired, count: usize) {
+    counter!(RETIRED, "outcome" => outcome.as_str())
+        .increment(u64::try_from(count).unwrap_or(u64::MAX));
+}
+
+/// How long a call waited for its turn.
+pub fn turn_wait(waited: Duration) {
+    histogram!(TURN_WAIT_SECONDS).record(waited.as_secs_f64());
+}
+
+/// What is set when it is scraped.
+pub fn code_snapshot(sessions: usize) {
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a count of sessions is far below 2^52"
+    )]
+    gauge!(SESSIONS_ACTIVE).set(sessions as f64);
+}
