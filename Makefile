@@ -15,8 +15,8 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: ## Build and start one gateway in front of two demonstration servers (PORT=4444)
-	@scripts/packages.sh cc
+run: ## Build and start one gateway with a code sandbox and two demonstration servers (PORT=4444)
+	@scripts/packages.sh cc python
 	cargo build --locked --package mooring --package mooring-tests --bins
 	@scripts/run.sh $(TARGET)/debug
 
@@ -28,7 +28,7 @@ fleet: ## Build and start Redis with the module and three gateways that share it
 
 .PHONY: test
 test: ## Build and run every test, against real servers and clients
-	@scripts/packages.sh cc libclang redis valgrind nginx venv
+	@scripts/packages.sh cc libclang redis valgrind nginx venv python rg jq
 	@tests/tools/install.sh tools
 	@tests/tools/servers.sh
 	cargo build --locked --workspace

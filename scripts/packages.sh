@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages behind the things named, and only those that are missing.
 #
-#   packages.sh cc libclang redis valgrind nginx venv
+#   packages.sh cc libclang redis valgrind nginx venv python rg jq
 #
 # Nothing missing: nothing printed, nothing asked of apt, no need to be root.
 set -euo pipefail
@@ -16,6 +16,10 @@ missing() {
     # The module's memory test runs the server under it.
     valgrind) command -v valgrind >/dev/null || echo valgrind ;;
     nginx) PATH=$PATH:/usr/sbin command -v nginx >/dev/null || echo nginx ;;
+    # What code sessions run lies where the sandbox looks for it, whatever the PATH says.
+    python) [ -x /usr/bin/python3 ] || echo python3 ;;
+    rg) [ -x /usr/bin/rg ] || echo ripgrep ;;
+    jq) [ -x /usr/bin/jq ] || echo jq ;;
     venv) python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv ;;
     *)
         echo "packages: unknown name '$1'" >&2

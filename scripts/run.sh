@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What `make run` does once everything is built: one gateway on the embedded store, affinity on, in front
-# of two small servers that count per session. Says how to use it, shows its log, ends with Ctrl-C.
+# What `make run` does once everything is built: one gateway on the embedded store, affinity on, with a server
+# that runs code in a sandbox, and in front of two small servers that count per session. Says how to use it,
+# shows its log, ends with Ctrl-C.
 #
 #   run.sh BINARIES      the directory with `mooring` and `mooring-fixture`
 #   PORT=4444            the gateway's port
@@ -27,8 +28,15 @@ path = "$PWD/$state/sessions.sqlite"
 [affinity]
 enabled = true
 
+[code]
+base_dir = "$PWD/$state/code"
+
 [default]
-server = "tools"
+server = "sandbox"
+
+[[servers]]
+id = "sandbox"
+kind = "code"
 
 [[servers]]
 id = "tools"
@@ -41,18 +49,34 @@ start "$log" "$binaries/mooring" serve --config "$state/mooring.toml"
 gateway=$!
 await "the gateway" "$gateway" "$log" is_ready "$port"
 
+sandbox=http://127.0.0.1:$port/servers/sandbox/mcp
 endpoint=http://127.0.0.1:$port/servers/tools/mcp
 cat <<EOF
 
-Mooring serves an MCP server with two instances at
+Mooring runs code in a sandbox, as the MCP server
 
-  $endpoint
+  $sandbox
 
 Client configuration:
 
-  $(print_client_configuration "$endpoint")
+  $(print_client_configuration "$sandbox")
 
 A first call, in another terminal:
+
+  curl -s $sandbox \\
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
+    -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell_exec","arguments":{"language":"python","code":"print(\"a run\", file=open(\"/scratch/log\", \"a\")); print(open(\"/scratch/log\").read())"}}}'
+
+Repeat it: the file grows, because /scratch is kept for the next run. The shell of one line sees it too, and nothing
+of this machine:
+
+  curl -s $sandbox \\
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
+    -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"shell_exec","arguments":{"code":"ls / | sort"}}}'
+
+It also serves an MCP server with two instances that remember something per session, at
+
+  $endpoint
 
   session=\$(curl -sD - -o /dev/null $endpoint \\
     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\

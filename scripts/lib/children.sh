@@ -76,7 +76,8 @@ start_counting_servers() {
     instances="\"http://127.0.0.1:${server_ports[0]}/mcp\", \"http://127.0.0.1:${server_ports[1]}/mcp\""
 }
 
-# print_client_configuration ENDPOINT
+# print_client_configuration ENDPOINT: .../servers/NAME/mcp
 print_client_configuration() {
-    printf '{ "mcpServers": { "tools": { "type": "http", "url": "%s" } } }\n' "$1"
+    local name=${1%/mcp}
+    printf '{ "mcpServers": { "%s": { "type": "http", "url": "%s" } } }\n' "${name##*/}" "$1"
 }

@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tempfile::TempDir;
 
 mod arrangement;
+mod code;
 mod cost;
 mod figures;
 mod idle;
@@ -63,6 +64,8 @@ enum Part {
     Idle,
     /// The next reply after an instance was killed.
     Recovery,
+    /// Runs of code, and a thousand code sessions.
+    Code,
 }
 
 /// What this program does where it does not measure.
@@ -99,6 +102,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Recovery) {
         println!("{}\n", recovery::measure(&logs).await?);
+    }
+    if wants(Part::Code) {
+        println!("{}\n", code::measure().await?);
     }
     Ok(())
 }

@@ -5,6 +5,8 @@
 //! temporary directory. Where a process is waited for in vain, or a test panics, its log is shown.
 
 pub mod client;
+pub mod code;
+pub mod compose;
 pub mod fixture;
 pub mod fleet;
 pub mod gateway;
@@ -12,6 +14,7 @@ pub mod nginx;
 pub mod paths;
 pub mod port;
 pub mod process;
+pub mod process_tree;
 pub mod redis;
 pub mod rmcp_client;
 pub mod script;

@@ -29,14 +29,20 @@ pub struct Nginx {
 impl Nginx {
     /// Proxies to these ports of 127.0.0.1 in turn, paths unchanged.
     pub async fn start(upstream_ports: &[u16]) -> anyhow::Result<Self> {
+        Self::start_configured(|directory, port| configuration(directory, port, upstream_ports))
+            .await
+    }
+
+    /// Starts with a configuration of the caller's for this directory and this port. It answers `/nginx-is-up`, names
+    /// no file outside the directory, and keeps to one process in the foreground.
+    pub async fn start_configured(
+        configuration: impl FnOnce(&Path, u16) -> anyhow::Result<String>,
+    ) -> anyhow::Result<Self> {
         let directory = TempDir::with_prefix("mooring-nginx-").context("make a directory")?;
         let port = free_port()?;
         let file = directory.path().join("nginx.conf");
-        std::fs::write(
-            &file,
-            configuration(directory.path(), port, upstream_ports)?,
-        )
-        .context("write the configuration file")?;
+        std::fs::write(&file, configuration(directory.path(), port)?)
+            .context("write the configuration file")?;
         let mut command = Command::new("nginx");
         // Debian puts nginx where only root looks.
         command.env(

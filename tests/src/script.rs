@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::process::Command;
 
 use crate::paths;
@@ -50,8 +51,16 @@ pub struct Retries {
     pub unknown: u64,
 }
 
-/// Runs `tests/clients/SCRIPT` with the interpreter that its ending asks for.
+/// Runs a round-robin client: `tests/clients/SCRIPT` with the interpreter that its ending asks for.
 pub async fn run_client(script: &str, arguments: &[&str]) -> anyhow::Result<Counts> {
+    run_client_for(script, arguments).await
+}
+
+/// The same for any client that reports in JSON.
+pub async fn run_client_for<R: DeserializeOwned>(
+    script: &str,
+    arguments: &[&str],
+) -> anyhow::Result<R> {
     let interpreter = match Path::new(script).extension().and_then(OsStr::to_str) {
         Some("py") => paths::tool("python")?,
         Some("mjs") => paths::tool("node")?,

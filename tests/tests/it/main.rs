@@ -13,6 +13,8 @@ mod bodies;
 mod cap;
 mod claim_wakeups;
 mod clients;
+mod code_fleet;
+mod code_server;
 mod conformance;
 mod counting_server;
 mod everything;

@@ -1,0 +1,133 @@
+//! The official clients against a code server through a fleet: what they hold against the output schemas, errors
+//! included, and answers that come late.
+
+use anyhow::Context;
+use mooring_tests::code::{CodeVolume, SERVER, USER};
+use mooring_tests::gateway::Gateway;
+use mooring_tests::redis::Redis;
+use mooring_tests::script::run_client_for;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Debug, Deserialize)]
+struct Report {
+    tools: Vec<String>,
+    answers: Vec<Answer>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    is_error: bool,
+    structured: Value,
+    text: String,
+}
+
+/// Calls, whether each fails, and what its structured answer holds.
+fn calls() -> Vec<(&'static str, Value, bool, &'static str)> {
+    let python = |code: &str| json!({"code": code, "language": "python"});
+    vec![
+        (
+            "fs_write",
+            json!({"path": "/scratch/a", "content": "written"}),
+            false,
+            "/scratch/a",
+        ),
+        ("fs_read", json!({"path": "/scratch/a"}), false, "written"),
+        ("fs_browse", json!({"path": "/scratch"}), false, "\"a\""),
+        (
+            "shell_exec",
+            json!({"code": "cat /scratch/a | wc -c"}),
+            false,
+            "7",
+        ),
+        (
+            "shell_exec",
+            json!({"code": "const n: number = 20; console.log(n + 3)", "language": "typescript"}),
+            false,
+            "23\\n",
+        ),
+        // Longer than an answer is waited for without a stream.
+        (
+            "shell_exec",
+            python("import time; time.sleep(5.5); print('late')"),
+            false,
+            "late\\n",
+        ),
+        (
+            "shell_exec",
+            python("raise SystemExit(3)"),
+            true,
+            "\"exit_code\":3",
+        ),
+        ("shell_exec", python("eval('1')"), true, "blocked"),
+        (
+            "shell_exec",
+            json!({"code": "ls; ls"}),
+            true,
+            "not supported",
+        ),
+        (
+            "shell_exec",
+            json!({"code": "while True: pass", "language": "python", "timeout_ms": 300}),
+            true,
+            "timed_out",
+        ),
+        ("shell_exec", json!({"code": 1}), true, "must be a string"),
+        ("shell_exec", python("print(1)\0print(2)"), true, "NUL"),
+        ("fs_read", json!({}), true, "is missing"),
+        (
+            "fs_read",
+            json!({"path": "/scratch/none"}),
+            true,
+            "no such file",
+        ),
+        ("fs_browse", json!({"path": "/etc"}), true, "must lie in"),
+        (
+            "fs_write",
+            json!({"path": "/tools/a", "content": ""}),
+            true,
+            "read-only",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_tools_answer_is_what_their_schemas_say() -> anyhow::Result<()> {
+    let (volume, redis) = (CodeVolume::new()?, Redis::start().await?);
+    let deno = mooring_tests::paths::tool("deno")?;
+    let settings = volume
+        .settings(&redis.url())
+        .env("MOORING_CODE_DENO_PATH", &deno.display().to_string());
+    let gateways = Gateway::fleet(3, &settings).await?;
+    let calls = calls();
+    let named: Vec<Value> = calls
+        .iter()
+        .map(|(tool, arguments, ..)| json!({"name": tool, "arguments": arguments}))
+        .collect();
+    let named = Value::from(named).to_string();
+    let user = format!("{USER}=ada@example.org");
+    let mut arguments = vec!["--header", &user, "--calls", &named];
+    let urls: Vec<String> = gateways.iter().map(|g| g.mcp_url(SERVER)).collect();
+    for url in &urls {
+        arguments.extend(["--url", url]);
+    }
+    for (script, sdk) in [
+        ("answers.py", &[][..]),
+        ("answers.mjs", &["--sdk", "v2"]),
+        ("answers.mjs", &["--sdk", "v1"]),
+    ] {
+        let arguments = [&arguments, sdk].concat();
+        let report: Report = run_client_for(script, &arguments).await?;
+        let tools = ["shell_exec", "fs_browse", "fs_read", "fs_write"];
+        assert_eq!(report.tools, tools, "{script} {sdk:?}");
+        assert_eq!(report.answers.len(), calls.len(), "{script} {sdk:?}");
+        for ((tool, arguments, is_error, holds), answer) in calls.iter().zip(&report.answers) {
+            let about = format!("{script} {sdk:?}: {tool} {arguments}: {answer:?}");
+            assert_eq!(answer.is_error, *is_error, "{about}");
+            assert!(answer.structured.to_string().contains(holds), "{about}");
+            let text: Value = serde_json::from_str(&answer.text).context(about.clone())?;
+            assert_eq!(text, answer.structured, "{about}");
+        }
+    }
+    Ok(())
+}
