@@ -74,7 +74,9 @@ fn settings(
             ("MOORING_STORE_URL", "redis://redis:6379") => redis.url(),
             ("MOORING_AUTH_TRUSTED_PEERS", _) => "127.0.0.1".to_owned(),
             ("CODE_EXECUTION_BASE_DIR", BASE_DIRECTORY) => base_directory.display().to_string(),
-            ("MOORING_AUTH_MODE" | "MOORING_AFFINITY_ENABLED", _) => value,
+            ("MOORING_AUTH_MODE" | "MOORING_AFFINITY_ENABLED" | "MOORING_CODE_RUNS_AT_ONCE", _) => {
+                value
+            }
             _ => anyhow::bail!("{name}={value} is new in docker-compose.yml"),
         };
         settings = settings.env(&name, &value);
