@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 
 use mooring_session::index::Cursor;
-use mooring_session::names::WorkerId;
+use mooring_session::names::{Token, WorkerId};
 use mooring_session::news::NewsItem;
 use mooring_session::record::Standing;
 use mooring_session::rules::{Bound, Created, Ended, Rated, Rebound, RouteState};
@@ -285,10 +285,10 @@ pub(crate) fn lines(context: &Context, lines: &[String]) {
     }
 }
 
-/// The answer of LEAVE.
-pub(crate) fn left(context: &Context) {
+/// The answer of LEAVE: how many left.
+pub(crate) fn left(context: &Context, count: usize) {
     context.reply_map(1);
-    context.flag("left", true);
+    context.integer("left", u64::try_from(count).unwrap_or(u64::MAX));
 }
 
 /// The answer of RATE.
@@ -303,21 +303,26 @@ pub(crate) fn rated(context: &Context, rated: &Rated) {
 pub(crate) fn news(context: &Context, items: &[NewsItem]) {
     context.reply_array(items.len());
     for item in items {
-        let (event, session, server, turn) = match item {
+        let (event, session, server, ticket, turn) = match item {
             NewsItem::Turn {
                 session,
                 server,
                 ticket,
                 turn,
-            } => ("turn", session, server, Some((ticket, *turn))),
-            NewsItem::Settled { session, server } => ("settled", session, server, None),
+            } => ("turn", session, server, Some(ticket), Some(*turn)),
+            NewsItem::Withdrawn {
+                session,
+                server,
+                ticket,
+            } => ("withdrawn", session, server, Some(ticket), None),
+            NewsItem::Settled { session, server } => ("settled", session, server, None, None),
         };
         context.reply_map(5);
         context.text("event", event);
         context.bytes("key", &session.key);
         context.text("server", server.as_str());
-        context.optional_text("ticket", turn.map(|(ticket, _)| ticket.as_str()));
-        context.optional_integer("turn", turn.map(|(_, number)| number));
+        context.optional_text("ticket", ticket.map(Token::as_str));
+        context.optional_integer("turn", turn);
     }
 }
 

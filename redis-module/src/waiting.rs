@@ -129,7 +129,7 @@ fn take(module: &mut Module, worker: &WorkerId) -> Vec<NewsItem> {
                 ticket,
                 turn,
             } => module.turns.pick_up(session, server, ticket, *turn, mono),
-            NewsItem::Settled { .. } => true,
+            NewsItem::Withdrawn { .. } | NewsItem::Settled { .. } => true,
         });
         if !items.is_empty() {
             return items;

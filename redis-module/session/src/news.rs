@@ -1,9 +1,10 @@
-//! What workers wait to hear: turns granted to them, and claims settled that they were told of.
+//! What workers wait to hear: turns granted to them or withdrawn, and claims settled that they were told of.
 //!
 //! Every worker has a mailbox, from the first item for it until it takes the last. `settled` means "ask again" and no
 //! more, so one such item for a spot says as much as ten. Invariants: nothing here is needed for a decision; every
 //! mailbox and the number of them, every watch and the number of those has a bound. Where news finds no room it is not
-//! told: a turn then passes on as one that was not picked up, and who waits for a claim asks again at its time-out.
+//! told: a turn then passes on as one that was not picked up, who waits for a claim asks again at its time-out, and who was
+//! withdrawn unheard asks for its turn anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,15 @@ pub enum NewsItem {
         ticket: Token,
         /// The turn's number.
         turn: u64,
+    },
+    /// One of the worker's callers was taken out of the queue: whoever asked for its call wants it no more.
+    Withdrawn {
+        /// Of which session.
+        session: Arc<SessionPlace>,
+        /// At which server.
+        server: ServerName,
+        /// Who among the worker's callers waited.
+        ticket: Token,
     },
     /// What the worker waits for at this server has come to something: it asks again.
     Settled {
@@ -73,18 +83,19 @@ pub struct News {
 
 #[derive(Debug, Default)]
 struct Mailbox {
-    turns: VecDeque<NewsItem>,
+    /// What is told to single tickets.
+    tickets: VecDeque<NewsItem>,
     settled: BTreeSet<(Arc<SessionPlace>, ServerName)>,
 }
 
 impl Mailbox {
     fn len(&self) -> usize {
-        self.turns.len().saturating_add(self.settled.len())
+        self.tickets.len().saturating_add(self.settled.len())
     }
 
     fn take(&mut self) -> Option<NewsItem> {
         // A turn runs out while it waits to be read; what is settled stays so.
-        self.turns.pop_front().or_else(|| {
+        self.tickets.pop_front().or_else(|| {
             let (session, server) = self.settled.pop_first()?;
             Some(NewsItem::Settled { session, server })
         })
@@ -154,10 +165,10 @@ impl News {
         }
     }
 
-    /// Tells one worker of a turn granted to it. Where there is no room, it is not told.
-    pub(crate) fn post_turn(&mut self, worker: &WorkerId, item: NewsItem) {
+    /// Tells one worker what became of a ticket of its own. Where there is no room, it is not told.
+    pub(crate) fn post_to_ticket(&mut self, worker: &WorkerId, item: NewsItem) {
         if let Some(mailbox) = self.room_at(worker) {
-            mailbox.turns.push_back(item);
+            mailbox.tickets.push_back(item);
         }
     }
 
@@ -167,7 +178,8 @@ impl News {
         self.boxes.contains_key(worker)
     }
 
-    /// Takes what there is for the worker, at most `max` items, the oldest turns first.
+    /// Takes what there is for the worker, at most `max` items: what is told to tickets first, the oldest before the
+    /// others.
     pub fn take(&mut self, worker: &WorkerId, max: usize) -> Vec<NewsItem> {
         let Some(mailbox) = self.boxes.get_mut(worker) else {
             return Vec::new();

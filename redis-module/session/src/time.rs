@@ -3,6 +3,7 @@
 //! [`Timestamp`] is the wall clock and may be stored; [`Monotonic`] is a node's own clock and must not be.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A moment on the wall clock, in milliseconds since the Unix epoch. All arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,8 +90,33 @@ impl Millis {
     }
 }
 
+/// Whole milliseconds. Saturates.
+impl From<Duration> for Millis {
+    fn from(length: Duration) -> Self {
+        Self(u64::try_from(length.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 impl fmt::Display for Millis {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_taken_in_whole_milliseconds() {
+        for (length, ms) in [
+            (Duration::ZERO, 0),
+            (Duration::from_micros(999), 0),
+            (Duration::from_micros(1_999), 1),
+            (Duration::from_secs(2), 2_000),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(Millis::from(length).get(), ms, "{length:?}");
+        }
     }
 }

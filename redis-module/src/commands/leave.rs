@@ -1,4 +1,4 @@
-//! `SESSION.LEAVE key principal server ticket`
+//! `SESSION.LEAVE key principal server ticket [WAITING]`
 
 use mooring_session::Refusal;
 use mooring_session::codec::{self, CorruptRecord};
@@ -6,7 +6,7 @@ use mooring_session::names::{Principal, Token};
 use mooring_session::record::{Life, Standing};
 
 use super::turn::Queues;
-use crate::arguments::{Parser, Words};
+use crate::arguments::{OptionWord, Parser, Seen, Words};
 use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, Text};
 use crate::handler::{Command, Outcome};
@@ -23,10 +23,10 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     entry: ffi::entry::<LeaveCommand>(),
     // It writes no key. But turns are the primary's, and a replica that answered would be wrong.
     flags: c"write fast",
-    arity: 5,
+    arity: -5,
     key: KeyAccess::Read,
     summary: c"Passes a turn on to the next that waits, or stops waiting for it.",
-    complexity: c"O(log(Q)) with Q being the number of callers that wait",
+    complexity: c"O(log(Q)+N) with Q being the number of callers that wait, and N of those that leave",
     since: c"0.1.0",
     tips: None,
     categories: c"write fast session",
@@ -36,17 +36,24 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::text(c"principal"),
         ArgumentSpec::text(c"server"),
         ArgumentSpec::text(c"ticket"),
+        ArgumentSpec::word(c"waiting", c"WAITING"),
     ],
-    reply: "`left` 1",
+    reply: "`left`: how many callers left, 1 without WAITING",
     details: "\
 The holder of the turn passes it on; a caller that waits leaves the queue. Nothing is written, and the session's TTL does
 not slide. A caller that gets `STALE` had lost its turn before: to a lapsed lease, to the death of its worker, or to a
-restart of the server.",
+restart of the server.
+
+WAITING withdraws a call on behalf of whoever asked for it, from any worker: `ticket` is what its tickets begin with, and
+every caller that waits under such a ticket leaves the queue, one included whose turn has come and who has not heard of
+it. WORKER.WAIT tells their workers, by `withdrawn`. A caller that knows of its turn keeps it, and then nobody is taken
+out: `BUSY`.",
     errors: &[
         Cause::NO_SESSION,
         Cause::ENDED,
         Cause::DENIED,
         Cause::new("STALE", "the ticket neither has the turn nor waits for it"),
+        Cause::new("BUSY", "WAITING was given, and a ticket that begins so has the turn"),
         Cause::CORRUPT,
         Cause::WRONG_TYPE,
     ],
@@ -60,8 +67,8 @@ impl Command for LeaveCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        apply(context, module, key, &request)?;
-        reply::left(context);
+        let count = apply(context, module, key, &request)?;
+        reply::left(context, count);
         Ok(Outcome::Quiet)
     }
 }
@@ -71,17 +78,33 @@ pub(super) struct Request<'a> {
     principal: Principal,
     server: &'a [u8],
     ticket: Token,
+    wish: Wish,
 }
+
+/// Who is to leave.
+#[derive(Clone, Copy)]
+enum Wish {
+    /// The ticket, whether it has the turn or waits for it.
+    Leave,
+    /// Whoever waits under a ticket that begins so.
+    Withdraw,
+}
+
+const OPTIONS: [OptionWord<Wish>; 1] = [OptionWord::once("WAITING", Wish::Withdraw)];
 
 pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
     let mut words = Parser::new(words);
     words.key()?;
-    let request = Request {
+    let mut request = Request {
         principal: words.name(Principal::parse)?,
         server: words.value()?,
         ticket: words.name(Token::parse)?,
+        wish: Wish::Leave,
     };
-    words.end()?;
+    let mut seen = Seen::default();
+    while let Some(wish) = words.option(&OPTIONS, &mut seen)? {
+        request.wish = wish;
+    }
     Ok(request)
 }
 
@@ -90,7 +113,7 @@ fn apply(
     module: &mut Module,
     name: Text<'_>,
     request: &Request<'_>,
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     let moment = Moment::of(context, name);
     let fields = module.fields.of(request.server)?;
     let life = own_life(context, name, [fields.life, fields.principal], request)?;
@@ -102,13 +125,17 @@ fn apply(
         mono,
     };
     // A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
-    let left = queues.leave(&moment, fields.server, &request.ticket);
-    left.map_err(|refusal| match life.standing(moment.now) {
+    let (server, ticket) = (fields.server, &request.ticket);
+    let left = match request.wish {
+        Wish::Leave => queues.leave(&moment, server, ticket).map(|()| 1),
+        Wish::Withdraw => queues.withdraw(&moment, server, ticket),
+    };
+    let count = left.map_err(|refusal| match life.standing(moment.now) {
         Standing::Active => refusal,
         Standing::Ended => Refusal::Ended,
         Standing::Expired => Refusal::NoSession,
     })?;
-    Ok(())
+    Ok(count)
 }
 
 /// The life of the record under `name`, which must be the principal's own.

@@ -62,6 +62,17 @@ impl Queues<'_> {
         turns.leave(&place, server, ticket, &mut context)
     }
 
+    /// Takes those who wait under tickets that begin so out of the queue.
+    pub(super) fn withdraw(
+        self,
+        moment: &Moment<'_>,
+        server: &ServerName,
+        beginning: &Token,
+    ) -> Result<usize, Refusal> {
+        let (turns, mut context, place) = self.at(moment);
+        turns.withdraw(&place, server, beginning, &mut context)
+    }
+
     fn at<'b>(self, moment: &Moment<'_>) -> (&'b mut Turns, TurnContext<'b>, SessionPlace)
     where
         Self: 'b,

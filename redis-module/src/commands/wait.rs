@@ -23,7 +23,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     flags: c"blocking",
     arity: 4,
     key: KeyAccess::Keyless,
-    summary: c"Waits for news of a worker: turns granted to it, and claims settled that it was told of.",
+    summary: c"Waits for news of a worker: turns granted to it or withdrawn, and claims settled that it was told of.",
     complexity: c"O(N) with N being the number of items in the answer",
     since: c"0.1.0",
     tips: Some(c"request_policy:all_shards nondeterministic_output"),
@@ -33,13 +33,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         ArgumentSpec::text(c"worker"),
         ArgumentSpec::integer(c"ms").after(c"TIMEOUT"),
     ],
-    reply: "an array of at most 1000 maps: `event` `turn`|`settled`, `key`, `server`, `ticket` and `turn` (null where \
-            settled). Empty after the time-out, and at once where blocking is denied: in MULTI and in scripts",
+    reply: "an array of at most 1000 maps: `event` `turn`|`withdrawn`|`settled`, `key`, `server`, `ticket` (null where \
+            settled) and `turn` (null but for a turn). Empty after the time-out, and at once where blocking is denied: in \
+            MULTI and in scripts",
     details: "\
 A worker keeps one connection to each node for this and asks again after every answer. It is told of every turn that was
 granted to one of its tickets while it waited; the lease counts from then. `settled` means that it is worth asking again:
 a claim that ROUTE, ENTER, BIND or REBIND answered with was confirmed, given up, moved or has lapsed; the session ended
-while a ticket waited; or a grant was not picked up in time.
+while a ticket waited; or a grant was not picked up in time. `withdrawn` means that the ticket was taken out of its queue
+by LEAVE with WAITING, and is wanted no more.
 
 Answers at once where there is news already. A second call of the same worker ends the first, which is answered with what
 there is, mostly nothing. The time-out is 1 ms to 10 minutes. What found no room in memory is not told, so a worker that

@@ -208,6 +208,10 @@ fn turns() -> Vec<(&'static str, String)> {
         ),
         ("FIRST", "before everybody who does not say so".to_owned()),
         (
+            "WAITING",
+            "only who waits, and everybody whose ticket begins so".to_owned(),
+        ),
+        (
             "HELD",
             "the number of the turn that this ticket held before a restart".to_owned(),
         ),

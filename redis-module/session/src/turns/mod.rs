@@ -5,7 +5,7 @@
 //! monotonic clock, or as soon as the node sees that its worker is dead; the next living waiter of the queue then has
 //! it. A grant that its worker does not pick up (by news delivered, or by asking again) within
 //! [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on, and its waiter leaves the queue; a waiter never leaves it otherwise than by a grant, by
-//! its own wish, with its session, or by the death of its worker, and all but the second are told.
+//! its own wish, withdrawn by another, with its session, or by the death of its worker, and all but the second are told.
 //!
 //! Queues are in memory and are gone with a restart, while holders elsewhere still believe in their turns. So for the
 //! longest lease that could have been given, the *quiet time*, only they are granted, by the number that they held;
@@ -19,6 +19,7 @@ mod entering;
 mod passing;
 mod queue;
 mod request;
+mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -68,7 +68,7 @@ impl Turns {
                 ticket: waiter.ticket.clone(),
                 turn: number,
             };
-            context.news.post_turn(&waiter.worker, item);
+            context.news.post_to_ticket(&waiter.worker, item);
             let until = context.mono.plus(TURN_PICKUP);
             let holder = Holder {
                 worker: waiter.worker,

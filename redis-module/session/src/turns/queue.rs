@@ -129,6 +129,22 @@ impl Queue {
         place.is_some_and(|place| self.waiters.remove(&place).is_some())
     }
 
+    /// Takes out the waiters whose ticket begins so.
+    pub(super) fn take_named(&mut self, beginning: &Token) -> Vec<Waiter> {
+        let begins_so = |ticket: &Token| ticket.as_str().starts_with(beginning.as_str());
+        // Tickets that begin alike stand together, and what they begin with stands before them.
+        let named = self.places.range(beginning..);
+        let named: Vec<Token> = named
+            .map(|(ticket, _)| ticket)
+            .take_while(|ticket| begins_so(ticket))
+            .cloned()
+            .collect();
+        let places = named.iter().filter_map(|ticket| self.places.remove(ticket));
+        let places: Vec<Place> = places.collect();
+        let waiters = places.iter().filter_map(|place| self.waiters.remove(place));
+        waiters.collect()
+    }
+
     /// Lets a holder wait again, before everybody: the numbers of arrivals begin above.
     pub(super) fn put_back(&mut self, holder: Holder) {
         let place = (Line::First, 0);

@@ -112,7 +112,13 @@ impl Node {
         self.with(|turns, context| turns.leave(&place(), &server("tools"), &token, context))
     }
 
-    /// What WAIT of the worker would answer now: tickets of turns that are still true, and `settled`.
+    pub(crate) fn withdraws(&mut self, beginning: &str) -> Result<usize, Refusal> {
+        let token = token(beginning);
+        self.with(|turns, context| turns.withdraw(&place(), &server("tools"), &token, context))
+    }
+
+    /// What WAIT of the worker would answer now: tickets of turns that are still true, `no` with a ticket that was
+    /// withdrawn, and `settled`.
     pub(crate) fn hears(&mut self, name: &str) -> Vec<String> {
         let mono = self.mono();
         let items = self.news.take(&worker(name), 1_000);
@@ -126,6 +132,7 @@ impl Node {
                 .turns
                 .pick_up(&session, &server, &ticket, turn, mono)
                 .then(|| ticket.to_string()),
+            NewsItem::Withdrawn { ticket, .. } => Some(format!("no {ticket}")),
             NewsItem::Settled { .. } => Some("settled".to_owned()),
         });
         heard.collect()

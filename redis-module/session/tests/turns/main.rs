@@ -1,7 +1,7 @@
 //! Turns and news: tables of single situations, and random runs against what is promised.
 //!
-//! [`fixture`] is a node with its queues, its news and its two clocks; [`queues`], [`leases`], [`held`] and [`mail`] are
-//! the tables; [`random_runs`] is the model.
+//! [`fixture`] is a node with its queues, its news and its two clocks; [`queues`], [`leases`], [`held`], [`withdrawn`] and
+//! [`mail`] are the tables; [`random_runs`] is the model.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,3 +16,4 @@ mod leases;
 mod mail;
 mod queues;
 mod random_runs;
+mod withdrawn;

@@ -23,6 +23,8 @@ enum Act {
         line: Line,
     },
     Leave(usize),
+    /// Whoever asked for the call wants it no more.
+    Withdraw(usize),
     Listen(usize),
     /// All listen, as they do most of the time.
     ListenAll,
@@ -42,7 +44,8 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         30 => (call.clone(), prop_oneof![Just(50_u64), Just(500), Just(5_000)], line)
             .prop_map(|(call, lease, line)| Act::Enter { call, lease, line }),
-        15 => call.prop_map(Act::Leave),
+        15 => call.clone().prop_map(Act::Leave),
+        8 => call.prop_map(Act::Withdraw),
         10 => one.clone().prop_map(Act::Listen),
         20 => Just(Act::ListenAll),
         20 => prop_oneof![4 => 0_u64..60, 2 => 60_u64..900, 1 => 900_u64..7_000].prop_map(Act::Pass),
@@ -106,6 +109,7 @@ impl World {
         match *act {
             Act::Enter { call, lease, line } => self.enter(call, lease, line, None),
             Act::Leave(call) => self.leave(call),
+            Act::Withdraw(call) => self.withdraw(call),
             Act::Listen(one) => self.listen(WORKERS[one]),
             Act::ListenAll => self.listen_all(),
             Act::Pass(ms) => self.pass(ms),
@@ -255,6 +259,23 @@ impl World {
         }
     }
 
+    fn withdraw(&mut self, call: usize) {
+        let outcome = self.node.withdraws(&ticket(call));
+        let belief = self.beliefs.get(&call);
+        let lives = belief.is_some_and(|belief| self.node.mono < belief.until);
+        assert!(
+            outcome.is_err() || !lives || self.is_dead(call),
+            "a holder was withdrawn"
+        );
+        if let Some(at) = self.waiting.iter().position(|one| one.call == call) {
+            let is_sure = !self.waiting[at].may_be_passed_over && !self.is_dead(call);
+            assert!(outcome.is_ok() || !is_sure, "a waiter was not withdrawn");
+            if outcome.is_ok() {
+                self.waiting.remove(at);
+            }
+        }
+    }
+
     fn listen_all(&mut self) {
         for name in WORKERS {
             self.listen(name);
@@ -269,6 +290,9 @@ impl World {
         for item in self.node.hears(name) {
             if item == "settled" {
                 self.ask_for_all(name);
+                continue;
+            }
+            if item.starts_with("no ") {
                 continue;
             }
             let call: usize = item[1..].parse().unwrap();
