@@ -54,12 +54,25 @@ pub(super) const REAP_INTERVAL_MS: Integer = Integer {
     most: 3_600_000,
 };
 
+pub(super) const TURN_WAIT_MAX_MS: Integer = Integer {
+    about: About::new(
+        "affinity.turn_wait_max_ms",
+        "How long a tool call waits for its turn, where its server's `concurrency` is `serial`, before it is answered \
+         with an error. It has then not run.",
+    ),
+    unit: "milliseconds",
+    default: 600_000,
+    least: 1000,
+    most: 86_400_000,
+};
+
 /// The rows of this section.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Switch(&ENABLED),
     Knob::Integer(&TTL_SECONDS),
     Knob::Integer(&MAX_SESSIONS_PER_PRINCIPAL),
     Knob::Integer(&REAP_INTERVAL_MS),
+    Knob::Integer(&TURN_WAIT_MAX_MS),
 ];
 
 /// Whether something keeps its sessions with one upstream instance.
@@ -82,6 +95,8 @@ pub struct AffinitySettings {
     pub sessions_max: Option<NonZeroU64>,
     /// Time between two looks for sessions to clean up, give or take a quarter.
     pub reap_interval: Duration,
+    /// Longest wait of a tool call for its turn.
+    pub turn_wait_max: Duration,
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> AffinitySettings {
@@ -95,5 +110,6 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AffinitySettings {
         session_ttl: Duration::from_secs(reader.integer(&TTL_SECONDS)),
         sessions_max: NonZeroU64::new(reader.integer(&MAX_SESSIONS_PER_PRINCIPAL)),
         reap_interval: Duration::from_millis(reader.integer(&REAP_INTERVAL_MS)),
+        turn_wait_max: Duration::from_millis(reader.integer(&TURN_WAIT_MAX_MS)),
     }
 }

@@ -17,15 +17,21 @@ pub struct HostRule {
 impl HostRule {
     /// Parses `name`, `name:port`, `address`, `[v6]` or `[v6]:port`.
     pub(super) fn parse(text: &str) -> Result<Self, Reason> {
-        let (name, port) = split_port(text)?;
-        let host = Host::parse(name)
-            .map_err(|error| format!("{text:?} is not a host name or address: {error}"))?;
+        let (host, port) = parse_host(text)?;
         Ok(Self { host, port })
     }
 
     fn allows(&self, asked: &Self) -> bool {
         self.host == asked.host && (self.port.is_none() || self.port == asked.port)
     }
+}
+
+/// Parses `name`, `name:port`, `address`, `[v6]` or `[v6]:port`.
+pub(super) fn parse_host(text: &str) -> Result<(Host<String>, Option<u16>), Reason> {
+    let (name, port) = split_port(text)?;
+    let host = Host::parse(name)
+        .map_err(|error| format!("{text:?} is not a host name or address: {error}"))?;
+    Ok((host, port))
 }
 
 /// `host[:port]` into its parts; the brackets of an IPv6 address stay on the host.

@@ -98,6 +98,8 @@ pub enum Disclosure {
     Open,
     /// It may carry a password in front of an `@`, which is blotted out.
     Credentials,
+    /// All of it may be a secret.
+    Hidden,
 }
 
 /// Text with a shape that the subsystem's own parser checks.

@@ -14,6 +14,7 @@ mod hosts;
 pub mod knob;
 mod listen;
 mod log;
+mod peers;
 mod problem;
 mod reader;
 mod servers;
@@ -43,10 +44,12 @@ pub use code::{
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::ListenSettings;
 pub use log::{LogFormat, LogLevel, LogSettings};
+pub use peers::{FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{
-    Concurrency, HttpServerSettings, Instance, OnUpstreamLoss, ServerId, ServerKind,
-    ServerSettings, UpstreamHeaders,
+    ChildVariables, CommandLine, Concurrency, GroupNames, GroupServerSettings, HttpServerSettings,
+    Instance, OnUpstreamLoss, ServerId, ServerKind, ServerSettings, SseServerSettings,
+    StdioServerSettings, UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
@@ -104,6 +107,14 @@ impl Settings {
     pub fn server(&self, id: &str) -> Option<&ServerSettings> {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
+
+    /// Whether a server has connections that live in one worker, so that workers forward to each other. The keys of
+    /// the fleet are then there, and the address that is advertised is no wildcard.
+    pub fn needs_peers(&self) -> bool {
+        self.servers
+            .iter()
+            .any(|server| server.kind.lives_in_one_worker())
+    }
 }
 
 /// The file that `--config`, else `MOORING_CONFIG` names; an empty one where neither does.
@@ -150,7 +161,7 @@ fn parse(
     let listen = listen::parse(&mut reader);
     let store = store::parse(&mut reader, environment);
     let affinity = affinity::parse(&mut reader);
-    let worker = worker::parse(&mut reader);
+    let worker = worker::parse(&mut reader, &store);
     let upstream = upstream::parse(&mut reader);
     let code = code::parse(&mut reader, environment);
     let auth = auth::parse(&mut reader);
@@ -163,6 +174,11 @@ fn parse(
     let servers = servers::parse(file, flags, environment, standards, &mut errors);
     let mut reader = Reader::new(&layers, &mut errors);
     let code = code.for_servers(&mut reader, &servers);
+    remarks.extend(
+        worker
+            .peers
+            .check_for_servers(&mut reader, &store, &servers),
+    );
     let default_server = servers::parse_default(&mut reader, &servers);
 
     if !errors.is_empty() {

@@ -93,6 +93,7 @@ pub(super) fn shown(text: &str, disclosure: Disclosure) -> String {
     let text = match disclosure {
         Disclosure::Open => text.to_owned(),
         Disclosure::Credentials => without_credentials(text),
+        Disclosure::Hidden => return "***".to_owned(),
     };
     if text.chars().count() <= SHOWN_CHARACTERS_MAX {
         return format!("{text:?}");

@@ -1,10 +1,11 @@
 //! `[store]`: where session records live.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redis::IntoConnectionInfo;
+use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use super::knob::{About, Choice, Disclosure, Integer, Knob, Named, Text};
 use super::problem::without_credentials;
@@ -106,6 +107,24 @@ impl RedisUrl {
     /// The whole URL, password included: for the client, never for a log.
     pub fn secret(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it is surely on this machine: a Unix socket or a loopback address.
+    pub(super) fn is_on_this_machine(&self) -> bool {
+        let Ok(information) = self.0.as_str().into_connection_info() else {
+            return false;
+        };
+        match information.addr() {
+            ConnectionAddr::Unix(_) => true,
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => {
+                host == "localhost"
+                    || host
+                        .trim_matches(['[', ']'])
+                        .parse::<IpAddr>()
+                        .is_ok_and(|address| address.is_loopback())
+            }
+            _ => false,
+        }
     }
 }
 

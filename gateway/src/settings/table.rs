@@ -1,7 +1,7 @@
 //! The one table of all settings, in the order in which people read it.
 
 use super::knob::Knob;
-use super::{affinity, auth, code, listen, log, servers, store, upstream, worker};
+use super::{affinity, auth, code, listen, log, peers, servers, store, upstream, worker};
 
 /// A table of the file.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "worker",
         meaning: "How this process is known to the fleet.",
-        groups: &[worker::KNOBS],
+        groups: &[worker::KNOBS, peers::KNOBS],
     },
     Section {
         name: "upstream",
@@ -74,8 +74,7 @@ pub const SECTIONS: &[Section] = &[
 pub const SERVER: Section = Section {
     name: "servers",
     meaning: "The MCP servers, one `[[servers]]` table each, at most 256. Where there is none and `code.enabled` is true, \
-              there is one of kind `code`, named `sandbox`. `instances`, `affinity`, `concurrency`, `on_upstream_loss` \
-              and `headers` are for the kind `http`; `stub_language` and `sandbox_policy` are for the kind `code`.",
+              there is one of kind `code`, named `sandbox`. A field is refused at a server whose kind does not have it.",
     groups: servers::KNOBS,
 };
 

@@ -20,14 +20,7 @@ const CODE_EXECUTION_PREFIX: &str = "CODE_EXECUTION_";
 /// The one of them that is no setting here: it chooses between a slow and a fast implementation.
 const RUST_ACCELERATION: &str = "CODE_EXECUTION_RUST_ACCELERATION_ENABLED";
 
-/// Keys that only a later version serves; refused by that reason, not as misspelt.
-const LATER: [&str; 3] = [
-    "worker.peer_listen",
-    "worker.peer_advertise",
-    "worker.fleet_keys_file",
-];
-
-/// The same for fields of a server.
+/// Fields of a server that only a later version serves; refused by that reason, not as misspelt.
 const SERVER_LATER: [&str; 5] = [
     "mount_rules",
     "tokenization",
@@ -91,7 +84,7 @@ pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]
         .strip_prefix("servers[")
         .and_then(|rest| rest.split_once("]."))
         .is_some_and(|(_, field)| SERVER_LATER.contains(&field));
-    let reason = if is_later_field || LATER.contains(&key.as_str()) {
+    let reason = if is_later_field {
         "it is not served by this version of mooring".to_owned()
     } else {
         match nearest(name, known.iter().copied()) {

@@ -76,6 +76,41 @@ pub(super) const EVENT_BYTES_MAX: Integer = Integer {
     most: 256 * 1024 * 1024,
 };
 
+pub(super) const CLIENT_ANSWER_TIMEOUT_MS: Integer = Integer {
+    about: About::new(
+        "upstream.client_answer_timeout_ms",
+        "How long what a server asks of a client (elicitation, sampling, roots) may wait for its answer before the \
+         server is told that nobody answered. A person may be asked, so it is long.",
+    ),
+    unit: "milliseconds",
+    default: 300_000,
+    least: 1000,
+    most: 86_400_000,
+};
+
+pub(super) const EVENT_LOG_EVENTS_MAX: Integer = Integer {
+    about: About::new(
+        "upstream.event_log_events_max",
+        "How many of its last events a session's connection of kind `stdio` or `sse` keeps for clients that resume a \
+         stream with Last-Event-ID. Whoever has missed more is told so.",
+    ),
+    unit: "events",
+    default: 100,
+    least: 1,
+    most: 10_000,
+};
+
+pub(super) const EVENT_LOG_BYTES_MAX: Integer = Integer {
+    about: About::new(
+        "upstream.event_log_bytes_max",
+        "How many bytes these events may have together; the oldest go first.",
+    ),
+    unit: "bytes",
+    default: 1024 * 1024,
+    least: 1024,
+    most: 64 * 1024 * 1024,
+};
+
 /// The rows of this section.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Integer(&CONNECT_TIMEOUT_MS),
@@ -84,6 +119,9 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob::Integer(&CLAIM_LEASE_MS),
     Knob::Integer(&RESPONSE_HEADERS_TIMEOUT_MS),
     Knob::Integer(&EVENT_BYTES_MAX),
+    Knob::Integer(&CLIENT_ANSWER_TIMEOUT_MS),
+    Knob::Integer(&EVENT_LOG_EVENTS_MAX),
+    Knob::Integer(&EVENT_LOG_BYTES_MAX),
 ];
 
 /// How upstream servers are talked to.
@@ -101,6 +139,12 @@ pub struct UpstreamSettings {
     pub response_headers_timeout: Duration,
     /// Largest single event in bytes.
     pub event_bytes_max: usize,
+    /// Longest wait of a server's request for its client's answer.
+    pub client_answer_timeout: Duration,
+    /// Most events in the log of one connection.
+    pub event_log_events_max: usize,
+    /// Most bytes in the log of one connection.
+    pub event_log_bytes_max: usize,
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> UpstreamSettings {
@@ -125,6 +169,13 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> UpstreamSettings {
         idle_connection: Duration::from_millis(reader.integer(&IDLE_CONNECTION_MS)),
         claim_lease: Duration::from_millis(lease_ms),
         response_headers_timeout: Duration::from_millis(headers_ms),
-        event_bytes_max: usize::try_from(reader.integer(&EVENT_BYTES_MAX)).unwrap_or(usize::MAX),
+        event_bytes_max: size(reader, &EVENT_BYTES_MAX),
+        client_answer_timeout: Duration::from_millis(reader.integer(&CLIENT_ANSWER_TIMEOUT_MS)),
+        event_log_events_max: size(reader, &EVENT_LOG_EVENTS_MAX),
+        event_log_bytes_max: size(reader, &EVENT_LOG_BYTES_MAX),
     }
+}
+
+fn size(reader: &mut Reader<'_>, knob: &'static Integer) -> usize {
+    usize::try_from(reader.integer(knob)).unwrap_or(usize::MAX)
 }

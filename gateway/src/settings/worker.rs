@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::knob::{About, Disclosure, Integer, Knob, Text};
+use super::peers::{self, PeerSettings};
 use super::reader::{Reader, Reason};
+use super::store::StoreSettings;
 
 /// Longest worker name in bytes: the store's 128 for a worker's name and boot id together, less the boot id.
 const NAME_BYTES_MAX: usize = 96;
@@ -58,12 +60,25 @@ pub(super) const THREADS: Integer = Integer {
     most: 256,
 };
 
+pub(super) const STOP_PATIENCE_MS: Integer = Integer {
+    about: About::new(
+        "worker.stop_patience_ms",
+        "How long open replies may take to finish after SIGTERM; then they are cut and the process ends. Whoever stops \
+         it (systemd, Kubernetes, docker compose) must wait longer than this before it kills.",
+    ),
+    unit: "milliseconds",
+    default: 10_000,
+    least: 0,
+    most: 600_000,
+};
+
 /// The rows of this section.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Text(&NAME),
     Knob::Integer(&BEAT_INTERVAL_MS),
     Knob::Integer(&BEAT_TTL_MS),
     Knob::Integer(&THREADS),
+    Knob::Integer(&STOP_PATIENCE_MS),
 ];
 
 /// The name of this process in the fleet, without its boot id.
@@ -116,9 +131,13 @@ pub struct WorkerSettings {
     pub beat_ttl: Duration,
     /// How many threads serve requests.
     pub threads: usize,
+    /// How long open replies may take to finish after SIGTERM.
+    pub stop_patience: Duration,
+    /// How the other workers reach this one.
+    pub peers: PeerSettings,
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>) -> WorkerSettings {
+pub(super) fn parse(reader: &mut Reader<'_>, store: &StoreSettings) -> WorkerSettings {
     let interval_ms = reader.integer(&BEAT_INTERVAL_MS);
     let ttl_ms = reader.integer(&BEAT_TTL_MS);
     let both_valid =
@@ -142,6 +161,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> WorkerSettings {
         beat_interval: Duration::from_millis(interval_ms),
         beat_ttl: Duration::from_millis(ttl_ms),
         threads: usize::try_from(reader.integer(&THREADS)).unwrap_or(1),
+        stop_patience: Duration::from_millis(reader.integer(&STOP_PATIENCE_MS)),
+        peers: peers::parse(reader, store),
     }
 }
 

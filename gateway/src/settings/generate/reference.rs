@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::knob::Knob;
+use super::super::knob::{About, Knob};
+use super::super::servers::kinds_with;
 use super::super::table::{SECTIONS, SERVER, Section};
 
 const HEAD: &str = "\
@@ -32,6 +33,17 @@ instances = [\"http://127.0.0.1:9001/mcp\", \"http://127.0.0.1:9002/mcp\"]
 id = \"sandbox\"
 kind = \"code\"
 sandbox_policy = { max_memory_mb = 512 }
+
+[[servers]]
+id = \"files\"
+kind = \"stdio\"
+command = [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]
+env = { API_KEY = \"env:FILES_API_KEY\" }
+
+[[servers]]
+id = \"all\"
+kind = \"group\"
+members = [\"tools\", \"sandbox\", \"files\"]
 ```
 
 `mooring config check --config FILE` checks a file and starts nothing; `mooring config schema` prints a JSON schema
@@ -78,6 +90,9 @@ fn push_knob(text: &mut String, title: &str, knob: &Knob) {
         }
         (None, None) => {}
     }
+    if title.starts_with("[[") {
+        push_kinds(text, about);
+    }
     if !about.aliases.is_empty() {
         let names: Vec<String> = about
             .aliases
@@ -95,6 +110,17 @@ fn push_knob(text: &mut String, title: &str, knob: &Knob) {
             let _ = write!(names, ", flag `{flag}`");
         }
         let _ = writeln!(text, "- Environment: {names}");
+    }
+}
+
+/// The kinds of servers that have this field, where not every one has it.
+fn push_kinds(text: &mut String, about: &About) {
+    let kinds: Vec<String> = kinds_with(about)
+        .iter()
+        .map(|kind| format!("`{kind}`"))
+        .collect();
+    if !kinds.is_empty() {
+        let _ = writeln!(text, "- Kinds: {}", kinds.join(", "));
     }
 }
 

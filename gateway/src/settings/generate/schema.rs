@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::knob::{Knob, List};
-use super::super::servers::SERVERS_MAX;
+use super::super::servers::{SERVERS_MAX, kinds_with};
 use super::super::table::{SECTIONS, SERVER, Section};
 
 /// One schema object. A struct keeps the order of its keys whatever the features of the JSON library.
@@ -199,8 +199,12 @@ fn description(knob: &Knob) -> String {
         Knob::Integer(integer) => format!(" Unit: {}.", integer.unit),
         _ => format!(" Allowed: {}.", knob.allowed()),
     };
+    let kinds = match kinds_with(about).join(", ") {
+        every if every.is_empty() => every,
+        kinds => format!(" Kinds: {kinds}."),
+    };
     let unset = about
         .unset
         .map_or(String::new(), |unset| format!(" Unset: {unset}."));
-    format!("{}{allowed}{unset}", about.meaning)
+    format!("{}{allowed}{unset}{kinds}", about.meaning)
 }

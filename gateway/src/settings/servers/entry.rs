@@ -6,8 +6,9 @@ use super::super::knob::About;
 use super::super::problem::{Problem, SettingsError};
 use super::super::reader::{kind, value_shown};
 use super::super::source::{Source, Value, Written};
-use super::http::INSTANCES;
-use super::{ID, KIND, SERVERS_MAX, fields};
+use super::instance::INSTANCES;
+use super::kinds::KIND;
+use super::{ID, SERVERS_MAX, fields};
 use crate::settings::knob::Disclosure;
 
 const FLAG: &str = "--server";
@@ -50,8 +51,19 @@ impl ServerEntry<'_> {
         })
     }
 
-    /// Whether `kind` names something that a later version serves, whose fields are not those of `http`.
-    pub(super) fn has_a_later_kind(&self) -> bool {
+    /// Whether `kind` is nothing that is served, so that nobody knows which fields the server should have.
+    pub(super) fn has_a_refused_kind(&self) -> bool {
+        let Some((_, entry)) = self.field(&KIND.about) else {
+            return false;
+        };
+        match &entry.value {
+            Value::Text(kind) => KIND.options().all(|option| option.name != kind),
+            _ => true,
+        }
+    }
+
+    /// Whether `kind` names something that a later version serves, whose fields nobody knows yet.
+    fn has_a_later_kind(&self) -> bool {
         let Some((_, entry)) = self.field(&KIND.about) else {
             return false;
         };

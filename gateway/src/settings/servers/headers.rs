@@ -8,12 +8,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::super::knob::{About, Knob, Map};
 use super::super::reader::{Reader, Reason};
 use super::super::source::{Environment, Value, Written};
+use super::borrowed;
 
 /// Longest value in bytes.
 const VALUE_BYTES_MAX: usize = 8192;
-
-/// A value that starts like this names the environment variable that holds it.
-const ENVIRONMENT_MARK: &str = "env:";
 
 /// Headers that the gateway or the connection itself decides about.
 const RESERVED: [&str; 17] = [
@@ -36,7 +34,7 @@ const RESERVED: [&str; 17] = [
     "x-mcp-session-id",
 ];
 
-pub(super) const HEADERS: Map = Map {
+const HEADERS: Map = Map {
     about: About::new(
         "servers.headers",
         "Headers that every request to this server carries, such as its credentials. A value `env:NAME` is \
@@ -47,6 +45,9 @@ pub(super) const HEADERS: Map = Map {
             \"env:NAME\"; not the headers of the connection and of MCP itself",
     entries_max: 32,
 };
+
+/// The field of every server that is reached over HTTP.
+pub(super) const KNOBS: &[Knob] = &[Knob::Map(&HEADERS)];
 
 /// The extra headers of requests to one server. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -103,18 +104,7 @@ fn parse_name(name: &str, seen: &HeaderMap) -> Result<HeaderName, Reason> {
 
 /// The reason never repeats the value.
 fn parse_value(text: &str, environment: &Environment) -> Result<HeaderValue, Reason> {
-    let text = match text.strip_prefix(ENVIRONMENT_MARK) {
-        None => text.to_owned(),
-        Some(variable) => match environment.get(variable) {
-            Some(Value::Word(value)) => value,
-            Some(_) => return Err(format!("the variable {variable} is not UTF-8")),
-            None => {
-                return Err(format!(
-                    "the environment variable {variable:?} is not set, or empty"
-                ));
-            }
-        },
-    };
+    let text = borrowed::value(text, environment)?;
     if text.len() > VALUE_BYTES_MAX {
         return Err(format!("its value has {} bytes", text.len()));
     }

@@ -1,15 +1,33 @@
-//! An instance of a server: its URL in one spelling, which is also its name in session records.
+//! Where a server is reached over HTTP: the URL of each instance in one spelling, which is also the instance's name in
+//! session records.
 
 use std::fmt;
 
 use http::Uri;
 use url::Url;
 
+use super::super::knob::{About, Disclosure, Knob, List};
 use super::super::reader::{Reader, Reason};
-use super::http::INSTANCES;
 
 /// Longest URL in bytes: the limit of an instance's name in a session record.
 const URL_BYTES_MAX: usize = 128;
+
+pub(super) const INSTANCES: List = List {
+    about: About::new(
+        "servers.instances",
+        "Where the server runs: one URL for each of its equal instances; for the kind `sse` that of its event stream, \
+         such as http://127.0.0.1:3001/sse. Required for the kinds `http` and `sse`. The URLs are stored with sessions \
+         and written to the log, so they hold no secrets; write them alike at every gateway.",
+    ),
+    shape: "http or https URLs of at most 128 bytes, without credentials and without a fragment, such as \
+            http://127.0.0.1:9001/mcp",
+    items_max: 1024,
+    item_bytes_max: 512,
+    disclosure: Disclosure::Credentials,
+};
+
+/// The field of every server that is reached over HTTP.
+pub(super) const KNOBS: &[Knob] = &[Knob::List(&INSTANCES)];
 
 /// Where one instance of a server is reached. Equal instances have equal names, whatever way the URL was
 /// written: every gateway of a fleet must know an instance by the same name.

@@ -1,25 +1,39 @@
 //! `[[servers]]` and `[default]`: the MCP servers, and which of them `/mcp` means. Ids are unique, and no server has
 //! a field of another kind.
 
+mod borrowed;
 mod entry;
 mod fields;
+mod group;
 mod headers;
 mod http;
 mod instance;
+mod kept;
+mod kinds;
+mod sse;
+mod stdio;
 
 use std::fmt;
 
 use super::affinity::Affinity;
-use super::code::{self, CodeSection, CodeServerSettings};
+use super::code::{CodeSection, CodeServerSettings};
 use super::file::FileTables;
-use super::knob::{About, Choice, Disclosure, Knob, Named, Text};
+use super::knob::{About, Disclosure, Knob, Text};
 use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
 use super::source::{Environment, Flags};
 
+use entry::ServerEntry;
+use kinds::{KIND, Kind};
+
+pub use group::{GroupNames, GroupServerSettings};
 pub use headers::UpstreamHeaders;
-pub use http::{Concurrency, HttpServerSettings, OnUpstreamLoss};
+pub use http::HttpServerSettings;
 pub use instance::Instance;
+pub use kept::{Concurrency, OnUpstreamLoss};
+pub(super) use kinds::{KNOBS, kinds_with};
+pub use sse::SseServerSettings;
+pub use stdio::{ChildVariables, CommandLine, StdioServerSettings};
 
 /// Most servers of one gateway.
 pub(super) const SERVERS_MAX: usize = 256;
@@ -38,37 +52,8 @@ pub(super) const ID: Text = Text {
     disclosure: Disclosure::Open,
 };
 
-pub(super) const KIND: Choice<Kind> = Choice {
-    about: About::new("servers.kind", "What the server is and how it is reached.")
-        .aliases(&["type", "server_type"]),
-    default: Named {
-        name: "http",
-        value: Kind::Http,
-        meaning: "MCP over Streamable HTTP, at one or more instances",
-    },
-    others: &[
-        Named {
-            name: "code",
-            value: Kind::Code,
-            meaning: "the gateway itself: it runs code in a sandbox and keeps its files",
-        },
-        Named {
-            name: "code_execution",
-            value: Kind::Code,
-            meaning: "the same as `code`",
-        },
-    ],
-    later: &["stdio", "sse", "agent", "group"],
-};
-
 /// The fields that every server has.
 const COMMON_KNOBS: &[Knob] = &[Knob::Text(&ID), Knob::Choice(&KIND)];
-
-/// The fields of one `[[servers]]` table, by the kinds that have them.
-pub(super) const KNOBS: &[&[Knob]] = &{
-    let [own, limits, later] = *code::SERVER_KNOBS;
-    [COMMON_KNOBS, http::KNOBS, own, limits, later]
-};
 
 pub(super) const DEFAULT_SERVER: Text = Text {
     about: About::new("default.server", "The server that `/mcp` means.")
@@ -114,13 +99,6 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// The words of `servers.kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Http,
-    Code,
-}
-
 /// What a server is, with what only such a server has.
 #[derive(Debug, Clone)]
 pub enum ServerKind {
@@ -128,6 +106,34 @@ pub enum ServerKind {
     Http(HttpServerSettings),
     /// Run by the gateway itself.
     Code(CodeServerSettings),
+    /// A process of this worker for each session.
+    Stdio(StdioServerSettings),
+    /// MCP over HTTP+SSE of 2024-11-05, somewhere else.
+    Sse(SseServerSettings),
+    /// Several of the others behind one endpoint.
+    Group(GroupServerSettings),
+}
+
+impl ServerKind {
+    /// The word of `servers.kind`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Http(_) => kinds::HTTP,
+            Self::Code(_) => kinds::CODE,
+            Self::Stdio(_) => kinds::STDIO,
+            Self::Sse(_) => kinds::SSE,
+            Self::Group(_) => kinds::GROUP,
+        }
+    }
+
+    /// Whether its sessions live in a connection that one worker holds, so that the others forward to that worker. A
+    /// group has none of its own: its members say it for themselves.
+    pub fn lives_in_one_worker(&self) -> bool {
+        match self {
+            Self::Stdio(_) | Self::Sse(_) => true,
+            Self::Http(_) | Self::Code(_) | Self::Group(_) => false,
+        }
+    }
 }
 
 /// One MCP server.
@@ -161,12 +167,12 @@ pub(super) fn parse(
             kind: ServerKind::Code(CodeServerSettings::standard(&standards.code.standard)),
         }];
     }
-    let mut servers: Vec<ServerSettings> = Vec::new();
+    let mut servers: Vec<(ServerSettings, ServerEntry<'_>)> = Vec::new();
     for entry in entries {
         let Some(server) = parse_one(&entry, environment, standards, errors) else {
             continue;
         };
-        if servers.iter().any(|other| other.id == server.id) {
+        if servers.iter().any(|(other, _)| other.id == server.id) {
             Reader::new(&entry, errors).refuse(
                 &ID.about,
                 format!("{:?}", server.id.as_str()),
@@ -174,15 +180,16 @@ pub(super) fn parse(
                 "an id of its own for every server".to_owned(),
             );
         } else {
-            servers.push(server);
+            servers.push((server, entry));
         }
     }
-    servers
+    group::refuse_bad_members(&servers, errors);
+    servers.into_iter().map(|(server, _)| server).collect()
 }
 
 /// `None` where the server has no usable id, which was noted.
 fn parse_one(
-    entry: &entry::ServerEntry<'_>,
+    entry: &ServerEntry<'_>,
     environment: &Environment,
     standards: Standards<'_>,
     errors: &mut SettingsError,
@@ -197,36 +204,25 @@ fn parse_one(
             ID.shape.to_owned(),
         );
     }
-    let kind = match reader.choice(&KIND) {
+    let kind = reader.choice(&KIND);
+    let is_refused = entry.has_a_refused_kind();
+    if !is_refused {
+        kinds::refuse_foreign_fields(&mut reader, kind.name());
+    }
+    let kind = match kind {
         Kind::Http => {
-            let is_refused = entry.has_a_later_kind();
-            if !is_refused {
-                refuse_fields(&mut reader, code::SERVER_KNOBS, "code");
-            }
             let standard = standards.affinity;
             ServerKind::Http(http::parse(&mut reader, environment, standard, is_refused))
         }
         Kind::Code => {
-            refuse_fields(&mut reader, &[http::KNOBS], "http");
             let standard = &standards.code.standard;
             ServerKind::Code(CodeServerSettings::parse(&mut reader, standard))
         }
+        Kind::Stdio => ServerKind::Stdio(stdio::parse(&mut reader, environment)),
+        Kind::Sse => ServerKind::Sse(sse::parse(&mut reader, environment)),
+        Kind::Group => ServerKind::Group(group::parse(&mut reader)),
     };
     Some(ServerSettings { id: id?, kind })
-}
-
-/// Refuses fields that only a server of another kind has.
-fn refuse_fields(reader: &mut Reader<'_>, fields: &[&[Knob]], kind: &str) {
-    for knob in fields.iter().copied().flatten() {
-        if reader.is_written(knob.about()) {
-            reader.refuse(
-                knob.about(),
-                String::new(),
-                format!("only a server of kind \"{kind}\" has this field"),
-                format!("nothing, or kind = \"{kind}\""),
-            );
-        }
-    }
 }
 
 /// The server that `/mcp` means, if there is one.

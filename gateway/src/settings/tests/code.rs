@@ -12,7 +12,7 @@ const MIB: u64 = 1024 * 1024;
 fn code<'a>(settings: &'a Settings, id: &str) -> &'a CodeServerSettings {
     match &settings.server(id).unwrap().kind {
         ServerKind::Code(code) => code,
-        ServerKind::Http(_) => panic!("{id} is of kind http"),
+        other => panic!("{id} is of kind {}", other.name()),
     }
 }
 

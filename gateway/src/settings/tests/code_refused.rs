@@ -10,19 +10,24 @@ fn fields_of_the_other_kind_are_refused() {
     fn check(file: &str, parts: &[&str]) {
         check_refused(file, &[], parts);
     }
-    for field in [
-        "instances = [\"http://a/\"]",
-        "affinity = \"on\"",
-        "concurrency = \"serial\"",
-        "on_upstream_loss = \"fail\"",
-        "headers = { A = \"b\" }",
+    let reached = "\"http\" or \"sse\"";
+    let kept = "\"http\", \"stdio\" or \"sse\"";
+    for (field, kinds) in [
+        ("instances = [\"http://a/\"]", reached),
+        ("affinity = \"on\"", kept),
+        ("concurrency = \"serial\"", kept),
+        ("on_upstream_loss = \"fail\"", kept),
+        ("headers = { A = \"b\" }", reached),
+        ("command = [\"a\"]", "\"stdio\""),
+        ("members = [\"a\"]", "\"group\""),
     ] {
         let name = field.split(' ').next().unwrap();
         check(
             &format!("{CODE_SERVER}{field}"),
             &[
                 &format!("servers[0].{name}"),
-                "only a server of kind \"http\" has this field",
+                &format!("only a server of kind {kinds} has this field"),
+                &format!("allowed: nothing, or kind = {kinds}"),
             ],
         );
     }

@@ -9,7 +9,11 @@
 
 mod code;
 mod code_refused;
+mod group;
+mod peers;
 mod refused;
+mod sse;
+mod stdio;
 
 use std::time::Duration;
 
@@ -38,7 +42,7 @@ fn settings(file: &str, variables: &[(&str, &str)]) -> Settings {
 fn http<'a>(settings: &'a Settings, id: &str) -> &'a HttpServerSettings {
     match &settings.server(id).unwrap().kind {
         ServerKind::Http(http) => http,
-        ServerKind::Code(_) => panic!("{id} is of kind code"),
+        other => panic!("{id} is of kind {}", other.name()),
     }
 }
 
@@ -67,9 +71,16 @@ fn nothing_configured_is_the_documented_default() {
     assert_eq!(settings.affinity.session_ttl, Duration::from_secs(3600));
     assert_eq!(settings.affinity.sessions_max, None, "no cap");
     assert_eq!(settings.affinity.reap_interval, Duration::from_secs(10));
+    assert_eq!(settings.affinity.turn_wait_max, Duration::from_secs(600));
     assert_eq!(settings.worker.name, WorkerName::HostAndPort);
     assert_eq!(settings.worker.beat_ttl, Duration::from_millis(1500));
-    assert_eq!(settings.upstream.lost_after, Duration::from_millis(600));
+    assert_eq!(settings.worker.stop_patience, Duration::from_secs(10));
+    let upstream = &settings.upstream;
+    assert_eq!(upstream.lost_after, Duration::from_millis(600));
+    assert_eq!(upstream.client_answer_timeout, Duration::from_secs(300));
+    assert_eq!(upstream.event_log_events_max, 100);
+    assert_eq!(upstream.event_log_bytes_max, 1024 * 1024);
+    assert!(!settings.needs_peers());
     assert!(matches!(settings.auth, AuthSettings::None));
     assert_eq!(settings.log.level, LogLevel::Info);
     let ids: Vec<&str> = settings

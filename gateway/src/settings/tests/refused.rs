@@ -55,11 +55,6 @@ fn unknown_names_are_refused_with_the_nearest_known_one() {
     check_refused("port = 1\n", &[], &["port", "listen, store, affinity"]);
     check_refused("listen = 1\n", &[], &["a table under a [listen] line"]);
     check_refused(
-        "[worker]\npeer_listen = \"127.0.0.1:0\"",
-        &[],
-        &["worker.peer_listen", "not served by this version"],
-    );
-    check_refused(
         "",
         &[("MOORING_AFINITY_ENABLED", "true")],
         &["environment", "did you mean MOORING_AFFINITY_ENABLED?"],
@@ -214,16 +209,17 @@ fn bad_servers_are_refused() {
         let file = format!("[[servers]]\n{id}{instances}{fields}");
         check_refused(&file, &[], parts);
     }
-    for kind in ["stdio", "sse", "agent", "group"] {
-        check(
-            &format!("kind = \"{kind}\"\ncommand = [\"x\"]"),
-            &[
-                kind,
-                "not served by this version of mooring",
-                "allowed: \"http\", \"code\" or \"code_execution\"",
-            ],
-        );
-    }
+    check(
+        "kind = \"agent\"\ncommand = [\"x\"]\nresume = [\"y\"]",
+        &[
+            "\"agent\" is not served by this version of mooring",
+            "allowed: \"http\", \"code\", \"code_execution\", \"stdio\", \"sse\" or \"group\"",
+        ],
+    );
+    check(
+        "kind = \"stdoi\"\ncommand = [\"x\"]",
+        &["servers[0].kind = \"stdoi\"", "\"stdio\", \"sse\""],
+    );
     check("type = \"agent\"", &["not served", "servers[0].type"]);
     check(
         "instances = [\"http://a/\"]\nkind = \"http\"\ntype = \"http\"",

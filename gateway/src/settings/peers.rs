@@ -1,0 +1,233 @@
+//! The part of `[worker]` about the other workers of the fleet: where this one listens for them, how they reach it, and
+//! the keys by which they know each other. Where a server's sessions live in one worker, all of that is there and can
+//! work, or nothing is started.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use super::hosts::parse_host;
+use super::knob::{About, Disclosure, Knob, Text};
+use super::reader::{Reader, Reason};
+use super::servers::ServerSettings;
+use super::store::{StoreLocation, StoreSettings};
+
+/// What makes a key file; said where one is missing.
+const KEY_COMMAND: &str = "head -c 32 /dev/urandom | xxd -p -c 64 > fleet.keys";
+
+const LISTEN: Text = Text {
+    about: About::new(
+        "worker.peer_listen",
+        "Where this process listens for the other workers, which forward to it what belongs to connections that it \
+         holds. Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off public \
+         networks. Port 0 lets the system choose a free port.",
+    ),
+    default: Some("127.0.0.1:0"),
+    shape: "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445",
+    bytes_max: 64,
+    disclosure: Disclosure::Open,
+};
+
+const ADVERTISE: Text = Text {
+    about: About::new(
+        "worker.peer_advertise",
+        "The host and port under which the other workers reach `worker.peer_listen`. Required where that is a wildcard \
+         address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.",
+    )
+    .unset("the address and port that were bound"),
+    default: None,
+    shape: "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445",
+    bytes_max: 128,
+    disclosure: Disclosure::Open,
+};
+
+const FLEET_KEYS_FILE: Text = Text {
+    about: About::new(
+        "worker.fleet_keys_file",
+        "The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to 128 \
+         hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well. Nobody \
+         but the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio` or `sse`.",
+    )
+    .unset("with the embedded store a key is made beside its file, `<store.path>.keys`"),
+    default: None,
+    shape: "an absolute path of a file",
+    bytes_max: 4096,
+    disclosure: Disclosure::Open,
+};
+
+/// The rows of this part.
+pub(super) const KNOBS: &[Knob] = &[
+    Knob::Text(&LISTEN),
+    Knob::Text(&ADVERTISE),
+    Knob::Text(&FLEET_KEYS_FILE),
+];
+
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A host and a port under which other workers reach this one: at most 128 visible ASCII characters, an IPv6 address
+/// in brackets, as it stands in a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAddress(String);
+
+impl PeerAddress {
+    /// `host:port`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// Where the fleet's keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FleetKeysFile {
+    /// Somebody has put them there; a missing file is an error.
+    Given(PathBuf),
+    /// Beside the embedded store's file, whose processes share it; the first that needs it makes it.
+    BesideStore(PathBuf),
+}
+
+/// How the other workers of the fleet reach this one, and know it.
+#[derive(Debug, Clone)]
+pub struct PeerSettings {
+    /// The address to bind; port 0 asks the system for a free one.
+    pub listen: SocketAddr,
+    /// What the others are told; none for the address that was bound, which is then no wildcard.
+    pub advertise: Option<PeerAddress>,
+    /// The keys. None only with a Redis, and only where no server has connections that live in one worker.
+    pub fleet_keys_file: Option<FleetKeysFile>,
+}
+
+pub(super) fn parse(reader: &mut Reader<'_>, store: &StoreSettings) -> PeerSettings {
+    let listen = reader.text(&LISTEN, parse_listen).unwrap_or(DEFAULT_LISTEN);
+    let advertise = reader.text(&ADVERTISE, parse_advertise);
+    if advertise.is_some() && listen.port() == 0 && !reader.was_refused(&LISTEN.about) {
+        reader.refuse(
+            &LISTEN.about,
+            format!("{:?}", listen.to_string()),
+            format!(
+                "{} names a port, and port 0 leaves it to the system which one is bound",
+                ADVERTISE.about.key
+            ),
+            "an address with the port that is reached under the advertised one".to_owned(),
+        );
+    }
+    let given = reader.text(&FLEET_KEYS_FILE, parse_keys_file);
+    let fleet_keys_file = match (given, &store.location) {
+        (Some(path), _) => Some(FleetKeysFile::Given(path)),
+        (None, StoreLocation::Embedded { path }) => {
+            Some(FleetKeysFile::BesideStore(keys_beside(path)))
+        }
+        (None, StoreLocation::Redis(_)) => None,
+    };
+    PeerSettings {
+        listen,
+        advertise,
+        fleet_keys_file,
+    }
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, Reason> {
+    text.parse()
+        .map_err(|_| "it is not an IP address and a port; names are not looked up here".to_owned())
+}
+
+fn parse_advertise(text: &str) -> Result<PeerAddress, Reason> {
+    let (host, port) = parse_host(text)?;
+    let is_wildcard = match &host {
+        url::Host::Domain(_) => false,
+        url::Host::Ipv4(address) => address.is_unspecified(),
+        url::Host::Ipv6(address) => address.is_unspecified(),
+    };
+    match port {
+        _ if is_wildcard => Err("nobody can be reached under a wildcard address".to_owned()),
+        None => Err("it has no port".to_owned()),
+        Some(0) => Err("nobody can be reached at port 0".to_owned()),
+        Some(port) => Ok(PeerAddress(format!("{host}:{port}"))),
+    }
+}
+
+fn parse_keys_file(text: &str) -> Result<PathBuf, Reason> {
+    let path = PathBuf::from(text);
+    if !path.is_absolute() {
+        return Err("it is relative, and would depend on where the gateway was started".to_owned());
+    }
+    if path.file_name().is_none() || text.ends_with('/') {
+        return Err("it names a directory".to_owned());
+    }
+    Ok(path)
+}
+
+/// `sessions.db` has its keys in `sessions.db.keys`.
+fn keys_beside(store: &Path) -> PathBuf {
+    let mut path = store.as_os_str().to_owned();
+    path.push(".keys");
+    PathBuf::from(path)
+}
+
+impl PeerSettings {
+    /// Refuses what would leave workers unable to reach or to know each other, if a server needs that; returns a
+    /// remark on what may do so.
+    pub(super) fn check_for_servers(
+        &self,
+        reader: &mut Reader<'_>,
+        store: &StoreSettings,
+        servers: &[ServerSettings],
+    ) -> Option<String> {
+        let server = servers
+            .iter()
+            .find(|server| server.kind.lives_in_one_worker())?;
+        let need = format!(
+            "the sessions of server {:?}, of kind \"{}\", live in one worker, to which the others forward",
+            server.id.as_str(),
+            server.kind.name()
+        );
+        self.refuse_missing_keys(reader, &need);
+        self.refuse_wildcard(reader, &need);
+        let StoreLocation::Redis(url) = &store.location else {
+            return None;
+        };
+        let is_hidden = self.listen.ip().is_loopback() && self.advertise.is_none();
+        (is_hidden && !url.is_on_this_machine()).then(|| {
+            format!(
+                "{need}; workers on other machines cannot reach {}, which is {}: set it and {} if there are any",
+                LISTEN.about.key, self.listen, ADVERTISE.about.key
+            )
+        })
+    }
+
+    fn refuse_missing_keys(&self, reader: &mut Reader<'_>, need: &str) {
+        if self.fleet_keys_file.is_none() && !reader.was_refused(&FLEET_KEYS_FILE.about) {
+            reader.refuse(
+                &FLEET_KEYS_FILE.about,
+                String::new(),
+                format!("it is missing: {need}, and they know each other by a common key"),
+                format!(
+                    "{}, the same at every worker; this makes one: {KEY_COMMAND}",
+                    FLEET_KEYS_FILE.shape
+                ),
+            );
+        }
+    }
+
+    fn refuse_wildcard(&self, reader: &mut Reader<'_>, need: &str) {
+        let was_refused = [&LISTEN, &ADVERTISE]
+            .iter()
+            .any(|knob| reader.was_refused(&knob.about));
+        if self.listen.ip().is_unspecified() && self.advertise.is_none() && !was_refused {
+            reader.refuse(
+                &ADVERTISE.about,
+                String::new(),
+                format!(
+                    "it is missing: {need}, and {} is {}, which is no address to reach this worker at",
+                    LISTEN.about.key, self.listen
+                ),
+                ADVERTISE.shape.to_owned(),
+            );
+        }
+    }
+}
