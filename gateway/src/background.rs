@@ -9,10 +9,11 @@ use futures_util::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
 use mooring_session::rules::Touch;
-use mooring_session::workers::Beat;
+use mooring_session::workers::{Beat, Drain};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use crate::affinity::{Affinity, Driven, pass_on_news, reap};
+use crate::affinity::{Affinity, Driven, Sent, pass_on_news, reap, sweep_owned, watch_owners};
 use crate::code::reaper;
 use crate::code::server::CodeServers;
 use crate::http::App;
@@ -41,7 +42,15 @@ pub(crate) fn start(
     let session_ttl = settings.affinity.session_ttl;
     let mut tasks = JoinSet::new();
     let beat_interval = settings.worker.beat_interval;
-    tasks.spawn(keep_beating(affinity.clone(), beat, beat_interval));
+    let stopping = app.relay.stopping.clone();
+    tasks.spawn(keep_beating(
+        affinity.clone(),
+        beat,
+        beat_interval,
+        stopping,
+    ));
+    tasks.spawn(watch_owners(affinity.clone(), beat_interval));
+    tasks.spawn(sweep_owned(affinity.clone()));
     let code = app.code.as_ref().map(CodeServers::services);
     let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
     let keep_interval = shortest_ttl / KEEPS_PER_TTL;
@@ -68,18 +77,42 @@ pub(crate) fn start(
 
 /// Tells the store once that this worker lives.
 pub(crate) async fn announce(affinity: &Affinity, beat: &Beat) {
-    if let Err(error) = affinity.store().beat(beat).await {
+    if let Err(error) = tell(affinity, beat).await {
         tracing::warn!(%error, "the store did not take this worker's beat");
     }
 }
 
-async fn keep_beating(affinity: Affinity, beat: Beat, interval: Duration) {
+/// One beat. What the store acknowledges lets this worker drive what it owns for a while; after a pause in which others
+/// may have taken it over, only when the store has been asked what is left.
+async fn tell(affinity: &Affinity, beat: &Beat) -> Result<(), StoreError> {
+    let sent = Sent::now();
+    affinity.store().beat(beat).await?;
+    let fence = affinity.owned().fence();
+    if fence.is_open() || affinity.close_what_is_not_owned().await {
+        fence.acknowledged(sent);
+    }
+    Ok(())
+}
+
+/// Beats until it is stopped; says that the worker drains once `stopping` is cancelled.
+async fn keep_beating(
+    affinity: Affinity,
+    mut beat: Beat,
+    interval: Duration,
+    stopping: CancellationToken,
+) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_taken = true;
     loop {
-        ticks.tick().await;
-        match affinity.store().beat(&beat).await {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = stopping.cancelled(), if beat.drain == Drain::Serving => {
+                // Told at once: what lives here is not to become more.
+                beat.drain = Drain::Draining;
+            }
+        }
+        match tell(&affinity, &beat).await {
             Ok(()) => was_taken = true,
             // One line for a whole outage: the store's own state is logged where it changes.
             Err(error) if was_taken => {

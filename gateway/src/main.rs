@@ -12,6 +12,7 @@ use mooring_gateway::cli::{
 };
 use mooring_gateway::code::volume;
 use mooring_gateway::settings::{Environment, Loaded, Settings, SettingsError, generate};
+use mooring_gateway::stdio::supervisor;
 use mooring_gateway::{ServeError, logs, serve};
 
 /// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
@@ -24,6 +25,10 @@ fn main() -> ExitCode {
     // Before anything else: started under the helper's name, this binary builds the walls around one run.
     if mooring_sandbox::is_helper() {
         mooring_sandbox::helper();
+    }
+    // Or stands above the child process of a session and ends it.
+    if supervisor::is_supervisor() {
+        return supervisor::supervise();
     }
     // Or proves that a lock holds between two processes.
     if volume::is_second_process() {
@@ -107,18 +112,19 @@ fn load(arguments: ServeArguments) -> Result<Loaded, SettingsError> {
 
 fn verdict(loaded: &Loaded) -> String {
     let settings = &loaded.settings;
+    let servers: Vec<String> = settings
+        .servers
+        .iter()
+        .map(|server| format!("{} ({})", server.id, server.kind.name()))
+        .collect();
+    let servers = match servers.join(", ") {
+        none if none.is_empty() => "none".to_owned(),
+        some => some,
+    };
     let mut text = format!(
-        "the settings are right; listen.address is {}; servers:",
+        "the settings are right; listen.address is {}; servers: {servers}\n",
         settings.listen.address
     );
-    for server in &settings.servers {
-        text.push(' ');
-        text.push_str(server.id.as_str());
-    }
-    if settings.servers.is_empty() {
-        text.push_str(" none");
-    }
-    text.push('\n');
     for remark in &loaded.remarks {
         text.push_str("remark: ");
         text.push_str(remark);

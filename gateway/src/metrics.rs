@@ -1,6 +1,7 @@
 //! Every metric of the gateway, named once. Labels are bounded sets, never ids or e-mails.
 
 mod code;
+mod forward;
 
 use std::time::Duration;
 
@@ -9,10 +10,13 @@ pub use code::{
     code_run, code_session_opened, code_session_retired, code_snapshot, code_tools_tree,
     sandbox_start, turn_wait,
 };
+pub use forward::{Forwarded, forward, peer_refused};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 /// Bindings this worker made or drove last.
 pub const BINDINGS_ACTIVE: &str = "session_affinity_bindings_active";
+/// Connections to servers of the kinds `stdio` and `sse` that live in this worker.
+pub const CONNECTIONS_OWNED: &str = "mooring_connections_owned";
 /// Requests routed to an existing binding.
 pub const HITS: &str = "session_affinity_hits_total";
 /// Requests that met no binding.
@@ -45,6 +49,10 @@ pub const BUCKETS_SECONDS: &[f64] = &[
 /// Registers descriptions, and the counters at zero, so that a scrape before the first event shows them.
 pub fn describe() {
     describe_gauge!(BINDINGS_ACTIVE, "Bindings this worker made or drove last");
+    describe_gauge!(
+        CONNECTIONS_OWNED,
+        "Connections to servers that live in this worker"
+    );
     describe_counter!(HITS, "Requests routed to an existing binding");
     describe_counter!(MISSES, "Requests that met no binding");
     describe_counter!(REBINDS, "Bindings moved, by reason");
@@ -69,6 +77,7 @@ pub fn describe() {
         "Sending upstream to the head of the response"
     );
     code::describe();
+    forward::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
     for reason in ["upstream", "owner", "drain", "worker"] {
@@ -83,6 +92,7 @@ pub fn describe() {
     }
     counter!(CLAIM_NEWS).absolute(0);
     gauge!(BINDINGS_ACTIVE).set(0.0);
+    gauge!(CONNECTIONS_OWNED).set(0.0);
     gauge!(DEGRADED).set(0.0);
 }
 
@@ -170,12 +180,13 @@ pub fn claim_news() {
 }
 
 /// What is set when it is scraped.
-pub fn snapshot(bindings: usize, is_degraded: bool) {
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a count of bindings is far below 2^52"
-    )]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "counts of bindings and connections are far below 2^52"
+)]
+pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool) {
     gauge!(BINDINGS_ACTIVE).set(bindings as f64);
+    gauge!(CONNECTIONS_OWNED).set(connections as f64);
     gauge!(DEGRADED).set(if is_degraded { 1.0 } else { 0.0 });
 }
 
@@ -199,6 +210,7 @@ mod tests {
         const PAGE: &str = include_str!("../../docs/metrics.md");
         for name in [
             BINDINGS_ACTIVE,
+            CONNECTIONS_OWNED,
             HITS,
             MISSES,
             REBINDS,
@@ -213,6 +225,7 @@ mod tests {
         ]
         .into_iter()
         .chain(code::ALL)
+        .chain(forward::ALL)
         {
             assert!(PAGE.contains(name), "{name}");
         }

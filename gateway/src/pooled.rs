@@ -12,15 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
 use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
 use tokio::sync::OnceCell;
 
 use crate::mcp::{ErrorBody, ErrorKind, Message, Method, call, ids};
 use crate::upstream::{
     Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing, Pulse,
-    Received, SendError, Server, greet, is_session_unknown, probe, read_answer, within,
+    Received, Reply, SendError, Server, ToInstance, greet, is_session_unknown, probe, read_answer,
+    within,
 };
 
 /// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
@@ -247,7 +247,7 @@ impl Pool {
         &self,
         server: &Server,
         instance: &Instance,
-        response: Response<Incoming>,
+        response: Reply,
         session: &PooledSession,
     ) -> Result<Option<Received>, ExchangeError> {
         let is_suspect = matches!(
@@ -302,7 +302,11 @@ impl Pool {
             completion: Completion::ByGateway,
         };
         let limit = self.answer_timeout;
-        let initialized = greet(&self.client, server, instance, &greeting, "pooled", limit).await?;
+        let way = ToInstance {
+            client: &self.client,
+            instance,
+        };
+        let initialized = greet(&way, server, &greeting, "pooled", limit).await?;
         Ok(PooledSession {
             upstream_session: initialized.upstream_session,
             answer: initialized.answer,

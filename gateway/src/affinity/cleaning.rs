@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mooring_session::Refusal;
-use mooring_session::names::{InstanceName, ServerName};
-use mooring_session::rules::Forget;
-use mooring_session::view::{BindingView, RecordView};
+use mooring_session::names::{InstanceName, Principal, ServerName};
+use mooring_session::rules::{Clean, Forget};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingView, OwnerView, RecordView};
 
 use super::Affinity;
+use super::owned::Place;
+use super::stream::is_stream;
 use crate::store::{SessionKey, StoreError};
 use crate::upstream::{Discarded, Outgoing, discard};
 
@@ -31,9 +34,18 @@ pub(super) struct Remains {
     pub(super) unconfigured: usize,
 }
 
+/// Why a tombstone is not this worker's to clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unclaimed {
+    /// Another worker has it, or had it.
+    Elsewhere,
+    /// The store could not be asked.
+    NotAsked,
+}
+
 /// What became of a tombstone that was to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Forgotten {
+pub(crate) enum Forgotten {
     /// It is dropped.
     Now,
     /// Its session has begun anew, another worker cleans it, or it was dropped before.
@@ -67,19 +79,22 @@ impl Remains {
 }
 
 impl Affinity {
-    /// Deletes what the bindings of a record hold upstream, all at once, but for those that `is_put_off` names.
+    /// Deletes what the bindings of a record hold upstream, all at once, but for those that `is_put_off` names. Streams
+    /// hold nothing there; whoever holds one finds by itself that its session is over.
     pub(super) async fn delete_held(
         &self,
+        key: &SessionKey,
         record: &RecordView,
         is_put_off: impl Fn(&BindingView) -> bool,
     ) -> Remains {
-        let deletions = record.bindings.iter().map(|binding| {
+        let held = (record.bindings.iter()).filter(|binding| !is_stream(&binding.server));
+        let deletions = held.map(|binding| {
             let is_put_off = is_put_off(binding);
             async move {
                 if is_put_off {
                     return Deletion::Unanswered(binding.server.clone(), binding.instance.clone());
                 }
-                self.delete_of(binding).await
+                self.delete_of(key, &record.principal, binding).await
             }
         });
         let mut remains = Remains::default();
@@ -94,7 +109,15 @@ impl Affinity {
         DELETED_WITHIN.min(self.options().answer_timeout)
     }
 
-    async fn delete_of(&self, binding: &BindingView) -> Deletion {
+    async fn delete_of(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        binding: &BindingView,
+    ) -> Deletion {
+        if let Some(owner) = &binding.owner {
+            return self.let_go(key, principal, binding, owner).await;
+        }
         // A claim that was not confirmed has no upstream session; whoever holds it deletes what it makes.
         let Some(upstream_session) = &binding.upstream_session else {
             return Deletion::Done;
@@ -122,16 +145,70 @@ impl Affinity {
         }
     }
 
+    /// Closes the connection of an owned binding, at its owner. That of a dead worker is gone with it.
+    async fn let_go(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        binding: &BindingView,
+        owner: &OwnerView,
+    ) -> Deletion {
+        let place = Place {
+            key: key.clone(),
+            server: binding.server.clone(),
+        };
+        if self.is_owner(owner) {
+            self.owned().close(&place, binding.epoch);
+            return Deletion::Done;
+        }
+        if !owner.alive {
+            return Deletion::Done;
+        }
+        match self
+            .have_closed(owner, &place, principal, binding.epoch)
+            .await
+        {
+            Ok(()) => Deletion::Done,
+            Err(error) => {
+                tracing::info!(server = %binding.server, %error, "a connection at another worker was not closed; that worker finds it");
+                // The owner looks after what it holds by itself, and the record must not wait for that.
+                Deletion::Done
+            }
+        }
+    }
+
     /// Cleans up after a session that this worker has just ended. What cannot be deleted now is left to the reaper.
     pub(super) async fn clean_ended(&self, key: &SessionKey, record: &RecordView) {
-        let remains = self.delete_held(record, |_| false).await;
+        let remains = self.delete_held(key, record, |_| false).await;
         if !remains.is_undone() {
             self.forget(key, record.generation).await;
         }
     }
 
+    /// Takes a tombstone, or keeps it, for this long.
+    pub(crate) async fn claim(
+        &self,
+        key: &SessionKey,
+        lease: Duration,
+    ) -> Result<RecordView, Unclaimed> {
+        let request = Clean {
+            worker: self.worker().clone(),
+            lease: Millis::from(lease),
+        };
+        match self.store().claim(key, &request).await {
+            Ok(record) => Ok(record),
+            Err(StoreError::Refused(Refusal::Busy(_) | Refusal::NoSession)) => {
+                Err(Unclaimed::Elsewhere)
+            }
+            Err(error) => {
+                tracing::debug!(session = %key.digest(), %error, "a tombstone could not be claimed");
+                Err(Unclaimed::NotAsked)
+            }
+        }
+    }
+
     /// Drops the tombstone of an incarnation that was cleaned.
-    pub(super) async fn forget(&self, key: &SessionKey, generation: u64) -> Forgotten {
+    pub(crate) async fn forget(&self, key: &SessionKey, generation: u64) -> Forgotten {
         let request = Forget {
             generation,
             worker: self.worker().clone(),

@@ -9,37 +9,28 @@ use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
 use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Unbind};
 use mooring_session::view::{BindingView, RecordView};
 
+use super::carried_over::CarriedOver;
+use super::owned::Place;
 use super::settle::{SettleError, lease};
 use super::{Affinity, Loss, Session};
 use crate::mcp::call;
 use crate::metrics;
 use crate::store::{InitDigest, StoreError};
 use crate::upstream::{
-    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, discard, greet,
-    read_answer, within,
+    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, ToInstance,
+    discard, greet,
 };
 
 /// The label that holds the digest of the client's initialize params.
 pub(super) const INIT_LABEL: &[u8] = b"init";
 /// The label that holds the negotiated revision.
 pub(super) const REVISION_LABEL: &[u8] = b"protocol_version";
-/// The label that holds the log level the client set last.
-pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
-/// Labels that hold the resources the client subscribed to begin with this.
-pub(super) const SUBSCRIPTION_LABEL_PREFIX: &str = "sub.";
 
 /// A claim that this attempt holds.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) binding: BindingView,
     pub(super) token: Token,
-}
-
-/// What a new upstream session is told beyond the handshake.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CarriedOver {
-    log_level: Option<Box<str>>,
-    subscriptions: Vec<Box<str>>,
 }
 
 impl Affinity {
@@ -101,16 +92,17 @@ impl Affinity {
                 crate::upstream::ExchangeError::NoResponse,
             ));
         };
-        let limit = self.options().answer_timeout;
-        greet(
-            self.client(),
-            server,
-            instance,
-            greeting,
-            &session.digest,
-            limit,
-        )
-        .await
+        match server.ownership {
+            Ownership::Shared => {
+                let (client, limit) = (self.client(), self.options().answer_timeout);
+                let way = ToInstance { client, instance };
+                greet(&way, server, greeting, &session.digest, limit).await
+            }
+            Ownership::Owned => {
+                self.connect(session, server, instance, claim, greeting)
+                    .await
+            }
+        }
     }
 
     async fn confirm(
@@ -131,7 +123,10 @@ impl Affinity {
             Ok(binding) => return Ok(Some((binding, initialized))),
             Err(error) => error,
         };
-        if let (Some(instance), Some(upstream_session)) = (
+        if server.ownership == Ownership::Owned {
+            self.owned()
+                .close(&Place::of(session, server), claim.binding.epoch);
+        } else if let (Some(instance), Some(upstream_session)) = (
             server.instance(&claim.binding.instance),
             initialized.upstream_session,
         ) {
@@ -162,7 +157,7 @@ impl Affinity {
             instances: untried,
             avoid: None,
             reason: super::settle::reason_text(Loss::InstanceRefuses),
-            ownership: Ownership::Shared,
+            ownership: server.ownership,
         };
         let rebound = self.store().rebind(&session.key, &request).await?;
         Ok(rebound.won.then(|| Claim {
@@ -219,7 +214,7 @@ impl Affinity {
             lease: LEASE_MIN,
             instances: server.instance_names(),
             upstream_session: None,
-            ownership: Ownership::Shared,
+            ownership: server.ownership,
         };
         self.store().bind(&session.key, &request).await.map(|_| ())
     }
@@ -231,69 +226,20 @@ impl Affinity {
     pub(super) async fn stored_greeting(
         &self,
         session: &Session,
+        server: &Server,
     ) -> Result<(Greeting, CarriedOver), SettleError> {
         let record = self.store().get(&session.key).await?;
-        let label = |name: &[u8]| {
-            let name = LabelName::parse(name).ok()?;
-            record.labels.get(&name)
-        };
         let digest = init_digest(&record).ok_or(SettleError::ParamsGone)?;
         let params = self
             .store()
             .get_init(&digest)
             .await?
             .ok_or(SettleError::ParamsGone)?;
-        let carried_over = CarriedOver {
-            log_level: label(LOG_LEVEL_LABEL).map(|level| level.as_str().into()),
-            subscriptions: record
-                .labels
-                .iter()
-                .filter(|(name, uri)| {
-                    name.as_str().starts_with(SUBSCRIPTION_LABEL_PREFIX) && !uri.as_str().is_empty()
-                })
-                .map(|(_, uri)| uri.as_str().into())
-                .collect(),
-        };
         let greeting = Greeting {
             text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
         };
-        Ok((greeting, carried_over))
-    }
-
-    /// Gives the new upstream session the log level and the subscriptions of the old one. What the new instance
-    /// refuses is logged: the state loss is told to the client anyway.
-    pub(super) async fn carry_over(
-        &self,
-        session: &Session,
-        server: &Server,
-        instance: &Instance,
-        initialized: &Initialized,
-        carried_over: &CarriedOver,
-    ) {
-        let level = carried_over
-            .log_level
-            .iter()
-            .map(|level| call::set_level(&self.next_id(), level));
-        let subscriptions = carried_over
-            .subscriptions
-            .iter()
-            .map(|uri| call::subscribe(&self.next_id(), uri));
-        for text in level.chain(subscriptions) {
-            let mut outgoing = Outgoing::post(server, Bytes::from(text))
-                .session_digest(&session.digest)
-                .upstream_session(initialized.upstream_session.as_ref());
-            if let Some(revision) = &initialized.revision {
-                outgoing = outgoing.revision(revision);
-            }
-            let exchange = async {
-                let response = self.client().send(instance, outgoing.to(instance)).await?;
-                read_answer(response).await
-            };
-            if let Err(error) = within(self.options().answer_timeout, exchange).await {
-                tracing::warn!(session = %session.digest, server = %server.id, %error, "a setting of the lost upstream session was not carried over");
-            }
-        }
+        Ok((greeting, CarriedOver::of(&record, &server.id)))
     }
 
     /// Deletes an upstream session that nothing refers to. Failing is logged and left to the upstream's own expiry.

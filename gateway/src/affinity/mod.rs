@@ -5,18 +5,21 @@
 //! that see one loss make one new upstream session between them.
 
 mod admission;
+mod carried_over;
 mod cleaning;
 mod close;
 mod driven;
 mod establish;
 mod news;
 mod open;
+mod owned;
 mod params;
 mod pauses;
 mod reaper;
 mod recover;
 mod session;
 mod settle;
+mod stream;
 mod turn;
 
 use std::num::NonZeroU64;
@@ -27,15 +30,19 @@ use std::time::Duration;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::time::Millis;
 
+pub(crate) use cleaning::Forgotten;
 pub use close::Closed;
 pub use driven::{Driven, Driver, InFlight, InFlightKind};
 pub use news::pass_on_news;
 pub use open::{Introduction, OpenError, Opened, Subscribed};
+pub use owned::{Dial, Owned, OwnedOptions, Place, Sent, sweep_owned, watch_owners};
+pub(crate) use reaper::jittered;
 pub use reaper::reap;
 pub use recover::Loss;
 pub use session::Session;
 pub use settle::{Moved, SettleError, Settled};
-pub use turn::{Turn, TurnError};
+pub use stream::{HoldError, StreamHold, StreamKind};
+pub use turn::{Turn, TurnError, Withdrawal};
 
 use self::news::Waiters;
 use crate::mcp::ids::gateway_id;
@@ -51,6 +58,7 @@ struct Shared {
     store: Store,
     client: Client,
     servers: Arc<Servers>,
+    owned: Owned,
     worker: WorkerId,
     options: AffinityOptions,
     driven: Driven,
@@ -67,6 +75,8 @@ pub struct AffinityOptions {
     pub sessions_max: Option<NonZeroU64>,
     /// How long one attempt to initialise upstream may take before another may begin.
     pub claim_lease: Millis,
+    /// Longest wait of a call for its turn.
+    pub turn_wait_max: Duration,
     /// Longest wait for an instance's answer to a request of the gateway's own.
     pub answer_timeout: Duration,
     /// What every key of the store begins with.
@@ -80,6 +90,7 @@ impl Affinity {
         store: Store,
         client: Client,
         servers: Arc<Servers>,
+        owned: Owned,
         worker: WorkerId,
         options: AffinityOptions,
     ) -> Self {
@@ -88,6 +99,7 @@ impl Affinity {
             store,
             client,
             servers,
+            owned,
             worker,
             driven: Driven::new(idle),
             waiters: Waiters::default(),
@@ -112,6 +124,12 @@ impl Affinity {
     #[must_use]
     pub fn servers(&self) -> &Servers {
         &self.0.servers
+    }
+
+    /// What this worker owns, and how it reaches what others own.
+    #[must_use]
+    pub fn owned(&self) -> &Owned {
+        &self.0.owned
     }
 
     /// This worker.

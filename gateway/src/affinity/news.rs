@@ -29,13 +29,24 @@ enum Place {
     Turn(Token),
 }
 
+/// What somebody was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// To ask the store.
+    Ask,
+    /// That what it waits for is wanted no more. Nothing else is told after that.
+    Withdrawn,
+}
+
+type Places = HashMap<Place, watch::Sender<Told>>;
+
 /// Those who wait on this worker. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiters(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    places: Mutex<HashMap<Place, watch::Sender<()>>>,
+    places: Mutex<Places>,
     is_told: AtomicBool,
 }
 
@@ -44,7 +55,7 @@ struct Shared {
 pub(super) struct Waiter {
     waiters: Waiters,
     place: Place,
-    news: watch::Receiver<()>,
+    news: watch::Receiver<Told>,
 }
 
 impl Waiters {
@@ -59,11 +70,17 @@ impl Waiters {
         self.join_at(Place::Turn(ticket.clone()))
     }
 
+    /// Tells whoever waits for the turn of a ticket that it is wanted no more.
+    #[cfg(test)]
+    pub(super) fn withdraw(&self, ticket: &Token) {
+        self.wake(&Place::Turn(ticket.clone()), Told::Withdrawn);
+    }
+
     fn join_at(&self, place: Place) -> Waiter {
         let news = self
             .lock()
             .entry(place.clone())
-            .or_insert_with(|| watch::Sender::new(()))
+            .or_insert_with(|| watch::Sender::new(Told::Ask))
             .subscribe();
         Waiter {
             waiters: self.clone(),
@@ -81,13 +98,17 @@ impl Waiters {
         self.0.is_told.store(is_told, Ordering::Relaxed);
     }
 
-    fn wake(&self, place: &Place) {
+    fn wake(&self, place: &Place, told: Told) {
         if let Some(waiting) = self.lock().get(place) {
-            waiting.send_replace(());
+            waiting.send_modify(|last| {
+                if *last != Told::Withdrawn {
+                    *last = told;
+                }
+            });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, watch::Sender<()>>> {
+    fn lock(&self) -> MutexGuard<'_, Places> {
         // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
         self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,6 +119,11 @@ impl Waiter {
     pub(super) async fn woken(&mut self, at_most: Duration) {
         // The sender stays for as long as somebody waits, so this ends by news or by time.
         let _ = tokio::time::timeout(at_most, self.news.changed()).await;
+    }
+
+    /// Whether it was told that what it waits for is wanted no more.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        *self.news.borrow() == Told::Withdrawn
     }
 }
 
@@ -150,10 +176,13 @@ impl Waiters {
         match item {
             NewsItem::Settled { key, server } => {
                 metrics::claim_news();
-                self.wake(&Place::Settled(key, server));
+                self.wake(&Place::Settled(key, server), Told::Ask);
             }
             // Where nobody waits for it any more, its ticket is being given back.
-            NewsItem::Turn { ticket, .. } => self.wake(&Place::Turn(ticket)),
+            NewsItem::Turn { ticket, .. } => self.wake(&Place::Turn(ticket), Told::Ask),
+            NewsItem::Withdrawn { ticket, .. } => {
+                self.wake(&Place::Turn(ticket), Told::Withdrawn);
+            }
         }
     }
 }
@@ -176,7 +205,7 @@ mod tests {
         let mut first = waiters.join(&key(b"a"), &server);
         let mut second = waiters.join(&key(b"a"), &server);
         let mut other = waiters.join(&key(b"b"), &server);
-        waiters.wake(&Place::Settled(key(b"a"), server.clone()));
+        waiters.wake(&Place::Settled(key(b"a"), server.clone()), Told::Ask);
 
         let started = tokio::time::Instant::now();
         let long = Duration::from_secs(60);
@@ -187,6 +216,22 @@ mod tests {
         assert_eq!(started.elapsed(), long, "not what it waits for");
         first.woken(long).await;
         assert_eq!(started.elapsed(), long * 2, "news is told once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_withdrawn_stays_so_whatever_is_told_later() {
+        let waiters = Waiters::default();
+        let tickets = [b"t1", b"t2"].map(|ticket| Token::parse(ticket).unwrap());
+        let [mut told, other] = tickets.each_ref().map(|ticket| waiters.join_turn(ticket));
+        let [ticket, _] = tickets;
+        assert!(!told.is_withdrawn());
+        for told in [Told::Withdrawn, Told::Ask] {
+            waiters.wake(&Place::Turn(ticket.clone()), told);
+        }
+        let started = tokio::time::Instant::now();
+        told.woken(Duration::from_secs(60)).await;
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        assert!(told.is_withdrawn() && !other.is_withdrawn());
     }
 
     #[test]

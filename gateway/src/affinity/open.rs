@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use mooring_session::Refusal;
-use mooring_session::names::{LabelName, LabelValue, NameError, Principal};
-use mooring_session::rules::{Bind, Create, Ownership, Revival, Touch};
+use mooring_session::names::{LabelName, LabelValue, NameError, Principal, ServerName};
+use mooring_session::rules::{Bind, Create, Revival, Touch};
 use mooring_session::view::BindingView;
 
+use super::carried_over::{LOG_LEVEL_LABEL, subscription_label};
 use super::driven::{Driver, InFlightKind};
-use super::establish::{
-    Claim, INIT_LABEL, LOG_LEVEL_LABEL, REVISION_LABEL, SUBSCRIPTION_LABEL_PREFIX,
-};
+use super::establish::{Claim, INIT_LABEL, REVISION_LABEL};
 use super::{Affinity, Session, SettleError};
+use crate::metrics;
 use crate::store::{InitDigest, StoreError};
 use crate::upstream::{Completion, Greeting, Initialized, Server};
-use crate::{digest, metrics};
 
 /// A session that has just begun.
 #[derive(Debug)]
@@ -85,47 +84,159 @@ impl Affinity {
         introduction: &Introduction<'_>,
     ) -> Result<Opened, OpenError> {
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
-        let opened = self
-            .open_as(&session, server, introduction)
-            .await
-            .map_err(OpenError::or_displaced);
-        if let Err(error) = &opened {
-            tracing::warn!(session = %session.digest, server = %server.id, %error, "a session could not be opened");
-            if !matches!(error, OpenError::AtCap(_)) {
-                self.close_lost(&session).await;
-            }
+        // From here on it is in use, and no cap ends it for another session that is opened here.
+        let in_flight = self
+            .driven()
+            .begin(&session, &server.id, InFlightKind::Call);
+        let opened = async {
+            self.begin(&session, introduction).await?;
+            metrics::affinity_miss();
+            self.introduce_by(&session, server, introduction).await
+        };
+        let opened = opened.await.map_err(OpenError::or_displaced);
+        match &opened {
+            Ok(_) => in_flight.driven_by(Driver::This),
+            Err(error) => self.unopened(&session, error).await,
         }
         opened
     }
 
-    async fn open_as(
+    /// Creates the record of a session that is bound to nothing yet, and keeps its client's params.
+    ///
+    /// # Errors
+    /// `Store`, `AtCap`; nothing of it is left.
+    pub async fn begin(
+        &self,
+        session: &Session,
+        introduction: &Introduction<'_>,
+    ) -> Result<(), OpenError> {
+        let params_digest = InitDigest::of(introduction.params);
+        let create = self.creation(
+            session,
+            labels(&[
+                (INIT_LABEL, params_digest.as_str()),
+                (REVISION_LABEL, introduction.revision),
+            ]),
+        );
+        let keeping_params = async {
+            let params = introduction.params;
+            Ok(self.store().put_init(&params_digest, params).await?)
+        };
+        tokio::try_join!(self.admit(session, &create), keeping_params)?;
+        Ok(())
+    }
+
+    /// Creates the record of a session whose client has not introduced itself yet: its stream is open before it may.
+    ///
+    /// # Errors
+    /// `Store`, `AtCap`; nothing of it is left.
+    pub async fn begin_unintroduced(&self, principal: &Principal) -> Result<Session, OpenError> {
+        let session = Session::mint(&self.options().key_prefix, principal.clone())?;
+        let create = self.creation(&session, BTreeMap::new());
+        self.admit(&session, &create).await?;
+        Ok(session)
+    }
+
+    /// Binds a server in a session that has begun without an introduction, by its client's `initialize`.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the session is left as it was.
+    pub async fn open_in(
         &self,
         session: &Session,
         server: &Server,
         introduction: &Introduction<'_>,
     ) -> Result<Opened, OpenError> {
-        let ttl = self.options().session_ttl;
+        self.note_introduction(session, introduction).await?;
+        metrics::affinity_miss();
+        self.introduce_by(session, server, introduction).await
+    }
+
+    /// Notes how the client of a session that has begun without an introduction introduces itself.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub async fn note_introduction(
+        &self,
+        session: &Session,
+        introduction: &Introduction<'_>,
+    ) -> Result<(), OpenError> {
         let params_digest = InitDigest::of(introduction.params);
-        let create = Create {
+        self.store()
+            .put_init(&params_digest, introduction.params)
+            .await?;
+        let introduced = [
+            (INIT_LABEL, params_digest.as_str()),
+            (REVISION_LABEL, introduction.revision),
+        ];
+        Ok(self.label(session, &introduced).await?)
+    }
+
+    /// Binds a server in a session by the params that its client has introduced itself with.
+    ///
+    /// # Errors
+    /// See [`SettleError`]; `Unsettled` where the server is bound already, or another attempt is at it.
+    pub async fn introduce(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<(BindingView, Initialized), SettleError> {
+        let (greeting, _) = self.stored_greeting(session, server).await?;
+        self.greet_first(session, server, &greeting).await
+    }
+
+    /// A session that could not be opened is ended, so that nothing of it is left.
+    async fn unopened(&self, session: &Session, error: &OpenError) {
+        tracing::warn!(session = %session.digest, %error, "a session could not be opened");
+        if !matches!(error, OpenError::AtCap(_)) {
+            self.close_lost(session).await;
+        }
+    }
+
+    fn creation(&self, session: &Session, labels: BTreeMap<LabelName, LabelValue>) -> Create {
+        Create {
             id: session.id.clone(),
             principal: session.principal.clone(),
-            ttl,
+            ttl: self.options().session_ttl,
             content_hash: None,
-            labels: labels(&[
-                (INIT_LABEL, params_digest.as_str()),
-                (REVISION_LABEL, introduction.revision),
-            ]),
+            labels,
             revival: Revival::Allowed,
             cap: self.options().sessions_max,
+        }
+    }
+
+    async fn introduce_by(
+        &self,
+        session: &Session,
+        server: &Server,
+        introduction: &Introduction<'_>,
+    ) -> Result<Opened, OpenError> {
+        let greeting = Greeting {
+            text: introduction.text.clone(),
+            completion: Completion::ByClient,
         };
-        let keeping_params = async {
-            let params = introduction.params;
-            Ok(self.store().put_init(&params_digest, params).await?)
-        };
-        // From here on it is in use, and no cap ends it for another session that is opened here.
-        let in_flight = self.driven().begin(session, &server.id, InFlightKind::Call);
-        tokio::try_join!(self.admit(session, &create), keeping_params)?;
-        metrics::affinity_miss();
+        let (binding, initialized) = self.greet_first(session, server, &greeting).await?;
+        if let Some(revision) = &initialized.revision
+            && **revision != *introduction.revision
+            && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
+        {
+            // The session is bound and serves; the label is for people.
+            tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
+        }
+        Ok(Opened {
+            session: session.clone(),
+            binding,
+            initialized,
+        })
+    }
+
+    /// The first handshake of a session with a server.
+    async fn greet_first(
+        &self,
+        session: &Session,
+        server: &Server,
+        greeting: &Greeting,
+    ) -> Result<(BindingView, Initialized), SettleError> {
         let token = self.attempt()?;
         let bind = Bind {
             principal: session.principal.clone(),
@@ -135,35 +246,20 @@ impl Affinity {
             lease: self.options().claim_lease,
             instances: server.instance_names(),
             upstream_session: None,
-            ownership: Ownership::Shared,
+            ownership: server.ownership,
         };
         let bound = self.store().bind(&session.key, &bind).await?;
-        let greeting = Greeting {
-            text: introduction.text.clone(),
-            completion: Completion::ByClient,
-        };
+        if !bound.won {
+            return Err(SettleError::Unsettled);
+        }
         let claim = Claim {
             binding: bound.binding,
             token,
         };
-        // Nobody else knows the id yet, so nobody else can have taken the claim but by its lease.
-        let (binding, initialized) = self
-            .establish(session, server, claim, &greeting)
+        // Where nobody else knows the session yet, nobody else can have taken the claim but by its lease.
+        self.establish(session, server, claim, greeting)
             .await?
-            .ok_or(SettleError::Unsettled)?;
-        if let Some(revision) = &initialized.revision
-            && **revision != *introduction.revision
-            && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
-        {
-            // The session is bound and serves; the label is for people.
-            tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
-        }
-        in_flight.driven_by(Driver::This);
-        Ok(Opened {
-            session: session.clone(),
-            binding,
-            initialized,
-        })
+            .ok_or(SettleError::Unsettled)
     }
 
     /// Notes the log level the client sets, for a later upstream session.
@@ -174,17 +270,18 @@ impl Affinity {
         self.label(session, &[(LOG_LEVEL_LABEL, level)]).await
     }
 
-    /// Notes a subscription the client makes or drops, for a later upstream session.
+    /// Notes a subscription the client makes or drops at a server, for a later upstream session of it.
     ///
     /// # Errors
     /// What the store says; `LIMIT labels` beyond what a record holds.
     pub async fn note_subscription(
         &self,
         session: &Session,
+        server: &ServerName,
         uri: &str,
         subscribed: Subscribed,
     ) -> Result<(), StoreError> {
-        let name = format!("{SUBSCRIPTION_LABEL_PREFIX}{}", digest::short(uri));
+        let name = subscription_label(server, uri);
         let value = match subscribed {
             Subscribed::Yes => uri,
             Subscribed::No => "",

@@ -7,14 +7,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt};
-use mooring_session::Refusal;
-use mooring_session::rules::Clean;
-use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
 use rand::seq::SliceRandom;
 
 use super::Affinity;
-use super::cleaning::{DELETED_WITHIN, Forgotten, Remains};
+use super::cleaning::{DELETED_WITHIN, Forgotten, Remains, Unclaimed};
 use super::pauses::Pauses;
 use crate::metrics::{self, Reaped};
 use crate::store::{Family, SessionKey, StoreError};
@@ -51,7 +48,7 @@ pub async fn reap(affinity: Affinity, interval: Duration) {
     };
     let mut was_asked = true;
     loop {
-        tokio::time::sleep(interval.mul_f64(rand::random_range(0.75..1.25))).await;
+        tokio::time::sleep(jittered(interval)).await;
         match reaper.pass().await {
             Ok(()) => was_asked = true,
             // One line for a whole outage: the store's own state is logged where it changes.
@@ -62,6 +59,11 @@ pub async fn reap(affinity: Affinity, interval: Duration) {
             Err(_) => {}
         }
     }
+}
+
+/// A pause that is up to a quarter shorter or longer, so that the workers of a fleet do not look at the same time.
+pub(crate) fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(rand::random_range(0.75..1.25))
 }
 
 struct Reaper {
@@ -101,14 +103,15 @@ impl Reaper {
     }
 
     async fn clean(&self, key: &SessionKey) -> Outcome {
-        let record = match self.claim(key, LEASE).await {
+        let record = match self.affinity.claim(key, LEASE).await {
             Ok(record) => record,
-            Err(outcome) => return outcome,
+            Err(Unclaimed::Elsewhere) => return Outcome::Elsewhere,
+            Err(Unclaimed::NotAsked) => return Outcome::NotAsked,
         };
         let started = Instant::now();
         let remains = self
             .affinity
-            .delete_held(&record, |binding| {
+            .delete_held(key, &record, |binding| {
                 let place = (binding.server.clone(), binding.instance.clone());
                 binding.upstream_session.is_some() && self.pauses.is_paused(&place, started)
             })
@@ -128,24 +131,6 @@ impl Reaper {
         metrics::session_reaped(reaped);
         tracing::debug!(session = %key.digest(), outcome = reaped.as_str(), "a tombstone was looked after");
         Outcome::Done(reaped)
-    }
-
-    /// Takes the tombstone, or keeps it, for this long.
-    async fn claim(&self, key: &SessionKey, lease: Duration) -> Result<RecordView, Outcome> {
-        let request = Clean {
-            worker: self.affinity.worker().clone(),
-            lease: Millis::new(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-        };
-        match self.affinity.store().claim(key, &request).await {
-            Ok(record) => Ok(record),
-            Err(StoreError::Refused(Refusal::Busy(_) | Refusal::NoSession)) => {
-                Err(Outcome::Elsewhere)
-            }
-            Err(error) => {
-                tracing::debug!(session = %key.digest(), %error, "a tombstone could not be claimed");
-                Err(Outcome::NotAsked)
-            }
-        }
     }
 
     fn note_answers(&self, record: &RecordView, remains: &Remains) {
@@ -168,7 +153,7 @@ impl Reaper {
         let refused = (remains.refused > 0).then_some(REFUSED_PAUSE);
         if let Some(longest) = pauses.chain(refused).max() {
             // What fails here, the present lease mends sooner.
-            let _ = self.claim(key, longest).await;
+            let _ = self.affinity.claim(key, longest).await;
         }
     }
 }

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use mooring_session::Refusal;
 use mooring_session::rules::{Ownership, Rebind};
 use mooring_session::view::BindingView;
 
 use super::establish::Claim;
-use super::settle::{Moved, SettleError, Settled, lease, reason_text};
+use super::settle::{SettleError, Settled, lease, reason_text};
 use super::{Affinity, Session};
 use crate::metrics;
 use crate::settings::OnUpstreamLoss;
-use crate::upstream::{Outgoing, Pulse, Server, discard, probe};
+use crate::store::StoreError;
+use crate::upstream::{
+    ExchangeError, Outgoing, Pulse, SendError, Server, discard, probe, read_answer, within,
+};
 
 /// How a binding was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,12 @@ pub enum Loss {
     InstanceRemoved,
     /// The attempt that was to initialise it did not finish.
     ClaimLapsed,
+    /// The worker that held its connection is dead.
+    OwnerDead,
+    /// The worker that held its connection has stopped in order.
+    OwnerStopped,
+    /// The connection that its worker holds has ended: the server's process exited, or its stream broke.
+    ConnectionEnded,
 }
 
 impl Loss {
@@ -34,6 +44,22 @@ impl Loss {
             Self::SessionUnknown => "upstream session unknown to its instance",
             Self::InstanceRemoved => "upstream instance not configured any more",
             Self::ClaimLapsed => "initialisation not finished",
+            Self::OwnerDead => "the worker that held the connection is dead",
+            Self::OwnerStopped => "the worker that held the connection was stopped",
+            Self::ConnectionEnded => "the connection to the server ended",
+        }
+    }
+
+    /// What it counts as in `session_affinity_rebinds_total`.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::OwnerDead => "owner",
+            Self::OwnerStopped => "drain",
+            Self::InstanceRefuses
+            | Self::SessionUnknown
+            | Self::InstanceRemoved
+            | Self::ClaimLapsed
+            | Self::ConnectionEnded => "upstream",
         }
     }
 }
@@ -41,13 +67,18 @@ impl Loss {
 impl Affinity {
     /// Asks the binding's instance, over a connection of its own, whether the upstream session is still there.
     pub async fn pulse(&self, session: &Session, server: &Server, binding: &BindingView) -> Pulse {
-        let Some(instance) = server.instance(&binding.instance) else {
-            return Pulse::InstanceLost;
-        };
         let ping = crate::mcp::call::ping(&self.next_id());
         let outgoing = Outgoing::post(server, ping.into())
             .session_digest(&session.digest)
             .upstream_session(binding.upstream_session.as_ref());
+        if server.ownership == Ownership::Owned {
+            return self
+                .pulse_of_owned(session, server, binding, &outgoing)
+                .await;
+        }
+        let Some(instance) = server.instance(&binding.instance) else {
+            return Pulse::InstanceLost;
+        };
         probe(
             self.client(),
             instance,
@@ -57,7 +88,28 @@ impl Affinity {
         .await
     }
 
-    /// Moves the lost binding, or adopts where another worker has moved it.
+    /// The same of a connection that a worker holds.
+    async fn pulse_of_owned(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        ping: &Outgoing,
+    ) -> Pulse {
+        let exchange =
+            async { read_answer(self.send(session, server, binding, ping).await?).await };
+        match within(self.options().answer_timeout, exchange).await {
+            Ok(_) => Pulse::Alive,
+            Err(ExchangeError::Send(SendError::Ended(_) | SendError::Elsewhere)) => {
+                Pulse::SessionLost
+            }
+            Err(ExchangeError::Send(SendError::OwnerAway(_))) => Pulse::InstanceLost,
+            Err(_) => Pulse::Unclear,
+        }
+    }
+
+    /// Moves the lost binding, or adopts where another worker has moved it. A connection of a living worker is renewed by
+    /// that worker.
     ///
     /// # Errors
     /// See [`SettleError`].
@@ -72,6 +124,13 @@ impl Affinity {
             self.close_lost(session).await;
             return Err(SettleError::LostByPolicy);
         }
+        if let Some(owner) = &lost.owner
+            && owner.alive
+            && !self.is_owner(owner)
+        {
+            self.have_renewed(owner, session, server, lost.epoch).await;
+            return self.adopt(session, server, lost, loss).await;
+        }
         let token = self.attempt()?;
         let request = Rebind {
             principal: session.principal.clone(),
@@ -83,9 +142,16 @@ impl Affinity {
             instances: server.instance_names(),
             avoid: (loss == Loss::InstanceRefuses).then(|| lost.instance.clone()),
             reason: reason_text(loss),
-            ownership: Ownership::Shared,
+            ownership: server.ownership,
         };
-        let rebound = self.store().rebind(&session.key, &request).await?;
+        let rebound = match self.store().rebind(&session.key, &request).await {
+            Ok(rebound) => rebound,
+            // Another worker has taken it over meanwhile, and lives.
+            Err(StoreError::Refused(Refusal::Owned(_))) => {
+                return self.adopt(session, server, lost, loss).await;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let mut binding = None;
         if rebound.won {
             let claim = Claim {
@@ -104,20 +170,22 @@ impl Affinity {
                 });
             }
         }
-        let binding = match binding {
-            Some(binding) => binding,
-            None => Box::pin(self.settle(session, server)).await?.binding,
-        };
-        let moved = Moved {
-            from: lost.instance.clone(),
-            to: binding.instance.clone(),
-            epoch: binding.epoch,
-            reason: loss,
-        };
-        Ok(Settled {
-            moved: (binding.epoch != lost.epoch).then_some(moved),
-            binding,
-        })
+        match binding {
+            Some(binding) => Ok(Settled::after(lost, binding, loss)),
+            None => self.adopt(session, server, lost, loss).await,
+        }
+    }
+
+    /// What another has made of a lost binding.
+    async fn adopt(
+        &self,
+        session: &Session,
+        server: &Server,
+        lost: &BindingView,
+        loss: Loss,
+    ) -> Result<Settled, SettleError> {
+        let settled = Box::pin(self.settle(session, server)).await?;
+        Ok(Settled::after(lost, settled.binding, loss))
     }
 
     /// Makes the new upstream session under the claim that a rebind gave.
@@ -129,7 +197,7 @@ impl Affinity {
         loss: Loss,
         claim: Claim,
     ) -> Result<Option<BindingView>, SettleError> {
-        let (greeting, carried_over) = match self.stored_greeting(session).await {
+        let (greeting, carried_over) = match self.stored_greeting(session, server).await {
             Ok(greeting) => greeting,
             Err(error) => {
                 self.give_up(session, server, &claim).await;
@@ -140,7 +208,7 @@ impl Affinity {
         let Some((binding, initialized)) = established else {
             return Ok(None);
         };
-        metrics::affinity_rebind("upstream");
+        metrics::affinity_rebind(loss.label());
         tracing::warn!(
             session = %session.digest,
             server = %server.id,
@@ -150,10 +218,8 @@ impl Affinity {
             reason = loss.as_str(),
             "session rebound; the state it had upstream is lost"
         );
-        if let Some(instance) = server.instance(&binding.instance) {
-            self.carry_over(session, server, instance, &initialized, &carried_over)
-                .await;
-        }
+        self.carry_over(session, server, &binding, &initialized, &carried_over)
+            .await;
         Ok(Some(binding))
     }
 }

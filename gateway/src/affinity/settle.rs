@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mooring_session::names::{InstanceName, Reason};
-use mooring_session::rules::{Bind, Ownership, Route};
+use mooring_session::rules::{Bind, Route, Routed};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
@@ -32,6 +32,20 @@ pub struct Settled {
     pub binding: BindingView,
     /// Set where the binding was moved on the way, and the upstream's state lost with it.
     pub moved: Option<Moved>,
+}
+
+impl Settled {
+    /// What came of a loss: where the binding has another epoch now, the state it had upstream is gone.
+    #[must_use]
+    pub fn after(lost: &BindingView, binding: BindingView, reason: Loss) -> Self {
+        let moved = (binding.epoch != lost.epoch).then(|| Moved {
+            from: lost.instance.clone(),
+            to: binding.instance.clone(),
+            epoch: binding.epoch,
+            reason,
+        });
+        Self { binding, moved }
+    }
 }
 
 /// A binding was moved, and the client is to be told.
@@ -136,9 +150,25 @@ impl Affinity {
     /// # Errors
     /// See [`SettleError`].
     pub async fn settle(&self, session: &Session, server: &Server) -> Result<Settled, SettleError> {
+        self.settle_from(session, server, None).await
+    }
+
+    /// The same, where the store has just said where the session's calls go.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn settle_from(
+        &self,
+        session: &Session,
+        server: &Server,
+        mut known: Option<Routed>,
+    ) -> Result<Settled, SettleError> {
         let mut patience = Patience::new(self);
         loop {
-            let routed = self.route(session, server).await?;
+            let routed = match known.take() {
+                Some(routed) => self.noted(session, server, routed),
+                None => self.route(session, server).await?,
+            };
             let Some(binding) = routed else {
                 metrics::affinity_miss();
                 match self.bind_anew(session, server).await? {
@@ -166,7 +196,7 @@ impl Affinity {
                 }
                 BindingState::Orphaned => {
                     return self
-                        .move_from(session, server, &binding, Loss::ClaimLapsed)
+                        .move_from(session, server, &binding, why_orphaned(&binding))
                         .await;
                 }
                 BindingState::Claimed => patience.wait(self, session, server).await?,
@@ -174,7 +204,7 @@ impl Affinity {
         }
     }
 
-    /// One ROUTE. The first use after the death of the worker that drove the binding is logged and counted.
+    /// One ROUTE.
     async fn route(
         &self,
         session: &Session,
@@ -186,6 +216,11 @@ impl Affinity {
             worker: self.worker().clone(),
         };
         let routed = self.store().route(&session.key, &request).await?;
+        Ok(self.noted(session, server, routed))
+    }
+
+    /// The first use after the death of the worker that drove the binding is logged and counted.
+    fn noted(&self, session: &Session, server: &Server, routed: Routed) -> Option<BindingView> {
         if let Some(lost) = &routed.worker_lost {
             metrics::affinity_rebind("worker");
             tracing::warn!(
@@ -197,7 +232,7 @@ impl Affinity {
                 "the worker that drove this session is dead; this one continues it"
             );
         }
-        Ok(routed.binding)
+        routed.binding
     }
 
     /// Binds a server that the session has not used yet. None where another attempt won: its result is adopted.
@@ -215,7 +250,7 @@ impl Affinity {
             lease: self.options().claim_lease,
             instances: server.instance_names(),
             upstream_session: None,
-            ownership: Ownership::Shared,
+            ownership: server.ownership,
         };
         let bound = self.store().bind(&session.key, &request).await?;
         if !bound.won {
@@ -225,7 +260,7 @@ impl Affinity {
             binding: bound.binding,
             token,
         };
-        let (greeting, _) = match self.stored_greeting(session).await {
+        let (greeting, carried_over) = match self.stored_greeting(session, server).await {
             Ok(greeting) => greeting,
             Err(error) => {
                 self.give_up(session, server, &claim).await;
@@ -233,7 +268,13 @@ impl Affinity {
             }
         };
         let established = self.establish(session, server, claim, &greeting).await?;
-        Ok(established.map(|(binding, _)| binding))
+        let Some((binding, initialized)) = established else {
+            return Ok(None);
+        };
+        // The client may have set the log level before it first used this server.
+        self.carry_over(session, server, &binding, &initialized, &carried_over)
+            .await;
+        Ok(Some(binding))
     }
 
     /// Moves a binding away from where it was lost; the state it had upstream is gone, unless the claim that lapsed
@@ -253,6 +294,14 @@ impl Affinity {
             moved: settled.moved.filter(|_| !had_no_state),
             ..settled
         })
+    }
+}
+
+/// Nobody renews a claim whose attempt has ended; nobody drives what a dead worker owned.
+fn why_orphaned(binding: &BindingView) -> Loss {
+    match &binding.owner {
+        Some(owner) if !owner.alive => Loss::OwnerDead,
+        _ => Loss::ClaimLapsed,
     }
 }
 

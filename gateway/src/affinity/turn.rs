@@ -1,38 +1,30 @@
 //! A turn: one call at a time of one session at one server, in the order of arrival over the whole fleet.
 //!
-//! One task per ticket asks for the turn, renews it while it is held, and passes it on when nobody here wants it any more:
-//! its caller has dropped the [`Turn`], or has gone while it waited. Invariants: a ticket that was asked for is given
-//! back, however its caller goes; news only makes waiting shorter, because whoever waits asks again by itself; a turn
-//! whose holder dies passes on by its lease.
+//! Whoever wants one asks the store by a [`ticket`](place) of its own, and waits. A turn that is held has a task: it
+//! renews the lease of a long call, passes the turn on while the call waits for its client, and gives it back at the
+//! end. Invariants: a ticket that was asked for is given back, however its caller goes; news only makes waiting shorter,
+//! because whoever waits asks again by itself; a turn whose holder dies passes on by its lease.
 //!
 //! A turn excludes others while its lease holds, and no longer: a holder that was frozen, or cut off from the store, may
-//! believe in it for too long. Who needs more fences with its number, which only grows.
+//! believe in it for too long. Who can fences with its number, which only grows, as code sessions do. A call at an
+//! upstream server cannot be fenced: it goes on, and the next one may run beside it.
+
+mod keeper;
+mod named;
+mod place;
 
 use std::time::Duration;
 
-use mooring_session::Refusal;
-use mooring_session::names::{NameError, Principal, ServerName, Token, WorkerId};
+use mooring_session::names::{NameError, Principal, ServerName, Token};
+use mooring_session::rules::Routed;
 use mooring_session::time::Millis;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::Instant;
 
-use super::Affinity;
-use super::news::Waiters;
-use crate::store::{AnsweredBy, Enter, Entered, Leave, Line, SessionKey, Store, StoreError};
-
-/// How long a turn outlives its holder. Shorter than the store's longest lease, 5 s unless its settings say otherwise.
-const LEASE: Duration = Duration::from_secs(3);
-/// How often a holder renews: an attempt may fail before the lease lapses.
-const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// How long one who waits relies on news. A grant passes on after a second without a word of its ticket, so news that was
-/// lost costs no turn.
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Attempts to give a ticket back, and the pause between two. What stays in the queue after that lapses with its lease.
-const LEAVE_ATTEMPTS: u32 = 3;
-/// See [`LEAVE_ATTEMPTS`].
-const LEAVE_PAUSE: Duration = Duration::from_millis(200);
-
-const _: () = assert!(RENEW_EVERY.as_millis() * 3 <= LEASE.as_millis());
+use self::keeper::{Standing, Wish};
+use self::place::{LEASE, Place, Queue};
+use super::{Affinity, Session};
+use crate::store::{AnsweredBy, Enter, Entered, Line, SessionKey, Store, StoreError, Withdraw};
 
 /// Why there is no turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,32 +35,33 @@ pub enum TurnError {
     /// As many wait for it as may.
     #[error("too many calls wait for the session's turn")]
     TooMany,
+    /// The call is wanted no more, and nothing of it was done.
+    #[error("the call was withdrawn while it waited for the session's turn")]
+    Withdrawn,
     /// The store refused, or could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A name of the gateway's own making was refused, which would be a defect.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The task that asked for it is gone: the process stops.
-    #[error("the worker stops")]
-    Stopped,
 }
 
-/// A turn that is held. Dropping it passes it on, without waiting for that.
+/// What became of a call that is wanted no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// It waited for its turn, and waits no more: nothing of it was done, and nobody else need be told.
+    Withdrawn,
+    /// It does not wait, as far as can be told: it is at its server, or over. Whoever has it has to be told.
+    NotWaiting,
+}
+
+/// A turn that is held, or passed on for a while. Dropping it gives everything back, without waiting for that.
 #[derive(Debug)]
 pub struct Turn {
     number: Option<u64>,
-    /// While this stands, the ticket is wanted.
-    state: watch::Receiver<State>,
-}
-
-/// Where a ticket stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    Waiting,
-    Held { number: Option<u64> },
-    Lost,
-    Failed(TurnError),
+    /// While this stands, the turn is wanted.
+    wish: watch::Sender<Wish>,
+    standing: watch::Receiver<Standing>,
 }
 
 impl Turn {
@@ -79,20 +72,66 @@ impl Turn {
         self.number
     }
 
-    /// Whether another may have the turn by now: its lease lapsed, the session is over, or the store counts this worker
-    /// as dead. That the store is away takes no turn.
+    /// Lets the next call have the turn, because this one waits for its client. Waits for nothing; where the turn is
+    /// passed on already, nothing happens.
+    pub fn pass_on(&self) {
+        self.wish(Wish::PassOn);
+    }
+
+    /// Asks for the turn again, before everybody who waits, because the call goes on. Waits for nothing: another call may
+    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not passed on, nothing happens.
+    pub fn resume(&self) {
+        self.wish(Wish::Hold);
+    }
+
+    /// Whether another may have the turn by now, though it was not passed on: its lease lapsed, the session is over, or the
+    /// store counts this worker as dead. That the store is away takes no turn.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        *self.state.borrow() == State::Lost
+        *self.standing.borrow() == Standing::Lost
     }
 
     /// Returns when the turn [`is_lost`](Self::is_lost), and never where that does not happen.
     pub async fn lost(&self) {
-        let mut state = self.state.clone();
-        if state.wait_for(|state| *state == State::Lost).await.is_err() {
+        let mut standing = self.standing.clone();
+        let lost = standing.wait_for(|standing| *standing == Standing::Lost);
+        if lost.await.is_err() {
             // The task has ended without a word: the process stops.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// A turn that was given to the ticket at this place, and the task that keeps it.
+    fn held(place: Place, number: Option<u64>) -> Self {
+        let (wish, wished) = watch::channel(Wish::Hold);
+        let (stands, standing) = watch::channel(Standing::Held);
+        tokio::spawn(keeper::keep(place, number, wished, stands));
+        Self {
+            number,
+            wish,
+            standing,
+        }
+    }
+
+    /// A turn that nobody keeps, and whether it is passed on.
+    #[cfg(test)]
+    pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
+        let (wish, wished) = watch::channel(Wish::Hold);
+        let (_, standing) = watch::channel(Standing::Held);
+        let turn = Self {
+            number: None,
+            wish,
+            standing,
+        };
+        (turn, move || *wished.borrow() == Wish::PassOn)
+    }
+
+    fn wish(&self, new: Wish) {
+        self.wish.send_if_modified(|wish| {
+            let is_new = *wish != new;
+            *wish = new;
+            is_new
+        });
     }
 }
 
@@ -110,156 +149,94 @@ impl Affinity {
         server: &ServerName,
         wait_max: Duration,
     ) -> Result<Turn, TurnError> {
-        let ticket = Ticket {
+        let place = self.place(key, principal, server, self.attempt()?);
+        let (turn, _) = place.take(wait_max).await?;
+        Ok(turn)
+    }
+
+    /// The same for a client's request, which any worker can [`withdraw`](Self::withdraw) while it waits. Answers also
+    /// where the session's calls go, as the store said when it gave the turn: it takes the place of a ROUTE.
+    ///
+    /// Requests of one id that are under way at the same time, which no client may send, have a turn each.
+    ///
+    /// # Errors
+    /// See [`take_turn`](Self::take_turn), and [`TurnError::Withdrawn`].
+    pub async fn take_turn_routed(
+        &self,
+        session: &Session,
+        server: &ServerName,
+        request_id_json: &str,
+        wait_max: Duration,
+    ) -> Result<(Turn, Routed), TurnError> {
+        let (key, principal) = (&session.key, &session.principal);
+        let ticket = named::ticket(key, server, request_id_json)?;
+        let place = self.place(key, principal, server, ticket);
+        let (turn, entered) = place.take(wait_max).await?;
+        Ok((turn, entered.routed))
+    }
+
+    /// A client's request is wanted no more: takes it out of the queue if it waits for its turn, at whichever worker.
+    /// That one ends it with [`TurnError::Withdrawn`]; only where the news of it is lost, or just then asked again for
+    /// the turn, the call is made for nobody.
+    pub async fn withdraw(
+        &self,
+        session: &Session,
+        server: &ServerName,
+        request_id_json: &str,
+    ) -> Withdrawal {
+        let beginning = match named::beginning(&session.key, server, request_id_json) {
+            Ok(beginning) => beginning,
+            Err(_) => return Withdrawal::NotWaiting,
+        };
+        let request = Withdraw {
+            principal: session.principal.clone(),
+            server: server.clone(),
+            beginning,
+        };
+        withdraw(self.store(), &session.key, &request).await
+    }
+
+    fn place(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        server: &ServerName,
+        ticket: Token,
+    ) -> Place {
+        let queue = Queue {
             store: self.store().clone(),
-            worker: self.worker().clone(),
             waiters: self.waiters().clone(),
             key: key.clone(),
+        };
+        let request = Enter {
             principal: principal.clone(),
             server: server.clone(),
-            token: self.attempt()?,
-        };
-        ticket.take(wait_max).await
-    }
-}
-
-/// One call's place in the queue.
-#[derive(Debug)]
-struct Ticket {
-    store: Store,
-    worker: WorkerId,
-    waiters: Waiters,
-    key: SessionKey,
-    principal: Principal,
-    server: ServerName,
-    token: Token,
-}
-
-impl Ticket {
-    async fn take(self, wait_max: Duration) -> Result<Turn, TurnError> {
-        let (sender, mut state) = watch::channel(State::Waiting);
-        let gives_up_at = Instant::now() + wait_max;
-        tokio::spawn(self.see_to(sender, gives_up_at));
-        let settled = state.wait_for(|state| *state != State::Waiting).await;
-        let settled = settled.map(|state| state.clone());
-        match settled {
-            Ok(State::Held { number }) => Ok(Turn { number, state }),
-            // A turn that is lost at once is told like one that is lost later.
-            Ok(State::Lost) => Ok(Turn {
-                number: None,
-                state,
-            }),
-            Ok(State::Failed(error)) => Err(error),
-            Ok(State::Waiting) | Err(_) => Err(TurnError::Stopped),
-        }
-    }
-
-    /// What the ticket's task does, until nobody listens or nothing is left to do.
-    async fn see_to(self, state: watch::Sender<State>, gives_up_at: Instant) {
-        let number = tokio::select! {
-            biased;
-            () = state.closed() => {
-                self.leave().await;
-                return;
-            }
-            given = self.wait(gives_up_at) => match given {
-                Ok(number) => number,
-                Err(error) => {
-                    // The caller need not wait until the queue is told.
-                    state.send_replace(State::Failed(error));
-                    self.leave().await;
-                    return;
-                }
-            },
-        };
-        state.send_replace(State::Held { number });
-        tokio::select! {
-            biased;
-            () = state.closed() => {}
-            () = self.keep(number) => {
-                state.send_replace(State::Lost);
-            }
-        }
-        self.leave().await;
-    }
-
-    /// Waits in the queue until the turn comes.
-    async fn wait(&self, gives_up_at: Instant) -> Result<Option<u64>, TurnError> {
-        let mut is_in_line = false;
-        // Joined before the first question, so that no news is missed.
-        let mut turn = self.waiters.join_turn(&self.token);
-        let mut settled = self.waiters.join(&self.key, &self.server);
-        loop {
-            match self.ask(None).await {
-                Ok(entered) if entered.turn.is_some() => return Ok(number_of(&entered)),
-                Ok(_) => is_in_line = true,
-                Err(StoreError::Refused(Refusal::Limit { .. })) => return Err(TurnError::TooMany),
-                // The place in the queue outlasts a moment in which the store cannot be asked.
-                Err(StoreError::Away(_) | StoreError::NotReady(_)) if is_in_line => {}
-                Err(error) => return Err(error.into()),
-            }
-            if Instant::now() >= gives_up_at {
-                return Err(TurnError::Busy);
-            }
-            let asks_again_at = gives_up_at.min(Instant::now() + ASK_AGAIN_AFTER);
-            let told = async {
-                tokio::select! {
-                    () = turn.woken(ASK_AGAIN_AFTER) => {}
-                    () = settled.woken(ASK_AGAIN_AFTER) => {}
-                }
-            };
-            // Either way the store is asked.
-            let _ = timeout_at(asks_again_at, told).await;
-        }
-    }
-
-    /// Renews the turn; returns when it is lost.
-    async fn keep(&self, number: Option<u64>) {
-        loop {
-            sleep(RENEW_EVERY).await;
-            let was_degraded = self.store.is_degraded();
-            let answer = self.ask(number).await;
-            // What memory says of the turns of this worker says nothing of a turn that the store gave.
-            let is_of_memory = was_degraded || self.store.is_degraded();
-            let is_taken = match answer {
-                Ok(entered) => entered.answered_by == AnsweredBy::Store && entered.turn != number,
-                Err(StoreError::Refused(_)) => true,
-                Err(_) => false,
-            };
-            if is_taken && !is_of_memory && number.is_some() {
-                return;
-            }
-        }
-    }
-
-    async fn ask(&self, held: Option<u64>) -> Result<Entered, StoreError> {
-        let request = Enter {
-            principal: self.principal.clone(),
-            server: self.server.clone(),
-            worker: self.worker.clone(),
-            ticket: self.token.clone(),
-            lease: Millis::new(u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX)),
+            worker: self.worker().clone(),
+            ticket,
+            lease: Millis::from(LEASE),
             line: Line::Last,
-            held,
+            held: None,
         };
-        self.store.enter(&self.key, &request).await
+        Place::new(queue, request)
     }
+}
 
-    /// Gives the ticket back. A refusal says that there is nothing to give back any more.
-    async fn leave(&self) {
-        let request = Leave {
-            principal: self.principal.clone(),
-            server: self.server.clone(),
-            ticket: self.token.clone(),
-        };
-        for _ in 0..LEAVE_ATTEMPTS {
-            match self.store.leave(&self.key, &request).await {
-                Ok(()) | Err(StoreError::Refused(_)) => return,
-                Err(error) => {
-                    tracing::debug!(session = %self.key.digest(), %error, "a turn could not be passed on");
-                    sleep(LEAVE_PAUSE).await;
-                }
-            }
+impl Place {
+    /// Waits for the turn, for `wait_max` at most, and begins to keep it.
+    async fn take(mut self, wait_max: Duration) -> Result<(Turn, Entered), TurnError> {
+        let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
+        let turn = Turn::held(self, number_of(&entered));
+        Ok((turn, entered))
+    }
+}
+
+async fn withdraw(store: &Store, key: &SessionKey, request: &Withdraw) -> Withdrawal {
+    match store.withdraw(key, request).await {
+        Ok(()) => Withdrawal::Withdrawn,
+        Err(StoreError::Refused(_)) => Withdrawal::NotWaiting,
+        Err(error) => {
+            tracing::info!(session = %key.digest(), %error, "a call was not looked for among those that wait");
+            Withdrawal::NotWaiting
         }
     }
 }

@@ -9,19 +9,16 @@
 //! that under the lock. A worker that dies at any step is followed by another.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use mooring_session::Refusal;
-use mooring_session::rules::{Clean, Forget};
-use mooring_session::time::Millis;
-use mooring_session::view::RecordView;
 use rand::seq::SliceRandom;
 use tokio::task::spawn_blocking;
 
 use super::place::CodePlace;
 use super::server::Services;
-use super::volume::{Retired, Volume};
+use super::volume::{Retired, Volume, unix_now_ms};
+use crate::affinity::{Forgotten, jittered};
 use crate::metrics::{self, SessionRetired};
 use crate::store::{Family, SessionKey, StoreError};
 
@@ -125,7 +122,7 @@ impl Reaper<'_> {
 
     /// None where another worker has the tombstone, or the store could not be asked.
     async fn clean(&self, key: &SessionKey) -> Option<SessionRetired> {
-        let record = self.claim(key, LEASE).await?;
+        let record = self.services.affinity.claim(key, LEASE).await.ok()?;
         let prefix = &self.services.affinity.options().key_prefix;
         let place = CodePlace::of_key(prefix, key.secret(), &record.id, &record.principal);
         let retired = match place {
@@ -135,17 +132,28 @@ impl Reaper<'_> {
         };
         match retired {
             Some(Retired::Moved | Retired::Absent | Retired::TakenOver) => {
-                self.forget(key, record.generation).await
+                match self.services.affinity.forget(key, record.generation).await {
+                    Forgotten::Now => Some(SessionRetired::Cleaned),
+                    Forgotten::Elsewhere => Some(SessionRetired::Stale),
+                    // Whoever cleans it next finds that there is nothing left.
+                    Forgotten::NotAsked => None,
+                }
             }
             Some(Retired::InUse) => {
-                self.claim(key, PAUSE).await;
+                self.leave_alone(key).await;
                 Some(SessionRetired::InUse)
             }
             None => {
-                self.claim(key, PAUSE).await;
+                self.leave_alone(key).await;
                 Some(SessionRetired::Failed)
             }
         }
+    }
+
+    /// Keeps the tombstone from everybody for a while.
+    async fn leave_alone(&self, key: &SessionKey) {
+        // What fails here, the present lease mends sooner.
+        let _ = self.services.affinity.claim(key, PAUSE).await;
     }
 
     async fn retire(&self, place: CodePlace, generation: u64) -> Option<Retired> {
@@ -163,43 +171,6 @@ impl Reaper<'_> {
             }
         }
     }
-
-    /// Takes the tombstone, or keeps it, for this long.
-    async fn claim(&self, key: &SessionKey, lease: Duration) -> Option<RecordView> {
-        let affinity = &self.services.affinity;
-        let request = Clean {
-            worker: affinity.worker().clone(),
-            lease: Millis::new(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-        };
-        match affinity.store().claim(key, &request).await {
-            Ok(record) => Some(record),
-            Err(StoreError::Refused(Refusal::Busy(_) | Refusal::NoSession)) => None,
-            Err(error) => {
-                tracing::debug!(session = %key.digest(), %error, "a tombstone could not be claimed");
-                None
-            }
-        }
-    }
-
-    /// Drops the tombstone of an incarnation that was cleaned.
-    async fn forget(&self, key: &SessionKey, generation: u64) -> Option<SessionRetired> {
-        let affinity = &self.services.affinity;
-        let request = Forget {
-            generation,
-            worker: affinity.worker().clone(),
-        };
-        match affinity.store().forget(key, &request).await {
-            Ok(()) => Some(SessionRetired::Cleaned),
-            Err(StoreError::Refused(Refusal::Stale(_) | Refusal::NoSession)) => {
-                Some(SessionRetired::Stale)
-            }
-            Err(error) => {
-                // Whoever cleans it next finds that there is nothing left.
-                tracing::debug!(session = %key.digest(), %error, "a cleaned tombstone could not be dropped");
-                None
-            }
-        }
-    }
 }
 
 async fn empty_trash(volume: &Volume) {
@@ -209,16 +180,4 @@ async fn empty_trash(volume: &Volume) {
         Ok(Err(error)) => tracing::warn!(%error, "the trash was not emptied"),
         Err(error) => tracing::error!(%error, "emptying the trash ended by itself"),
     }
-}
-
-fn jittered(interval: Duration) -> Duration {
-    interval.mul_f64(rand::random_range(0.75..1.25))
-}
-
-fn unix_now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |elapsed| {
-            u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
-        })
 }

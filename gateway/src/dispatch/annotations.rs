@@ -70,17 +70,17 @@ async fn tools_page(
     binding: &BindingView,
     cursor: Option<&str>,
 ) -> Option<ToolsPage> {
-    let instance = server.instance(&binding.instance)?;
     let text = call::tools_list(&affinity.next_id(), cursor);
     let outgoing = Outgoing::post(server, Bytes::from(text))
         .session_digest(&session.digest)
         .upstream_session(binding.upstream_session.as_ref());
     let exchange = async {
-        let response = affinity
-            .client()
-            .send_fresh(instance, outgoing.to(instance))
-            .await?;
-        read_answer(response).await
+        read_answer(
+            affinity
+                .send_fresh(session, server, binding, &outgoing)
+                .await?,
+        )
+        .await
     };
     let answer = within(affinity.options().answer_timeout, exchange)
         .await

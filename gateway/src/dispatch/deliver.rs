@@ -1,10 +1,10 @@
 //! Delivering: settle the session, send, and where the upstream session is lost, recover and decide about sending
 //! again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use http::{Response, StatusCode};
-use hyper::body::Incoming;
+use http::StatusCode;
+use mooring_session::rules::Routed;
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
@@ -12,11 +12,17 @@ use crate::affinity::{Affinity, Loss, Moved, Session, SettleError, Settled};
 use crate::mcp::ids::Epoch;
 use crate::metrics;
 use crate::upstream::{
-    ExchangeError, Outgoing, Pulse, Received, SendError, Server, is_session_unknown, read_answer,
+    ExchangeError, Outgoing, Pulse, Received, Reply, SendError, Server, is_session_unknown,
+    read_answer,
 };
 
 /// Most times one message is sent, losses included.
 const ATTEMPTS_MAX: usize = 3;
+/// How long a message waits for a binding whose owner does not serve it: until the store counts the owner as dead, which
+/// takes `worker.beat_ttl_ms`, and then some.
+const OWNER_WITHIN: Duration = Duration::from_secs(15);
+/// Between two looks at where such a binding has gone.
+const OWNER_PAUSE: Duration = Duration::from_millis(50);
 
 /// One message to be delivered.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub struct Call<'a> {
     /// The epoch of the binding it belongs to, where it belongs to no other: an answer to a request that the upstream
     /// made must not reach a later upstream session, in which the same id may mean another request.
     pub epoch: Option<Epoch>,
+    /// What the store said of the binding when it gave the call its turn.
+    pub routed: Option<Routed>,
 }
 
 /// What is done where the upstream session is lost.
@@ -101,6 +109,8 @@ enum Ran {
 enum Attempt {
     Done(Received),
     Lost(Loss, Ran),
+    /// The binding is another worker's, or is about to be: the store knows.
+    Moving(SendError, Ran),
     Broken,
     Failed(DeliverError),
 }
@@ -110,15 +120,16 @@ enum Attempt {
 /// # Errors
 /// See [`DeliverError`].
 pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, DeliverError> {
-    let mut settled = affinity.settle(call.session, call.server).await?;
-    if call
-        .epoch
-        .is_some_and(|epoch| epoch.0 != settled.binding.epoch)
-    {
-        return Err(DeliverError::Lost);
-    }
+    let (session, server) = (call.session, call.server);
+    let mut settled = affinity
+        .settle_from(session, server, call.routed.clone())
+        .await?;
     let mut attempts = 0_usize;
+    let mut moving_since = None;
     loop {
+        if (call.epoch).is_some_and(|epoch| epoch.0 != settled.binding.epoch) {
+            return Err(DeliverError::Lost);
+        }
         attempts = attempts.saturating_add(1);
         let ran = match attempt(affinity, call, &settled.binding).await {
             Attempt::Done(response) => {
@@ -132,8 +143,20 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
             Attempt::Lost(..) if call.on_loss == OnLoss::GiveUp => {
                 return Err(DeliverError::Lost);
             }
+            Attempt::Moving(error, ran) => {
+                let since = *moving_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= OWNER_WITHIN {
+                    return Err(DeliverError::Unreachable(error));
+                }
+                tokio::time::sleep(OWNER_PAUSE).await;
+                let later = affinity.settle(session, server).await?;
+                settled = follow(settled, later, &error);
+                if ran == Ran::No {
+                    attempts = attempts.saturating_sub(1);
+                }
+                ran
+            }
             Attempt::Lost(loss, ran) => {
-                let (session, server) = (call.session, call.server);
                 let recovered = affinity
                     .recover(session, server, &settled.binding, loss)
                     .await?;
@@ -152,6 +175,24 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
     }
 }
 
+/// Where a binding has gone whose owner did not serve it. Whoever moved it, its state is lost to this call too.
+fn follow(earlier: Settled, later: Settled, error: &SendError) -> Settled {
+    let reason = match error {
+        SendError::OwnerDraining => Loss::OwnerStopped,
+        _ => Loss::OwnerDead,
+    };
+    let seen = Settled::after(&earlier.binding, later.binding.clone(), reason);
+    let told = match error {
+        SendError::OwnerDraining => seen.moved,
+        _ => later.moved.or(seen.moved),
+    };
+    let later = Settled {
+        binding: later.binding,
+        moved: told,
+    };
+    merge(earlier, later)
+}
+
 /// A second move during one call is told as one: from where it was first to where it is now.
 fn merge(earlier: Settled, later: Settled) -> Settled {
     let moved = match (earlier.moved, later.moved) {
@@ -168,9 +209,9 @@ fn merge(earlier: Settled, later: Settled) -> Settled {
 }
 
 async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> Attempt {
-    let Some(instance) = call.server.instance(&binding.instance) else {
+    if call.server.instance(&binding.instance).is_none() {
         return Attempt::Lost(Loss::InstanceRemoved, Ran::No);
-    };
+    }
     let outgoing = call
         .outgoing
         .clone()
@@ -178,13 +219,17 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         .upstream_session(binding.upstream_session.as_ref());
     let started = Instant::now();
     let sent = affinity
-        .client()
-        .send(instance, outgoing.to(instance))
+        .send(call.session, call.server, binding, &outgoing)
         .await;
     metrics::upstream(started.elapsed());
     let broken = match sent {
         Ok(response) => return answered(affinity, call, binding, response).await,
         Err(SendError::Refused) => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
+        Err(SendError::Ended(_)) => return Attempt::Lost(Loss::ConnectionEnded, Ran::No),
+        Err(
+            error @ (SendError::Elsewhere | SendError::OwnerDraining | SendError::OwnerAway(_)),
+        ) => return Attempt::Moving(error, Ran::No),
+        Err(error @ SendError::OwnerBroken(_)) => return Attempt::Moving(error, Ran::Perhaps),
         Err(error) if error.is_undelivered() => {
             metrics::affinity_failure("no_instance");
             return Attempt::Failed(DeliverError::Unreachable(error));
@@ -211,7 +256,7 @@ async fn answered(
     affinity: &Affinity,
     call: &Call<'_>,
     binding: &BindingView,
-    response: Response<Incoming>,
+    response: Reply,
 ) -> Attempt {
     let is_suspect = matches!(
         response.status(),

@@ -9,16 +9,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mooring_session::rules::Ownership;
 use mooring_session::view::BindingView;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::RelayOptions;
+use super::ordered::Ordered;
 use crate::affinity::{Affinity, Moved, Session};
 use crate::mcp::event::{Event, EventError, comment};
 use crate::mcp::ids::{Answered, Epoch, Id};
 use crate::mcp::sse::{Passing, SseRewriter, Verdict};
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Rebound};
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Marker, Rebound};
 use crate::pooled::Unasked;
 use crate::upstream::{Pulse, Server};
 
@@ -59,19 +61,19 @@ pub struct Caller {
 /// Who an upstream's messages are for.
 #[derive(Debug)]
 pub(super) enum Audience {
-    /// One client, over the binding of this epoch.
-    Bound(Epoch),
+    /// One client, over the marker's binding.
+    Bound(Marker),
     /// One call of one of several clients: what the server asks otherwise is for none of them, and is answered so.
     Shared(Unasked),
 }
 
 impl Audience {
     /// What the ids of the server's requests are marked with.
-    pub(super) const fn epoch(&self) -> Epoch {
+    pub(super) fn marker(&self) -> Marker {
         match self {
-            Self::Bound(epoch) => *epoch,
+            Self::Bound(marker) => marker.clone(),
             // Requests over a shared session do not pass, so no epoch is ever seen; no binding has epoch 0.
-            Self::Shared(_) => Epoch(0),
+            Self::Shared(_) => Marker::of(Epoch(0)),
         }
     }
 }
@@ -92,7 +94,7 @@ impl Events {
         moved: Option<Moved>,
     ) -> Self {
         Self {
-            rewriter: SseRewriter::new(audience.epoch(), options.event_bytes_max),
+            rewriter: SseRewriter::new(audience.marker(), options.event_bytes_max),
             stopping: answering
                 .is_none()
                 .then(|| Box::pin(options.stopping.clone().cancelled_owned())),
@@ -104,7 +106,12 @@ impl Events {
         }
     }
 
-    pub(super) fn push(&mut self, chunk: &[u8]) -> Result<Bytes, EventError> {
+    /// Passes a chunk on. `ordered` is shown what the server says.
+    pub(super) fn push(
+        &mut self,
+        chunk: &[u8],
+        ordered: Option<&Ordered>,
+    ) -> Result<Bytes, EventError> {
         let Self {
             rewriter,
             audience,
@@ -116,6 +123,9 @@ impl Events {
         keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
         let mark = moved.as_ref().map(Moved::told);
         rewriter.push(chunk, |passing| {
+            if let (Some(ordered), Passing::Message { message, .. }) = (ordered, passing) {
+                ordered.saw(message);
+            }
             judge(passing, audience, answering, mark.as_ref())
         })
     }
@@ -125,6 +135,14 @@ impl Events {
         self.moved
             .as_ref()
             .map(|moved| moved.told().warning_event())
+    }
+
+    /// Whether the answer is still to come, and nobody can come back for it on another stream, whose server would refuse
+    /// that while this one is open.
+    pub(super) fn is_awaited_to_the_end(&self) -> bool {
+        let is_owned = (self.origin.as_ref())
+            .is_some_and(|origin| origin.caller.server.ownership == Ownership::Owned);
+        self.answering.is_some() && (is_owned || !self.rewriter.has_event_ids())
     }
 
     fn is_resumable(&self) -> bool {

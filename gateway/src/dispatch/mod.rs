@@ -4,12 +4,18 @@
 //! then the client is told that it may have run.
 
 mod annotations;
+mod ask;
 mod deliver;
 mod events;
+mod ordered;
 mod relay;
 mod reply;
+mod seals;
 
+pub use ask::{Asked, Question, ask};
 pub use deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
 pub use events::{Answering, Caller};
-pub use relay::{Relay, RelayError};
+pub use ordered::{Ordered, withdraw};
+pub use relay::{Lasting, Relay, RelayError};
 pub use reply::{RelayOptions, ReplyBody, empty, relay_call, relay_shared, relay_stream};
+pub use seals::Seals;

@@ -6,28 +6,44 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
 
 use super::events::Events;
-use crate::affinity::InFlight;
+use super::ordered::Ordered;
+use crate::affinity::{InFlight, StreamHold};
 use crate::mcp::event::EventError;
 use crate::mcp::stream::{StreamError, StreamRewriter};
-use crate::upstream::Pulse;
+use crate::upstream::{self, BodyError, Pulse};
+
+/// How long a call whose client has gone away keeps its place in the order of its session.
+const ABANDONED_WITHIN: Duration = Duration::from_secs(600);
 
 /// The body of a reply to a client.
 pub struct Relay {
-    upstream: Incoming,
+    /// None once the rest of it is read for nobody.
+    upstream: Option<upstream::Body>,
     mode: Mode,
     /// What goes out before anything of the upstream's.
     first: Option<Bytes>,
     ended: bool,
     /// Set while it is asked whether a stream that broke can be resumed.
     checking: Option<Pin<Box<dyn Future<Output = Pulse> + Send>>>,
-    /// Keeps the session alive, and its binding counted, while the reply is under way.
-    _in_flight: Option<InFlight>,
+    lasting: Lasting,
+}
+
+/// What lasts for as long as a reply is under way.
+#[derive(Debug, Default)]
+pub struct Lasting {
+    /// Keeps the session alive, and its binding counted.
+    pub in_flight: Option<InFlight>,
+    /// Keeps the session's stream this worker's.
+    pub stream: Option<StreamHold>,
+    /// The call's place in the order of its session.
+    pub ordered: Option<Ordered>,
 }
 
 /// How the upstream's bytes are changed on the way.
@@ -43,7 +59,7 @@ pub(super) enum Mode {
 pub enum RelayError {
     /// The upstream's body broke off.
     #[error("the upstream's reply broke off")]
-    Upstream(#[source] hyper::Error),
+    Upstream(#[source] BodyError),
     /// An event is too long.
     #[error(transparent)]
     Event(#[from] EventError),
@@ -53,25 +69,25 @@ pub enum RelayError {
 }
 
 impl Relay {
-    pub(super) fn new(upstream: Incoming, mode: Mode, in_flight: Option<InFlight>) -> Self {
+    pub(super) fn new(upstream: upstream::Body, mode: Mode, lasting: Lasting) -> Self {
         let first = match &mode {
             Mode::Events(events) => events.warning(),
             Mode::Json(_) => None,
         };
         Self {
-            upstream,
+            upstream: Some(upstream),
             mode,
             first,
             ended: false,
             checking: None,
-            _in_flight: in_flight,
+            lasting,
         }
     }
 
     fn transform(&mut self, chunk: Bytes) -> Result<Bytes, RelayError> {
         match &mut self.mode {
             Mode::Json(rewriter) => Ok(rewriter.push(chunk)?),
-            Mode::Events(events) => Ok(events.push(&chunk)?),
+            Mode::Events(events) => Ok(events.push(&chunk, self.lasting.ordered.as_ref())?),
         }
     }
 
@@ -85,7 +101,7 @@ impl Relay {
 
     /// An event stream that breaks ends with an error event where a call waits for its answer, at once or after a
     /// ping; anything else has no such place and is cut, which the client sees.
-    fn broke(&mut self, error: hyper::Error) -> Result<Bytes, RelayError> {
+    fn broke(&mut self, error: BodyError) -> Result<Bytes, RelayError> {
         tracing::info!(%error, "an upstream's reply broke off");
         match &mut self.mode {
             Mode::Events(events) => {
@@ -159,7 +175,10 @@ impl Body for Relay {
                 let data = std::task::ready!(this.poll_check(context));
                 return Poll::Ready(frame(data));
             }
-            let data = match Pin::new(&mut this.upstream).poll_frame(context) {
+            let Some(upstream) = &mut this.upstream else {
+                break;
+            };
+            let data = match Pin::new(upstream).poll_frame(context) {
                 Poll::Ready(Some(Ok(arrived))) => match arrived.into_data() {
                     Ok(chunk) => match this.transform(chunk) {
                         Ok(data) => data,
@@ -195,5 +214,32 @@ impl Body for Relay {
 
     fn is_end_stream(&self) -> bool {
         self.ended
+    }
+}
+
+/// A client that goes away has not cancelled its call (MCP 2025-11-25, transports): the call goes on, and what comes
+/// after it in the order of its session waits until its server has answered.
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let is_awaited = match &self.mode {
+            Mode::Json(_) => true,
+            Mode::Events(events) => events.is_awaited_to_the_end(),
+        };
+        if self.ended || !is_awaited || self.lasting.ordered.is_none() {
+            return;
+        }
+        let (Some(mut rest), Ok(runtime)) =
+            (self.upstream.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let lasting = std::mem::take(&mut self.lasting);
+        runtime.spawn(async move {
+            let to_the_end = async { while let Some(Ok(_)) = rest.frame().await {} };
+            if tokio::time::timeout(ABANDONED_WITHIN, to_the_end).await.is_err() {
+                tracing::info!("a call whose client went away has not ended in time; others of its session go on");
+            }
+            drop(lasting);
+        });
     }
 }

@@ -4,20 +4,22 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use super::deliver::Delivered;
 use super::events::{Answering, Audience, Caller, Events, Origin};
-use super::relay::{Mode, Relay};
-use crate::affinity::{InFlight, Moved};
+use super::relay::{Lasting, Mode, Relay};
+use super::seals::Seals;
+use crate::affinity::{Moved, Session};
 use crate::mcp::envelope::{Message, Sender};
 use crate::mcp::header::X_ACCEL_BUFFERING;
 use crate::mcp::ids::Epoch;
 use crate::mcp::stream::StreamRewriter;
 use crate::mcp::{Event, mark, rewrite_down};
 use crate::pooled::Unasked;
-use crate::upstream::{Answer, ExchangeError, Received, is_event_stream, read_whole};
+use crate::upstream::{
+    Answer, ExchangeError, Received, Reply, Server, is_event_stream, read_whole,
+};
 
 /// The type of every reply's body.
 pub type ReplyBody = axum::body::Body;
@@ -30,6 +32,8 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 pub struct RelayOptions {
     /// Largest single event, in bytes.
     pub event_bytes_max: usize,
+    /// What the ids of servers' requests are sealed with.
+    pub seals: Seals,
     /// Cancelled when the worker stops: streams that answer no call then end.
     pub stopping: CancellationToken,
 }
@@ -42,10 +46,12 @@ pub async fn relay_call(
     delivered: Delivered,
     caller: Caller,
     answering: Option<Answering>,
-    in_flight: Option<InFlight>,
+    lasting: Lasting,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
-    let audience = Audience::Bound(Epoch(delivered.binding.epoch));
+    let epoch = Epoch(delivered.binding.epoch);
+    let marker = (options.seals).marker(&caller.session, &caller.server, epoch);
+    let audience = Audience::Bound(marker);
     let response = match delivered.response {
         Received::Whole(answer) => return Ok(whole(&answer, &audience)),
         Received::Streaming(response) => response,
@@ -60,9 +66,9 @@ pub async fn relay_call(
                 binding: delivered.binding,
             };
             let events = Events::new(audience, options, answering, Some(origin), moved);
-            Ok(streaming_events(response, events, in_flight))
+            Ok(streaming_events(response, events, lasting))
         }
-        _ => relay(response, audience, answering, in_flight, options).await,
+        _ => relay(response, audience, answering, lasting, options).await,
     }
 }
 
@@ -83,7 +89,7 @@ pub async fn relay_shared(
                 response,
                 Audience::Shared(unasked),
                 answering,
-                None,
+                Lasting::default(),
                 options,
             )
             .await
@@ -97,10 +103,13 @@ pub async fn relay_shared(
 /// Where an error answer cannot be read.
 pub async fn relay_stream(
     delivered: Delivered,
-    in_flight: Option<InFlight>,
+    session: &Session,
+    server: &Server,
+    lasting: Lasting,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
-    let audience = Audience::Bound(Epoch(delivered.binding.epoch));
+    let epoch = Epoch(delivered.binding.epoch);
+    let audience = Audience::Bound(options.seals.marker(session, server, epoch));
     let moved = delivered.moved;
     match delivered.response {
         Received::Whole(answer) => Ok(whole(&answer, &audience)),
@@ -108,19 +117,19 @@ pub async fn relay_stream(
             if is_event_stream(&response) && response.status().is_success() =>
         {
             let events = Events::new(audience, options, None, None, moved);
-            Ok(streaming_events(response, events, in_flight))
+            Ok(streaming_events(response, events, lasting))
         }
         Received::Streaming(response) => failed_or_accepted(response, audience).await,
     }
 }
 
 /// Whether the response carries the answer of a request.
-fn answers(response: &Response<Incoming>, answering: Option<&Answering>) -> bool {
+fn answers(response: &Reply, answering: Option<&Answering>) -> bool {
     response.status().is_success() && answering.is_some()
 }
 
 /// Whether the response says that there is none.
-fn is_accepted(response: &Response<Incoming>) -> bool {
+fn is_accepted(response: &Reply) -> bool {
     matches!(
         response.status(),
         StatusCode::ACCEPTED | StatusCode::NO_CONTENT
@@ -128,15 +137,15 @@ fn is_accepted(response: &Response<Incoming>) -> bool {
 }
 
 async fn relay(
-    response: Response<Incoming>,
+    response: Reply,
     audience: Audience,
     answering: Option<Answering>,
-    in_flight: Option<InFlight>,
+    lasting: Lasting,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     if is_event_stream(&response) && response.status().is_success() {
         let events = Events::new(audience, options, answering, None, None);
-        return Ok(streaming_events(response, events, in_flight));
+        return Ok(streaming_events(response, events, lasting));
     }
     if !answers(&response, answering.as_ref()) {
         return failed_or_accepted(response, audience).await;
@@ -146,26 +155,22 @@ async fn relay(
         return Err(ExchangeError::NoResponse);
     }
     let mode = Mode::Json(StreamRewriter::new());
-    Ok(streaming(response, JSON, mode, in_flight))
+    Ok(streaming(response, JSON, mode, lasting))
 }
 
-fn streaming_events(
-    response: Response<Incoming>,
-    events: Events,
-    in_flight: Option<InFlight>,
-) -> Response<ReplyBody> {
-    streaming(response, EVENTS, Mode::Events(Box::new(events)), in_flight)
+fn streaming_events(response: Reply, events: Events, lasting: Lasting) -> Response<ReplyBody> {
+    streaming(response, EVENTS, Mode::Events(Box::new(events)), lasting)
 }
 
 fn streaming(
-    response: Response<Incoming>,
+    response: Reply,
     content_type: HeaderValue,
     mode: Mode,
-    in_flight: Option<InFlight>,
+    lasting: Lasting,
 ) -> Response<ReplyBody> {
     let status = response.status();
     let is_events = matches!(mode, Mode::Events(_));
-    let relay = Relay::new(response.into_body(), mode, in_flight);
+    let relay = Relay::new(response.into_body(), mode, lasting);
     let mut reply = Response::new(ReplyBody::new(relay));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -186,7 +191,7 @@ fn stream_headers(headers: &mut HeaderMap) {
 
 /// A reply that tells of a move is always events: the warning, then the marked answer.
 async fn marked(
-    response: Response<Incoming>,
+    response: Reply,
     audience: Audience,
     moved: &Moved,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
@@ -206,7 +211,7 @@ async fn marked(
 }
 
 async fn failed_or_accepted(
-    response: Response<Incoming>,
+    response: Reply,
     audience: Audience,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     if is_accepted(&response) {
@@ -259,7 +264,7 @@ fn undone(text: &Bytes, audience: &Audience) -> Bytes {
     Message::parse(text, Sender::Upstream)
         .ok()
         .and_then(|message| {
-            let down = rewrite_down(&message, audience.epoch()).ok()?;
+            let down = rewrite_down(&message, &audience.marker()).ok()?;
             Some(Bytes::from(down.text.into_owned()))
         })
         .unwrap_or_else(|| text.clone())

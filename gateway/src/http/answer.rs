@@ -8,15 +8,16 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use http_body_util::Full;
 use mooring_session::Refusal;
+use mooring_session::refusal::Busy;
 
-use crate::affinity::{Moved, OpenError, SettleError};
-use crate::dispatch::{DeliverError, ReplyBody};
+use crate::affinity::{HoldError, Moved, OpenError, SettleError, TurnError};
+use crate::dispatch::{DeliverError, ReplyBody, empty};
 use crate::identity::IdentityError;
 use crate::mcp::ids::Id;
 use crate::mcp::{ErrorBody, ErrorKind};
 use crate::pooled::PooledError;
 use crate::store::StoreError;
-use crate::upstream::{Answer, ExchangeError, HandshakeError};
+use crate::upstream::{Answer, ExchangeError, HandshakeError, SendError};
 
 /// How soon a client is asked to try again, in seconds: a worker finds a store that returned well within that.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -48,12 +49,12 @@ pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Response {
 }
 
 /// Nobody can be named as the sender.
-pub(super) fn unidentified(cause: IdentityError) -> Response {
+pub(super) fn unidentified(cause: IdentityError) -> ErrorBody<'static> {
     let kind = match cause.status() {
         StatusCode::FORBIDDEN => ErrorKind::Forbidden,
         _ => ErrorKind::Unauthenticated,
     };
-    error(&ErrorBody::new(kind).detail(cause))
+    ErrorBody::new(kind).detail(cause)
 }
 
 /// What the store said. Unknown, expired, ended and foreign sessions look the same from outside.
@@ -69,6 +70,8 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
         ),
         // It names another session's key, which is nobody's to read.
         StoreError::Refused(Refusal::Cap { .. }) => plain(ErrorKind::TooManyRequests, id),
+        // This worker owns nothing new any more; another does.
+        StoreError::Refused(Refusal::Busy(Busy::Draining)) => plain(ErrorKind::ShuttingDown, id),
         StoreError::Refused(refusal) => {
             tracing::error!(%refusal, "the store refused what the gateway asked");
             plain(ErrorKind::Internal, id)
@@ -84,6 +87,13 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
 pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
     match cause {
         SettleError::Store(cause) => store(cause, id),
+        SettleError::NoInstance(HandshakeError::Exchange(ExchangeError::Send(
+            cause @ SendError::Unstarted(_),
+        ))) => error(
+            &ErrorBody::new(ErrorKind::UpstreamUnavailable)
+                .answering(id)
+                .detail(cause),
+        ),
         SettleError::NoInstance(_) | SettleError::Unsettled => {
             plain(ErrorKind::UpstreamUnavailable, id)
         }
@@ -94,6 +104,45 @@ pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
         SettleError::Name(cause) => {
             tracing::error!(%cause, "a name of the gateway's own making was refused");
             plain(ErrorKind::Internal, id)
+        }
+    }
+}
+
+/// A call did not get its turn. Nothing of it was done.
+pub(super) fn unturned(cause: &TurnError, id: Option<Id<'_>>) -> Response {
+    match cause {
+        TurnError::Store(cause) => store(cause, id),
+        TurnError::Busy => plain(ErrorKind::TurnBusy, id),
+        TurnError::Withdrawn => unanswered(),
+        TurnError::TooMany => error(
+            &ErrorBody::new(ErrorKind::TooManyRequests)
+                .answering(id)
+                .detail(cause),
+        ),
+        TurnError::Name(cause) => {
+            tracing::error!(%cause, "a name of the gateway's own making was refused");
+            plain(ErrorKind::Internal, id)
+        }
+    }
+}
+
+/// What a call gets that its client has cancelled: nobody waits for an answer (MCP 2025-11-25, cancellation).
+fn unanswered() -> Response {
+    let mut reply = empty(StatusCode::OK);
+    let events = HeaderValue::from_static("text/event-stream");
+    reply.headers_mut().insert(CONTENT_TYPE, events);
+    reply
+}
+
+/// A stream of the session cannot be opened here.
+pub(super) fn unheld(cause: &HoldError) -> Response {
+    match cause {
+        HoldError::Taken => plain(ErrorKind::StreamConflict, None),
+        HoldError::Draining => plain(ErrorKind::ShuttingDown, None),
+        HoldError::Store(cause) => store(cause, None),
+        HoldError::Name(cause) => {
+            tracing::error!(%cause, "a name of the gateway's own making was refused");
+            plain(ErrorKind::Internal, None)
         }
     }
 }

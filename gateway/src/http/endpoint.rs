@@ -12,8 +12,10 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mooring_session::names::{Principal, SessionId};
 
+use super::group::GroupVisit;
 use super::target::Target;
-use super::{App, answer, code, door, kept, unkept};
+use super::{App, answer, code, door, group, kept, unkept};
+use crate::affinity::Session;
 use crate::code::server::CodeServer;
 use crate::identity::identify;
 use crate::mcp::envelope::Sender;
@@ -27,11 +29,13 @@ const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// A request that passed every check that needs neither its body nor its session.
 #[derive(Debug)]
-struct Arrival {
-    app: Arc<App>,
-    target: Target,
-    principal: Principal,
-    headers: HeaderMap,
+pub(super) struct Arrival {
+    pub(super) app: Arc<App>,
+    pub(super) target: Target,
+    pub(super) principal: Principal,
+    pub(super) headers: HeaderMap,
+    /// The session, where it began before its client introduced itself.
+    pub(super) begun: Option<Session>,
 }
 
 /// Which way it goes.
@@ -39,6 +43,7 @@ enum Way {
     Upstream(Visit),
     /// To a server that needs nothing more than who asks.
     Code(Arc<CodeServer>, Principal),
+    Group(GroupVisit),
 }
 
 /// A request for an upstream server.
@@ -48,6 +53,8 @@ pub(super) struct Visit {
     pub(super) server: Arc<Server>,
     pub(super) principal: Principal,
     pub(super) headers: HeaderMap,
+    /// The session that an `initialize` opens; none where it begins one.
+    pub(super) begun: Option<Session>,
 }
 
 /// `/mcp`: the default server.
@@ -86,13 +93,9 @@ async fn serve(
     request: Request,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let identity = match identify(&app.auth, peer.ip(), &head.headers) {
-        Ok(identity) => identity,
-        Err(cause) => return answer::unidentified(cause),
-    };
-    let Ok(principal) = Principal::parse(identity.principal.as_bytes()) else {
-        // Identities are checked against the same limits.
-        return answer::plain(ErrorKind::Unauthenticated, None);
+    let principal = match caller(&app, peer, &head.headers) {
+        Ok(principal) => principal,
+        Err(error) => return answer::error(&error),
     };
     let Some(target) = target else {
         return answer::plain(ErrorKind::ServerNotFound, None);
@@ -102,6 +105,7 @@ async fn serve(
         target,
         principal,
         headers: head.headers,
+        begun: None,
     };
     match head.method {
         HttpMethod::POST => post(arrival, body).await,
@@ -116,6 +120,18 @@ async fn serve(
     }
 }
 
+/// Who asks.
+pub(super) fn caller(
+    app: &App,
+    peer: SocketAddr,
+    headers: &HeaderMap,
+) -> Result<Principal, ErrorBody<'static>> {
+    let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::unidentified)?;
+    // Identities are checked against the same limits.
+    Principal::parse(identity.principal.as_bytes())
+        .map_err(|_| ErrorBody::new(ErrorKind::Unauthenticated))
+}
+
 async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
     if !door::is_json(&arrival.headers) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);
@@ -123,22 +139,9 @@ async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
     if !door::accepts_both(&arrival.headers) {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
-    let limit = arrival.app.listen.body_bytes_max;
-    let arrived = tokio::time::timeout(BODY_WITHIN, Limited::new(body, limit).collect());
-    let Ok(arrived) = arrived.await else {
-        return answer::error(&ErrorBody::new(ErrorKind::InvalidRequest).detail(format!(
-            "the body did not arrive within {} s",
-            BODY_WITHIN.as_secs()
-        )));
-    };
-    let body = match arrived {
-        Ok(body) => body.to_bytes(),
-        Err(cause) if cause.is::<LengthLimitError>() => {
-            return answer::error(
-                &ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {limit} bytes")),
-            );
-        }
-        Err(_) => return answer::plain(ErrorKind::InvalidRequest, None),
+    let body = match read_body(&arrival.app, body).await {
+        Ok(body) => body,
+        Err(error) => return answer::error(&error),
     };
     // A legacy client that disconnects has not cancelled (MCP 2025-11-25, transports): what it asked for is
     // finished, whoever still listens. The task outlives the connection.
@@ -147,31 +150,62 @@ async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
+/// The whole body of a request, within its limits.
+pub(super) async fn read_body(
+    app: &App,
+    body: axum::body::Body,
+) -> Result<Bytes, ErrorBody<'static>> {
+    let limit = app.listen.body_bytes_max;
+    let arrived = tokio::time::timeout(BODY_WITHIN, Limited::new(body, limit).collect());
+    let Ok(arrived) = arrived.await else {
+        return Err(ErrorBody::new(ErrorKind::InvalidRequest).detail(format!(
+            "the body did not arrive within {} s",
+            BODY_WITHIN.as_secs()
+        )));
+    };
+    match arrived {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(cause) if cause.is::<LengthLimitError>() => {
+            Err(ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {limit} bytes")))
+        }
+        Err(_) => Err(ErrorBody::new(ErrorKind::InvalidRequest)),
+    }
+}
+
 async fn post_message(arrival: Arrival, body: Bytes) -> Response {
-    let started = Instant::now();
     let message = match Message::parse(&body, Sender::Client) {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
-    let server_id: Box<str> = arrival.target.id().into();
-    let reply = match check_revision(&message, &arrival.headers) {
+    match check_revision(&message, &arrival.headers) {
         Err(cause) => answer::error(&ErrorBody::from(&cause).answering(message.id())),
-        Ok(revision) => match arrival.way() {
-            Way::Upstream(visit) if visit.server.keeps_sessions => {
-                kept::post(&visit, &body, &message, revision).await
-            }
-            Way::Upstream(visit) => unkept::post(&visit, &body, &message, revision).await,
-            Way::Code(server, principal) => {
-                code::post(&server, &principal, &message, revision).await
-            }
-        },
+        Ok(revision) => serve_message(arrival, &body, &message, revision).await,
+    }
+}
+
+/// One message of a client that speaks this revision.
+pub(super) async fn serve_message(
+    arrival: Arrival,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
+    let started = Instant::now();
+    let server_id: Box<str> = arrival.target.id().into();
+    let reply = match arrival.way() {
+        Way::Upstream(visit) if visit.server.keeps_sessions => {
+            kept::post(&visit, body, message, revision).await
+        }
+        Way::Upstream(visit) => unkept::post(&visit, body, message, revision).await,
+        Way::Code(server, principal) => code::post(&server, &principal, message, revision).await,
+        Way::Group(visit) => group::post(&visit, body, message, revision).await,
     };
     let method = message.method().label();
     metrics::request(&server_id, method, started.elapsed());
     reply
 }
 
-async fn get(arrival: Arrival) -> Response {
+pub(super) async fn get(arrival: Arrival) -> Response {
     if !door::accepts_events(&arrival.headers) {
         return answer::error(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a GET needs text/event-stream"),
@@ -184,6 +218,7 @@ async fn get(arrival: Arrival) -> Response {
         Way::Upstream(visit) if visit.server.keeps_sessions => kept::get(&visit).await,
         Way::Upstream(visit) => unkept::get(&visit),
         Way::Code(..) => code::not_allowed(),
+        Way::Group(visit) => group::get(&visit).await,
     }
 }
 
@@ -197,6 +232,9 @@ async fn delete(arrival: Arrival) -> Response {
         }
         Way::Upstream(visit) => unkept::delete(&visit),
         Way::Code(..) => code::not_allowed(),
+        Way::Group(visit) => tokio::spawn(async move { group::delete(&visit).await })
+            .await
+            .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
     }
 }
 
@@ -208,8 +246,16 @@ impl Arrival {
                 server,
                 principal: self.principal,
                 headers: self.headers,
+                begun: self.begun,
             }),
             Target::Code(server) => Way::Code(server, self.principal),
+            Target::Group(group) => Way::Group(GroupVisit {
+                app: self.app,
+                group,
+                principal: self.principal,
+                headers: self.headers,
+                begun: self.begun,
+            }),
         }
     }
 }

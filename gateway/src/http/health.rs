@@ -34,6 +34,10 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
         StoreMode::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
     };
     let store_word = word;
+    if app.relay.stopping.is_cancelled() {
+        // What is under way is finished; load balancers send nothing new.
+        (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "stopping");
+    }
     match &code {
         Some(code) if !code.is_ready() && nothing_else => {
             (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "unavailable");
@@ -81,7 +85,8 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
 /// Prometheus text.
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     let is_degraded = app.affinity.store().is_degraded();
-    metrics::snapshot(app.affinity.driven().count(), is_degraded);
+    let (bindings, connections) = (app.affinity.driven().count(), app.affinity.owned().count());
+    metrics::snapshot(bindings, connections, is_degraded);
     if let Some(code) = &app.code {
         metrics::code_snapshot(code.services().sessions_active());
     }

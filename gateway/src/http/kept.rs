@@ -9,13 +9,21 @@ use mooring_session::view::BindingView;
 
 use super::answer;
 use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
-use crate::affinity::{Closed, Driver, InFlightKind, Introduction, Session, Subscribed};
-use crate::dispatch::{
-    Answering, Call, Caller, DeliverError, OnLoss, Repeat, deliver, empty, relay_call, relay_stream,
+use crate::affinity::{
+    Closed, Driver, InFlightKind, Introduction, Session, StreamHold, StreamKind, Subscribed,
+    Withdrawal,
 };
-use crate::mcp::ids::Epoch;
+use crate::connection::event_id::{EventId, StreamName};
+use crate::dispatch::{
+    Answering, Call, Caller, DeliverError, Lasting, OnLoss, Ordered, Repeat, deliver, empty,
+    relay_call, relay_stream, withdraw,
+};
+use crate::mcp::header::LAST_EVENT_ID;
+use crate::mcp::ids::{Epoch, ServerRequestId};
 use crate::mcp::rewrite::into_bytes;
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, rewrite_down, rewrite_up};
+use crate::mcp::{
+    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Revision, Upward, rewrite_down, rewrite_up,
+};
 use crate::upstream::Outgoing;
 
 /// One message.
@@ -36,10 +44,43 @@ pub(super) async fn post(
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
-    let epoch = up.refers_to.as_ref().map(|request| request.epoch);
+    let is_genuine = |request: &ServerRequestId<'_>| {
+        let seals = &visit.app.relay.seals;
+        seals.is_genuine(&session, &visit.server, request)
+    };
+    if !up.refers_to.as_ref().is_none_or(is_genuine) {
+        return answer::plain(ErrorKind::AnswerUnexpected, message.id());
+    }
+    if withdraw(&visit.app.affinity, &session, &visit.server, message).await
+        == Withdrawal::Withdrawn
+    {
+        return empty(StatusCode::ACCEPTED);
+    }
+    pass_up(visit, session, body, message, up).await
+}
+
+/// Sends a message that may be sent, and passes its reply on.
+async fn pass_up(
+    visit: &Visit,
+    session: Session,
+    body: &Bytes,
+    message: &Message<'_>,
+    up: Upward<'_>,
+) -> Response {
+    let affinity = &visit.app.affinity;
+    let in_flight = affinity
+        .driven()
+        .begin(&session, &visit.server.id, InFlightKind::Call);
+    let wait_max = affinity.options().turn_wait_max;
+    let ordered = Ordered::begin(affinity, &session, &visit.server, message, wait_max).await;
+    let (ordered, routed) = match ordered {
+        Ok(ordered) => ordered.unzip(),
+        Err(cause) => return answer::unturned(&cause, message.id()),
+    };
     note(visit, &session, message).await;
-    let text = into_bytes(up.text, body);
     let tool = message.params.name();
+    let epoch = up.refers_to.as_ref().map(|request| request.epoch);
+    let text = into_bytes(up.text, body);
     let call = Call {
         session: &session,
         server: &visit.server,
@@ -51,11 +92,8 @@ pub(super) async fn post(
         },
         repeat: repeat(message, tool.as_deref()),
         epoch,
+        routed,
     };
-    let affinity = &visit.app.affinity;
-    let in_flight = affinity
-        .driven()
-        .begin(&session, &visit.server.id, InFlightKind::Call);
     let delivered = match deliver(affinity, &call).await {
         Ok(delivered) => delivered,
         Err(cause) => return undelivered(&cause, message),
@@ -76,7 +114,11 @@ pub(super) async fn post(
         delivered,
         caller,
         answering,
-        Some(in_flight),
+        Lasting {
+            in_flight: Some(in_flight),
+            stream: None,
+            ordered,
+        },
         &visit.app.relay,
     )
     .await
@@ -89,6 +131,10 @@ pub(super) async fn get(visit: &Visit) -> Response {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
+    let hold = match hold(visit, &session).await {
+        Ok(hold) => hold,
+        Err(reply) => return *reply,
+    };
     let call = Call {
         session: &session,
         server: &visit.server,
@@ -96,6 +142,7 @@ pub(super) async fn get(visit: &Visit) -> Response {
         on_loss: OnLoss::Recover,
         repeat: Repeat::Harmless,
         epoch: None,
+        routed: None,
     };
     let affinity = &visit.app.affinity;
     let in_flight = affinity
@@ -106,9 +153,33 @@ pub(super) async fn get(visit: &Visit) -> Response {
         Err(cause) => return answer::undelivered(&cause, None),
     };
     in_flight.driven_by(driver(visit, &delivered.binding));
-    relay_stream(delivered, Some(in_flight), &visit.app.relay)
-        .await
-        .unwrap_or_else(|cause| answer::exchange(&cause, None))
+    let lasting = Lasting {
+        in_flight: Some(in_flight),
+        stream: hold,
+        ordered: None,
+    };
+    relay_stream(
+        delivered,
+        &session,
+        &visit.server,
+        lasting,
+        &visit.app.relay,
+    )
+    .await
+    .unwrap_or_else(|cause| answer::exchange(&cause, None))
+}
+
+/// Makes the session's unrelated stream this worker's. Whoever resumes by an event id may resume the stream of a call,
+/// of which there may be several.
+async fn hold(visit: &Visit, session: &Session) -> Result<Option<StreamHold>, Box<Response>> {
+    if let Some(id) = visit.headers.get(LAST_EVENT_ID) {
+        let own = id.to_str().ok().and_then(EventId::parse);
+        if own.is_none_or(|id| id.stream != StreamName::General) {
+            return Ok(None);
+        }
+    }
+    let held = visit.app.affinity.hold_stream(session, StreamKind::Get);
+    held.await.map_err(|cause| Box::new(answer::unheld(&cause)))
 }
 
 /// The client is done.
@@ -144,17 +215,26 @@ async fn initialize(
         text: into_bytes(up.text, body),
     };
     let affinity = &visit.app.affinity;
-    let opened = match affinity
-        .open(&visit.principal, &visit.server, &introduction)
-        .await
-    {
+    let opened = match &visit.begun {
+        Some(session) => {
+            affinity
+                .open_in(session, &visit.server, &introduction)
+                .await
+        }
+        None => {
+            affinity
+                .open(&visit.principal, &visit.server, &introduction)
+                .await
+        }
+    };
+    let opened = match opened {
         Ok(opened) => opened,
         Err(cause) => return answer::unopened(&cause, message.id()),
     };
     let answer = &opened.initialized.answer;
     let down = answer
         .message()
-        .and_then(|answer| rewrite_down(&answer, Epoch(opened.binding.epoch)).ok())
+        .and_then(|answer| rewrite_down(&answer, &Marker::of(Epoch(opened.binding.epoch))).ok())
         .map(|down| Bytes::from(down.text.into_owned()));
     match down {
         Some(text) => {
@@ -216,7 +296,12 @@ async fn note(visit: &Visit, session: &Session, message: &Message<'_>) {
                 Subscribed::No
             };
             match message.params.uri() {
-                Some(uri) => affinity.note_subscription(session, &uri, subscribed).await,
+                Some(uri) => {
+                    let server = &visit.server.id;
+                    affinity
+                        .note_subscription(session, server, &uri, subscribed)
+                        .await
+                }
                 None => return,
             }
         }

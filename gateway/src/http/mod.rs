@@ -6,10 +6,15 @@ mod answer;
 mod code;
 mod door;
 mod endpoint;
+mod group;
 mod health;
 mod kept;
+mod legacy;
+mod peers;
 mod target;
 mod unkept;
+
+pub use legacy::{StreamMessage, deliver_here};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,9 +25,12 @@ use axum::middleware;
 use axum::routing::{any, get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
+pub use self::peers::Colleague;
 use crate::affinity::Affinity;
 use crate::code::server::CodeServers;
 use crate::dispatch::RelayOptions;
+use crate::group::Groups;
+use crate::legacy::downstream::Streams;
 use crate::pooled::Pool;
 use crate::settings::{AuthSettings, ListenSettings};
 use crate::upstream::Servers;
@@ -34,12 +42,16 @@ pub struct App {
     pub servers: Arc<Servers>,
     /// The servers that the gateway answers itself; none where none is configured.
     pub code: Option<CodeServers>,
-    /// The id of the server that `/mcp` means, of either kind.
+    /// The servers that consist of several of the others.
+    pub groups: Groups,
+    /// The id of the server that `/mcp` means, of any kind.
     pub default_server: Option<Box<str>>,
     /// Sessions that are kept.
     pub affinity: Affinity,
     /// Upstream sessions for those that are not.
     pub pool: Pool,
+    /// The streams of clients of HTTP+SSE that are open here.
+    pub legacy: Streams,
     /// What is heard.
     pub listen: ListenSettings,
     /// Who is heard.
@@ -55,6 +67,10 @@ pub fn router(app: Arc<App>) -> Router {
     let guarded = Router::new()
         .route("/mcp", any(endpoint::default_server))
         .route("/servers/{id}/mcp", any(endpoint::named_server))
+        .route("/sse", any(legacy::default_stream))
+        .route("/messages", any(legacy::default_messages))
+        .route("/servers/{id}/sse", any(legacy::named_stream))
+        .route("/servers/{id}/messages", any(legacy::named_messages))
         .fallback(endpoint::nowhere)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::App;
 use crate::code::server::CodeServer;
+use crate::group::Group;
 use crate::upstream::Server;
 
 /// A server, by its kind.
@@ -13,6 +14,8 @@ pub(super) enum Target {
     Upstream(Arc<Server>),
     /// Code, which the gateway answers itself.
     Code(Arc<CodeServer>),
+    /// Several of the others as one.
+    Group(Arc<Group>),
 }
 
 impl Target {
@@ -21,6 +24,7 @@ impl Target {
         match self {
             Self::Upstream(server) => server.id.as_str(),
             Self::Code(server) => server.id.as_str(),
+            Self::Group(group) => group.id.as_str(),
         }
     }
 }
@@ -30,7 +34,8 @@ impl App {
     pub(super) fn target(&self, id: &str) -> Option<Target> {
         let upstream = || self.servers.get(id).cloned().map(Target::Upstream);
         let code = || self.code.as_ref()?.get(id).cloned().map(Target::Code);
-        upstream().or_else(code)
+        let group = || self.groups.get(id).cloned().map(Target::Group);
+        upstream().or_else(code).or_else(group)
     }
 
     /// What `/mcp` means.

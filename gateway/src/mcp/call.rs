@@ -6,6 +6,9 @@
 
 use std::fmt::Write as _;
 
+use super::listing::Listing;
+use super::method::Method;
+
 /// Params for an `initialize` of the gateway's own, for probes and pooled sessions, where no
 /// client's are at hand.
 #[must_use]
@@ -44,8 +47,20 @@ pub fn empty_result(id_json: &str) -> String {
 /// `tools/list`, from the start or from the cursor that the page before ended with.
 #[must_use]
 pub fn tools_list(id_json: &str, cursor: Option<&str>) -> String {
+    list(id_json, Listing::Tools, cursor)
+}
+
+/// The request for one page of a list, from the start or from the cursor that the page before ended with.
+#[must_use]
+pub fn list(id_json: &str, listing: Listing, cursor: Option<&str>) -> String {
     let params = cursor.map(|cursor| format!(r#"{{"cursor":{}}}"#, quoted(cursor)));
-    request(id_json, "tools/list", params.as_deref())
+    request(id_json, listing.method(), params.as_deref())
+}
+
+/// A request with the params as some client wrote them, to be asked in the gateway's own name.
+#[must_use]
+pub fn again(id_json: &str, method: Method, params_json: Option<&str>) -> String {
+    request(id_json, method.label(), params_json)
 }
 
 /// `logging/setLevel`, to give a new upstream session the level of the old one.
@@ -97,7 +112,6 @@ mod tests {
     use super::*;
     use crate::mcp::envelope::{Kind, Message, Sender};
     use crate::mcp::ids::gateway_id;
-    use crate::mcp::method::Method;
 
     #[test]
     fn every_request_is_a_message_with_the_gateways_id() {
@@ -107,6 +121,10 @@ mod tests {
             (ping(&id), Method::Ping),
             (tools_list(&id, None), Method::ToolsList),
             (tools_list(&id, Some("a\"b")), Method::ToolsList),
+            (
+                again(&id, Method::ResourcesRead, Some("{}")),
+                Method::ResourcesRead,
+            ),
             (set_level(&id, "in\"fo"), Method::LoggingSetLevel),
             (subscribe(&id, "file:///ä\\"), Method::ResourcesSubscribe),
         ];

@@ -27,6 +27,8 @@ pub const MODERN_VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 pub enum Sender {
     /// The MCP client, downstream of the gateway.
     Client,
+    /// The gateway itself, which has rewritten a client's message that was held to the specification before.
+    Gateway,
     /// The MCP server, upstream of the gateway.
     Upstream,
 }
@@ -126,6 +128,24 @@ impl<'a> Params<'a> {
     #[must_use]
     pub fn protocol_version(&self) -> Option<Cow<'a, str>> {
         self.protocol_version.and_then(decode)
+    }
+
+    /// `requestId`, of a cancellation, as JSON text; it may be no valid id.
+    #[must_use]
+    pub fn request_id(&self) -> Option<&'a str> {
+        self.request_id
+    }
+
+    /// `progressToken`, of progress, as JSON text; it may be no valid token.
+    #[must_use]
+    pub fn progress_token(&self) -> Option<&'a str> {
+        self.progress_token
+    }
+
+    /// The token under which a request asks for progress, as JSON text; it may be no valid one.
+    #[must_use]
+    pub fn requested_progress(&self) -> Option<&'a str> {
+        self.meta_progress_token
     }
 
     /// Whether the request declares a revision without sessions; its value may be nonsense.
@@ -345,9 +365,11 @@ fn id_of(raw: Option<&str>, kind: Kind, sender: Sender) -> Result<Option<Id<'_>>
         None if kind.is_response() => Err(EnvelopeError::Shape),
         None => Ok(None),
         Some(raw) => {
-            let bytes_max = match kind {
-                Kind::Request | Kind::Notification => ID_BYTES_MAX,
-                Kind::Result | Kind::Error => WIRE_ID_BYTES_MAX,
+            let is_rewritten = kind.is_response() || sender == Sender::Gateway;
+            let bytes_max = if is_rewritten {
+                WIRE_ID_BYTES_MAX
+            } else {
+                ID_BYTES_MAX
             };
             Ok(Some(Id::of_value(raw, bytes_max)?))
         }

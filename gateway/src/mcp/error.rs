@@ -69,6 +69,8 @@ pub enum ErrorKind {
     OutcomeUnknown,
     /// The gateway is stopping.
     ShuttingDown,
+    /// Earlier calls of the session at the server have not finished for as long as this one may wait. It has not run.
+    TurnBusy,
     /// A server asked over an upstream session that no single client has.
     NobodyToAsk,
     /// A defect of the gateway.
@@ -164,6 +166,11 @@ impl ErrorKind {
                 -32601,
                 S::OK,
                 "no client of this session can be asked: the gateway shares it",
+            ),
+            Self::TurnBusy => row(
+                -32014,
+                S::SERVICE_UNAVAILABLE,
+                "earlier calls of the session have not finished in time; this one has not run",
             ),
             Self::ShuttingDown => row(-32013, S::SERVICE_UNAVAILABLE, "the gateway is stopping"),
             Self::Internal => row(-32603, S::INTERNAL_SERVER_ERROR, "internal error"),

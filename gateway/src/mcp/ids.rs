@@ -6,6 +6,7 @@
 //! | the same where clients share one pooled upstream session | `"c@<lane>:<the id as JSON>"` | the same |
 //! | a request of the gateway itself | `"<boot id>:<n>"` | the gateway |
 //! | an upstream's request, seen by the client | `"s:<epoch>:<the id as JSON>"` | the upstream, after it is undone |
+//! | the same where the fleet has keys | `"s:<epoch>.<seal>:<the id as JSON>"` | the same, after the seal is checked |
 //!
 //! Invariant: undoing a rewrite gives back the bytes that the owner of the id wrote (so `1` and
 //! `"1"`, `"A"` and `"\u0041"` stay apart), whatever escapes the peer used when it wrote the string
@@ -86,13 +87,30 @@ pub struct Lane(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
+/// What proves that the gateway gave this id to this client: 128 bits, written as 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal(pub u128);
+
+/// The length of a seal as it is written.
+const SEAL_CHARS: usize = 32;
+
+impl Seal {
+    /// Reads a seal in the one spelling that it is written in.
+    fn parse(text: &str) -> Option<Self> {
+        let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (text.len() == SEAL_CHARS && text.bytes().all(is_canonical))
+            .then(|| u128::from_str_radix(text, 16).ok().map(Self))
+            .flatten()
+    }
+}
+
 /// The side that an id is hidden from, and what is needed to find the way back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// The id of a client, for the eyes of an upstream.
     Client(Option<Lane>),
     /// The id of an upstream, for the eyes of a client.
-    Server(Epoch),
+    Server(Epoch, Option<Seal>),
 }
 
 /// An id in its rewritten form, not yet written out.
@@ -110,7 +128,8 @@ impl Wrapped<'_> {
         let prefix = match self.owner {
             Owner::Client(None) => "c:".len(),
             Owner::Client(Some(Lane(lane))) => "c@:".len() + digits(lane),
-            Owner::Server(Epoch(epoch)) => "s::".len() + digits(epoch),
+            Owner::Server(Epoch(epoch), None) => "s::".len() + digits(epoch),
+            Owner::Server(Epoch(epoch), Some(_)) => "s:.:".len() + digits(epoch) + SEAL_CHARS,
         };
         let text = self.id.0.as_bytes();
         "\"\"".len() + prefix + text.len() + memchr2_iter(b'"', b'\\', text).count()
@@ -123,7 +142,10 @@ impl Wrapped<'_> {
         let _ = match self.owner {
             Owner::Client(None) => out.write_str("\"c:"),
             Owner::Client(Some(Lane(lane))) => write!(out, "\"c@{lane}:"),
-            Owner::Server(Epoch(epoch)) => write!(out, "\"s:{epoch}:"),
+            Owner::Server(Epoch(epoch), None) => write!(out, "\"s:{epoch}:"),
+            Owner::Server(Epoch(epoch), Some(Seal(seal))) => {
+                write!(out, "\"s:{epoch}.{seal:032x}:")
+            }
         };
         let mut rest = self.id.0;
         while let Some(at) = rest.find(['"', '\\']) {
@@ -225,18 +247,24 @@ pub struct ServerRequestId<'a> {
     pub epoch: Epoch,
     /// The upstream's own id as JSON.
     pub id: Cow<'a, str>,
+    /// What the id was sealed with, which is to be checked where the fleet has keys.
+    pub seal: Option<Seal>,
 }
 
 impl<'a> ServerRequestId<'a> {
     /// Undoes the rewrite; `None` for an id that no gateway has written.
     pub(super) fn of_value(raw: &'a str) -> Option<Self> {
         let text = decode(raw)?;
-        let (epoch, _) = text.strip_prefix("s:")?.split_once(':')?;
-        let at = "s:".len() + epoch.len() + ":".len();
+        let (head, _) = text.strip_prefix("s:")?.split_once(':')?;
+        let at = "s:".len() + head.len() + ":".len();
+        let (epoch, seal) = match head.split_once('.') {
+            Some((epoch, seal)) => (epoch, Some(Seal::parse(seal)?)),
+            None => (head, None),
+        };
         let epoch = Epoch(decimal(epoch)?);
         let id = tail(text, at)?;
         Id::from_json(&id).ok()?;
-        Some(Self { epoch, id })
+        Some(Self { epoch, id, seal })
     }
 }
 

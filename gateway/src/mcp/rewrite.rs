@@ -9,9 +9,8 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::envelope::{Kind, Message};
-use super::ids::{
-    Answered, Epoch, ID_BYTES_MAX, Id, IdError, Lane, Owner, ServerRequestId, Wrapped,
-};
+use super::ids::{Answered, ID_BYTES_MAX, Id, IdError, Lane, ServerRequestId, Wrapped};
+use super::marker::{Hiding, Marker};
 use super::method::Method;
 use super::splice::{Edit, Fill, span_of, splice};
 
@@ -65,14 +64,14 @@ pub fn rewrite_up<'a>(
     message: &Message<'a>,
     lane: Option<Lane>,
 ) -> Result<Upward<'a>, RewriteError> {
-    let owner = Owner::Client(lane);
+    let hiding = Hiding::Client(lane);
     match (message.kind(), message.method()) {
         (Kind::Request, _) => Ok(Upward {
-            text: wrap_request(message, owner)?,
+            text: wrap_request(message, hiding)?,
             refers_to: None,
         }),
         (Kind::Notification, Method::Cancelled) => Ok(Upward {
-            text: wrap_cancelled(message, owner)?,
+            text: wrap_cancelled(message, hiding)?,
             refers_to: None,
         }),
         (Kind::Notification, Method::Progress) => {
@@ -90,19 +89,22 @@ pub fn rewrite_up<'a>(
     }
 }
 
-/// Rewrites an upstream's message for the client. `epoch` is that of the binding it came over.
+/// Rewrites an upstream's message for the client. `marker` is that of the binding it came over.
 ///
 /// # Errors
 /// [`RewriteError`]: the upstream chose an id or a token that the protocol does not allow.
-pub fn rewrite_down<'a>(message: &Message<'a>, epoch: Epoch) -> Result<Downward<'a>, RewriteError> {
-    let owner = Owner::Server(epoch);
+pub fn rewrite_down<'a>(
+    message: &Message<'a>,
+    marker: &Marker,
+) -> Result<Downward<'a>, RewriteError> {
+    let hiding = Hiding::Server(marker);
     match (message.kind(), message.method()) {
         (Kind::Request, _) => Ok(Downward {
-            text: wrap_request(message, owner)?,
+            text: wrap_request(message, hiding)?,
             answers: None,
         }),
         (Kind::Notification, Method::Cancelled) => Ok(Downward {
-            text: wrap_cancelled(message, owner)?,
+            text: wrap_cancelled(message, hiding)?,
             answers: None,
         }),
         (Kind::Notification, Method::Progress) => undo_down(message, message.params.progress_token),
@@ -131,13 +133,16 @@ pub fn into_bytes(text: Cow<'_, str>, body: &Bytes) -> Bytes {
 }
 
 /// Hides the sender's id, and the progress token that it asks for, behind the gateway's forms.
-fn wrap_request<'a>(message: &Message<'a>, owner: Owner) -> Result<Cow<'a, str>, RewriteError> {
+fn wrap_request<'a>(
+    message: &Message<'a>,
+    hiding: Hiding<'_>,
+) -> Result<Cow<'a, str>, RewriteError> {
     let text = message.text;
     let id = message.id.ok_or(RewriteError::Splice)?;
-    let id = wrap(text, owner, id)?;
+    let id = wrap(text, hiding, id)?;
     let changed = match message.params.meta_progress_token {
         Some(token) => {
-            let token = wrap(text, owner, token_id("progressToken", token)?)?;
+            let token = wrap(text, hiding, token_id("progressToken", token)?)?;
             splice(text, &mut [id, token])
         }
         None => splice(text, &mut [id]),
@@ -147,11 +152,14 @@ fn wrap_request<'a>(message: &Message<'a>, owner: Owner) -> Result<Cow<'a, str>,
 
 /// Hides the id of the sender's own request that it cancels. A cancellation without one, which
 /// 2025-11-25 has for tasks, passes.
-fn wrap_cancelled<'a>(message: &Message<'a>, owner: Owner) -> Result<Cow<'a, str>, RewriteError> {
+fn wrap_cancelled<'a>(
+    message: &Message<'a>,
+    hiding: Hiding<'_>,
+) -> Result<Cow<'a, str>, RewriteError> {
     let Some(raw) = message.params.request_id else {
         return Ok(Cow::Borrowed(message.text));
     };
-    let edit = wrap(message.text, owner, token_id("requestId", raw)?)?;
+    let edit = wrap(message.text, hiding, token_id("requestId", raw)?)?;
     splice(message.text, &mut [edit])
         .map(Cow::Owned)
         .ok_or(RewriteError::Splice)
@@ -161,10 +169,13 @@ fn token_id<'a>(field: &'static str, raw: &'a str) -> Result<Id<'a>, RewriteErro
     Id::of_value(raw, ID_BYTES_MAX).map_err(|source| RewriteError::Token { field, source })
 }
 
-fn wrap<'a>(text: &'a str, owner: Owner, id: Id<'a>) -> Result<Edit<'a>, RewriteError> {
+fn wrap<'a>(text: &'a str, hiding: Hiding<'_>, id: Id<'a>) -> Result<Edit<'a>, RewriteError> {
     Ok(Edit {
         at: span_of(text, id.as_json()).ok_or(RewriteError::Splice)?,
-        with: Fill::Wrapped(Wrapped { owner, id }),
+        with: Fill::Wrapped(Wrapped {
+            owner: hiding.owner(id),
+            id,
+        }),
     })
 }
 

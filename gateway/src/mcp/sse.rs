@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 use super::envelope::{EnvelopeError, Message, Sender};
 use super::event::{Block, EventError, Line, Lines, put_data};
-use super::ids::Epoch;
 use super::mark::{self, Rebound};
+use super::marker::Marker;
 use super::rewrite::{Downward, RewriteError, rewrite_down};
 
 /// What an event's data was.
@@ -59,21 +59,21 @@ pub struct SseRewriter {
     /// Whether lines of the block at hand have gone out.
     in_block: bool,
     has_event_ids: bool,
-    epoch: Epoch,
+    marker: Marker,
     event_bytes_max: usize,
 }
 
 impl SseRewriter {
-    /// A rewriter at the start of a stream that came over the binding of this epoch. Events longer
-    /// than `event_bytes_max` are refused.
+    /// A rewriter at the start of a stream that came over the marker's binding. Events longer than
+    /// `event_bytes_max` are refused.
     #[must_use]
-    pub fn new(epoch: Epoch, event_bytes_max: usize) -> Self {
+    pub fn new(marker: Marker, event_bytes_max: usize) -> Self {
         Self {
             lines: Lines::new(event_bytes_max),
             block: Block::default(),
             in_block: false,
             has_event_ids: false,
-            epoch,
+            marker,
             event_bytes_max,
         }
     }
@@ -107,7 +107,7 @@ impl SseRewriter {
             block,
             in_block,
             has_event_ids,
-            epoch,
+            marker,
             event_bytes_max,
         } = self;
         lines.feed(chunk, |line| {
@@ -121,7 +121,7 @@ impl SseRewriter {
                 }
                 Line::End => {
                     *has_event_ids |= block.id.as_deref().is_some_and(|id| !id.is_empty());
-                    let wrote = block.has_data && put_judged(block, *epoch, &mut judge, &mut out);
+                    let wrote = block.has_data && put_judged(block, marker, &mut judge, &mut out);
                     if wrote || *in_block || !block.has_data {
                         out.push(b'\n');
                     }
@@ -138,7 +138,7 @@ impl SseRewriter {
 /// Writes the data of a finished block as it is judged; returns whether any was written.
 fn put_judged<'v>(
     block: &Block,
-    epoch: Epoch,
+    marker: &Marker,
     judge: &mut impl FnMut(&Passing<'_>) -> Verdict<'v>,
     out: &mut Vec<u8>,
 ) -> bool {
@@ -163,7 +163,7 @@ fn put_judged<'v>(
             return false;
         }
     };
-    let down = match rewrite_down(&message, epoch) {
+    let down = match rewrite_down(&message, marker) {
         Ok(down) => down,
         Err(error) => {
             judge(&Passing::NotRewritable(&error));

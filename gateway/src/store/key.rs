@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use mooring_session::limits::KEY_BYTES_MAX;
 use mooring_session::names::{NameError, Problem, ServerName, SessionId};
-use sha2::{Digest, Sha256};
 
 /// Server, user and language.
 const CODE_PARTS: usize = 3;
@@ -189,7 +188,7 @@ impl InitDigest {
     /// The digest of these params.
     #[must_use]
     pub fn of(json: &str) -> Self {
-        Self(hex_sha256(json).into())
+        Self(crate::digest::hex(json.as_bytes()).into())
     }
 
     /// Reads a digest back from a label; none where it is not one.
@@ -209,17 +208,6 @@ impl InitDigest {
     pub(super) fn key(&self, prefix: &str) -> String {
         format!("{prefix}init:{}", self.0)
     }
-}
-
-fn hex_sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .fold(String::with_capacity(64), |mut hex, byte| {
-            for nibble in [byte >> 4, byte & 15] {
-                hex.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
-            }
-            hex
-        })
 }
 
 #[cfg(test)]

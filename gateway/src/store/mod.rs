@@ -60,7 +60,7 @@ use self::redis::RedisStore;
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::{Get, Transition};
-pub use self::turns::{Enter, Entered, Leave, Line};
+pub use self::turns::{Enter, Entered, Leave, Line, Withdraw};
 
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
@@ -113,6 +113,12 @@ impl Store {
     #[must_use]
     pub fn session_key(&self, id: &SessionId) -> SessionKey {
         SessionKey::mcp(&self.prefix, id)
+    }
+
+    /// The key of a session as another worker names it; none where it is no key of this store's.
+    #[must_use]
+    pub fn key_named(&self, text: &str) -> Option<SessionKey> {
+        SessionKey::named(&self.prefix, text.as_bytes())
     }
 
     /// The key of a code session in this store; `id` is what its record will hold.

@@ -18,6 +18,15 @@ pub enum NewsItem {
         /// The turn's number: it fences the holder from every earlier one.
         turn: u64,
     },
+    /// A ticket of the worker's was taken out of its queue: whoever asked for its call wants it no more.
+    Withdrawn {
+        /// Of which session.
+        key: SessionKey,
+        /// At which server.
+        server: ServerName,
+        /// The ticket that waited.
+        ticket: Token,
+    },
     /// Something that the worker was told to wait for has changed: it asks again.
     Settled {
         /// Of which session.

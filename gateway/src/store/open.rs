@@ -124,11 +124,10 @@ pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
             }
         }
     };
-    let ttl_ms = u64::try_from(options.session_ttl.as_millis()).unwrap_or(u64::MAX);
     Ok(Store::new(
         backend,
         &options.key_prefix,
-        Millis::new(ttl_ms),
+        Millis::from(options.session_ttl),
     ))
 }
 

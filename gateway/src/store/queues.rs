@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::clock::Clock;
 use super::key::SessionKey;
 use super::news::NewsItem;
-use super::turns::{Enter, Leave};
+use super::turns::{Enter, Leave, Withdraw};
 use super::watched::{Settles, Told};
 
 /// The module's defaults.
@@ -95,6 +95,20 @@ impl Queues {
     ) -> Result<(), Refusal> {
         self.with(workers, |turns, context| {
             turns.leave(&place(key), &request.server, &request.ticket, context)
+        })
+    }
+
+    /// Takes a call that waits out of the queue.
+    pub(super) fn withdraw(
+        &self,
+        key: &SessionKey,
+        request: &Withdraw,
+        workers: &dyn Liveness,
+    ) -> Result<(), Refusal> {
+        self.with(workers, |turns, context| {
+            turns
+                .withdraw(&place(key), &request.server, &request.beginning, context)
+                .map(drop)
         })
     }
 
@@ -208,6 +222,18 @@ impl Queues {
                     server,
                     ticket,
                     turn,
+                })
+            }
+            news::NewsItem::Withdrawn {
+                session,
+                server,
+                ticket,
+            } => {
+                let key = SessionKey::named(&self.prefix, &session.key)?;
+                Some(NewsItem::Withdrawn {
+                    key,
+                    server,
+                    ticket,
                 })
             }
             news::NewsItem::Settled { session, server } => {

@@ -56,6 +56,17 @@ pub struct Leave {
     pub ticket: Token,
 }
 
+/// What LEAVE with WAITING asks for.
+#[derive(Clone, Debug)]
+pub struct Withdraw {
+    /// Whose session it must be.
+    pub principal: Principal,
+    /// Of which server.
+    pub server: ServerName,
+    /// What the tickets of the call begin with.
+    pub beginning: Token,
+}
+
 impl Enter {
     /// The ROUTE in it.
     pub(super) fn route(&self) -> Route {
@@ -117,6 +128,24 @@ impl Store {
                 Backend::Embedded(store, _) => store.leave(key, request).await,
                 Backend::Redis(store, _) => store.leave(key, request).await,
                 Backend::Fallback(store) => store.leave(key, request).await,
+            }
+        })
+        .await
+    }
+
+    /// Takes a call that waits for its turn out of the queue, whichever worker it waits at: that one is told by
+    /// [`news`](Self::news).
+    ///
+    /// # Errors
+    /// Refused: `BUSY` where the call has its turn; `STALE` where it neither has it nor waits for it, and where the module
+    /// is of before this; `DENIED`, `NOSESSION`, `ENDED`.
+    pub async fn withdraw(&self, key: &SessionKey, request: &Withdraw) -> Result<(), StoreError> {
+        timed("SESSION.LEAVE", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.withdraw(key, request)?),
+                Backend::Embedded(store, _) => store.withdraw(key, request).await,
+                Backend::Redis(store, _) => store.withdraw(key, request).await,
+                Backend::Fallback(store) => store.withdraw(key, request).await,
             }
         })
         .await

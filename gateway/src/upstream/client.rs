@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::Request;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Client as Pool};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::{Instance, Reach};
+use super::{Body, Instance, Reach, Reply};
 
 /// Most idle connections kept to one instance: enough for the concurrency of one process, small beside its file limit.
 const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
@@ -58,13 +57,32 @@ pub enum SendError {
     /// The connection broke after it was made. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
     Broken(#[source] legacy::Error),
+    /// The server could not be started, or its stream not opened. Nothing was delivered.
+    #[error("the server could not be started: {0}")]
+    Unstarted(Box<str>),
+    /// The connection that a worker held to the server has ended. Nothing was delivered.
+    #[error("the connection to the server has ended: {0}")]
+    Ended(Box<str>),
+    /// The worker that was asked does not hold the connection at this epoch, or not any more. Nothing was delivered.
+    #[error("another worker holds the connection to the server")]
+    Elsewhere,
+    /// The worker that holds the connection stops and takes nothing new. Nothing was delivered.
+    #[error("the worker that holds the connection to the server is stopping")]
+    OwnerDraining,
+    /// The worker that holds the connection cannot be reached, or does not drive it while it cannot reach the store.
+    /// Nothing was delivered.
+    #[error("the worker that holds the connection to the server does not answer: {0}")]
+    OwnerAway(Box<str>),
+    /// The way to the worker that holds the connection broke. The request may have been delivered and may have run.
+    #[error("the way to the worker that holds the connection broke: {0}")]
+    OwnerBroken(Box<str>),
 }
 
 impl SendError {
     /// Whether it is certain that the instance received nothing.
     #[must_use]
     pub const fn is_undelivered(&self) -> bool {
-        matches!(self, Self::Refused | Self::Connect(_))
+        !matches!(self, Self::Broken(_) | Self::OwnerBroken(_))
     }
 }
 
@@ -121,7 +139,7 @@ impl Client {
         &self,
         instance: &Instance,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Reply, SendError> {
         self.send_over(&self.0.pooled, instance, request).await
     }
 
@@ -133,7 +151,7 @@ impl Client {
         &self,
         instance: &Instance,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Reply, SendError> {
         self.send_over(&self.0.fresh, instance, request).await
     }
 
@@ -145,11 +163,11 @@ impl Client {
         &self,
         instance: &Instance,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Reply, SendError> {
         match self.0.pooled.request(request).await {
             Ok(response) => {
                 instance.reach.succeeded();
-                Ok(response)
+                Ok(response.map(Body::from))
             }
             // One refusal that nobody tries again is no row: it must not make the next one count as lost.
             Err(error) if is_refused(&error) => Err(SendError::Refused),
@@ -163,12 +181,12 @@ impl Client {
         connections: &Connections,
         instance: &Instance,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, SendError> {
+    ) -> Result<Reply, SendError> {
         loop {
             let error = match connections.request(request.clone()).await {
                 Ok(response) => {
                     instance.reach.succeeded();
-                    return Ok(response);
+                    return Ok(response.map(Body::from));
                 }
                 Err(error) => error,
             };
@@ -191,7 +209,7 @@ impl Client {
 }
 
 /// Whether the other side answered that nobody listens there: for a process on a live host, the sign of its death.
-fn is_refused(error: &legacy::Error) -> bool {
+pub(crate) fn is_refused(error: &legacy::Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<io::Error>()

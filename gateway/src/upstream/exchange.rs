@@ -5,10 +5,9 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use mooring_session::names::UpstreamSession;
 
-use super::SendError;
+use super::{Body, BodyError, Reply, SendError};
 use crate::mcp::envelope::{Message, Sender};
 use crate::mcp::event::EventParser;
 use crate::mcp::header::MCP_SESSION_ID;
@@ -31,7 +30,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub enum Received {
     /// To be passed on as it arrives.
-    Streaming(Response<Incoming>),
+    Streaming(Reply),
     /// An error that had to be read to be understood.
     Whole(Answer),
 }
@@ -47,7 +46,7 @@ pub enum ExchangeError {
     TimedOut(Duration),
     /// The body broke off.
     #[error("the answer broke off")]
-    Body(#[source] hyper::Error),
+    Body(#[source] BodyError),
     /// The answer is larger than [`ANSWER_BYTES_MAX`], or its event stream cannot be read.
     #[error("the answer is larger than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
@@ -73,7 +72,7 @@ pub async fn within<T>(
 ///
 /// # Errors
 /// See [`ExchangeError`].
-pub async fn read_answer(response: Response<Incoming>) -> Result<Answer, ExchangeError> {
+pub async fn read_answer(response: Reply) -> Result<Answer, ExchangeError> {
     let status = response.status();
     let upstream_session = response
         .headers()
@@ -112,7 +111,7 @@ pub fn is_event_stream<B>(response: &Response<B>) -> bool {
 ///
 /// # Errors
 /// [`ExchangeError::Body`], [`ExchangeError::TooLarge`].
-pub async fn read_whole(mut body: Incoming) -> Result<Bytes, ExchangeError> {
+pub async fn read_whole(mut body: Body) -> Result<Bytes, ExchangeError> {
     let mut first: Option<Bytes> = None;
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -137,7 +136,7 @@ pub async fn read_whole(mut body: Incoming) -> Result<Bytes, ExchangeError> {
 
 /// Reads events until one is a response. What else passes on the stream of a request of the gateway's own has no
 /// reader.
-async fn read_event(mut body: Incoming) -> Result<Bytes, ExchangeError> {
+async fn read_event(mut body: Body) -> Result<Bytes, ExchangeError> {
     let mut parser = EventParser::new(ANSWER_BYTES_MAX);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(ExchangeError::Body)?.into_data() else {

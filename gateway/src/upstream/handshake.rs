@@ -5,10 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use mooring_session::names::UpstreamSession;
 
-use super::discard::discard;
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
-use super::{Client, ExchangeError, Instance, Server, read_answer};
+use super::{Carry, ExchangeError, Server, read_answer};
 use crate::mcp::{Kind, call};
 
 /// An `initialize` to be sent.
@@ -62,23 +61,19 @@ impl HandshakeError {
     }
 }
 
-/// Makes the handshake within `limit`.
+/// Makes the handshake over `way` within `limit`.
 ///
 /// # Errors
 /// See [`HandshakeError`].
 pub async fn greet(
-    client: &Client,
+    way: &impl Carry,
     server: &Server,
-    instance: &Instance,
     greeting: &Greeting,
     session_digest: &str,
     limit: Duration,
 ) -> Result<Initialized, HandshakeError> {
     let outgoing = Outgoing::post(server, greeting.text.clone()).session_digest(session_digest);
-    let exchange = async {
-        let response = client.send(instance, outgoing.to(instance)).await?;
-        read_answer(response).await
-    };
+    let exchange = async { read_answer(way.carry(&outgoing).await?).await };
     let answer = within(limit, exchange).await?;
     let is_result = answer.status.is_success()
         && answer
@@ -93,18 +88,12 @@ pub async fn greet(
         answer,
     };
     if greeting.completion == Completion::ByGateway
-        && let Err(error) = complete(
-            client,
-            server,
-            instance,
-            &initialized,
-            session_digest,
-            limit,
-        )
-        .await
+        && let Err(error) = complete(way, server, &initialized, session_digest, limit).await
     {
         if let Some(begun) = &initialized.upstream_session {
-            discard(client, instance, &Outgoing::delete(server), begun, limit).await;
+            let deletion = Outgoing::delete(server).upstream_session(Some(begun));
+            // What fails here is left to the instance's own expiry.
+            let _ = within(limit, async { Ok(way.carry(&deletion).await?) }).await;
         }
         return Err(error.into());
     }
@@ -112,9 +101,8 @@ pub async fn greet(
 }
 
 async fn complete(
-    client: &Client,
+    way: &impl Carry,
     server: &Server,
-    instance: &Instance,
     initialized: &Initialized,
     session_digest: &str,
     limit: Duration,
@@ -125,11 +113,9 @@ async fn complete(
     if let Some(revision) = &initialized.revision {
         outgoing = outgoing.revision(revision);
     }
-    let exchange = async {
-        let response = client.send(instance, outgoing.to(instance)).await?;
-        Ok(response.status())
-    };
-    within(limit, exchange).await.map(|_| ())
+    within(limit, async { Ok(way.carry(&outgoing).await?) })
+        .await
+        .map(|_| ())
 }
 
 /// The revision that an initialize result names.

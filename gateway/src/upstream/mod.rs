@@ -3,6 +3,8 @@
 //! Invariant: every failure says whether the request can have been delivered. Whoever sends again decides by that, and
 //! by nothing else.
 
+mod body;
+mod carry;
 mod client;
 mod discard;
 mod exchange;
@@ -12,6 +14,9 @@ mod reach;
 mod request;
 mod server;
 
+pub use body::{Body, BodyError, Reply};
+pub use carry::{Carry, ToInstance};
+pub(crate) use client::is_refused;
 pub use client::{Client, ClientError, ClientOptions, SendError};
 pub use discard::Discarded;
 pub(crate) use discard::discard;
@@ -22,4 +27,5 @@ pub use handshake::{Completion, Greeting, HandshakeError, Initialized, greet};
 pub use probe::{Pulse, is_session_unknown, probe};
 pub use reach::Reach;
 pub use request::Outgoing;
-pub use server::{Instance, Server, Servers};
+pub(crate) use request::is_forwarded;
+pub use server::{Carriage, Instance, Server, Servers};

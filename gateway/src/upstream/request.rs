@@ -68,6 +68,34 @@ impl Outgoing {
         }
     }
 
+    /// A request as another worker passed it on.
+    #[must_use]
+    pub fn passed_on(method: Method, headers: HeaderMap, body: Bytes) -> Self {
+        Self {
+            method,
+            headers,
+            body,
+        }
+    }
+
+    /// Its HTTP method.
+    #[must_use]
+    pub const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Its headers; upstream credentials are among them.
+    #[must_use]
+    pub const fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// The message; empty for a GET and a DELETE.
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
     /// Adds what the client's request says to the upstream.
     #[must_use]
     pub fn forwarding(mut self, client: &HeaderMap) -> Self {
@@ -80,7 +108,7 @@ impl Outgoing {
             }
         }
         for (name, value) in client {
-            if name.as_str().starts_with(PARAM_PREFIX) {
+            if is_param(name) {
                 self.headers.append(name, value.clone());
             }
         }
@@ -130,4 +158,13 @@ impl Outgoing {
         *request.headers_mut() = self.headers.clone();
         request
     }
+}
+
+/// Whether a client's header goes upstream as it is.
+pub(crate) fn is_forwarded(name: &HeaderName) -> bool {
+    FORWARDED.contains(name) || is_param(name)
+}
+
+fn is_param(name: &HeaderName) -> bool {
+    name.as_str().starts_with(PARAM_PREFIX)
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, ServerName};
+use mooring_session::rules::Ownership;
 
 use super::Reach;
-use crate::settings::OnUpstreamLoss;
+use crate::settings::{Concurrency, OnUpstreamLoss};
 
 /// One of the interchangeable processes behind a server.
 #[derive(Debug)]
@@ -30,11 +31,28 @@ pub struct Server {
     pub instances: Vec<Arc<Instance>>,
     /// Whether its sessions are kept.
     pub keeps_sessions: bool,
+    /// Whether any worker reaches a session of it, or only the one that holds its connection.
+    pub ownership: Ownership,
+    /// Whether tool calls of one session may run at the same time.
+    pub concurrency: Concurrency,
     /// What happens when an instance loses a session.
     pub on_upstream_loss: OnUpstreamLoss,
     /// Headers that every request to it carries; credentials, never logged.
     pub headers: HeaderMap,
     next: AtomicUsize,
+}
+
+/// How sessions at a server are carried.
+#[derive(Clone, Copy, Debug)]
+pub struct Carriage {
+    /// Whether its sessions are kept.
+    pub keeps_sessions: bool,
+    /// Who may drive one.
+    pub ownership: Ownership,
+    /// Whether tool calls of one session may run at the same time.
+    pub concurrency: Concurrency,
+    /// What happens when one is lost.
+    pub on_upstream_loss: OnUpstreamLoss,
 }
 
 impl Server {
@@ -43,14 +61,21 @@ impl Server {
     pub fn new(
         id: ServerName,
         instances: Vec<Arc<Instance>>,
-        keeps_sessions: bool,
-        on_upstream_loss: OnUpstreamLoss,
+        carriage: Carriage,
         headers: HeaderMap,
     ) -> Self {
+        let Carriage {
+            keeps_sessions,
+            ownership,
+            concurrency,
+            on_upstream_loss,
+        } = carriage;
         Self {
             id,
             instances,
             keeps_sessions,
+            ownership,
+            concurrency,
             on_upstream_loss,
             headers,
             next: AtomicUsize::new(0),

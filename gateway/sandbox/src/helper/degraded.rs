@@ -11,11 +11,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::error::{StepError, at};
 use super::first_process::{self, First, FromFirst, Walls};
-use super::outer::{Request, pair};
+use super::outer::{Request, is_told_to_go, pair};
 use super::own_user::OwnUser;
 use super::private::PrivateDirectory;
 use super::process::{self, Side};
@@ -98,15 +98,7 @@ fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepErr
 }
 
 fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<Last, StepError> {
-    let handle = pidfd_open(leader, PidfdFlags::empty())
-        .map_err(at("pidfd_open"))
-        .map_err(StepError::Fork)?;
-    let prepared = FromHelper::Prepared {
-        pid: leader.as_raw_nonzero().get(),
-    };
-    send(host.as_fd(), &prepared, &[handle.as_fd()])?;
-    drop(handle);
-    if receive::<ToHelper>(host.as_fd())?.is_none() {
+    if !is_told_to_go(host, leader)? {
         return Ok(Last::Ended(None));
     }
     // Where the leader is gone already, what it said is still to be read.

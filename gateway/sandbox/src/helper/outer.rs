@@ -124,8 +124,8 @@ fn build(
     Root::build(spec, &trees, text.as_ref())?.enter()
 }
 
-/// Passes on what process 1 says, until it has ended.
-fn accompany(host: &OwnedFd, first: &OwnedFd, pid: Pid, upper: &Upper) -> Result<(), StepError> {
+/// Tells the host of the process that waits to be confined, and waits for its word: false where the host is gone.
+pub(super) fn is_told_to_go(host: &OwnedFd, pid: Pid) -> Result<bool, StepError> {
     let handle = pidfd_open(pid, PidfdFlags::empty())
         .map_err(at("pidfd_open"))
         .map_err(StepError::Fork)?;
@@ -133,8 +133,12 @@ fn accompany(host: &OwnedFd, first: &OwnedFd, pid: Pid, upper: &Upper) -> Result
         pid: pid.as_raw_nonzero().get(),
     };
     send(host.as_fd(), &prepared, &[handle.as_fd()])?;
-    drop(handle);
-    if receive::<ToHelper>(host.as_fd())?.is_none() {
+    Ok(receive::<ToHelper>(host.as_fd())?.is_some())
+}
+
+/// Passes on what process 1 says, until it has ended.
+fn accompany(host: &OwnedFd, first: &OwnedFd, pid: Pid, upper: &Upper) -> Result<(), StepError> {
+    if !is_told_to_go(host, pid)? {
         return Ok(());
     }
     // Where process 1 is gone already, what it said is still to be read.

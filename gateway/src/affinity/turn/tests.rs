@@ -1,18 +1,28 @@
 //! Turns over every kind of store: in order, one at a time, given back however their callers go, and held across a restart
-//! of Redis.
+//! of Redis. [`passing`] has those that are passed on for a while, [`withdrawing`] those that are wanted no more, [`drops`]
+//! the callers that go at any moment.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "tests fail by panicking"
 )]
 
+mod drops;
+mod passing;
+mod withdrawing;
+
 use std::time::Duration;
 
-use mooring_session::rules::EndWhen;
+use mooring_session::Refusal;
+use mooring_session::names::WorkerId;
+use mooring_session::rules::{Bind, EndWhen};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::keeper::RENEW_EVERY;
 use super::*;
+use crate::affinity::news::Waiters;
 use crate::store::tests::differential::{embedded, memory, redis};
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, PATIENCE, RedisServer, eventually};
@@ -50,21 +60,55 @@ impl Worker {
         }
     }
 
-    fn ticket(&self, name: &str) -> Ticket {
-        Ticket {
+    fn place(&self, ticket: &str) -> Place {
+        let queue = Queue {
             store: self.store.clone(),
-            worker: self.id.clone(),
             waiters: self.waiters.clone(),
             key: key(),
+        };
+        let request = Enter {
             principal: make::principal("alice"),
-            server: make::server("sandbox"),
-            token: make::token(name),
-        }
+            server: server(),
+            worker: self.id.clone(),
+            ticket: make::token(ticket),
+            lease: Millis::from(LEASE),
+            line: Line::Last,
+            held: None,
+        };
+        Place::new(queue, request)
     }
 
-    async fn take(&self, name: &str, wait_max: Duration) -> Result<Turn, TurnError> {
-        self.ticket(name).take(wait_max).await
+    async fn take(&self, ticket: &str, wait_max: Duration) -> Result<Turn, TurnError> {
+        let (turn, _) = self.place(ticket).take(wait_max).await?;
+        Ok(turn)
     }
+}
+
+/// What taking a turn comes to.
+type Taken = Result<(Turn, Entered), TurnError>;
+
+impl Worker {
+    /// A caller that waits: whatever the store is asked from now on, it is asked after it.
+    async fn waits(&self, ticket: &str) -> JoinHandle<Taken> {
+        let mut call = Box::pin(self.place(ticket).take(PATIENCE));
+        tokio::select! {
+            biased;
+            came = &mut call => panic!("the turn is free: {came:?}"),
+            () = yields(1) => {}
+        }
+        tokio::spawn(call)
+    }
+}
+
+/// Lets everything else go on for so many moments.
+async fn yields(moments: usize) {
+    for _ in 0..moments {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn server() -> ServerName {
+    make::server("sandbox")
 }
 
 fn key() -> SessionKey {
@@ -112,9 +156,9 @@ async fn callers_have_it_one_after_another(store: &Store) {
     let first = workers[0].take("first", PATIENCE).await.unwrap();
     let mut tasks = JoinSet::new();
     for number in 0..8 {
-        let ticket = workers[number % 2].ticket(&format!("t{number}"));
+        let place = workers[number % 2].place(&format!("t{number}"));
         tasks.spawn(async move {
-            let turn = ticket.take(PATIENCE).await.unwrap();
+            let (turn, _) = place.take(PATIENCE).await.unwrap();
             assert!(!turn.is_lost());
             turn.number().unwrap()
         });
@@ -142,7 +186,7 @@ async fn whoever_gives_up_is_not_waited_for(store: &Store) {
     let gone = worker.take("gone", PATIENCE);
     assert!(tokio::time::timeout(SHORT, gone).await.is_err());
     // One who goes before the first answer, too.
-    let asked = tokio::spawn(worker.ticket("asked").take(PATIENCE));
+    let asked = tokio::spawn(worker.place("asked").take(PATIENCE));
     tokio::task::yield_now().await;
     asked.abort();
     drop(held);
@@ -163,6 +207,30 @@ async fn a_turn_is_lost_with_its_session(store: &Store) {
         refused,
         TurnError::Store(StoreError::Refused(Refusal::Ended))
     );
+}
+
+/// It is said once, which must not be lost on a call that waits.
+#[tokio::test]
+async fn the_death_of_who_drove_the_session_is_told_with_the_turn() {
+    let store = memory(crate::store::tests::system_clock());
+    begun(&store).await;
+    let worker = Worker::new(&store, "w:1");
+    let held = worker.take("held", PATIENCE).await.unwrap();
+    let driver = make::worker("d:1");
+    store.beat(&make::beat("d:1", 600_000)).await.unwrap();
+    let bind = Bind {
+        server: server(),
+        worker: driver.clone(),
+        ..make::bind("t1", "i1", "u1")
+    };
+    store.bind(&key(), &bind).await.unwrap();
+    store.gone(&driver).await.unwrap();
+    let next = worker.waits("next").await;
+    drop(held);
+    let (_, entered) = next.await.unwrap().unwrap();
+    let lost = entered.routed.worker_lost.map(|lost| lost.worker);
+    assert_eq!(lost, Some(driver));
+    assert!(entered.routed.binding.is_some());
 }
 
 #[tokio::test]
@@ -205,8 +273,10 @@ async fn a_holder_keeps_it_for_as_long_as_it_likes() {
 #[tokio::test]
 async fn a_turn_whose_holder_was_killed_passes_on() {
     let (_server, store) = redis_with_turns().await;
-    let dead = Worker::new(&store, "dead:1").ticket("dead");
+    let mut dead = Worker::new(&store, "dead:1").place("dead");
     assert!(dead.ask(None).await.unwrap().turn.is_some());
+    // As one that was killed, it gives nothing back.
+    std::mem::forget(dead);
     let worker = Worker::new(&store, "w:1");
     worker.take("next", PATIENCE).await.unwrap();
 }
@@ -217,7 +287,7 @@ async fn too_many_may_not_wait() {
     server.command(&["CONFIG", "SET", "mooring.turn-queue-max", "1"]);
     let worker = Worker::new(&store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
-    let waiting = worker.ticket("waiting");
+    let mut waiting = worker.place("waiting");
     assert_eq!(waiting.ask(None).await.unwrap().turn, None);
     assert_eq!(
         worker.take("one", PATIENCE).await.unwrap_err(),

@@ -71,7 +71,7 @@ impl Failure {
             Self::Thread(cause) => cause,
             Self::Open(OpenError::Lock(LockError::Busy { .. })) => return,
             Self::Open(cause) => cause,
-            Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Stopped) => return,
+            Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Withdrawn) => return,
             Self::Turn(cause) => cause,
             Self::Tree(_) | Self::Overloaded | Self::Volume(_) | Self::SandboxUnavailable(_) => {
                 return;
@@ -126,7 +126,7 @@ fn turn_told(error: &TurnError) -> &'static str {
         }
         TurnError::Store(error) => store_told(error),
         TurnError::Name(_) => "there can be no session for this server and user",
-        TurnError::Stopped => "the gateway is stopping; nothing was done; try again",
+        TurnError::Withdrawn => "the call was cancelled before it began; nothing was done",
     }
 }
 

@@ -109,7 +109,7 @@ impl CodeServer {
         let request = Create {
             id: session.id.clone(),
             principal: session.principal.clone(),
-            ttl: millis(self.policy.session_ttl),
+            ttl: Millis::from(self.policy.session_ttl),
             content_hash: Some(self.mounted.content_hash().clone()),
             labels: BTreeMap::new(),
             revival: Revival::Allowed,
@@ -273,8 +273,4 @@ impl CodeServer {
     fn patience(&self) -> Duration {
         self.policy.limits.wall_time + PATIENCE
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    Millis::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

@@ -51,6 +51,8 @@ pub use sweep::{SweepError, Swept};
 pub use tools::{Mounted, MountedError, MountedSkill, MountedTool, ToolsError};
 pub use trash::{Emptied, TrashError};
 
+use mooring_session::time::Millis;
+
 use super::place::CodePlace;
 
 /// What the volume is to be.
@@ -118,7 +120,7 @@ impl Shared {
 }
 
 /// The wall clock, in milliseconds since 1970.
-fn unix_now_ms() -> u64 {
+pub(crate) fn unix_now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, millis)
@@ -126,5 +128,5 @@ fn unix_now_ms() -> u64 {
 
 /// A length of time in whole milliseconds; longer ones than 64 bits hold saturate.
 fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    Millis::from(duration).get()
 }

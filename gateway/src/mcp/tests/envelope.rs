@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{json, object_of, other_members, space};
 use crate::mcp::envelope::{EnvelopeError, Kind, Message, NESTING_MAX, Sender};
-use crate::mcp::ids::{ID_BYTES_MAX, IdError};
+use crate::mcp::ids::{ID_BYTES_MAX, IdError, WIRE_ID_BYTES_MAX};
 use crate::mcp::method::Method;
 
 fn client(text: &str) -> Result<Message<'_>, EnvelopeError> {
@@ -108,9 +108,12 @@ fn an_upstream_may_be_careless_where_it_harms_nobody() {
     assert!(upstream(r#"{"jsonrpc":"2.0","result":{}}"#).is_err());
 }
 
+fn request(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)
+}
+
 #[test]
 fn ids_are_strings_or_integers_of_bounded_length() {
-    let request = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
     let error_of = |id: &str| match client(&request(id)) {
         Err(EnvelopeError::Id(error)) => Some(error),
         Err(other) => panic!("{id}: {other}"),
@@ -127,6 +130,25 @@ fn ids_are_strings_or_integers_of_bounded_length() {
         error_of(&"1".repeat(ID_BYTES_MAX + 1)),
         Some(IdError::TooLong)
     );
+}
+
+#[test]
+fn the_gateways_own_ids_may_be_as_long_as_they_are_on_the_wire() {
+    let of_gateway = |id_bytes: usize| {
+        let text = request("1".repeat(id_bytes).as_str());
+        match Message::parse(text.as_bytes(), Sender::Gateway) {
+            Err(EnvelopeError::Id(error)) => Err(error),
+            Err(other) => panic!("{id_bytes}: {other}"),
+            Ok(message) => Ok(message.kind()),
+        }
+    };
+    for id_bytes in [1, ID_BYTES_MAX + 1, WIRE_ID_BYTES_MAX] {
+        assert_eq!(of_gateway(id_bytes), Ok(Kind::Request), "{id_bytes}");
+    }
+    assert_eq!(of_gateway(WIRE_ID_BYTES_MAX + 1), Err(IdError::TooLong));
+    // What it rewrote was held to the specification before, and is held to it again.
+    let careless = r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"m"}}"#;
+    assert!(Message::parse(careless.as_bytes(), Sender::Gateway).is_err());
 }
 
 #[test]

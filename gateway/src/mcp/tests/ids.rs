@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{id_json, respell};
 use crate::mcp::ids::{
-    Answered, Epoch, ID_BYTES_MAX, Id, Lane, Owner, ServerRequestId, WIRE_ID_BYTES_MAX, Wrapped,
-    gateway_id,
+    Answered, Epoch, ID_BYTES_MAX, Id, Lane, Owner, Seal, ServerRequestId, WIRE_ID_BYTES_MAX,
+    Wrapped, gateway_id,
 };
 
 fn wrapped(owner: Owner, id: &str) -> String {
@@ -27,8 +27,11 @@ fn the_forms_are_those_of_the_table() {
     assert_eq!(wrapped(client, r#""\u0041\"""#), r#""c:\"\\u0041\\\"\"""#);
     let pooled = Owner::Client(Some(Lane(10)));
     assert_eq!(wrapped(pooled, "-7"), r#""c@10:-7""#);
-    let server = Owner::Server(Epoch(u64::MAX));
+    let server = Owner::Server(Epoch(u64::MAX), None);
     assert_eq!(wrapped(server, "0"), r#""s:18446744073709551615:0""#);
+    let sealed = Owner::Server(Epoch(3), Some(Seal(10)));
+    let form = r#""s:3.0000000000000000000000000000000a:7""#;
+    assert_eq!(wrapped(sealed, "7"), form);
     assert_eq!(gateway_id("01J-boot", 3).unwrap(), r#""01J-boot:3""#);
 }
 
@@ -71,6 +74,11 @@ fn only_what_a_gateway_wrote_is_undone() {
         r#""c:1""#,
         r#""s:18446744073709551616:1""#,
         r#""s:1:{}""#,
+        r#""s:1.:1""#,
+        r#""s:1.a:1""#,
+        r#""s:1.0000000000000000000000000000000A:1""#,
+        r#""s:1.000000000000000000000000000000000:1""#,
+        r#""s:.0000000000000000000000000000000a:1""#,
     ] {
         assert_eq!(ServerRequestId::of_value(raw), None, "{raw}");
     }
@@ -89,7 +97,7 @@ fn the_longest_id_fits_the_wire_limit_in_its_longest_spelling() {
     assert_eq!(id.len(), ID_BYTES_MAX);
     for owner in [
         Owner::Client(Some(Lane(u64::MAX))),
-        Owner::Server(Epoch(u64::MAX)),
+        Owner::Server(Epoch(u64::MAX), Some(Seal(u128::MAX))),
     ] {
         let longest = respell(&wrapped(owner, &id), 2);
         assert!(longest.len() <= WIRE_ID_BYTES_MAX, "{}", longest.len());
@@ -111,10 +119,10 @@ proptest! {
     }
 
     #[test]
-    fn a_servers_id_comes_back_as_it_was(id in id_json(), epoch in any::<u64>(), how in 0..3_usize) {
-        let epoch = Epoch(epoch);
-        let wire = respell(&wrapped(Owner::Server(epoch), &id), how);
-        let expected = ServerRequestId { epoch, id: id.as_str().into() };
+    fn a_servers_id_comes_back_as_it_was(id in id_json(), epoch in any::<u64>(), seal in any::<Option<u128>>(), how in 0..3_usize) {
+        let (epoch, seal) = (Epoch(epoch), seal.map(Seal));
+        let wire = respell(&wrapped(Owner::Server(epoch, seal), &id), how);
+        let expected = ServerRequestId { epoch, id: id.as_str().into(), seal };
         prop_assert_eq!(ServerRequestId::of_value(&wire), Some(expected));
         prop_assert_eq!(Answered::of_value(&wire), Answered::Foreign);
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{id_json, json, object_of, other_members, respell, space};
+use crate::mcp::Marker;
 use crate::mcp::envelope::{Message, Sender};
 use crate::mcp::ids::{Answered, Epoch, IdError, Lane};
 use crate::mcp::rewrite::{RewriteError, into_bytes, rewrite_down, rewrite_up};
@@ -20,7 +21,7 @@ fn up(text: &str) -> Result<(String, Option<Epoch>), RewriteError> {
 
 fn down(text: &str) -> Result<(String, Option<Answered<'static>>), RewriteError> {
     let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
-    let down = rewrite_down(&message, EPOCH)?;
+    let down = rewrite_down(&message, &Marker::of(EPOCH))?;
     let answers = down.answers.map(Answered::into_owned);
     Ok((down.text.into_owned(), answers))
 }
@@ -154,7 +155,7 @@ proptest! {
         let answer = |id: &str| format!(r#"{{"id":{id}{space},"result":{arguments}}}"#);
         let raw = answer(&respelled);
         let message = Message::parse(raw.as_bytes(), Sender::Upstream).unwrap();
-        let received = rewrite_down(&message, EPOCH).unwrap();
+        let received = rewrite_down(&message, &Marker::of(EPOCH)).unwrap();
         prop_assert_eq!(&received.text, &answer(&id));
         prop_assert_eq!(received.answers, Some(Answered::Client { id: id.as_str().into(), lane }));
 
@@ -162,7 +163,7 @@ proptest! {
             let progress = |token: &str| format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"x":{arguments}}}}}"#);
             let raw = progress(&respell(seen, how));
             let message = Message::parse(raw.as_bytes(), Sender::Upstream).unwrap();
-            prop_assert_eq!(&rewrite_down(&message, EPOCH).unwrap().text, &progress(&token));
+            prop_assert_eq!(&rewrite_down(&message, &Marker::of(EPOCH)).unwrap().text, &progress(&token));
         }
     }
 }

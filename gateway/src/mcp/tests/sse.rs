@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::{chunks, cuts, id_json, json, string_literal};
+use crate::mcp::Marker;
 use crate::mcp::envelope::{Kind, Message, Sender};
 use crate::mcp::event::{Event, EventError, EventParser, comment};
 use crate::mcp::ids::{Answered, Epoch};
@@ -33,7 +34,7 @@ fn events(parts: &[&[u8]]) -> Vec<Event<'static>> {
 
 /// What comes out of the rewriter when every event gets this verdict, and what passed.
 fn rewritten(parts: &[&[u8]], verdict: Verdict<'_>) -> (String, Vec<String>) {
-    let mut rewriter = SseRewriter::new(EPOCH, EVENT_BYTES_MAX);
+    let mut rewriter = SseRewriter::new(Marker::of(EPOCH), EVENT_BYTES_MAX);
     let (mut out, mut seen) = (Vec::new(), Vec::new());
     for part in parts {
         let bytes = rewriter.push(part, |passing| {
@@ -153,7 +154,7 @@ fn the_data_is_rewritten_and_the_rest_passes() {
 
 #[test]
 fn lines_pass_before_their_event_is_complete() {
-    let mut rewriter = SseRewriter::new(EPOCH, EVENT_BYTES_MAX);
+    let mut rewriter = SseRewriter::new(Marker::of(EPOCH), EVENT_BYTES_MAX);
     let mut push = |part: &str| {
         let out = rewriter.push(part.as_bytes(), |_| Verdict::Pass).unwrap();
         (
@@ -308,7 +309,7 @@ proptest! {
         bytes in prop::collection::vec(prop::sample::select(b"data:id\r\n {}\"c7\xef\xbb\xbf\xff".to_vec()), 0..120),
         cuts in cuts(),
     ) {
-        let mut rewriter = SseRewriter::new(EPOCH, 64);
+        let mut rewriter = SseRewriter::new(Marker::of(EPOCH), 64);
         for part in chunks(&bytes, &cuts) {
             if rewriter.push(part, |_| Verdict::Pass).is_err() {
                 break;
@@ -331,7 +332,7 @@ fn an_id_counts_whether_its_event_has_data_or_not() {
         ("id: 0/1\ndata: ", false),
         (": id: 0/1\n\n", false),
     ] {
-        let mut rewriter = SseRewriter::new(EPOCH, EVENT_BYTES_MAX);
+        let mut rewriter = SseRewriter::new(Marker::of(EPOCH), EVENT_BYTES_MAX);
         rewriter.push(stream.as_bytes(), |_| Verdict::Pass).unwrap();
         assert_eq!(rewriter.has_event_ids(), expected, "{stream:?}");
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::{chunks, cuts, id_json, json, object_of, other_members, respell, space};
+use crate::mcp::Marker;
 use crate::mcp::envelope::{Message, Sender};
 use crate::mcp::ids::{Answered, Epoch, WIRE_ID_BYTES_MAX, decode};
 use crate::mcp::rewrite::rewrite_down;
@@ -130,7 +131,7 @@ proptest! {
         members.insert(places.1.index(members.len() + 1), (key.to_owned(), id));
         let text = object_of(&members, space);
         let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
-        let whole = rewrite_down(&message, Epoch(1)).unwrap();
+        let whole = rewrite_down(&message, &Marker::of(Epoch(1))).unwrap();
         let (out, answered) = streamed(&chunks(text.as_bytes(), &cuts)).unwrap();
         prop_assert_eq!(String::from_utf8(out).unwrap(), whole.text);
         prop_assert_eq!(answered, whole.answers);

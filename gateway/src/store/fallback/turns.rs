@@ -17,7 +17,7 @@ use crate::store::key::SessionKey;
 use crate::store::news::NewsItem;
 use crate::store::rate::Rated;
 use crate::store::status::AnsweredBy;
-use crate::store::turns::{Enter, Entered, Leave};
+use crate::store::turns::{Enter, Entered, Leave, Withdraw};
 
 impl FallbackStore {
     pub(in crate::store) async fn enter(
@@ -72,6 +72,23 @@ impl FallbackStore {
             return Ok(());
         }
         shared.present().await?.leave(key, request).await
+    }
+
+    /// A call waits at memory or at Redis; one that has its turn from memory is not asked for at the other.
+    pub(in crate::store) async fn withdraw(
+        &self,
+        key: &SessionKey,
+        request: &Withdraw,
+    ) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        if shared.memory().is_foreign(key, &request.principal) {
+            return Err(StoreError::Refused(Refusal::Denied));
+        }
+        match shared.queues.withdraw(key, request, &Everybody) {
+            Ok(()) => Ok(()),
+            Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
+            Err(_) => shared.present().await?.withdraw(key, request).await,
+        }
     }
 
     /// Waits where the news is: at Redis, or in memory while it is away. When that changes, the wait ends early.

@@ -12,6 +12,17 @@ use crate::store::error::{NotReady, StoreError};
 /// What the module says to a CAP over keys that it does not index.
 const NO_PREFIX: &str = "CAP needs a key under one of mooring.prefixes";
 
+/// What there may not be more of.
+const LIMITS: [&str; 7] = [
+    "bindings",
+    "labels",
+    "workers",
+    "sessions",
+    "turn-queue",
+    "turn-queues",
+    "turn-waiters",
+];
+
 /// The error that an error answer to `command` stands for.
 pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreError {
     let refusal = match code {
@@ -90,9 +101,7 @@ fn limit(text: &str) -> Option<Refusal> {
             least_recently_used: unescaped(value)?,
         });
     }
-    let what = ["bindings", "labels", "workers", "sessions", "turn-queue"]
-        .into_iter()
-        .find(|known| *known == what)?;
+    let what = LIMITS.into_iter().find(|known| *known == what)?;
     Some(Refusal::Limit {
         what,
         value: value.parse().ok()?,
@@ -159,6 +168,10 @@ mod tests {
             Refusal::Limit {
                 what: "turn-queue",
                 value: 256,
+            },
+            Refusal::Limit {
+                what: "turn-waiters",
+                value: 262_144,
             },
             Refusal::Cap {
                 cap: 100,

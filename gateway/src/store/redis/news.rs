@@ -161,7 +161,7 @@ impl Source {
         command
             .arg(worker.as_str())
             .arg("TIMEOUT")
-            .arg(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            .arg(Millis::from(wait).get());
         let answer = connection.send_packed_command(&command);
         let error = match timeout(wait + self.dialer.command_timeout, answer).await {
             Ok(Ok(Value::ServerError(error))) => {
@@ -221,6 +221,11 @@ fn item(prefix: &str, value: Value) -> Result<Option<NewsItem>, Problem> {
             server,
             ticket: fields.name("ticket", Token::parse)?,
             turn: fields.number("turn")?,
+        }),
+        Some("withdrawn") => Some(NewsItem::Withdrawn {
+            key,
+            server,
+            ticket: fields.name("ticket", Token::parse)?,
         }),
         Some("settled") => Some(NewsItem::Settled { key, server }),
         _ => None,

@@ -10,11 +10,12 @@ use mooring_session::time::Millis;
 use super::every_store::over_every_store;
 use super::requests as make;
 use super::server::{PATIENCE, eventually};
-use crate::store::{Enter, Leave, Line, NewsItem, Store, StoreError};
+use crate::store::{Enter, Leave, Line, NewsItem, Store, StoreError, Withdraw};
 
 over_every_store! {
     turns_are_given_in_order_and_told_to_who_waits;
     a_turn_passes_on_when_its_holder_dies_or_stops;
+    who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told;
     who_waits_for_a_claim_is_told_when_it_settles;
 }
 
@@ -48,6 +49,14 @@ fn leave(ticket: &str) -> Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
         ticket: make::token(ticket),
+    }
+}
+
+fn withdraw(beginning: &str) -> Withdraw {
+    Withdraw {
+        principal: make::principal("alice"),
+        server: make::server("tools"),
+        beginning: make::token(beginning),
     }
 }
 
@@ -176,6 +185,53 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
     store.end(&key, &make::end()).await.unwrap();
     let told = news(store, "v:1").await;
     assert!(matches!(&told[..], [NewsItem::Settled { .. }]), "{told:?}");
+}
+
+async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &Store) {
+    turns_are_given(store).await;
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    let refused = |refusal| Err(StoreError::Refused(refusal));
+    for (worker, ticket) in [("w:1", "a.1"), ("v:1", "b.1"), ("w:1", "c.1")] {
+        store.enter(&key, &enter(worker, ticket)).await.unwrap();
+    }
+    for (request, expected) in [
+        (withdraw("a."), refused(Refusal::Busy(Busy::Turn))),
+        (withdraw("d."), refused(Refusal::Stale(Stale::Turn))),
+        (
+            Withdraw {
+                principal: make::principal("bob"),
+                ..withdraw("b.")
+            },
+            refused(Refusal::Denied),
+        ),
+        (withdraw("b."), Ok(())),
+        (withdraw("b."), refused(Refusal::Stale(Stale::Turn))),
+    ] {
+        assert_eq!(
+            store.withdraw(&key, &request).await,
+            expected,
+            "{request:?}"
+        );
+    }
+    let withdrawn = NewsItem::Withdrawn {
+        key: key.clone(),
+        server: make::server("tools"),
+        ticket: make::token("b.1"),
+    };
+    assert_eq!(news(store, "v:1").await, [withdrawn]);
+    store.leave(&key, &leave("a.1")).await.unwrap();
+    let told = news(store, "w:1").await;
+    assert!(
+        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("c.1")),
+        "{told:?}"
+    );
+    // With the session, what there was to withdraw is gone.
+    store.end(&key, &make::end()).await.unwrap();
+    assert_eq!(
+        store.withdraw(&key, &withdraw("c.")).await,
+        refused(Refusal::Ended)
+    );
 }
 
 async fn who_waits_for_a_claim_is_told_when_it_settles(store: &Store) {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use mooring_session::refusal::{Refusal, Stale};
+use mooring_session::refusal::{Busy, Refusal, Stale};
 use mooring_session::rules::{Clean, Create, Forget};
 use mooring_session::time::Millis;
 
@@ -11,7 +11,7 @@ use super::{bound, open, return_to_normal};
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, PATIENCE, RedisServer, eventually};
 use crate::store::{
-    Enter, Family, Leave, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway,
+    Enter, Family, Leave, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway, Withdraw,
 };
 
 fn enter(ticket: &str, held: Option<u64>) -> Enter {
@@ -23,6 +23,14 @@ fn enter(ticket: &str, held: Option<u64>) -> Enter {
         lease: Millis::new(5_000),
         line: Line::Last,
         held,
+    }
+}
+
+fn withdraw(beginning: &str) -> Withdraw {
+    Withdraw {
+        principal: make::principal("alice"),
+        server: make::server("tools"),
+        beginning: make::token(beginning),
     }
 }
 
@@ -122,6 +130,26 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
         store.leave(&key, &foreign).await,
         Err(StoreError::Refused(Refusal::Denied))
     );
+    // What has its turn is under way; what waits is taken out.
+    assert_eq!(
+        store.withdraw(&key, &withdraw("t1")).await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
+    );
+    let foreign = Withdraw {
+        principal: make::principal("bob"),
+        ..withdraw("t4")
+    };
+    store.enter(&key, &enter("t4", None)).await.unwrap();
+    assert_eq!(
+        store.withdraw(&key, &foreign).await,
+        Err(StoreError::Refused(Refusal::Denied))
+    );
+    store.withdraw(&key, &withdraw("t4")).await.unwrap();
+    let told = news(&store).await;
+    assert!(
+        matches!(&told[..], [NewsItem::Withdrawn { ticket, .. }] if *ticket == make::token("t4")),
+        "{told:?}"
+    );
     store.leave(&key, &leave("t1")).await.unwrap();
     let told = news(&store).await;
     let [NewsItem::Turn { ticket, turn, .. }] = told.as_slice() else {
@@ -141,6 +169,15 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
     assert_eq!(held.turn, Some(*turn));
     let waiting = store.enter(&key, &enter("t3", None)).await.unwrap();
     assert_eq!(waiting.turn, None);
+    // From now on it is Redis that takes out.
+    assert_eq!(
+        store.withdraw(&key, &withdraw("t2")).await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
+    );
+    store.enter(&key, &enter("t4", None)).await.unwrap();
+    store.withdraw(&key, &withdraw("t4")).await.unwrap();
+    let told = news(&store).await;
+    assert!(matches!(told[..], [NewsItem::Withdrawn { .. }]), "{told:?}");
     store.leave(&key, &leave("t2")).await.unwrap();
     let told = news(&store).await;
     assert!(matches!(told[..], [NewsItem::Turn { .. }]), "{told:?}");

@@ -1,14 +1,18 @@
 //! A server whose module lacks what this gateway needs: told at the start, by the names of the commands, or by the
-//! prefixes that it indexes. What it can do without, an option of REAP, it does without.
+//! prefixes that it indexes. What it can do without, options of REAP and of LEAVE, it
+//! does without.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 
+use mooring_session::refusal::{Refusal, Stale};
+
 use super::{RedisStore, TIMEOUT};
-use crate::store::error::OpenError;
+use crate::store::error::{OpenError, StoreError};
 use crate::store::key::Family;
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, RedisServer};
+use crate::store::turns::{Leave, Withdraw};
 
 /// A server that knows every command but one, for as many connections as come.
 fn without(command: &'static str) -> String {
@@ -38,10 +42,19 @@ fn answer(client: TcpStream, lacks: &str) -> Option<()> {
                 format!("*{}\r\n{entries}", asked.len())
             }
             (name, arguments) if name.eq_ignore_ascii_case("SESSION.REAP") => reaped(arguments),
+            (name, arguments) if name.eq_ignore_ascii_case("SESSION.LEAVE") => left(arguments),
             _ => "+OK\r\n".to_owned(),
         };
         writer.write_all(reply.as_bytes()).ok()?;
     }
+}
+
+/// What the first modules answer to LEAVE, which takes one ticket and nothing else.
+fn left(arguments: &[String]) -> String {
+    if arguments.len() != 4 {
+        return "-ERR wrong number of arguments for 'session.leave' command\r\n".to_owned();
+    }
+    "*2\r\n$4\r\nleft\r\n:1\r\n".to_owned()
 }
 
 /// What the first modules answer to REAP, which takes no pattern and names whatever there is.
@@ -105,6 +118,32 @@ async fn what_a_module_without_patterns_names_is_sorted_here() {
     ] {
         assert_eq!(store.reap(&worker, family, 10).await, Ok(vec![key]));
     }
+}
+
+#[tokio::test]
+async fn nobody_is_withdrawn_where_the_module_cannot() {
+    let url = without("no.such.command");
+    let store = RedisStore::open(&url, make::PREFIX, TIMEOUT).await.unwrap();
+    let (key, principal, server) = (
+        make::key("s"),
+        make::principal("alice"),
+        make::server("tools"),
+    );
+    let withdraw = Withdraw {
+        principal: principal.clone(),
+        server: server.clone(),
+        beginning: make::token("t1."),
+    };
+    assert_eq!(
+        store.withdraw(&key, &withdraw).await,
+        Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+    );
+    let leave = Leave {
+        principal,
+        server,
+        ticket: make::token("t1.a"),
+    };
+    assert_eq!(store.leave(&key, &leave).await, Ok(()));
 }
 
 #[tokio::test]

@@ -165,6 +165,7 @@ fn news_names_sessions_and_passes_over_what_is_not_known() {
     let own = "mcpgw:session_affinity:s";
     let reply = list(vec![
         item("turn", own),
+        item("withdrawn", own),
         item("settled", own),
         item("later", own),
         item("turn", "mcpgw:code:x"),
@@ -176,11 +177,19 @@ fn news_names_sessions_and_passes_over_what_is_not_known() {
         ticket: make::token("t1"),
         turn: 9,
     };
+    let withdrawn = NewsItem::Withdrawn {
+        key: make::key("s"),
+        server: server.clone(),
+        ticket: make::token("t1"),
+    };
     let settled = NewsItem::Settled {
         key: make::key("s"),
         server,
     };
-    assert_eq!(news::news(make::PREFIX, reply), Ok(vec![turn, settled]));
+    assert_eq!(
+        news::news(make::PREFIX, reply),
+        Ok(vec![turn, withdrawn, settled])
+    );
     assert_eq!(news::news(make::PREFIX, Value::Nil), Ok(Vec::new()));
     assert_eq!(news::news(make::PREFIX, list(Vec::new())), Ok(Vec::new()));
     assert!(news::news(make::PREFIX, Value::Int(1)).is_err());

@@ -254,7 +254,7 @@ fn files(committed: &Result<Committed, CommitError>) -> Value {
 }
 
 fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    Millis::from(duration).get()
 }
 
 /// Milliseconds with one digit after the point: a run may take less than one.

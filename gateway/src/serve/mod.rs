@@ -3,6 +3,10 @@
 //! Order matters: what can fail is opened before the port is bound, the worker announces itself before it serves, and
 //! on the way out it says that it is gone after it has stopped accepting.
 
+mod listener;
+mod peers;
+mod servers;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +17,27 @@ use mooring_session::names::{Address, NameError, ServerName, WorkerId};
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::affinity::{Affinity, AffinityOptions};
+use crate::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
 use crate::code::server::CodeServers;
-use crate::dispatch::RelayOptions;
-use crate::http::{App, service};
+use crate::dispatch::{RelayOptions, Seals};
+use crate::fleet::SealKey;
+use crate::group::Groups;
+use crate::http::{App, Colleague, service};
+use crate::legacy::downstream::Streams;
 use crate::pooled::Pool;
 use crate::settings::{self, Settings};
 use crate::store;
-use crate::upstream::{Client, ClientError, ClientOptions, Instance, Reach, Server, Servers};
+use crate::upstream::{Client, ClientError, ClientOptions};
 use crate::{background, metrics};
 
-/// How long open replies may take to finish after a signal to stop.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
+use self::listener::{LINGER, Listener};
+use self::peers::Peers;
+
+/// How long the connections that live here are given after the last reply, at least.
+const LET_GO_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why serving did not start, or ended before it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +86,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         .install_recorder()
         .map_err(ServeError::Metrics)?;
     metrics::describe();
-    let servers = Arc::new(servers(&settings)?);
+    let servers = Arc::new(servers::servers(&settings)?);
     let client = client(&settings)?;
     let store = store::open(&settings.store, settings.affinity.session_ttl)
         .await
@@ -90,15 +101,23 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(bind_error)?;
 
     let worker = worker_id(&settings, address)?;
+    let ring = peers::key_ring(&settings.worker.peers)?;
+    let peers = match &ring {
+        Some(ring) => Some(Peers::bind(&settings.worker.peers, &worker, ring).await?),
+        None => None,
+    };
     let affinity = Affinity::new(
         store,
         client.clone(),
         Arc::clone(&servers),
+        owned(&settings, peers.as_ref())?,
         worker.clone(),
         affinity_options(&settings),
     );
+    let code = code_servers(&settings, &affinity).await?;
     let app = Arc::new(App {
-        code: code_servers(&settings, &affinity).await?,
+        groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
+        code,
         default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
         pool: Pool::new(
             client,
@@ -107,57 +126,105 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         ),
         servers,
         affinity: affinity.clone(),
+        legacy: Streams::default(),
         listen: settings.listen.clone(),
         auth: settings.auth.clone(),
         relay: RelayOptions {
             event_bytes_max: settings.upstream.event_bytes_max,
+            seals: Seals::new(ring.as_ref().map(SealKey::new)),
             stopping: CancellationToken::new(),
         },
         metrics: recorder.clone(),
     });
 
-    let beat = beat(&settings, &worker, address)?;
+    let known_as = match &peers {
+        Some(peers) => peers.address.clone(),
+        None => address.to_string().into(),
+    };
+    let beat = beat(&settings, &worker, &known_as)?;
     background::announce(&affinity, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
+    let no_more = CancellationToken::new();
+    let colleague = peers.map(|peers| {
+        let (service, limit) = (
+            Arc::new(Colleague(Arc::clone(&app))),
+            settings.listen.body_bytes_max,
+        );
+        tokio::spawn(peers.listen(service, limit, no_more.clone()))
+    });
 
-    tracing::info!(%address, %worker, store = affinity.store().kind(), "serving");
-    let result = run(listener, Arc::clone(&app)).await;
+    tracing::info!(%address, %worker, peers = %known_as, store = affinity.store().kind(), "serving");
+    let patience = settings.worker.stop_patience;
+    let (result, patience_ends_at) = run(listener, Arc::clone(&app), patience).await;
     if let Some(code) = &app.code {
         code.stop_runs();
     }
+    // Meanwhile it beats: what is under way here is nobody else's yet.
+    let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
+    affinity.owned().finish(deadline).await;
+    // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.
+    if tokio::time::timeout_at(deadline, app.legacy.all_over())
+        .await
+        .is_err()
+    {
+        tracing::info!("sessions of legacy clients were left to their time to live");
+    }
     drop(tasks);
+    // From here on others may take over what lives here; they do so where they are told that this worker stops.
     if let Err(error) = affinity.store().gone(&worker).await {
         tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
+    }
+    affinity.owned().let_go().await;
+    no_more.cancel();
+    if let Some(colleague) = colleague {
+        // What is still under way has nothing left behind it.
+        let _ = tokio::time::timeout(LET_GO_WITHIN, colleague).await;
     }
     tracing::info!("stopped");
     result
 }
 
-/// Accepts until a signal, then lets open calls finish for a while. Streams that answer no call end at once: their
-/// clients open them again, at another worker.
-async fn run(listener: TcpListener, app: Arc<App>) -> Result<(), ServeError> {
+/// Accepts until a signal, then lets open calls finish for as long as `patience` lasts, and answers when that ends.
+/// Streams that answer no call end at once: their clients open them again, at another worker.
+async fn run(
+    listener: TcpListener,
+    app: Arc<App>,
+    patience: Duration,
+) -> (Result<(), ServeError>, Instant) {
+    let stopping = app.relay.stopping.clone();
+    let listener = match Listener::new(listener, stopping.clone()) {
+        Ok(listener) => listener,
+        Err(error) => return (Err(ServeError::Run(error)), Instant::now()),
+    };
     // Events are small writes; Nagle's algorithm would hold each back for the client's delayed acknowledgement.
     let listener = listener.tap_io(|connection| {
         if let Err(error) = connection.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
     });
-    let stopping = app.relay.stopping.clone();
     let stop = stopping.clone();
+    let worker = app.affinity.worker().clone();
     let serving = axum::serve(listener, service(app)).with_graceful_shutdown(async move {
         signalled().await;
-        tracing::info!("stopping");
+        tracing::info!(%worker, "stopping");
         stop.cancel();
+        // The listener closes now, and what was accepted before is read.
+        tokio::time::sleep(LINGER).await;
     });
-    let patience = async move {
+    let begun_to_stop = async move {
         stopping.cancelled().await;
-        tokio::time::sleep(STOP_PATIENCE).await;
+        Instant::now() + patience
     };
-    tokio::select! {
-        ended = serving.into_future() => ended.map_err(ServeError::Run),
-        () = patience => {
+    let mut serving = std::pin::pin!(serving.into_future());
+    let ends_at = tokio::select! {
+        ended = &mut serving => return (ended.map_err(ServeError::Run), Instant::now()),
+        ends_at = begun_to_stop => ends_at,
+    };
+    match tokio::time::timeout_at(ends_at, serving).await {
+        Ok(ended) => (ended.map_err(ServeError::Run), ends_at),
+        Err(_) => {
             tracing::info!("open replies were cut");
-            Ok(())
+            (Ok(()), ends_at)
         }
     }
 }
@@ -176,31 +243,6 @@ async fn signalled() {
             let _ = interrupted.await;
         }
     }
-}
-
-fn servers(settings: &Settings) -> Result<Servers, ServeError> {
-    let mut servers = Vec::new();
-    for configured in &settings.servers {
-        let settings::ServerKind::Http(http) = &configured.kind else {
-            continue;
-        };
-        let mut instances = Vec::new();
-        for instance in &http.instances {
-            instances.push(Arc::new(Instance {
-                name: mooring_session::names::InstanceName::parse(instance.name().as_bytes())?,
-                uri: instance.uri().clone(),
-                reach: Reach::default(),
-            }));
-        }
-        servers.push(Arc::new(Server::new(
-            ServerName::parse(configured.id.as_str().as_bytes())?,
-            instances,
-            http.affinity == settings::Affinity::Kept,
-            http.on_upstream_loss,
-            http.headers.map().clone(),
-        )));
-    }
-    Ok(Servers::new(servers))
 }
 
 /// The servers that the gateway answers itself, where some are configured.
@@ -234,18 +276,36 @@ fn client(settings: &Settings) -> Result<Client, ClientError> {
         .iter()
         .filter_map(|server| match &server.kind {
             settings::ServerKind::Http(http) => Some(&http.instances),
-            settings::ServerKind::Code(_) => None,
+            settings::ServerKind::Sse(sse) => Some(&sse.instances),
+            settings::ServerKind::Code(_)
+            | settings::ServerKind::Stdio(_)
+            | settings::ServerKind::Group(_) => None,
         })
         .flatten()
         .any(|instance| instance.uri().scheme_str() == Some("https"));
     Client::new(options, needs_tls)
 }
 
+/// What this worker will own, and how it reaches what others own.
+fn owned(settings: &Settings, peers: Option<&Peers>) -> Result<Owned, NameError> {
+    let upstream = &settings.upstream;
+    let options = OwnedOptions {
+        message_bytes_max: upstream.event_bytes_max,
+        events_max: upstream.event_log_events_max,
+        event_bytes_max: upstream.event_log_bytes_max,
+        client_answer_timeout: upstream.client_answer_timeout,
+    };
+    let dials = servers::dials(settings)?;
+    let (beat_ttl, client) = (settings.worker.beat_ttl, peers.map(Peers::client));
+    Ok(Owned::new(dials, options, beat_ttl, client))
+}
+
 fn affinity_options(settings: &Settings) -> AffinityOptions {
     AffinityOptions {
-        session_ttl: millis(settings.affinity.session_ttl),
+        session_ttl: Millis::from(settings.affinity.session_ttl),
         sessions_max: settings.affinity.sessions_max,
-        claim_lease: millis(settings.upstream.claim_lease),
+        claim_lease: Millis::from(settings.upstream.claim_lease),
+        turn_wait_max: settings.affinity.turn_wait_max,
         answer_timeout: settings.upstream.response_headers_timeout,
         key_prefix: settings.store.key_prefix.as_str().into(),
     }
@@ -265,15 +325,11 @@ fn unavailable(settings: &Settings, error: &store::OpenError) -> ServeError {
     }
 }
 
-fn beat(settings: &Settings, worker: &WorkerId, address: SocketAddr) -> Result<Beat, NameError> {
+fn beat(settings: &Settings, worker: &WorkerId, address: &str) -> Result<Beat, NameError> {
     Ok(Beat {
         worker: worker.clone(),
-        address: Address::parse(address.to_string().as_bytes())?,
-        ttl: millis(settings.worker.beat_ttl),
+        address: Address::parse(address.as_bytes())?,
+        ttl: Millis::from(settings.worker.beat_ttl),
         drain: Drain::Serving,
     })
-}
-
-fn millis(duration: Duration) -> Millis {
-    Millis::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

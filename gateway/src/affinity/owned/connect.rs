@@ -1,0 +1,188 @@
+//! Connecting: from a claim to a connection that has shaken hands.
+//!
+//! Invariant: a connection is in the table from the moment at which its server has answered the handshake; one that fails
+//! before, or whose claim is lost, is closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::rules::{Bind, Ownership};
+use mooring_session::time::Millis;
+
+use super::super::establish::Claim;
+use super::super::{Affinity, Session};
+use super::table::{Held, Place};
+use crate::connection::link::Link;
+use crate::connection::{Connection, ConnectionOptions};
+use crate::legacy::upstream::{self as legacy, LinkOptions};
+use crate::stdio::{ChildSpec, Children, Label};
+use crate::upstream::{
+    ExchangeError, Greeting, HandshakeError, Initialized, Instance, SendError, Server, greet,
+};
+
+/// A claim is renewed this many times in the life of its lease, while the server starts.
+const RENEWALS_PER_LEASE: u64 = 3;
+
+/// How the connections to a server are made.
+#[derive(Debug)]
+pub enum Dial {
+    /// A child process.
+    Stdio {
+        /// What is started.
+        spec: Box<ChildSpec>,
+        /// All of this server's in this worker.
+        children: Children,
+        /// Longest time from its start to its answer to `initialize`.
+        start_timeout: Duration,
+    },
+    /// A stream of the legacy transport.
+    Sse,
+}
+
+/// What every connection is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnedOptions {
+    /// Longest message of a server, in bytes.
+    pub message_bytes_max: usize,
+    /// Most events of one connection that are kept for clients that lost their stream.
+    pub events_max: usize,
+    /// Most bytes of them.
+    pub event_bytes_max: usize,
+    /// How long a request of a server waits for the client's answer.
+    pub client_answer_timeout: Duration,
+}
+
+impl Affinity {
+    /// Connects to the server, introduces the client, and keeps the connection under the claim's epoch. The claim does
+    /// not lapse meanwhile.
+    ///
+    /// # Errors
+    /// Nothing of the connection is left.
+    pub(in super::super) async fn connect(
+        &self,
+        session: &Session,
+        server: &Server,
+        instance: &Arc<Instance>,
+        claim: &Claim,
+        greeting: &Greeting,
+    ) -> Result<Initialized, HandshakeError> {
+        let connecting = self.connect_once(session, server, instance, claim, greeting);
+        tokio::select! {
+            biased;
+            connected = connecting => connected,
+            () = self.keep_claim(session, server, claim) => Err(HandshakeError::Exchange(
+                ExchangeError::NoResponse,
+            )),
+        }
+    }
+
+    async fn connect_once(
+        &self,
+        session: &Session,
+        server: &Server,
+        instance: &Arc<Instance>,
+        claim: &Claim,
+        greeting: &Greeting,
+    ) -> Result<Initialized, HandshakeError> {
+        let epoch = claim.binding.epoch;
+        let unstarted = |text: String| {
+            HandshakeError::Exchange(ExchangeError::Send(SendError::Unstarted(text.into())))
+        };
+        let Some(dial) = self.owned().dials.get(&server.id) else {
+            return Err(unstarted("it is not configured here".to_owned()));
+        };
+        let link = self
+            .link(dial, session, server, instance)
+            .await
+            .map_err(unstarted)?;
+        let options = &self.owned().options;
+        let connection = Connection::start(
+            link,
+            ConnectionOptions {
+                epoch,
+                message_bytes_max: options.message_bytes_max,
+                events_max: options.events_max,
+                event_bytes_max: options.event_bytes_max,
+                client_answer_timeout: options.client_answer_timeout,
+                server: server.id.as_str().into(),
+                session: Arc::from(&*session.digest),
+            },
+        );
+        let limit = match dial {
+            Dial::Stdio { start_timeout, .. } => *start_timeout,
+            Dial::Sse => self.options().answer_timeout,
+        };
+        let initialized = greet(&connection, server, greeting, &session.digest, limit).await?;
+        let place = Place::of(session, server);
+        self.owned().table.keep(place, Held { epoch, connection });
+        Ok(initialized)
+    }
+
+    async fn link(
+        &self,
+        dial: &Dial,
+        session: &Session,
+        server: &Server,
+        instance: &Arc<Instance>,
+    ) -> Result<Link, String> {
+        match dial {
+            Dial::Stdio { spec, children, .. } => {
+                let label = Label {
+                    server: server.id.as_str().into(),
+                    session: Arc::from(&*session.digest),
+                };
+                let child = children.start(spec, label).await.map_err(|error| {
+                    tracing::warn!(server = %server.id, %error, "a server's process could not be started");
+                    error.for_caller().to_owned()
+                })?;
+                tracing::info!(
+                    session = %session.digest,
+                    server = %server.id,
+                    pid = child.pid,
+                    "a server's process was started"
+                );
+                Ok(child.link)
+            }
+            Dial::Sse => {
+                let options = LinkOptions {
+                    endpoint_within: self.options().answer_timeout,
+                    event_bytes_max: self.owned().options.message_bytes_max,
+                };
+                legacy::connect(self.client(), instance, &server.headers, options)
+                    .await
+                    .map_err(|error| {
+                        tracing::warn!(server = %server.id, instance = %instance.name, %error, "a legacy stream could not be opened");
+                        error.to_string()
+                    })
+            }
+        }
+    }
+
+    /// Renews the claim for as long as this is awaited; ends where it is lost. A server may take long to start, and a
+    /// worker that dies meanwhile must not be waited for as long.
+    async fn keep_claim(&self, session: &Session, server: &Server, claim: &Claim) {
+        let lease = self.options().claim_lease;
+        let pause =
+            Duration::from_millis(lease.get() / RENEWALS_PER_LEASE).max(Duration::from_millis(1));
+        let renewal = Bind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+            token: claim.token.clone(),
+            lease: Millis::new(lease.get()),
+            instances: server.instance_names(),
+            upstream_session: None,
+            ownership: Ownership::Owned,
+        };
+        loop {
+            tokio::time::sleep(pause).await;
+            match self.store().bind(&session.key, &renewal).await {
+                Ok(bound) if bound.won => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(session = %session.digest, %error, "a claim was not renewed");
+                }
+            }
+        }
+    }
+}

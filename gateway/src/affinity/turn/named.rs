@@ -1,0 +1,96 @@
+//! How a client's request is called in the queue: by what any worker can work out from the request, and by the attempt.
+//!
+//! Invariant: whoever does not know the session cannot tell the name of its requests, and two requests of one id never
+//! share a ticket.
+
+use mooring_session::names::{NameError, ServerName, Token};
+
+use crate::digest;
+use crate::store::SessionKey;
+
+/// What sets these digests apart from all others over the same secrets.
+const DOMAIN: &str = "mooring turn";
+/// 128 bits, in hexadecimal digits.
+const NAME_CHARS: usize = 32;
+/// What ends the name, so that none is the beginning of another.
+const END: char = '.';
+
+/// What the tickets of a request begin with.
+pub(super) fn beginning(
+    key: &SessionKey,
+    server: &ServerName,
+    request_id_json: &str,
+) -> Result<Token, NameError> {
+    Token::parse(name(key, server, request_id_json).as_bytes())
+}
+
+/// A ticket for a request: another one each time.
+pub(super) fn ticket(
+    key: &SessionKey,
+    server: &ServerName,
+    request_id_json: &str,
+) -> Result<Token, NameError> {
+    let name = name(key, server, request_id_json);
+    Token::parse(format!("{name}{:016x}", rand::random::<u64>()).as_bytes())
+}
+
+/// A ticket that says nothing of its call.
+pub(super) fn fresh() -> Result<Token, NameError> {
+    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
+}
+
+fn name(key: &SessionKey, server: &ServerName, request_id_json: &str) -> String {
+    // No part can hold the character between them: keys and names are visible ASCII, and JSON text escapes it.
+    let parts = [DOMAIN, key.secret(), server.as_str(), request_id_json];
+    let mut name = digest::hex(parts.join("\0").as_bytes());
+    name.truncate(NAME_CHARS);
+    name.push(END);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use crate::store::tests::requests as make;
+
+    fn named(session: &str, server: &str, id: &str) -> String {
+        let (key, server) = (make::key(session), make::server(server));
+        beginning(&key, &server, id).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_request_has_one_name_and_every_attempt_a_ticket_of_its_own() {
+        let (key, server) = (make::key("s"), make::server("tools"));
+        let tickets = [1, 2].map(|_| ticket(&key, &server, "7").unwrap());
+        assert_ne!(tickets[0], tickets[1]);
+        for ticket in tickets {
+            assert!(ticket.as_str().starts_with(&named("s", "tools", "7")));
+        }
+    }
+
+    #[test]
+    fn another_session_server_or_id_has_another_name() {
+        let names = [
+            named("s", "tools", "7"),
+            named("s2", "tools", "7"),
+            named("s", "tools2", "7"),
+            named("s", "tools", "\"7\""),
+            named("s", "tools", "70"),
+        ];
+        for (at, name) in names.iter().enumerate() {
+            let others = names.iter().enumerate().filter(|(other, _)| *other != at);
+            for (_, other) in others {
+                assert!(!other.starts_with(name), "{other} begins with {name}");
+            }
+        }
+    }
+
+    /// Workers of two versions have to agree.
+    #[test]
+    fn the_name_is_what_it_always_was() {
+        let digest = digest::hex(b"mooring turn\0mcpgw:session_affinity:s\0tools\0\"a\"");
+        let expected = format!("{}.", digest.split_at(32).0);
+        assert_eq!(named("s", "tools", "\"a\""), expected);
+    }
+}

@@ -1,0 +1,120 @@
+//! How connections end, and what those learn who waited.
+
+use super::*;
+
+#[tokio::test]
+async fn a_call_in_flight_breaks_with_the_link_after_what_came_before() {
+    let mut bench = older().await;
+    let mut stream = bench.call(&tools_call(1)).await;
+    bench
+        .says(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
+        .await;
+    bench
+        .far
+        .ending
+        .tell(LinkEnd::Exited("exit status: 3".into()));
+    drop(bench.far);
+    assert_eq!(stream.data().await["method"], "notifications/progress");
+    let broken = stream.try_next().await.unwrap().unwrap_err();
+    assert!(broken.contains("exit status: 3"), "{broken}");
+    bench.connection.ended().await;
+    assert!(matches!(bench.connection.end(), Some(LinkEnd::Exited(_))));
+    bench.connection.gone().await;
+    bench.connection.idle().await;
+    let late = bench.connection.serve(&post(&tools_call(2))).await;
+    assert!(matches!(late, Err(SendError::Ended(_))), "{late:?}");
+}
+
+#[tokio::test]
+async fn what_the_server_said_before_it_went_still_counts() {
+    let mut bench = older().await;
+    let mut stream = bench.call(&tools_call(1)).await;
+    bench.says(&result(1)).await;
+    drop(bench.far);
+    assert_eq!(stream.rest().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_never_left_is_known_to_be_undelivered() {
+    let bench = older().await;
+    // The server reads nothing, so that all after the link's own queue waits here.
+    let mut posted = Vec::new();
+    for id in 0..40 {
+        let connection = bench.connection.clone();
+        posted.push(tokio::spawn(async move {
+            connection.serve(&post(&tools_call(id))).await
+        }));
+    }
+    while bench.far.outgoing.len() < 16 {
+        tokio::task::yield_now().await;
+    }
+    drop(bench.far);
+    let mut undelivered = 0;
+    for served in posted {
+        match served.await.unwrap() {
+            Ok(reply) => {
+                let mut stream = Stream::of(reply);
+                assert!(stream.try_next().await.unwrap().is_err());
+            }
+            Err(error) => {
+                assert!(error.is_undelivered());
+                undelivered += 1;
+            }
+        }
+    }
+    assert_eq!(undelivered, 40 - 16);
+}
+
+#[tokio::test]
+async fn a_server_that_reads_nothing_blocks_only_what_it_would_have_to_read() {
+    let bench = older().await;
+    let mut refused = None;
+    let mut waiting = Vec::new();
+    for id in 0..1000 {
+        let connection = bench.connection.clone();
+        let mut task =
+            tokio::spawn(async move { connection.serve(&post(&tools_call(id))).await.unwrap() });
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        if id > 16 && task.is_finished() {
+            refused = Some((&mut task).await.unwrap());
+            break;
+        }
+        waiting.push(task);
+    }
+    let refused = refused.expect("no request was refused");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(refused.headers().contains_key("retry-after"));
+    // The client can still listen, and close.
+    let _stream = bench.listen(None).await;
+    bench.connection.close();
+    bench.connection.ended().await;
+    for task in waiting {
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_delete_closes_in_order() {
+    let mut bench = older().await;
+    let mut stream = bench.call(&tools_call(1)).await;
+    let delete = Outgoing::passed_on(Method::DELETE, HeaderMap::new(), Bytes::new());
+    let reply = bench.connection.serve(&delete).await.unwrap();
+    assert_eq!(reply.status(), StatusCode::NO_CONTENT);
+    bench.connection.ended().await;
+    assert_eq!(bench.connection.end(), Some(LinkEnd::Closed));
+    assert!(bench.far.stop.is_cancelled());
+    assert_eq!(bench.far.outgoing.recv().await, None);
+    assert!(stream.try_next().await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn the_last_handle_closes_it() {
+    let bench = older().await;
+    let clone = bench.connection.clone();
+    drop(bench.connection);
+    assert!(!bench.far.stop.is_cancelled());
+    drop(clone);
+    bench.far.stop.cancelled().await;
+}

@@ -1,0 +1,174 @@
+//! Order: of a session's tool calls at one server one runs after another, unless the server's settings say otherwise.
+//!
+//! A call has its turn from before it is sent until its reply is over, but for the times in which it waits for its client:
+//! then others go on, or the client could not finish them before it answers. Only tool calls wait. Invariants: no answer,
+//! cancellation or progress ever waits for a turn, so no call waits for itself; a reply never waits for a turn.
+
+use std::time::{Duration, Instant};
+
+use mooring_session::rules::Routed;
+
+use crate::affinity::{Affinity, Session, Turn, TurnError, Withdrawal};
+use crate::mcp::{Kind, Message, Method};
+use crate::metrics;
+use crate::settings::Concurrency;
+use crate::upstream::Server;
+
+/// A tool call that has its turn, or has passed it on. Dropping it lets the next call go on.
+#[derive(Debug)]
+pub struct Ordered {
+    turn: Turn,
+}
+
+impl Ordered {
+    /// Waits for the turn that a client's message needs, for `wait_max` at most. Answers also where the session's calls
+    /// go, which need not be asked for then. None where the message needs no turn, which costs nothing.
+    ///
+    /// # Errors
+    /// See [`TurnError`]. Nothing of the call was done.
+    pub async fn begin(
+        affinity: &Affinity,
+        session: &Session,
+        server: &Server,
+        message: &Message<'_>,
+        wait_max: Duration,
+    ) -> Result<Option<(Self, Routed)>, TurnError> {
+        let is_call = message.kind() == Kind::Request && message.method() == Method::ToolsCall;
+        let Some(id) = message.id().filter(|_| is_call) else {
+            return Ok(None);
+        };
+        if server.concurrency == Concurrency::Parallel {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let taken = affinity
+            .take_turn_routed(session, &server.id, id.as_json(), wait_max)
+            .await;
+        metrics::turn_wait(started.elapsed());
+        let (turn, routed) = taken?;
+        Ok(Some((Self { turn }, routed)))
+    }
+
+    /// The stream of the call's reply brought this message of the server's.
+    pub fn saw(&self, message: &Message<'_>) {
+        match Sign::of(message) {
+            Sign::AsksItsClient => self.turn.pass_on(),
+            Sign::GoesOn => self.turn.resume(),
+            Sign::SaysNothing => {}
+        }
+    }
+}
+
+/// What a server's message says about the call on whose stream it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// It waits for its client from now on.
+    AsksItsClient,
+    /// It does not wait any more. That a server says something while it still waits cannot be told from that.
+    GoesOn,
+    /// Nothing that is of use.
+    SaysNothing,
+}
+
+impl Sign {
+    fn of(message: &Message<'_>) -> Self {
+        match (message.kind(), message.method()) {
+            // A server asks at its intervals whether somebody is there, whatever its calls do.
+            (Kind::Request, Method::Ping) => Self::SaysNothing,
+            (Kind::Request, _) => Self::AsksItsClient,
+            (Kind::Notification, _) => Self::GoesOn,
+            // The call is over, and gives back its turn with its reply.
+            (Kind::Result | Kind::Error, _) => Self::SaysNothing,
+        }
+    }
+}
+
+/// Takes a call out of its queue where a client's message cancels one that still waits for its turn, at whichever
+/// worker. Everything else is [`NotWaiting`](Withdrawal::NotWaiting), and goes to the server.
+pub async fn withdraw(
+    affinity: &Affinity,
+    session: &Session,
+    server: &Server,
+    message: &Message<'_>,
+) -> Withdrawal {
+    let is_cancellation =
+        message.kind() == Kind::Notification && message.method() == Method::Cancelled;
+    match message.params.request_id() {
+        Some(id) if is_cancellation && server.concurrency == Concurrency::Serial => {
+            affinity.withdraw(session, &server.id, id).await
+        }
+        _ => Withdrawal::NotWaiting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use crate::mcp::envelope::Sender;
+
+    fn sign(text: &str) -> Sign {
+        Sign::of(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap())
+    }
+
+    #[test]
+    fn a_call_waits_from_a_request_to_its_client_until_its_server_says_something_else() {
+        for method in [
+            "elicitation/create",
+            "sampling/createMessage",
+            "roots/list",
+            "x/ask",
+        ] {
+            let asks = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
+            assert_eq!(sign(&asks), Sign::AsksItsClient, "{method}");
+        }
+        for (text, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+                Sign::SaysNothing,
+            ),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Sign::SaysNothing),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
+                Sign::SaysNothing,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
+                Sign::GoesOn,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+                Sign::GoesOn,
+            ),
+        ] {
+            assert_eq!(sign(text), expected, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_turn_is_passed_on_while_the_call_waits_and_asked_for_again_after_that() {
+        let (turn, is_passed_on) = Turn::watched();
+        let call = Ordered { turn };
+        for (text, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
+                false,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create"}"#,
+                true,
+            ),
+            (r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#, true),
+            (
+                r#"{"jsonrpc":"2.0","method":"notifications/message"}"#,
+                false,
+            ),
+            (r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#, false),
+            (r#"{"jsonrpc":"2.0","id":4,"method":"roots/list"}"#, true),
+            (r#"{"jsonrpc":"2.0","id":"c:1","result":{}}"#, true),
+        ] {
+            call.saw(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap());
+            assert_eq!(is_passed_on(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! HMAC-SHA256 over parts, with a key for each purpose.
+//!
+//! Invariant: a tag of one purpose never verifies for another, and no two lists of parts are the same bytes to it: every
+//! part is preceded by its length.
+
+use hmac::digest::Key;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Most bytes of a key: one block of SHA-256. HMAC hashes what is longer, which adds nothing.
+pub(super) const KEY_BYTES_MAX: usize = 64;
+
+/// The length of a whole tag, in bytes.
+pub(super) const TAG_BYTES: usize = 32;
+/// The length of a tag that is cut short, in bytes: 128 bits, which nobody guesses over a network.
+pub(super) const SHORT_TAG_BYTES: usize = 16;
+
+/// What a key is used for. The words are part of what a tag says: changing one makes every tag of before invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// One worker asks another.
+    PeerRequest,
+    /// The other one answers.
+    PeerReply,
+    /// A server's request is shown to a client, whose answer may come to any worker.
+    ServerRequestId,
+}
+
+impl Purpose {
+    const fn label(self) -> &'static [u8] {
+        match self {
+            Self::PeerRequest => b"mooring peer request v1",
+            Self::PeerReply => b"mooring peer reply v1",
+            Self::ServerRequestId => b"mooring server request id v1",
+        }
+    }
+}
+
+/// A key that is ready to be used: the hash of its padding is computed once. It has no `Debug`.
+#[derive(Clone)]
+pub(super) struct MacKey(Hmac<Sha256>);
+
+impl MacKey {
+    /// A key of these bytes, at most [`KEY_BYTES_MAX`]; HMAC itself fills a shorter key up with zeros.
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let mut block = Key::<Hmac<Sha256>>::default();
+        for (to, from) in block.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Self(Hmac::new(&block))
+    }
+
+    /// The key that serves this purpose alone.
+    pub(super) fn of(&self, purpose: Purpose) -> Self {
+        Self::new(&self.start().part(purpose.label()).tag())
+    }
+
+    /// Begins a tag.
+    pub(super) fn start(&self) -> MacWriter {
+        MacWriter(self.0.clone())
+    }
+}
+
+/// A tag that is being made. A copy continues from where the original stands.
+#[derive(Clone)]
+pub(super) struct MacWriter(Hmac<Sha256>);
+
+impl MacWriter {
+    /// Adds a part, after its length.
+    pub(super) fn part(mut self, bytes: &[u8]) -> Self {
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.0.update(&length.to_be_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// The whole tag.
+    pub(super) fn tag(self) -> [u8; TAG_BYTES] {
+        self.0.finalize().into_bytes().into()
+    }
+
+    /// The first half of the tag.
+    pub(super) fn short_tag(self) -> [u8; SHORT_TAG_BYTES] {
+        let mut short = [0; SHORT_TAG_BYTES];
+        for (to, from) in short.iter_mut().zip(self.tag()) {
+            *to = from;
+        }
+        short
+    }
+
+    /// Whether this is the whole tag, in constant time.
+    pub(super) fn matches(self, tag: &[u8; TAG_BYTES]) -> bool {
+        self.0.verify_slice(tag).is_ok()
+    }
+
+    /// Whether this is the first half of the tag, in constant time.
+    pub(super) fn matches_short(self, tag: &[u8; SHORT_TAG_BYTES]) -> bool {
+        self.0.verify_truncated_left(tag).is_ok()
+    }
+}
+
+/// The keys of a ring for one purpose. The first one signs, every one verifies, so that keys can be changed while the
+/// fleet works.
+#[derive(Clone)]
+pub(super) struct MacRing {
+    first: MacKey,
+    others: Box<[MacKey]>,
+}
+
+impl MacRing {
+    pub(super) fn new(first: MacKey, others: Box<[MacKey]>) -> Self {
+        Self { first, others }
+    }
+
+    /// The key that signs.
+    pub(super) const fn first(&self) -> &MacKey {
+        &self.first
+    }
+
+    /// Every key, the first one first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &MacKey> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tag_is_that_of_hmac_sha256() {
+        // RFC 4231, test case 2: the writer over no part at all is HMAC itself.
+        let mut writer = MacKey::new(b"Jefe").start();
+        writer.0.update(b"what do ya want for nothing?");
+        assert_eq!(
+            writer.clone().tag(),
+            [
+                0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24, 0x26, 0x08, 0x95,
+                0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27, 0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9,
+                0x64, 0xec, 0x38, 0x43,
+            ]
+        );
+        assert!(writer.clone().matches(&writer.clone().tag()));
+        assert!(writer.clone().matches_short(&writer.short_tag()));
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        let key = MacKey::new(b"key");
+        let joined = key.start().part(b"ab").part(b"c").tag();
+        for other in [
+            key.start().part(b"a").part(b"bc"),
+            key.start().part(b"abc"),
+            key.start().part(b"ab").part(b"c").part(b""),
+            key.start().part(b"").part(b"ab").part(b"c"),
+        ] {
+            assert!(!other.matches(&joined));
+        }
+    }
+
+    #[test]
+    fn a_purpose_has_a_key_of_its_own() {
+        let key = MacKey::new(b"key");
+        let purposes = [
+            Purpose::PeerRequest,
+            Purpose::PeerReply,
+            Purpose::ServerRequestId,
+        ];
+        for one in purposes {
+            for other in purposes {
+                let tag = key.of(one).start().part(b"x").tag();
+                assert_eq!(key.of(other).start().part(b"x").matches(&tag), one == other);
+            }
+        }
+    }
+}

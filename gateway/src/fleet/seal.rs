@@ -1,0 +1,142 @@
+//! Sealing: a tag by which any worker knows that a text was made by a worker of this fleet.
+//!
+//! A client sees the ids of a server's requests and says them back to whichever worker it meets. The tag ties an id to the
+//! session, principal, server and connection that it was made for, so nobody answers a request of somebody else's.
+
+use std::fmt;
+
+use super::keys::KeyRing;
+use super::mac::{MacRing, Purpose, SHORT_TAG_BYTES};
+
+/// The keys that tags are made and checked with.
+#[derive(Clone)]
+pub struct SealKey(MacRing);
+
+/// What proves that some parts were sealed by this fleet: 128 bits, written as 32 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SealTag(pub [u8; SHORT_TAG_BYTES]);
+
+impl SealKey {
+    /// The keys of this ring that seal the ids of servers' requests.
+    #[must_use]
+    pub fn new(ring: &KeyRing) -> Self {
+        Self(ring.keys_for(Purpose::ServerRequestId))
+    }
+
+    /// The tag of these parts. Their order and their borders count.
+    #[must_use]
+    pub fn tag(&self, parts: &[&[u8]]) -> SealTag {
+        let parts = parts.iter();
+        SealTag(
+            parts
+                .fold(self.0.first().start(), |writer, part| writer.part(part))
+                .short_tag(),
+        )
+    }
+
+    /// Whether this is the tag of these parts, under any key of the ring; in constant time for each key.
+    #[must_use]
+    pub fn verify(&self, parts: &[&[u8]], tag: SealTag) -> bool {
+        self.0.iter().any(|key| {
+            let parts = parts.iter();
+            parts
+                .fold(key.start(), |writer, part| writer.part(part))
+                .matches_short(&tag.0)
+        })
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SealKey")
+    }
+}
+
+impl SealTag {
+    /// Reads what [`fmt::Display`] writes; none for anything else, upper case included, so that a tag has one spelling.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != SHORT_TAG_BYTES * 2 || !text.bytes().all(is_canonical) {
+            return None;
+        }
+        let number = u128::from_str_radix(text, 16).ok()?;
+        Some(Self(number.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for SealTag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for SealTag {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SealTag({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
+    use super::*;
+
+    const PARTS: &[&[u8]] = &[b"session", b"principal", b"server", b"7", b"\"id\""];
+
+    fn ring(keys: &[&str]) -> KeyRing {
+        KeyRing::of(&keys.iter().map(|key| key.as_bytes()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_tag_is_of_its_parts_alone() {
+        let key = SealKey::new(&ring(&["one"]));
+        let tag = key.tag(PARTS);
+        assert!(key.verify(PARTS, tag));
+        assert_eq!(SealTag::parse(&tag.to_string()), Some(tag));
+        for part in 0..PARTS.len() {
+            let mut others = PARTS.to_vec();
+            others[part] = b"another";
+            assert!(!key.verify(&others, tag), "part {part}");
+        }
+        assert!(!key.verify(&PARTS[..4], tag));
+        for bit in 0..128 {
+            let flipped = SealTag((u128::from_be_bytes(tag.0) ^ (1 << bit)).to_be_bytes());
+            assert!(!key.verify(PARTS, flipped), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn keys_can_be_changed_while_clients_hold_tags() {
+        let before = SealKey::new(&ring(&["old"]));
+        let tag = before.tag(PARTS);
+        for (keys, is_valid) in [
+            (&["old", "new"][..], true),
+            (&["new", "old"], true),
+            (&["new"], false),
+        ] {
+            assert_eq!(SealKey::new(&ring(keys)).verify(PARTS, tag), is_valid);
+        }
+    }
+
+    #[test]
+    fn a_tag_has_one_spelling() {
+        let text = "00112233445566778899aabbccddeeff";
+        assert_eq!(SealTag::parse(text).unwrap().to_string(), text);
+        for other in [
+            "",
+            "00112233445566778899aabbccddeef",
+            "00112233445566778899aabbccddeeff0",
+            "00112233445566778899AABBCCDDEEFF",
+            "+0112233445566778899aabbccddeeff",
+            " 0112233445566778899aabbccddeeff",
+            "g0112233445566778899aabbccddeeff",
+        ] {
+            assert_eq!(SealTag::parse(other), None, "{other}");
+        }
+    }
+}

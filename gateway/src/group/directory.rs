@@ -1,0 +1,200 @@
+//! Which member of a group has what, as its lists said a short while ago.
+//!
+//! It only saves asking all members for their lists before each call by a name that does not say whose it is.
+//! Invariant: what it does not know is asked for, so a stale entry costs at most the error of a member that has the
+//! thing no more, for as long as [`FRESH`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::template::UriTemplate;
+use crate::mcp::Listing;
+
+/// How long lists are believed.
+const FRESH: Duration = Duration::from_secs(30);
+/// How long a name that was not in them is taken for one that there is not: a client that asks for such names must not
+/// make the gateway list everything each time.
+const ABSENT: Duration = Duration::from_secs(1);
+/// Most names and templates remembered, over all sessions; at the limit the oldest lists go.
+const NAMES_MAX: usize = 100_000;
+
+/// Which member has what, by the names in the group.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    by_name: HashMap<Box<str>, usize>,
+    templates: Vec<(UriTemplate, usize)>,
+}
+
+impl Places {
+    /// These names; those of resource templates are read as such.
+    pub(crate) fn new(listing: Listing, by_name: HashMap<Box<str>, usize>) -> Self {
+        let templates = match listing {
+            Listing::Templates => by_name
+                .iter()
+                .filter_map(|(template, member)| Some((UriTemplate::parse(template)?, *member)))
+                .collect(),
+            Listing::Tools | Listing::Prompts | Listing::Resources => Vec::new(),
+        };
+        Self { by_name, templates }
+    }
+
+    /// The member that has this name, or else the template that fits best; of two that fit alike the first member's.
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied().or_else(|| {
+            self.templates
+                .iter()
+                .filter_map(|(template, member)| Some((template.fits(name)?, *member)))
+                .max_by_key(|(fixed, member)| (*fixed, std::cmp::Reverse(*member)))
+                .map(|(_, member)| member)
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.by_name.len().saturating_add(self.templates.len())
+    }
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// This member has it.
+    At(usize),
+    /// No member had it a moment ago.
+    Nowhere,
+    /// The lists have to be asked for.
+    No,
+}
+
+#[derive(Debug)]
+struct Kept {
+    places: Arc<Places>,
+    made_at: Instant,
+}
+
+/// The lists of the sessions of one group that this worker saw last.
+#[derive(Debug, Default)]
+pub(crate) struct Directory(Mutex<HashMap<(Box<str>, Listing), Kept>>);
+
+impl Directory {
+    /// Notes what the lists of a session said.
+    pub(crate) fn note(
+        &self,
+        session_digest: &str,
+        listing: Listing,
+        places: Arc<Places>,
+        now: Instant,
+    ) {
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lists.retain(|_, kept| now.duration_since(kept.made_at) < FRESH);
+        let mut names: usize = lists.values().map(|kept| kept.places.len()).sum();
+        while names.saturating_add(places.len()) > NAMES_MAX {
+            let oldest = lists
+                .iter()
+                .min_by_key(|(_, kept)| kept.made_at)
+                .map(|(key, _)| key.clone());
+            let Some(gone) = oldest.and_then(|key| lists.remove(&key)) else {
+                // It alone is over the limit.
+                return;
+            };
+            names = names.saturating_sub(gone.places.len());
+        }
+        let kept = Kept {
+            places,
+            made_at: now,
+        };
+        lists.insert((session_digest.into(), listing), kept);
+    }
+
+    /// What is known of a name.
+    pub(crate) fn look_up(
+        &self,
+        session_digest: &str,
+        listing: Listing,
+        name: &str,
+        now: Instant,
+    ) -> Known {
+        let lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(kept) = lists.get(&(session_digest.into(), listing)) else {
+            return Known::No;
+        };
+        let age = now.duration_since(kept.made_at);
+        match kept.places.find(name) {
+            Some(member) if age < FRESH => Known::At(member),
+            None if age < ABSENT => Known::Nowhere,
+            _ => Known::No,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(listing: Listing, names: &[(&str, usize)]) -> Arc<Places> {
+        let by_name = names
+            .iter()
+            .map(|(name, member)| ((*name).into(), *member))
+            .collect();
+        Arc::new(Places::new(listing, by_name))
+    }
+
+    #[test]
+    fn lists_are_believed_for_a_while_and_their_gaps_for_a_shorter_one() {
+        let directory = Directory::default();
+        let start = Instant::now();
+        let ask = |session: &str, name: &str, after_ms: u64| {
+            let now = start + Duration::from_millis(after_ms);
+            directory.look_up(session, Listing::Tools, name, now)
+        };
+        assert_eq!(ask("s", "echo", 0), Known::No);
+        let tools = places(Listing::Tools, &[("echo", 1)]);
+        directory.note("s", Listing::Tools, tools, start);
+        assert_eq!(ask("s", "echo", 29_999), Known::At(1));
+        assert_eq!(ask("s", "echo", 30_000), Known::No);
+        assert_eq!(ask("s", "other", 999), Known::Nowhere);
+        assert_eq!(ask("s", "other", 1_000), Known::No);
+        assert_eq!(ask("t", "echo", 0), Known::No, "another session's");
+        assert_eq!(
+            directory.look_up("s", Listing::Prompts, "echo", start),
+            Known::No
+        );
+    }
+
+    #[test]
+    fn the_oldest_lists_make_room() {
+        let directory = Directory::default();
+        let start = Instant::now();
+        let many: Vec<String> = (0..NAMES_MAX / 2)
+            .map(|number| number.to_string())
+            .collect();
+        let names: Vec<(&str, usize)> = many.iter().map(|name| (name.as_str(), 0)).collect();
+        for (age, session) in ["a", "b", "c"].into_iter().enumerate() {
+            let now = start + Duration::from_millis(age as u64);
+            directory.note(session, Listing::Tools, places(Listing::Tools, &names), now);
+        }
+        let known = |session| directory.look_up(session, Listing::Tools, "7", start);
+        let end = start + Duration::from_millis(3);
+        assert_eq!(directory.look_up("a", Listing::Tools, "7", end), Known::No);
+        assert_eq!((known("b"), known("c")), (Known::At(0), Known::At(0)));
+    }
+
+    #[test]
+    fn a_uri_leads_to_the_template_that_fixes_most() {
+        let templates = places(
+            Listing::Templates,
+            &[
+                ("u:{x}", 0),
+                ("u:a/{x}", 1),
+                ("v:{x}", 3),
+                ("v:{y}", 2),
+                ("{", 4),
+            ],
+        );
+        assert_eq!(templates.find("u:b"), Some(0));
+        assert_eq!(templates.find("u:a/b"), Some(1));
+        assert_eq!(templates.find("u:a/{x}"), Some(1), "the template itself");
+        assert_eq!(templates.find("v:1"), Some(2));
+        assert_eq!(templates.find("w:1"), None);
+    }
+}

@@ -1,0 +1,341 @@
+//! Gathering: the lists of all members of a group, asked for side by side, each with all its pages.
+//!
+//! Invariants: a member that fails, is late or says too much takes nothing from the others, it is named as missing; and
+//! memory is bounded, however long the lists are that members send.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::HeaderMap;
+
+use super::directory::{Known, Places};
+use super::merge::{MemberList, merge};
+use super::{Group, Member};
+use crate::affinity::{Affinity, Moved, Session};
+use crate::code::server::{Asked as CodeAsked, CodeServer};
+use crate::dispatch::{Asked, DeliverError, Question, ask};
+use crate::mcp::listing::{Entry, Page, PageError};
+use crate::mcp::{EnvelopeError, Kind, Listing, Message, Revision, Sender, call};
+use crate::upstream::{ExchangeError, Outgoing, Server};
+
+/// Most pages of one member's list.
+const PAGES_MAX: usize = 64;
+/// Most bytes of all members' lists together: a `tools/list` of a thousand tools is under 1 MiB.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The JSON-RPC code of a server that has no such method.
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// For whom members are asked. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// How members are reached.
+    pub(crate) affinity: Affinity,
+    /// The client's session at the group.
+    pub(crate) session: Session,
+    /// The headers of the client's request.
+    pub(crate) headers: Arc<HeaderMap>,
+    /// The revision of the client's request.
+    pub(crate) revision: Revision,
+}
+
+/// Why there is nothing from a member.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// It was not asked.
+    #[error(transparent)]
+    Deliver(#[from] DeliverError),
+    /// Its answer could not be read.
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    /// Its answer is no message.
+    #[error("the answer is no message: {0}")]
+    Message(#[from] EnvelopeError),
+    /// Its answer is this error, as JSON text.
+    #[error("it answered with an error")]
+    Refused(Box<str>),
+    /// Its answer is no list.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// Its list is too long.
+    #[error("the list is longer than {PAGES_MAX} pages, or all lists than {BYTES_MAX} bytes")]
+    TooLong,
+    /// It did not answer in time, or the task that asked it ended by itself.
+    #[error("it did not answer in time")]
+    Late,
+}
+
+/// One member's answer.
+#[derive(Debug)]
+pub(crate) struct Gathered<T> {
+    /// What it said; none where it has no such method.
+    pub(crate) outcome: Result<Option<T>, Failure>,
+    /// Set where its binding was moved on the way.
+    pub(crate) moved: Option<Moved>,
+}
+
+/// The group's list.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    /// The JSON text of the result; the first failure where no member answered, none where no member has such lists.
+    pub(crate) result: Result<Option<String>, Failure>,
+    /// The moves that the client is to be told of.
+    pub(crate) moved: Vec<Moved>,
+}
+
+/// What is left of the bytes that all members may send.
+#[derive(Debug)]
+struct Budget(AtomicUsize);
+
+impl Budget {
+    fn take(&self, bytes: usize) -> Result<(), Failure> {
+        let taken = |left: usize| left.checked_sub(bytes);
+        match self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken)
+        {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Failure::TooLong),
+        }
+    }
+}
+
+impl Scope {
+    /// Asks one member and waits as long as a request of the gateway's own may take. What takes longer goes on by
+    /// itself, so that no half-made binding is left behind.
+    async fn in_time<T: Send + 'static>(
+        &self,
+        asking: impl Future<Output = Gathered<T>> + Send + 'static,
+    ) -> Gathered<T> {
+        let limit = self.affinity.options().answer_timeout;
+        match tokio::time::timeout(limit, tokio::spawn(asking)).await {
+            Ok(Ok(gathered)) => gathered,
+            Ok(Err(_)) | Err(_) => Gathered {
+                outcome: Err(Failure::Late),
+                moved: None,
+            },
+        }
+    }
+
+    /// Asks every member to which requests are passed on the same.
+    pub(crate) async fn ask_all(
+        &self,
+        servers: impl Iterator<Item = &Arc<Server>>,
+        text: impl Fn(&str) -> String,
+    ) -> Vec<(Arc<Server>, Gathered<Box<str>>)> {
+        join_all(servers.map(|server| {
+            let (scope, server) = (self.clone(), Arc::clone(server));
+            let text = text(&self.affinity.next_id());
+            async move {
+                let asked = Arc::clone(&server);
+                let inner = scope.clone();
+                let asking = async move { inner.ask(&asked, text).await };
+                (server, scope.in_time(asking).await)
+            }
+        }))
+        .await
+    }
+
+    /// Asks one member; its result as JSON text.
+    pub(crate) async fn ask(&self, server: &Server, text: String) -> Gathered<Box<str>> {
+        let question = Question {
+            session: &self.session,
+            server,
+            outgoing: Outgoing::post(server, Bytes::from(text)).forwarding(&self.headers),
+        };
+        match ask(&self.affinity, question).await {
+            Ok(Asked { answer, moved }) => Gathered {
+                outcome: answer.map_err(Failure::from).and_then(|answer| {
+                    let message = Message::parse(&answer.text, Sender::Upstream)?;
+                    result_of(&message)
+                }),
+                moved,
+            },
+            Err(error) => Gathered {
+                moved: match &error {
+                    DeliverError::OutcomeUnknown { moved } => moved.clone(),
+                    _ => None,
+                },
+                outcome: Err(error.into()),
+            },
+        }
+    }
+
+    async fn list_member(
+        self,
+        member: Member,
+        listing: Listing,
+        budget: Arc<Budget>,
+    ) -> Gathered<Vec<Entry>> {
+        match &member {
+            Member::Upstream(server) => self.pages(server, listing, &budget).await,
+            Member::Code(server) => Gathered {
+                outcome: self.code_page(server, listing),
+                moved: None,
+            },
+        }
+    }
+
+    async fn pages(
+        &self,
+        server: &Server,
+        listing: Listing,
+        budget: &Budget,
+    ) -> Gathered<Vec<Entry>> {
+        let mut moved = None;
+        let mut entries = Vec::new();
+        let mut cursor: Option<Box<str>> = None;
+        for _ in 0..PAGES_MAX {
+            let text = call::list(&self.affinity.next_id(), listing, cursor.as_deref());
+            let asked = self.ask(server, text).await;
+            moved = asked.moved.or(moved);
+            let page = asked.outcome.and_then(|result| match result {
+                Some(result) => {
+                    budget.take(result.len())?;
+                    Ok(Some(Page::read(listing, &result)?))
+                }
+                None => Ok(None),
+            });
+            let outcome = match page {
+                Ok(Some(page)) => {
+                    if page.nameless > 0 {
+                        tracing::warn!(server = %server.id, list = listing.key(), count = page.nameless, "a server lists entries without a name; they are left out");
+                    }
+                    entries.extend(page.entries);
+                    cursor = page.next_cursor;
+                    match cursor {
+                        Some(_) => continue,
+                        None => Ok(Some(entries)),
+                    }
+                }
+                Ok(None) => Ok(None),
+                Err(failure) => Err(failure),
+            };
+            return Gathered { outcome, moved };
+        }
+        Gathered {
+            outcome: Err(Failure::TooLong),
+            moved,
+        }
+    }
+
+    fn code_page(
+        &self,
+        server: &Arc<CodeServer>,
+        listing: Listing,
+    ) -> Result<Option<Vec<Entry>>, Failure> {
+        let text = call::list(&self.affinity.next_id(), listing, None);
+        let message = Message::parse(text.as_bytes(), Sender::Client)?;
+        match server.asked(&self.session.principal, &message, self.revision) {
+            CodeAsked::Result(result) => Ok(Some(Page::read(listing, &result)?.entries)),
+            CodeAsked::Error(_) | CodeAsked::Call(_) => Ok(None),
+        }
+    }
+}
+
+/// A server without the method has nothing to say, which is no failure.
+fn result_of(message: &Message<'_>) -> Result<Option<Box<str>>, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Code {
+        code: i64,
+    }
+    match (message.kind(), message.outcome()) {
+        (Kind::Result, Some(result)) => Ok(Some(result.into())),
+        (Kind::Error, Some(error)) => match serde_json::from_str::<Code>(error) {
+            Ok(Code {
+                code: METHOD_NOT_FOUND,
+            }) => Ok(None),
+            _ => Err(Failure::Refused(error.into())),
+        },
+        _ => Err(ExchangeError::NoResponse.into()),
+    }
+}
+
+impl Failure {
+    /// Whether it is the whole session that is over, or cannot be asked for: no other member could serve it either.
+    pub(crate) fn is_of_the_session(&self) -> bool {
+        use crate::affinity::SettleError;
+        matches!(
+            self,
+            Self::Deliver(DeliverError::Settle(
+                SettleError::Store(_) | SettleError::ParamsGone | SettleError::LostByPolicy
+            ))
+        )
+    }
+}
+
+impl Group {
+    /// The lists of all members as one. Notes what it finds.
+    pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> Listed {
+        let budget = Arc::new(Budget(AtomicUsize::new(BYTES_MAX)));
+        let asking = self.members.iter().map(|member| {
+            let asking = scope
+                .clone()
+                .list_member(member.clone(), listing, Arc::clone(&budget));
+            scope.in_time(asking)
+        });
+        let (mut lists, mut missing, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+        let mut moved = Vec::new();
+        for (place, gathered) in join_all(asking).await.into_iter().enumerate() {
+            moved.extend(gathered.moved);
+            match gathered.outcome {
+                Ok(Some(entries)) => lists.push(MemberList {
+                    member: place,
+                    entries,
+                }),
+                Ok(None) => {}
+                Err(failure) => {
+                    let server = self.members.get(place).map_or("", Member::id);
+                    tracing::warn!(session = %scope.session.digest, group = %self.id, server, list = listing.key(), error = %failure, "a member is missing from a list of its group");
+                    missing.push(server);
+                    failures.push(failure);
+                }
+            }
+        }
+        if lists.is_empty() || failures.iter().any(Failure::is_of_the_session) {
+            failures.sort_by_key(|failure| !failure.is_of_the_session());
+            return Listed {
+                result: failures.into_iter().next().map_or(Ok(None), Err),
+                moved,
+            };
+        }
+        let merged = merge(listing, self.names, &self.ids(), &lists, &missing);
+        if merged.shadowed > 0 {
+            tracing::warn!(group = %self.id, list = listing.key(), count = merged.shadowed, "names of one member stand for another member's; they are left out");
+        }
+        let places = Arc::new(Places::new(listing, merged.places));
+        self.directory
+            .note(&scope.session.digest, listing, places, Instant::now());
+        Listed {
+            result: Ok(Some(merged.result)),
+            moved,
+        }
+    }
+
+    /// The member that has what the group lists under this name, as its lists say. The moves met on the way are
+    /// added to `moved`.
+    pub(crate) async fn whose(
+        &self,
+        scope: &Scope,
+        listing: Listing,
+        name: &str,
+        moved: &mut Vec<Moved>,
+    ) -> Option<&Member> {
+        let look_up = || {
+            let digest = &scope.session.digest;
+            self.directory
+                .look_up(digest, listing, name, Instant::now())
+        };
+        let mut known = look_up();
+        if known == Known::No {
+            moved.extend(self.list(scope, listing).await.moved);
+            known = look_up();
+        }
+        match known {
+            Known::At(place) => self.members.get(place),
+            Known::Nowhere | Known::No => None,
+        }
+    }
+}

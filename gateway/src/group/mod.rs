@@ -1,0 +1,163 @@
+//! Groups: several of the configured servers behind one endpoint.
+//!
+//! A group keeps nothing of its own. Its session is one record in the store with a binding for each member, and a call
+//! goes the way that it would go to the member itself. Here is what makes one of many: names ([`names`]), lists
+//! ([`merge`], [`gather`]), the handshake ([`introduction`]), streams ([`blocks`], [`event_ids`]), and the search for
+//! the member that has a thing ([`directory`], [`template`]).
+//!
+//! Invariant: what a member says goes to the client byte for byte, but for the names of tools and prompts and for event
+//! ids, which are undone on the way back.
+
+mod directory;
+mod gather;
+mod introduction;
+mod merge;
+mod names;
+mod template;
+
+pub(crate) mod blocks;
+pub(crate) mod event_ids;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mooring_session::names::{NameError, ServerName};
+
+pub(crate) use self::gather::{Failure, Scope};
+pub(crate) use self::introduction::{Introduced, introduce};
+
+use self::directory::Directory;
+use crate::code::server::{CodeServer, CodeServers};
+use crate::settings::{GroupNames, ServerKind, ServerSettings};
+use crate::upstream::{Server, Servers};
+
+/// One of the servers that a group consists of.
+#[derive(Clone, Debug)]
+pub enum Member {
+    /// An MCP server somewhere else, or one that a worker starts.
+    Upstream(Arc<Server>),
+    /// Code, which the gateway answers itself.
+    Code(Arc<CodeServer>),
+}
+
+impl Member {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Upstream(server) => server.id.as_str(),
+            Self::Code(server) => server.id.as_str(),
+        }
+    }
+
+    /// The server, where the member is one to which requests are passed on.
+    pub(crate) const fn upstream(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::Upstream(server) => Some(server),
+            Self::Code(_) => None,
+        }
+    }
+}
+
+/// Several servers behind one endpoint.
+#[derive(Debug)]
+pub struct Group {
+    /// Its id in paths.
+    pub id: ServerName,
+    members: Vec<Member>,
+    names: GroupNames,
+    directory: Directory,
+}
+
+impl Group {
+    /// A group of these members, which are distinct, in their order.
+    #[must_use]
+    pub fn new(id: ServerName, members: Vec<Member>, names: GroupNames) -> Self {
+        Self {
+            id,
+            members,
+            names,
+            directory: Directory::default(),
+        }
+    }
+
+    /// Its members in their order.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// How it names what they offer.
+    #[must_use]
+    pub const fn names(&self) -> GroupNames {
+        self.names
+    }
+
+    /// The members to which requests are passed on.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.members.iter().filter_map(Member::upstream)
+    }
+
+    /// The member of this id to which requests are passed on.
+    pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Server>> {
+        self.upstreams().find(|server| server.id.as_str() == id)
+    }
+
+    /// The ids of the members in their order.
+    pub(crate) fn ids(&self) -> Vec<&str> {
+        self.members.iter().map(Member::id).collect()
+    }
+
+    /// The member that a prefixed name names, and the name without the prefix.
+    pub(crate) fn split<'a>(&self, name: &'a str) -> Option<(&Member, &'a str)> {
+        let (place, rest) = names::split(self.members.iter().map(Member::id), name)?;
+        Some((self.members.get(place)?, rest))
+    }
+}
+
+/// All groups by id.
+#[derive(Debug, Default)]
+pub struct Groups {
+    by_id: BTreeMap<Box<str>, Arc<Group>>,
+}
+
+impl Groups {
+    /// The configured groups, over servers of all other kinds. The settings have no group with a member that is not
+    /// configured; a code server that is switched off is left out, and a log line says so.
+    ///
+    /// # Errors
+    /// A configured name is not one that the store takes.
+    pub fn new(
+        settings: &[ServerSettings],
+        servers: &Servers,
+        code: Option<&CodeServers>,
+    ) -> Result<Self, NameError> {
+        let mut by_id = BTreeMap::new();
+        for configured in settings {
+            let ServerKind::Group(group) = &configured.kind else {
+                continue;
+            };
+            let mut members = Vec::new();
+            for id in &group.members {
+                let upstream = || servers.get(id.as_str()).cloned().map(Member::Upstream);
+                let code = || code?.get(id.as_str()).cloned().map(Member::Code);
+                match upstream().or_else(code) {
+                    Some(member) => members.push(member),
+                    None => {
+                        tracing::warn!(group = %configured.id, server = %id, "a member of the group is not served");
+                    }
+                }
+            }
+            let id = ServerName::parse(configured.id.as_str().as_bytes())?;
+            let group = Arc::new(Group::new(id, members, group.names));
+            by_id.insert(configured.id.as_str().into(), group);
+        }
+        Ok(Self { by_id })
+    }
+
+    /// The group of this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Arc<Group>> {
+        self.by_id.get(id)
+    }
+}

@@ -1,0 +1,168 @@
+//! What goes to one member of a group: the one that the request names, or that has what it names.
+
+use axum::response::Response;
+
+use super::Errand;
+use super::passing::own_result;
+use crate::affinity::Moved;
+use crate::group::Member;
+use crate::mcp::renaming::{Reference, reference, with_name, with_reference};
+use crate::mcp::{ErrorKind, Listing, Method, call};
+use crate::settings::GroupNames;
+
+/// As much of a name as an error repeats, in characters.
+const SHOWN_MAX: usize = 60;
+
+/// The member that is meant, and how it knows what is meant.
+struct Meant<'a> {
+    member: &'a Member,
+    /// Its own name for it, where that is another than the group's.
+    renamed: Option<&'a str>,
+    /// The moves met while it was looked for.
+    moved: Vec<Moved>,
+}
+
+impl Errand<'_> {
+    /// tools/call and prompts/get.
+    pub(super) async fn to_named(&self, listing: Listing) -> Response {
+        let Some(name) = self.message.params.name() else {
+            return self.refuse_params("the request needs a name");
+        };
+        let Some(meant) = self.meant(listing, &name).await else {
+            return self.unknown(listing, &name).await;
+        };
+        match meant.renamed {
+            None => self.pass(meant.member, &meant.moved).await,
+            Some(own) => match with_name(self.message, own) {
+                Some(text) => self.pass_text(meant.member, text, &meant.moved).await,
+                None => self.refuse(ErrorKind::Internal),
+            },
+        }
+    }
+
+    /// completion/complete: for an argument of a prompt, or of a resource template.
+    pub(super) async fn complete(&self) -> Response {
+        match reference(self.message) {
+            Some(Reference::Prompt(name)) => {
+                let Some(meant) = self.meant(Listing::Prompts, &name).await else {
+                    return self.unknown(Listing::Prompts, &name).await;
+                };
+                match meant.renamed {
+                    None => self.pass(meant.member, &meant.moved).await,
+                    Some(own) => match with_reference(self.message, own) {
+                        Some(text) => self.pass_text(meant.member, text, &meant.moved).await,
+                        None => self.refuse(ErrorKind::Internal),
+                    },
+                }
+            }
+            Some(Reference::Resource(uri)) => {
+                let mut moved = Vec::new();
+                match self.holder(&uri, &mut moved).await {
+                    Some(member) => self.pass(member, &moved).await,
+                    None => self.unknown(Listing::Templates, &uri).await,
+                }
+            }
+            None => self.refuse_params("completion/complete needs one ref"),
+        }
+    }
+
+    /// resources/read, subscribe and unsubscribe.
+    pub(super) async fn to_resource(&self, method: Method) -> Response {
+        let Some(uri) = self.message.params.uri() else {
+            return self.refuse_params("the request needs a uri");
+        };
+        let mut moved = Vec::new();
+        match self.holder(&uri, &mut moved).await {
+            Some(member) => self.pass(member, &moved).await,
+            // To subscribe at a member that does not have it would promise news that never come.
+            None if method == Method::ResourcesSubscribe => {
+                self.unknown(Listing::Resources, &uri).await
+            }
+            None => self.ask_in_turn(method, &uri, moved).await,
+        }
+    }
+
+    async fn meant<'a>(&'a self, listing: Listing, name: &'a str) -> Option<Meant<'a>> {
+        let group = &self.visit.group;
+        let mut moved = Vec::new();
+        let (member, renamed) = match group.names() {
+            GroupNames::Prefixed => {
+                let (member, own) = group.split(name)?;
+                (member, Some(own))
+            }
+            GroupNames::Unchanged => {
+                let found = group.whose(&self.scope(), listing, name, &mut moved).await;
+                (found?, None)
+            }
+        };
+        Some(Meant {
+            member,
+            renamed,
+            moved,
+        })
+    }
+
+    /// The member that lists the resource, or a template that it may come from.
+    async fn holder(&self, uri: &str, moved: &mut Vec<Moved>) -> Option<&Member> {
+        let (group, scope) = (&self.visit.group, self.scope());
+        let mut upstreams = group.members().iter().filter(|m| m.upstream().is_some());
+        if let (Some(only), None) = (upstreams.next(), upstreams.next()) {
+            // Code has no resources, so nobody else can have it.
+            return Some(only);
+        }
+        for listing in [Listing::Resources, Listing::Templates] {
+            if let Some(member) = group.whose(&scope, listing, uri, moved).await {
+                return Some(member);
+            }
+        }
+        None
+    }
+
+    /// A resource that nobody lists may be there all the same: the members are asked one after another, until one
+    /// answers with a result. Neither reading nor unsubscribing does any harm at the others.
+    async fn ask_in_turn(&self, method: Method, uri: &str, mut moved: Vec<Moved>) -> Response {
+        if let Err(reply) = self.attend().await {
+            return reply;
+        }
+        let affinity = &self.visit.app.affinity;
+        let scope = self.scope();
+        let mut failure = None;
+        for server in self.visit.group.upstreams() {
+            let text = call::again(&affinity.next_id(), method, self.message.raw_params());
+            let asked = scope.ask(server, text).await;
+            moved.extend(asked.moved);
+            match asked.outcome {
+                Ok(Some(result)) => return own_result(self.message.id(), &result, &moved),
+                Ok(None) => {}
+                Err(cause) => failure = failure.or(Some(cause)),
+            }
+        }
+        match failure {
+            Some(failure) => self.failed(&failure),
+            None => self.unknown(Listing::Resources, uri).await,
+        }
+    }
+
+    /// Nobody was asked on this way, so the session has to be looked at: a client whose session is over must hear that.
+    async fn unknown(&self, listing: Listing, name: &str) -> Response {
+        if let Err(reply) = self.attend().await {
+            return reply;
+        }
+        let group = &self.visit.group;
+        let shown: String = name.chars().take(SHOWN_MAX).collect();
+        let members = group.ids().join(", ");
+        let (what, named) = match listing {
+            Listing::Tools => ("tool", group.names()),
+            Listing::Prompts => ("prompt", group.names()),
+            Listing::Resources | Listing::Templates => ("resource", GroupNames::Unchanged),
+        };
+        self.refuse_params(match named {
+            GroupNames::Prefixed => {
+                format!("unknown {what} {shown:?}: names are <server>__<{what}>, and the servers are {members}")
+            }
+            GroupNames::Unchanged => {
+                format!("unknown {what} {shown:?}: none of the servers {members} has it")
+            }
+        })
+    }
+}

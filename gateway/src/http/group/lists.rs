@@ -1,0 +1,96 @@
+//! What a group asks of all its members and answers itself: lists, and the log level.
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Errand;
+use super::passing::own_result;
+use crate::group::Failure;
+use crate::http::answer;
+use crate::mcp::{ErrorKind, Listing, Method, call};
+
+/// The params of a list.
+#[derive(Default, Deserialize)]
+struct ListParams {
+    #[serde(default)]
+    cursor: Option<Value>,
+}
+
+impl Errand<'_> {
+    /// All members' lists as one, on one page.
+    pub(super) async fn list(&self, listing: Listing) -> Response {
+        let params = self.message.raw_params().unwrap_or("{}");
+        match serde_json::from_str(params) {
+            Ok(ListParams { cursor: None }) => {}
+            // The list has one page, so no cursor was ever given.
+            Ok(_) => return self.refuse_params("unknown cursor"),
+            Err(cause) => return self.refuse_params(cause),
+        }
+        if let Err(reply) = self.attend().await {
+            return reply;
+        }
+        let listed = self.visit.group.list(&self.scope(), listing).await;
+        match listed.result {
+            Ok(Some(result)) => own_result(self.message.id(), &result, &listed.moved),
+            Ok(None) => self.refuse(ErrorKind::MethodNotFound),
+            Err(failure) => self.failed(&failure),
+        }
+    }
+
+    /// The level is every member's. Those without logging have nothing to set.
+    pub(super) async fn set_level(&self) -> Response {
+        let Some(level) = self.message.params.level() else {
+            return self.refuse_params("logging/setLevel needs a level");
+        };
+        let affinity = &self.visit.app.affinity;
+        // Also the look whether there is such a session.
+        if let Err(cause) = affinity.note_log_level(&self.session, &level).await {
+            return answer::store(&cause, self.message.id());
+        }
+        let servers = self.visit.group.upstreams();
+        let text = |id: &str| call::again(id, Method::LoggingSetLevel, self.message.raw_params());
+        let answers = self.scope().ask_all(servers, text).await;
+        let (mut moved, mut failure, mut is_set) = (Vec::new(), None, false);
+        for (server, gathered) in answers {
+            moved.extend(gathered.moved);
+            match gathered.outcome {
+                Ok(result) => is_set |= result.is_some(),
+                Err(cause) => {
+                    tracing::warn!(session = %self.session.digest, server = %server.id, error = %cause, "a member of a group did not take the log level");
+                    failure = failure.or(Some(cause));
+                }
+            }
+        }
+        match failure {
+            _ if is_set => own_result(self.message.id(), "{}", &moved),
+            Some(failure) => self.failed(&failure),
+            None => self.refuse(ErrorKind::MethodNotFound),
+        }
+    }
+
+    /// No member has answered, and this is why.
+    pub(super) fn failed(&self, failure: &Failure) -> Response {
+        let id = self.message.id();
+        match failure {
+            Failure::Deliver(cause) => answer::undelivered(cause, id),
+            Failure::Exchange(cause) => answer::exchange(cause, id),
+            Failure::Refused(error) => match id {
+                Some(id) => {
+                    let text = format!(
+                        r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+                        id.as_json()
+                    );
+                    answer::json(StatusCode::OK, Bytes::from(text))
+                }
+                None => answer::plain(ErrorKind::UpstreamInvalid, None),
+            },
+            Failure::Message(_) | Failure::Page(_) | Failure::TooLong => {
+                answer::plain(ErrorKind::UpstreamInvalid, id)
+            }
+            Failure::Late => answer::plain(ErrorKind::UpstreamTimeout, id),
+        }
+    }
+}

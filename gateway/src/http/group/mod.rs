@@ -1,0 +1,250 @@
+//! The MCP endpoint of a group: several servers, one session.
+//!
+//! What is for one member goes the way of that member's own endpoint, over the same record. What is for all of them is
+//! asked of all and answered here. Invariant: a request is answered once, and what a member did not say is never made
+//! up: who is missing is named.
+
+mod calls;
+mod listen;
+mod lists;
+mod open;
+mod passing;
+mod tell;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use mooring_session::names::Principal;
+use mooring_session::record::Standing;
+use mooring_session::rules::Touch;
+use mooring_session::view::RecordView;
+
+use self::passing::passed;
+use super::endpoint::{Visit, is_initialize, session_id};
+use super::{App, answer, code, kept};
+use crate::affinity::{Closed, InFlightKind, Moved, Session};
+use crate::dispatch::empty;
+use crate::group::{Group, Member, Scope};
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Listing, Message, Method, Revision, Sender, call};
+use crate::store::StoreError;
+use crate::upstream::Server;
+
+pub(super) use self::listen::get;
+
+/// A request for a group.
+#[derive(Clone, Debug)]
+pub(super) struct GroupVisit {
+    pub(super) app: Arc<App>,
+    pub(super) group: Arc<Group>,
+    pub(super) principal: Principal,
+    pub(super) headers: HeaderMap,
+    /// The session that an `initialize` opens; none where it begins one.
+    pub(super) begun: Option<Session>,
+}
+
+/// One message.
+pub(super) async fn post(
+    visit: &GroupVisit,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
+    if is_initialize(message) {
+        return open::initialize(visit, message, revision).await;
+    }
+    let session = match visit.session() {
+        Ok(session) => session,
+        Err(kind) => return answer::plain(kind, message.id()),
+    };
+    let errand = Errand {
+        visit,
+        session,
+        body,
+        message,
+        revision,
+    };
+    match (message.kind(), message.method()) {
+        (Kind::Result | Kind::Error, _) | (Kind::Notification, Method::Progress) => {
+            errand.to_whom_it_answers().await
+        }
+        // The gateway completed the members' handshakes itself.
+        (Kind::Notification, Method::Initialized) => match errand.attend().await {
+            Ok(()) => empty(StatusCode::ACCEPTED),
+            Err(reply) => reply,
+        },
+        (Kind::Notification, _) => errand.to_all_bound().await,
+        (Kind::Request, method) => errand.request(method).await,
+    }
+}
+
+/// The client is done.
+pub(super) async fn delete(visit: &GroupVisit) -> Response {
+    let session = match visit.session() {
+        Ok(session) => session,
+        Err(kind) => return answer::plain(kind, None),
+    };
+    match visit.app.affinity.close(&session).await {
+        Ok(Closed::Now) => empty(StatusCode::NO_CONTENT),
+        Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
+        Err(cause) => answer::store(&cause, None),
+    }
+}
+
+/// One message of a session, on its way through the group.
+#[derive(Debug)]
+struct Errand<'a> {
+    visit: &'a GroupVisit,
+    session: Session,
+    body: &'a Bytes,
+    message: &'a Message<'a>,
+    revision: Revision,
+}
+
+impl Errand<'_> {
+    async fn request(&self, method: Method) -> Response {
+        if let Some(listing) = Listing::of(method) {
+            return self.list(listing).await;
+        }
+        match method {
+            Method::Ping => match (self.attend().await, self.message.id()) {
+                (Ok(()), Some(id)) => {
+                    answer::json(StatusCode::OK, call::empty_result(id.as_json()).into())
+                }
+                (Ok(()), None) => answer::plain(ErrorKind::InvalidRequest, None),
+                (Err(reply), _) => reply,
+            },
+            Method::ToolsCall => self.to_named(Listing::Tools).await,
+            Method::PromptsGet => self.to_named(Listing::Prompts).await,
+            Method::CompletionComplete => self.complete().await,
+            Method::ResourcesRead | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe => {
+                self.to_resource(method).await
+            }
+            Method::LoggingSetLevel => self.set_level().await,
+            // Of a method that it does not know the group cannot say whom it is for.
+            _ => match self.attend().await {
+                Ok(()) => self.refuse(ErrorKind::MethodNotFound),
+                Err(reply) => reply,
+            },
+        }
+    }
+
+    /// Slides the session's time to live, and so makes sure that it is there and the client's.
+    async fn attend(&self) -> Result<(), Response> {
+        attend(self.visit, &self.session)
+            .await
+            .map_err(|cause| answer::store(&cause, self.message.id()))
+    }
+
+    /// The session's record, if it is live and the client's.
+    async fn record(&self) -> Result<RecordView, Response> {
+        let gone = || answer::plain(ErrorKind::SessionNotFound, self.message.id());
+        match self.visit.app.affinity.store().get(&self.session.key).await {
+            Ok(record)
+                if record.principal == self.session.principal
+                    && record.standing == Standing::Active =>
+            {
+                Ok(record)
+            }
+            Ok(_) => Err(gone()),
+            Err(cause) => Err(answer::store(&cause, self.message.id())),
+        }
+    }
+
+    /// Whom members are asked for.
+    fn scope(&self) -> Scope {
+        Scope {
+            affinity: self.visit.app.affinity.clone(),
+            session: self.session.clone(),
+            headers: Arc::new(self.visit.headers.clone()),
+            revision: self.revision,
+        }
+    }
+
+    /// The message as it came goes to a member.
+    async fn pass(&self, member: &Member, moved: &[Moved]) -> Response {
+        self.pass_message(member, self.body, self.message, moved)
+            .await
+    }
+
+    /// The message in another form goes to a member.
+    async fn pass_text(&self, member: &Member, text: String, moved: &[Moved]) -> Response {
+        let body = Bytes::from(text);
+        match Message::parse(&body, Sender::Client) {
+            Ok(message) => self.pass_message(member, &body, &message, moved).await,
+            Err(cause) => {
+                tracing::error!(%cause, "a renamed request is no message");
+                self.refuse(ErrorKind::Internal)
+            }
+        }
+    }
+
+    async fn pass_message(
+        &self,
+        member: &Member,
+        body: &Bytes,
+        message: &Message<'_>,
+        moved: &[Moved],
+    ) -> Response {
+        let reply = match member {
+            Member::Upstream(server) => {
+                let visit = self.visit.at(server);
+                kept::post(&visit, body, message, self.revision).await
+            }
+            Member::Code(server) => {
+                // No binding is asked for on this way, which would say that there is no such session.
+                if let Err(reply) = self.attend().await {
+                    return reply;
+                }
+                let affinity = &self.visit.app.affinity;
+                let _in_flight =
+                    affinity
+                        .driven()
+                        .begin(&self.session, &server.id, InFlightKind::Call);
+                code::post(server, &self.visit.principal, message, self.revision).await
+            }
+        };
+        passed(reply, member.id(), moved)
+    }
+
+    fn refuse(&self, kind: ErrorKind) -> Response {
+        answer::plain(kind, self.message.id())
+    }
+
+    fn refuse_params(&self, detail: impl std::fmt::Display) -> Response {
+        let body = ErrorBody::new(ErrorKind::ParamsRefused).answering(self.message.id());
+        answer::error(&body.detail(detail))
+    }
+}
+
+impl GroupVisit {
+    fn session(&self) -> Result<Session, ErrorKind> {
+        let id = session_id(&self.headers)?;
+        let prefix = &self.app.affinity.options().key_prefix;
+        Ok(Session::named(prefix, id, self.principal.clone()))
+    }
+
+    /// The same request at one of the members.
+    fn at(&self, server: &Arc<Server>) -> Visit {
+        Visit {
+            app: Arc::clone(&self.app),
+            server: Arc::clone(server),
+            principal: self.principal.clone(),
+            headers: self.headers.clone(),
+            begun: None,
+        }
+    }
+}
+
+async fn attend(visit: &GroupVisit, session: &Session) -> Result<(), StoreError> {
+    let touch = Touch {
+        principal: session.principal.clone(),
+        ttl: None,
+        content_hash: None,
+        labels: BTreeMap::new(),
+    };
+    let store = visit.app.affinity.store();
+    store.touch(&session.key, &touch).await.map(|_| ())
+}

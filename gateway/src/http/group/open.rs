@@ -1,0 +1,166 @@
+//! A client initializes at a group: one record, and every member introduced.
+//!
+//! The members are bound here and not at their first message, because the group can only say what it can do when its
+//! members have said what they can.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::GroupVisit;
+use crate::affinity::{Introduction, OpenError, Session, SettleError};
+use crate::code::server::{Asked, CodeServer};
+use crate::group::{Introduced, Member, introduce};
+use crate::http::answer;
+use crate::http::endpoint::with_session_id;
+use crate::mcp::{ErrorBody, ErrorKind, Message, Revision};
+use crate::upstream::Server;
+
+/// Why a member is not in the group's answer.
+#[derive(Debug, thiserror::Error)]
+enum Absent {
+    /// It is not bound.
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    /// Its answer has no result that is an object.
+    #[error("its answer is no initialize result")]
+    Invalid,
+    /// It takes too long. What was begun goes on, and its first use finds it.
+    #[error("it did not answer in time")]
+    Late,
+}
+
+/// The client's handshake.
+pub(super) async fn initialize(
+    visit: &GroupVisit,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
+    let Some(params) = message.raw_params() else {
+        let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
+        return answer::error(&error.detail("initialize needs params"));
+    };
+    let Some(id) = message.id() else {
+        return answer::plain(ErrorKind::InvalidRequest, None);
+    };
+    let introduction = Introduction {
+        params,
+        revision: revision.as_str(),
+        text: Bytes::copy_from_slice(message.text().as_bytes()),
+    };
+    let affinity = &visit.app.affinity;
+    let session = match begin(visit, &introduction).await {
+        Ok(session) => session,
+        Err(cause) => return answer::unopened(&cause, message.id()),
+    };
+    let members = visit.group.members().iter();
+    let asking = members.map(|member| ask(visit, &session, member, message, revision));
+    let answers = join_all(asking).await;
+
+    let (mut introduced, mut missing, mut first) = (Vec::new(), Vec::new(), None);
+    for (member, answer) in visit.group.members().iter().zip(answers) {
+        let server = member.id();
+        match answer {
+            Ok(result) => introduced.push(Introduced { server, result }),
+            Err(cause) => {
+                tracing::warn!(session = %session.digest, group = %visit.group.id, server, error = %cause, "a member is missing from its group");
+                missing.push(server);
+                first = first.or(Some(cause));
+            }
+        }
+    }
+    if introduced.is_empty() {
+        if visit.begun.is_none()
+            && let Err(cause) = affinity.close(&session).await
+        {
+            tracing::info!(session = %session.digest, %cause, "a session that nobody knows of was not ended; it will expire");
+        }
+        return nobody(first, message);
+    }
+    let group = &visit.group;
+    let result = introduce(
+        group.id.as_str(),
+        group.names(),
+        revision,
+        &introduced,
+        &missing,
+    );
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
+        id.as_json()
+    );
+    let reply = answer::json(StatusCode::OK, Bytes::from(text));
+    with_session_id(reply, session.id.as_str())
+}
+
+/// The session, with its client's params: one that has begun with a stream, or a new one.
+async fn begin(visit: &GroupVisit, introduction: &Introduction<'_>) -> Result<Session, OpenError> {
+    let affinity = &visit.app.affinity;
+    if let Some(session) = &visit.begun {
+        affinity.note_introduction(session, introduction).await?;
+        return Ok(session.clone());
+    }
+    let prefix = &affinity.options().key_prefix;
+    let session = Session::mint(prefix, visit.principal.clone())?;
+    affinity.begin(&session, introduction).await?;
+    Ok(session)
+}
+
+async fn ask(
+    visit: &GroupVisit,
+    session: &Session,
+    member: &Member,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Result<Map<String, Value>, Absent> {
+    match member {
+        Member::Upstream(server) => upstream(visit, session, server).await,
+        Member::Code(server) => code(visit, server, message, revision),
+    }
+}
+
+/// Binds the member. The task outlives the limit, so that no half-made binding is left behind.
+async fn upstream(
+    visit: &GroupVisit,
+    session: &Session,
+    server: &Arc<Server>,
+) -> Result<Map<String, Value>, Absent> {
+    let affinity = visit.app.affinity.clone();
+    let limit = affinity.options().answer_timeout;
+    let (session, server) = (session.clone(), Arc::clone(server));
+    let binding = tokio::spawn(async move { affinity.introduce(&session, &server).await });
+    let Ok(Ok(bound)) = tokio::time::timeout(limit, binding).await else {
+        return Err(Absent::Late);
+    };
+    let (_, initialized) = bound?;
+    let answer = initialized.answer.message();
+    answer
+        .and_then(|answer| serde_json::from_str(answer.outcome()?).ok())
+        .ok_or(Absent::Invalid)
+}
+
+fn code(
+    visit: &GroupVisit,
+    server: &Arc<CodeServer>,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Result<Map<String, Value>, Absent> {
+    match server.asked(&visit.principal, message, revision) {
+        Asked::Result(result) => serde_json::from_str(&result).map_err(|_| Absent::Invalid),
+        Asked::Error(_) | Asked::Call(_) => Err(Absent::Invalid),
+    }
+}
+
+/// No member could be introduced: the first one's reason is as good as any.
+fn nobody(first: Option<Absent>, message: &Message<'_>) -> Response {
+    match first {
+        Some(Absent::Settle(cause)) => answer::unsettled(&cause, message.id()),
+        Some(Absent::Invalid) => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
+        Some(Absent::Late) => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
+        None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
+    }
+}

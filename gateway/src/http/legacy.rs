@@ -1,0 +1,219 @@
+//! HTTP+SSE of MCP 2024-11-05: `GET .../sse` opens a client's stream, `POST .../messages` sends a message to its server.
+//!
+//! Invariant: a POST is served by the worker that holds the stream, and by no other; one whose stream is open nowhere is
+//! answered with 404, upon which the client begins anew. The session id that its query holds is a secret and never logged.
+
+mod answering;
+mod delivery;
+mod introduction;
+mod opening;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::response::Response;
+use http::header::ALLOW;
+use http::{HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use mooring_session::names::{Principal, ServerName, SessionId};
+
+pub(super) use self::delivery::serve_forward;
+pub use self::delivery::{StreamMessage, deliver_here};
+use super::endpoint::{caller, read_body};
+use super::target::Target;
+use super::{App, answer, door};
+use crate::affinity::Session;
+use crate::mcp::{ErrorBody, ErrorKind};
+
+/// How the query names the session.
+const SESSION_PARAMETER: &str = "sessionId";
+/// What the paths end with.
+const STREAM_PATH: &str = "/sse";
+const MESSAGES_PATH: &str = "/messages";
+
+/// `/sse`: a stream of the default server.
+pub(super) async fn default_stream(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
+    let target = app.default_target();
+    stream(app, target, peer, request).await
+}
+
+/// `/servers/{id}/sse`.
+pub(super) async fn named_stream(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let target = app.target(&id);
+    stream(app, target, peer, request).await
+}
+
+/// `/messages`: to the default server.
+pub(super) async fn default_messages(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+) -> Response {
+    let target = app.default_target();
+    messages(app, target, peer, request).await
+}
+
+/// `/servers/{id}/messages`.
+pub(super) async fn named_messages(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let target = app.target(&id);
+    messages(app, target, peer, request).await
+}
+
+async fn stream(
+    app: Arc<App>,
+    target: Option<Target>,
+    peer: SocketAddr,
+    request: Request,
+) -> Response {
+    // Newer clients try a POST first, and take this answer for the sign of a legacy server.
+    if request.method() != HttpMethod::GET {
+        return not_allowed("GET");
+    }
+    let (principal, server) = match admitted(&app, target.as_ref(), peer, &request) {
+        Ok(admitted) => admitted,
+        Err(error) => return answer::error(&error),
+    };
+    if !door::accepts_events(request.headers()) {
+        return answer::error(
+            &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
+        );
+    }
+    let path = request.uri().path();
+    let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
+    let endpoint = format!("{before}{MESSAGES_PATH}?{SESSION_PARAMETER}=");
+    // A client that goes away while its session begins must not leave the session behind.
+    let opening = tokio::spawn(opening::open(app, server, principal, endpoint));
+    opening
+        .await
+        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+}
+
+async fn messages(
+    app: Arc<App>,
+    target: Option<Target>,
+    peer: SocketAddr,
+    request: Request,
+) -> Response {
+    if request.method() != HttpMethod::POST {
+        return not_allowed("POST");
+    }
+    let (principal, server) = match admitted(&app, target.as_ref(), peer, &request) {
+        Ok(admitted) => admitted,
+        Err(error) => return answer::error(&error),
+    };
+    // The reply has no content, so it does not matter what the client accepts.
+    if !door::is_json(request.headers()) {
+        return answer::plain(ErrorKind::UnsupportedMediaType, None);
+    }
+    let id = match session_id(request.uri()) {
+        Ok(id) => id,
+        Err(error) => return answer::error(&error),
+    };
+    let prefix = &app.affinity.options().key_prefix;
+    let session = Session::named(prefix, id, principal);
+    let (head, body) = request.into_parts();
+    let body = match read_body(&app, body).await {
+        Ok(body) => body,
+        Err(error) => return answer::error(&error),
+    };
+    // What the client has sent it has sent, whether it waits for the answer or not.
+    let delivering =
+        tokio::spawn(
+            async move { delivery::deliver(&app, session, server, head.headers, body).await },
+        );
+    delivering
+        .await
+        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+}
+
+/// Who asks, and which server.
+fn admitted(
+    app: &App,
+    target: Option<&Target>,
+    peer: SocketAddr,
+    request: &Request,
+) -> Result<(Principal, ServerName), ErrorBody<'static>> {
+    let principal = caller(app, peer, request.headers())?;
+    let target = target.ok_or(ErrorBody::new(ErrorKind::ServerNotFound))?;
+    // Configured ids are checked against the same limits.
+    let server = ServerName::parse(target.id().as_bytes())
+        .map_err(|_| ErrorBody::new(ErrorKind::ServerNotFound))?;
+    Ok((principal, server))
+}
+
+/// The session id in the query.
+fn session_id(uri: &Uri) -> Result<SessionId, ErrorBody<'static>> {
+    let query = uri.query().unwrap_or_default();
+    let mut values = url::form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| name == SESSION_PARAMETER)
+        .map(|(_, value)| value);
+    let invalid = |detail: &str| ErrorBody::new(ErrorKind::InvalidRequest).detail(detail);
+    let value = values
+        .next()
+        .ok_or_else(|| invalid("the query must name the session, as sessionId"))?;
+    if values.any(|other| other != value) {
+        return Err(invalid("the query names two sessions"));
+    }
+    // What cannot be an id of the gateway's is no session of its.
+    SessionId::parse(value.as_bytes()).map_err(|_| ErrorBody::new(ErrorKind::SessionNotFound))
+}
+
+fn not_allowed(allowed: &'static str) -> Response {
+    let mut reply = answer::plain(ErrorKind::MethodNotAllowed, None);
+    let allowed = HeaderValue::from_static(allowed);
+    reply.headers_mut().insert(ALLOW, allowed);
+    reply
+}
+
+/// The client's session is over, or was never here.
+fn is_session_over(status: StatusCode) -> bool {
+    status == ErrorKind::SessionNotFound.status()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_query_names_one_session() {
+        let status = |uri: &'static str| {
+            session_id(&Uri::from_static(uri))
+                .map(|id| id.as_str().to_owned())
+                .map_err(|error| error.status().as_u16())
+        };
+        assert_eq!(status("/messages?sessionId=a1"), Ok("a1".to_owned()));
+        assert_eq!(
+            status("/messages?x=1&sessionId=a%31&y"),
+            Ok("a1".to_owned())
+        );
+        assert_eq!(
+            status("/messages?sessionId=a&sessionId=a"),
+            Ok("a".to_owned())
+        );
+        for (uri, expected) in [
+            ("/messages", 400),
+            ("/messages?", 400),
+            ("/messages?session_id=a", 400),
+            ("/messages?sessionId=a&sessionId=b", 400),
+            ("/messages?sessionId=", 404),
+            ("/messages?sessionId=a%20b", 404),
+        ] {
+            assert_eq!(status(uri), Err(expected), "{uri}");
+        }
+    }
+}

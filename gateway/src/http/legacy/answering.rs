@@ -1,0 +1,363 @@
+//! A client's message at the worker that holds its stream: it is served as if it came over Streamable HTTP, and the reply
+//! is written onto the stream.
+//!
+//! Invariant: a request gets exactly one answer on the stream, its own or an error in its place, or the stream is over.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::super::endpoint::{self, Arrival, is_initialize};
+use super::super::{App, answer};
+use super::delivery::finish_if_over;
+use super::introduction::introduce;
+use crate::legacy::downstream::{Introduced, OpenStream, ReplyMessages};
+use crate::mcp::envelope::Sender;
+use crate::mcp::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
+use crate::mcp::{ErrorBody, ErrorKind, Id, Message, Method, Revision, VersionError, call};
+
+/// How often in a row the rest of a reply is asked for in vain.
+const RESUMES_MAX: u32 = 5;
+/// How long to wait before that, where the server does not say.
+const RESUME_PAUSE: Duration = Duration::from_secs(1);
+/// ... and at most, whatever the server says.
+const RESUME_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// First and longest pause before the stream of what answers no request is opened again.
+const LISTEN_PAUSE: Duration = Duration::from_millis(500);
+/// See [`LISTEN_PAUSE`].
+const LISTEN_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// For which stream a message is, and the client's headers with it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) app: Arc<App>,
+    pub(super) stream: Arc<OpenStream>,
+    pub(super) headers: HeaderMap,
+}
+
+/// How the reading of one reply ended.
+enum Read {
+    /// Nothing is left to be said.
+    Done,
+    /// It ended early.
+    Early(Early),
+}
+
+/// What a reply that ended early said about going on.
+struct Early {
+    status: StatusCode,
+    last_event_id: Option<HeaderValue>,
+    pause: Duration,
+    /// The `error` of an answer that names no request.
+    nameless_error: Option<Box<str>>,
+    said_something: bool,
+}
+
+/// Serves a request and writes its answer, with all that comes before it, onto the stream.
+pub(super) async fn answer_request(asked: &Asked, body: &Bytes) {
+    let Ok(message) = Message::parse(body, Sender::Client) else {
+        return;
+    };
+    let Some(id) = message.id() else {
+        return;
+    };
+    let reply = if is_initialize(&message) {
+        introduce(asked, body, &message).await
+    } else {
+        serve(asked, body, &message).await
+    };
+    tokio::select! {
+        () = asked.stream.ended() => {}
+        () = read_answer(asked, id, reply) => {}
+    }
+}
+
+/// Serves any message but the client's `initialize`.
+pub(super) async fn serve(asked: &Asked, body: &Bytes, message: &Message<'_>) -> Response {
+    let Some(introduced) = asked.stream.introduced() else {
+        // Before its introduction a client may ping, and nothing else.
+        return match (message.method(), message.id()) {
+            (Method::Ping, Some(id)) => {
+                answer::json(StatusCode::OK, call::empty_result(id.as_json()).into())
+            }
+            (_, id) => answer::error(
+                &ErrorBody::new(ErrorKind::InvalidRequest)
+                    .answering(id)
+                    .detail("the client has to initialize first"),
+            ),
+        };
+    };
+    let revision = match revision_of(&asked.headers, introduced.revision) {
+        Ok(revision) => revision,
+        Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
+    };
+    match asked.arrival(Some(&introduced)) {
+        Some(arrival) => endpoint::serve_message(arrival, body, message, revision).await,
+        None => answer::plain(ErrorKind::ServerNotFound, message.id()),
+    }
+}
+
+/// The revision of a message after the introduction.
+fn revision_of(headers: &HeaderMap, negotiated: Revision) -> Result<Revision, VersionError> {
+    match headers.get(MCP_PROTOCOL_VERSION) {
+        Some(named) if named == negotiated.as_str() => Ok(negotiated),
+        Some(_) => Revision::of_headers(headers),
+        None => Ok(negotiated),
+    }
+}
+
+impl Asked {
+    /// The request of a client of Streamable HTTP that means the same.
+    pub(super) fn arrival(&self, introduced: Option<&Introduced>) -> Option<Arrival> {
+        let mut headers = self.headers.clone();
+        if let Some(introduced) = introduced {
+            if let Some(session_header) = &introduced.session_header {
+                headers.insert(MCP_SESSION_ID, session_header.clone());
+            }
+            // Clients of this transport need not name the revision; those of Streamable HTTP have to, since there has
+            // been a header for it.
+            if introduced.revision >= Revision::V2025_06_18 {
+                let named = HeaderValue::from_static(introduced.revision.as_str());
+                headers.insert(MCP_PROTOCOL_VERSION, named);
+            } else {
+                headers.remove(MCP_PROTOCOL_VERSION);
+            }
+        }
+        let session = &self.stream.session;
+        Some(Arrival {
+            target: self.app.target(self.stream.server.as_str())?,
+            app: Arc::clone(&self.app),
+            principal: session.principal.clone(),
+            headers,
+            begun: Some(session.clone()),
+        })
+    }
+
+    /// A GET of what answers no request, or of what came after an event.
+    async fn get(&self, last_event_id: Option<HeaderValue>) -> Response {
+        let introduced = self.stream.introduced();
+        let Some(mut arrival) = self.arrival(introduced.as_ref()) else {
+            return answer::plain(ErrorKind::ServerNotFound, None);
+        };
+        let headers = &mut arrival.headers;
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(id) = last_event_id {
+            headers.insert(LAST_EVENT_ID, id);
+        }
+        endpoint::get(arrival).await
+    }
+}
+
+/// Writes a reply onto the stream until the request `id` is answered, asking for the rest where it ends early and can be
+/// resumed. What stays without an answer gets an error in its place.
+async fn read_answer(asked: &Asked, id: Id<'_>, reply: Response) {
+    let first_status = reply.status();
+    let mut read = pass_on(asked, Some(id), reply).await;
+    let mut resume_after = None;
+    let mut in_vain = 0_u32;
+    while let Read::Early(early) = read {
+        in_vain = if early.said_something {
+            0
+        } else {
+            in_vain.saturating_add(1)
+        };
+        // A GET in vain does not say where to go on; then it is the same place again.
+        resume_after = early.last_event_id.or(resume_after);
+        let may_resume = may_go_on(early.status) && in_vain < RESUMES_MAX;
+        let Some(last_event_id) = resume_after.clone().filter(|_| may_resume) else {
+            give_up(asked, id, first_status, early.nameless_error.as_deref()).await;
+            finish_if_over(&asked.stream, early.status);
+            return;
+        };
+        tokio::time::sleep(early.pause).await;
+        let rest = asked.get(Some(last_event_id)).await;
+        read = pass_on(asked, Some(id), rest).await;
+    }
+    finish_if_over(&asked.stream, first_status);
+}
+
+/// Writes an error in the place of an answer that does not come. `status` is that of the reply that should hold it, and
+/// `error` the error that it held without saying for which request.
+async fn give_up(asked: &Asked, id: Id<'_>, status: StatusCode, error: Option<&str>) {
+    let text = match error {
+        Some(error) => format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+            id.as_json()
+        ),
+        None => {
+            let body = if status.is_success() {
+                ErrorBody::new(ErrorKind::OutcomeUnknown)
+            } else {
+                ErrorBody::new(ErrorKind::UpstreamInvalid)
+                    .detail(format!("HTTP status {}", status.as_u16()))
+            };
+            String::from_utf8_lossy(&body.answering(Some(id)).to_bytes()).into_owned()
+        }
+    };
+    // Where the stream is over, nobody waits for it.
+    let _ = asked.stream.say(&text).await;
+}
+
+/// Writes the messages of one reply onto the stream, up to the answer to `awaited`, or all of them where nothing is.
+async fn pass_on(asked: &Asked, awaited: Option<Id<'_>>, reply: Response) -> Read {
+    let mut messages = ReplyMessages::of(reply, asked.app.relay.event_bytes_max);
+    let mut nameless_error = None;
+    let mut said_something = false;
+    loop {
+        match messages.next().await {
+            Ok(Some(text)) => {
+                let Some(kept) = part_of(&text, awaited) else {
+                    continue;
+                };
+                match kept {
+                    Part::NamelessError(error) => nameless_error = Some(error),
+                    Part::Message(flow) => {
+                        said_something = true;
+                        if asked.stream.say(&text).await.is_err() || flow.is_break() {
+                            return Read::Done;
+                        }
+                    }
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                tracing::info!(session = %asked.stream.session.digest, %error, "a reply to a legacy client broke off");
+                break;
+            }
+        }
+    }
+    let pause = messages.retry.unwrap_or(RESUME_PAUSE);
+    let last_event_id = messages.last_event_id.as_deref();
+    Read::Early(Early {
+        status: messages.status,
+        last_event_id: last_event_id.and_then(|id| HeaderValue::from_str(id).ok()),
+        pause: pause.min(RESUME_PAUSE_MAX),
+        nameless_error,
+        said_something,
+    })
+}
+
+/// What a text of a reply is to the stream.
+enum Part {
+    /// It goes onto it, and with it perhaps the answer.
+    Message(ControlFlow<()>),
+    /// An error that names no request: in a reply, it is about the request.
+    NamelessError(Box<str>),
+}
+
+/// None for what is no message, which has no place on the stream.
+fn part_of(text: &str, awaited: Option<Id<'_>>) -> Option<Part> {
+    let message = match Message::parse(text.as_bytes(), Sender::Upstream) {
+        Ok(message) => message,
+        Err(error) => {
+            tracing::warn!(%error, "a reply to a legacy client holds what is no message; it is dropped");
+            return None;
+        }
+    };
+    let is_response = message.kind().is_response();
+    if is_response && message.id().is_none() {
+        let error = message.outcome().unwrap_or("{}");
+        tracing::warn!(%error, "an error that names no request");
+        return Some(Part::NamelessError(error.into()));
+    }
+    let is_answer = is_response && awaited.is_some() && message.id() == awaited;
+    Some(Part::Message(if is_answer {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(())
+    }))
+}
+
+/// Writes what answers no request onto the stream, for as long as that is open: what a client of Streamable HTTP would GET.
+pub(super) async fn listen(asked: Asked) {
+    tokio::select! {
+        () = asked.stream.ended() => {}
+        () = listen_always(&asked) => {}
+    }
+}
+
+async fn listen_always(asked: &Asked) {
+    let mut pause = LISTEN_PAUSE;
+    let mut resume_after = None;
+    loop {
+        let reply = asked.get(resume_after.take()).await;
+        let status = reply.status();
+        if !may_go_on(status) {
+            finish_if_over(&asked.stream, status);
+            return;
+        }
+        if status.is_success() {
+            match pass_on(asked, None, reply).await {
+                Read::Done => return,
+                Read::Early(early) => {
+                    resume_after = early.last_event_id;
+                    if early.said_something {
+                        pause = LISTEN_PAUSE;
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = pause.saturating_mul(2).min(LISTEN_PAUSE_MAX);
+    }
+}
+
+/// Whether a GET may be made after this. A server that has no such stream says so with 405, or another refusal.
+fn may_go_on(status: StatusCode) -> bool {
+    status.is_success()
+        || status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_revision_is_the_negotiated_one_where_none_is_named() {
+        let of = |named: Option<&'static str>| {
+            let named = named.map(|name| (MCP_PROTOCOL_VERSION, HeaderValue::from_static(name)));
+            revision_of(&HeaderMap::from_iter(named), Revision::V2024_11_05).ok()
+        };
+        assert_eq!(of(None), Some(Revision::V2024_11_05));
+        assert_eq!(of(Some("2024-11-05")), Some(Revision::V2024_11_05));
+        assert_eq!(of(Some("2025-06-18")), Some(Revision::V2025_06_18));
+        assert_eq!(of(Some("2026-07-28")), None);
+    }
+
+    #[test]
+    fn the_answer_is_told_from_what_comes_before_it() {
+        let awaited = Id::from_json("1").ok();
+        let is_answer = |text: &str| match part_of(text, awaited) {
+            Some(Part::Message(flow)) => Some(flow.is_break()),
+            _ => None,
+        };
+        assert_eq!(
+            is_answer(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+            Some(true)
+        );
+        assert_eq!(
+            is_answer(r#"{"jsonrpc":"2.0","id":"1","result":{}}"#),
+            Some(false)
+        );
+        assert_eq!(
+            is_answer(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
+            Some(false)
+        );
+        assert_eq!(is_answer("Bad Request"), None);
+        let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#;
+        assert!(matches!(
+            part_of(nameless, awaited),
+            Some(Part::NamelessError(_))
+        ));
+    }
+}

@@ -1,0 +1,214 @@
+//! A message of a client on its way to the worker that holds its stream.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use mooring_session::names::{Principal, ServerName};
+use mooring_session::view::OwnerView;
+
+use super::super::{App, answer};
+use super::answering::{Asked, answer_request, serve};
+use crate::affinity::{Place, Session, StreamKind};
+use crate::dispatch::{ReplyBody, empty};
+use crate::fleet::{Forward, Verdict};
+use crate::legacy::downstream::OpenStream;
+use crate::mcp::envelope::Sender;
+use crate::mcp::header::MCP_PROTOCOL_VERSION;
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method};
+use crate::store::SessionKey;
+use crate::upstream::{Body, BodyError, SendError, is_forwarded};
+
+/// A message that was POSTed for a stream of this worker.
+#[derive(Debug)]
+pub struct StreamMessage {
+    /// The session that the stream is.
+    pub key: SessionKey,
+    /// Who POSTed it.
+    pub principal: Principal,
+    /// The server of the path that it was POSTed to.
+    pub server: ServerName,
+    /// The fence of the stream's binding, where another worker has read it.
+    pub epoch: Option<u64>,
+    /// The client's headers, as far as [`carried`] says.
+    pub headers: HeaderMap,
+    /// The message.
+    pub body: Bytes,
+}
+
+/// Delivers to the stream, wherever it is open.
+pub(super) async fn deliver(
+    app: &Arc<App>,
+    session: Session,
+    server: ServerName,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    // What is no message is refused where it arrives.
+    let id = match Message::parse(&body, Sender::Client) {
+        Ok(message) => message.id().map(|id| Box::<str>::from(id.as_json())),
+        Err(cause) => return answer::error(&ErrorBody::from(&cause)),
+    };
+    let id = id
+        .as_deref()
+        .and_then(|id| crate::mcp::Id::from_json(id).ok());
+    let not_found = || answer::plain(ErrorKind::SessionNotFound, id);
+    let message = StreamMessage {
+        key: session.key.clone(),
+        principal: session.principal.clone(),
+        server,
+        epoch: None,
+        headers: carried(&headers),
+        body,
+    };
+    if app.legacy.find(&message.key).is_some() {
+        return deliver_here(app, message).await;
+    }
+    let affinity = &app.affinity;
+    match affinity.stream_owner(&session, StreamKind::Legacy).await {
+        // A worker of this name that does not have the stream has lost it.
+        Ok(Some((owner, _))) if owner.worker == *affinity.worker() => not_found(),
+        Ok(Some((owner, epoch))) => match pass_on(app, &owner, epoch, message).await {
+            Ok(reply) => reply,
+            Err(cause) => {
+                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "a legacy client's message was not passed on");
+                answer::plain(kind_of(&cause), id)
+            }
+        },
+        Ok(None) => not_found(),
+        Err(cause) => answer::unheld(&cause),
+    }
+}
+
+async fn pass_on(
+    app: &App,
+    owner: &OwnerView,
+    epoch: u64,
+    message: StreamMessage,
+) -> Result<Response, SendError> {
+    let place = Place {
+        key: message.key,
+        server: message.server,
+    };
+    let passed_on = app.affinity.pass_on_to_stream(
+        owner,
+        &place,
+        &message.principal,
+        epoch,
+        message.headers,
+        message.body,
+    );
+    Ok(passed_on.await?.map(ReplyBody::new))
+}
+
+/// What the client is told. A stream that its worker does not have, or is about to end, is over.
+fn kind_of(cause: &SendError) -> ErrorKind {
+    match cause {
+        SendError::Elsewhere | SendError::Ended(_) | SendError::OwnerDraining => {
+            ErrorKind::SessionNotFound
+        }
+        cause if cause.is_undelivered() => ErrorKind::UpstreamUnavailable,
+        _ => ErrorKind::UpstreamTimeout,
+    }
+}
+
+/// Serves a message that another worker passed on. It is served also where that one goes away meanwhile.
+///
+/// # Errors
+/// The verdict, where it is for no stream of this worker.
+pub(in super::super) async fn serve_forward(
+    app: &Arc<App>,
+    forward: Forward,
+) -> Result<http::Response<Body>, Verdict> {
+    let key = app.affinity.store().key_named(&forward.session_key);
+    let message = StreamMessage {
+        key: key.ok_or(Verdict::NotHere)?,
+        principal: forward.principal,
+        server: forward.server,
+        epoch: Some(forward.epoch),
+        headers: forward.headers,
+        body: forward.body,
+    };
+    let app = Arc::clone(app);
+    let delivering = tokio::spawn(async move { deliver_here(&app, message).await });
+    let reply = delivering
+        .await
+        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None));
+    let broken = |error| BodyError::Peer(Box::new(error));
+    Ok(reply.map(|body| Body::made(body.map_err(broken))))
+}
+
+/// Delivers to a stream that is open at this worker: 202, or why not. A request is answered on the stream.
+pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
+    let StreamMessage {
+        key,
+        principal,
+        server,
+        epoch,
+        headers,
+        body,
+    } = message;
+    let stream = app.legacy.find(&key);
+    let Some(stream) = stream.filter(|stream| stream.takes(&principal, &server, epoch)) else {
+        return answer::plain(ErrorKind::SessionNotFound, None);
+    };
+    let kind = match Message::parse(&body, Sender::Client) {
+        Ok(message) => message.kind(),
+        Err(cause) => return answer::error(&ErrorBody::from(&cause)),
+    };
+    let asked = Asked {
+        app: Arc::clone(app),
+        stream,
+        headers,
+    };
+    if kind != Kind::Request {
+        return tell(asked, body).await;
+    }
+    let Some(call) = asked.stream.begin_call() else {
+        return answer::error(
+            &ErrorBody::new(ErrorKind::TooManyRequests)
+                .detail("too many requests of this stream are open"),
+        );
+    };
+    tokio::spawn(async move {
+        answer_request(&asked, &body).await;
+        drop(call);
+    });
+    empty(StatusCode::ACCEPTED)
+}
+
+/// Delivers what has no answer. It is served before the POST is answered, so that what the client sends next cannot
+/// overtake it.
+async fn tell(asked: Asked, body: Bytes) -> Response {
+    let Ok(message) = Message::parse(&body, Sender::Client) else {
+        return answer::plain(ErrorKind::InvalidRequest, None);
+    };
+    let reply = serve(&asked, &body, &message).await;
+    if !reply.status().is_success() {
+        finish_if_over(&asked.stream, reply.status());
+        return reply;
+    }
+    if message.method() == Method::Initialized && asked.stream.begin_listening() {
+        tokio::spawn(super::answering::listen(asked));
+    }
+    reply
+}
+
+/// Ends the stream of a session that is over.
+pub(super) fn finish_if_over(stream: &OpenStream, status: StatusCode) {
+    if super::is_session_over(status) {
+        tracing::info!(session = %stream.session.digest, "a legacy client's session is over; its stream ends");
+        stream.finish();
+    }
+}
+
+/// What of a client's headers goes with its message: what goes upstream, and the revision.
+fn carried(headers: &HeaderMap) -> HeaderMap {
+    headers
+        .iter()
+        .filter(|(name, _)| **name == MCP_PROTOCOL_VERSION || is_forwarded(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

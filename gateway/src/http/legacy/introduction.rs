@@ -1,0 +1,95 @@
+//! The `initialize` of a client, which opens its server in the session that began with the stream.
+//!
+//! Invariant: what the client's later messages need is noted before it can see the answer.
+
+use axum::response::Response;
+use bytes::Bytes;
+
+use super::super::{answer, endpoint};
+use super::answering::Asked;
+use crate::legacy::downstream::{Introduced, ReplyMessages};
+use crate::mcp::envelope::Sender;
+use crate::mcp::header::MCP_SESSION_ID;
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Revision};
+
+/// Serves the client's `initialize`, and notes what its later messages need.
+pub(super) async fn introduce(asked: &Asked, body: &Bytes, message: &Message<'_>) -> Response {
+    if !asked.stream.begin_introduction() {
+        return answer::error(
+            &ErrorBody::new(ErrorKind::InvalidRequest)
+                .answering(message.id())
+                .detail("the client has initialized already"),
+        );
+    }
+    let asked_for = message.params.protocol_version().unwrap_or_default();
+    // It negotiates: whatever it asks for is answered with a revision that is served, of which this transport has one more.
+    let revision = Revision::named(&asked_for)
+        .filter(|revision| !revision.is_modern())
+        .unwrap_or(Revision::OFFERED);
+    let reply = match asked.arrival(None) {
+        Some(arrival) => endpoint::serve_message(arrival, body, message, revision).await,
+        None => answer::plain(ErrorKind::ServerNotFound, message.id()),
+    };
+    let (reply, introduced) =
+        introduction_in(reply, asked.app.relay.event_bytes_max, revision).await;
+    asked.stream.end_introduction(introduced);
+    reply
+}
+
+/// What an initialize reply says. A reply that is read for it is put together again.
+async fn introduction_in(
+    reply: Response,
+    message_bytes_max: usize,
+    asked_for: Revision,
+) -> (Response, Option<Introduced>) {
+    let session_header = reply.headers().get(MCP_SESSION_ID).cloned();
+    let mut messages = ReplyMessages::of(reply, message_bytes_max);
+    let status = messages.status;
+    let mut text = None;
+    while let Ok(Some(next)) = messages.next().await {
+        let is_result = Message::parse(next.as_bytes(), Sender::Upstream)
+            .is_ok_and(|message| message.kind() == Kind::Result);
+        text = Some(next);
+        if is_result {
+            break;
+        }
+    }
+    let text = text.unwrap_or_default();
+    let revision = status.is_success().then(|| revision_in(&text)).flatten();
+    let introduced = revision.map(|named| Introduced {
+        session_header,
+        revision: Revision::named(&named).unwrap_or(asked_for),
+    });
+    let reply = answer::json(status, Bytes::from(text.into_string()));
+    (reply, introduced)
+}
+
+/// The revision that an initialize result names; none where it is no result.
+fn revision_in(text: &str) -> Option<Box<str>> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct InitializeResult {
+        #[serde(default)]
+        protocol_version: Box<str>,
+    }
+    let message = Message::parse(text.as_bytes(), Sender::Upstream).ok()?;
+    if message.kind() != Kind::Result {
+        return None;
+    }
+    let result: InitializeResult = serde_json::from_str(message.outcome()?).ok()?;
+    Some(result.protocol_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_result_introduces() {
+        let result = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2024-11-05"}}"#;
+        assert_eq!(revision_in(result).as_deref(), Some("2024-11-05"));
+        let error = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32009,"message":"away"}}"#;
+        assert_eq!(revision_in(error), None);
+        assert_eq!(revision_in("<html>"), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! Opening a stream, which begins a session; and the end of both.
+//!
+//! Invariant: a session that began with a stream ends with it, whatever ends the stream.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use mooring_session::names::{Principal, ServerName};
+
+use super::super::{App, answer};
+use crate::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
+use crate::dispatch::ReplyBody;
+use crate::legacy::downstream::{OpenStream, StreamBody};
+use crate::mcp::header::X_ACCEL_BUFFERING;
+use crate::mcp::{ErrorBody, ErrorKind};
+use crate::store::StoreError;
+
+/// Begins a session for a client of `server`. `endpoint` is where it is to POST, short of the session's id.
+pub(super) async fn open(
+    app: Arc<App>,
+    server: ServerName,
+    principal: Principal,
+    endpoint: String,
+) -> Response {
+    if app.relay.stopping.is_cancelled() {
+        return answer::plain(ErrorKind::ShuttingDown, None);
+    }
+    let Some(slot) = app.legacy.slot() else {
+        return answer::error(
+            &ErrorBody::new(ErrorKind::TooManyRequests).detail("too many streams are open"),
+        );
+    };
+    let affinity = &app.affinity;
+    let session = match affinity.begin_unintroduced(&principal).await {
+        Ok(session) => session,
+        Err(cause) => return answer::unopened(&cause, None),
+    };
+    // Keeps the session from expiring while its client has nothing to say.
+    let in_flight = affinity
+        .driven()
+        .begin(&session, &server, InFlightKind::Stream);
+    // While the store is away nobody else knows of the session, and the stream is held without a binding.
+    let hold = match affinity.hold_stream(&session, StreamKind::Legacy).await {
+        Ok(hold) => hold,
+        Err(cause) => {
+            let ending = affinity.close(&session).await;
+            if let Err(error) = ending {
+                tracing::info!(session = %session.digest, %error, "a session without a stream was not ended; it will expire");
+            }
+            return answer::unheld(&cause);
+        }
+    };
+    let endpoint = format!("{endpoint}{}", session.id.as_str());
+    let epoch = hold.as_ref().map(StreamHold::epoch);
+    let stream = app.legacy.enter(session, server, epoch);
+    let body = StreamBody::new(Arc::clone(&stream), slot, &app.relay.stopping);
+    tracing::info!(session = %stream.session.digest, server = %stream.server, "a legacy client opened its stream");
+    tokio::spawn(end_session(
+        Arc::clone(&app),
+        Arc::clone(&stream),
+        hold,
+        in_flight,
+    ));
+    // There is room: nothing was written yet.
+    let _ = stream.say_endpoint(&endpoint).await;
+    events(body)
+}
+
+/// Ends the session when its stream is over.
+async fn end_session(
+    app: Arc<App>,
+    stream: Arc<OpenStream>,
+    hold: Option<StreamHold>,
+    in_flight: InFlight,
+) {
+    stream.ended().await;
+    let session = &stream.session;
+    match app.affinity.close(session).await {
+        Ok(_) => {
+            tracing::info!(session = %session.digest, "a legacy client's session ended with its stream");
+        }
+        // It was ended before, or has expired.
+        Err(StoreError::Refused(_)) => {}
+        Err(error) => {
+            tracing::warn!(session = %session.digest, %error, "a session whose stream is over was not ended; it will expire");
+        }
+    }
+    drop((hold, in_flight));
+    app.legacy.remove(&session.key);
+}
+
+fn events(body: StreamBody) -> Response {
+    let mut reply = Response::new(ReplyBody::new(body));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    reply
+}

@@ -1,0 +1,172 @@
+//! One client's open stream: whose it is, how far its client has got, and the events for it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderValue;
+use mooring_session::names::{Principal, ServerName};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::queue::{Queue, StreamOver};
+use crate::affinity::Session;
+use crate::mcp::{Event, Revision};
+
+/// Most requests of one stream that are worked on at the same time. Their POSTs have been answered, so nothing else bounds
+/// them.
+const CALLS_MAX: usize = 256;
+
+/// What is known since the client was introduced to its server, for all that it sends afterwards.
+#[derive(Clone, Debug)]
+pub struct Introduced {
+    /// The session id that a client of Streamable HTTP would send; none at servers that keep no session.
+    pub session_header: Option<HeaderValue>,
+    /// The revision that was negotiated.
+    pub revision: Revision,
+}
+
+#[derive(Debug)]
+enum Phase {
+    New,
+    /// Its `initialize` is under way.
+    Introducing,
+    Introduced(Introduced),
+}
+
+/// A stream that this worker holds.
+#[derive(Debug)]
+pub struct OpenStream {
+    /// The session, which lives as long as the stream.
+    pub session: Session,
+    /// The server that the client speaks to.
+    pub server: ServerName,
+    epoch: Option<u64>,
+    queue: Queue,
+    phase: Mutex<Phase>,
+    is_listening: AtomicBool,
+    calls: Arc<Semaphore>,
+    over: CancellationToken,
+}
+
+impl OpenStream {
+    /// A stream whose client has said nothing yet. `epoch` is the fence of its binding; none where the store is away.
+    pub(super) fn new(session: Session, server: ServerName, epoch: Option<u64>) -> Self {
+        Self {
+            session,
+            server,
+            epoch,
+            queue: Queue::new(),
+            phase: Mutex::new(Phase::New),
+            is_listening: AtomicBool::new(false),
+            calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            over: CancellationToken::new(),
+        }
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        // It is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a message is for this stream: of its owner, for its server, and meant for this epoch where one is named.
+    #[must_use]
+    pub fn takes(&self, principal: &Principal, server: &ServerName, epoch: Option<u64>) -> bool {
+        self.session.principal == *principal
+            && self.server == *server
+            && (epoch.is_none() || epoch == self.epoch)
+            && !self.over.is_cancelled()
+    }
+
+    /// Writes a message, when there is room for it.
+    ///
+    /// # Errors
+    /// Where the stream is over; by this, where the client does not read.
+    pub async fn say(&self, message: &str) -> Result<(), StreamOver> {
+        let event = Event {
+            event: Some("message".into()),
+            ..Event::message(message)
+        };
+        self.write(event.encode()).await
+    }
+
+    /// Tells the client where to POST: what a stream begins with. `endpoint` holds the session's id.
+    ///
+    /// # Errors
+    /// Where the stream is over.
+    pub async fn say_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
+        let event = Event {
+            event: Some("endpoint".into()),
+            ..Event::message(endpoint)
+        };
+        self.write(event.encode()).await
+    }
+
+    async fn write(&self, event: Bytes) -> Result<(), StreamOver> {
+        let written = self.queue.push(event).await;
+        if written == Err(StreamOver::Unread) {
+            tracing::warn!(session = %self.session.digest, "a legacy client does not read its stream; it is cut off");
+            self.over.cancel();
+        }
+        written
+    }
+
+    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.queue.poll_next(context)
+    }
+
+    /// A place for one more request; none where too many are worked on.
+    #[must_use]
+    pub fn begin_call(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.calls).try_acquire_owned().ok()
+    }
+
+    /// Whether this `initialize` may go on: it is the first, or those before it failed.
+    #[must_use]
+    pub fn begin_introduction(&self) -> bool {
+        let mut phase = self.phase();
+        let may = matches!(*phase, Phase::New);
+        if may {
+            *phase = Phase::Introducing;
+        }
+        may
+    }
+
+    /// What came of the `initialize`; none where it failed, and the client may try again.
+    pub fn end_introduction(&self, introduced: Option<Introduced>) {
+        *self.phase() = introduced.map_or(Phase::New, Phase::Introduced);
+    }
+
+    /// What is known since the introduction; none before it.
+    #[must_use]
+    pub fn introduced(&self) -> Option<Introduced> {
+        match &*self.phase() {
+            Phase::Introduced(introduced) => Some(introduced.clone()),
+            Phase::New | Phase::Introducing => None,
+        }
+    }
+
+    /// Whether the caller is the first to listen for what answers no request.
+    #[must_use]
+    pub fn begin_listening(&self) -> bool {
+        !self.is_listening.swap(true, Ordering::Relaxed)
+    }
+
+    /// Ends the stream after what was written.
+    pub fn finish(&self) {
+        self.queue.finish();
+        self.over.cancel();
+    }
+
+    /// Ends the stream: its client is gone.
+    pub(super) fn cut(&self) {
+        self.queue.cut();
+        self.over.cancel();
+    }
+
+    /// Returns when the stream is over.
+    pub async fn ended(&self) {
+        self.over.cancelled().await;
+    }
+}

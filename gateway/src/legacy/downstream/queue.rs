@@ -1,0 +1,261 @@
+//! The events that a client has not read yet.
+//!
+//! Invariant: they are bounded in number and bytes. Who writes waits for room, and where the client reads nothing for
+//! [`UNREAD_WITHIN`] meanwhile, the stream is over and what is left of it is forgotten.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Most events that wait for the client.
+const EVENTS_MAX: usize = 1024;
+/// Most bytes of them together. A single event may be longer; it then waits alone.
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long a client may read nothing while there is no room.
+const UNREAD_WITHIN: Duration = Duration::from_secs(30);
+
+/// The stream has ended: nothing can be written any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamOver {
+    /// It was over before.
+    #[error("the client's stream is over")]
+    Before,
+    /// It is over by this: the client does not read.
+    #[error("the client has read nothing for {} s", UNREAD_WITHIN.as_secs())]
+    Unread,
+}
+
+/// Events on their way to one client.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// Told whenever there may be room.
+    room: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    events: VecDeque<Bytes>,
+    bytes: usize,
+    is_over: bool,
+    taken_at: Instant,
+    reader: Option<Waker>,
+}
+
+enum Pushed {
+    Yes,
+    NoRoom { unread: Duration },
+}
+
+impl Queue {
+    /// An empty one.
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                events: VecDeque::new(),
+                bytes: 0,
+                is_over: false,
+                taken_at: Instant::now(),
+                reader: None,
+            }),
+            room: Notify::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes one event, when there is room.
+    ///
+    /// # Errors
+    /// Where the stream is over; by this, where the client does not read.
+    pub(super) async fn push(&self, event: Bytes) -> Result<(), StreamOver> {
+        loop {
+            let room = self.room.notified();
+            let unread = match self.try_push(&event)? {
+                Pushed::Yes => return Ok(()),
+                Pushed::NoRoom { unread } => unread,
+            };
+            let Some(patience) = UNREAD_WITHIN
+                .checked_sub(unread)
+                .filter(|patience| !patience.is_zero())
+            else {
+                self.cut();
+                return Err(StreamOver::Unread);
+            };
+            // Whether it was told or not, the next round looks.
+            let _ = tokio::time::timeout(patience, room).await;
+        }
+    }
+
+    fn try_push(&self, event: &Bytes) -> Result<Pushed, StreamOver> {
+        let mut state = self.lock();
+        if state.is_over {
+            return Err(StreamOver::Before);
+        }
+        let has_room = state.events.is_empty()
+            || (state.events.len() < EVENTS_MAX
+                && state.bytes.saturating_add(event.len()) <= BYTES_MAX);
+        if !has_room {
+            let unread = state.taken_at.elapsed();
+            return Ok(Pushed::NoRoom { unread });
+        }
+        if state.events.is_empty() {
+            // A client that has nothing to read is not one that does not read.
+            state.taken_at = Instant::now();
+        }
+        state.bytes = state.bytes.saturating_add(event.len());
+        state.events.push_back(event.clone());
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Ok(Pushed::Yes)
+    }
+
+    /// The next event; none at the end.
+    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut state = self.lock();
+        let Some(event) = state.events.pop_front() else {
+            if state.is_over {
+                return Poll::Ready(None);
+            }
+            state.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        state.bytes = state.bytes.saturating_sub(event.len());
+        state.taken_at = Instant::now();
+        drop(state);
+        self.room.notify_waiters();
+        Poll::Ready(Some(event))
+    }
+
+    /// Nothing more is written. What was written may still be read.
+    pub(super) fn finish(&self) {
+        let reader = {
+            let mut state = self.lock();
+            state.is_over = true;
+            state.reader.take()
+        };
+        self.room.notify_waiters();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    /// The same, and nothing more is read.
+    pub(super) fn cut(&self) {
+        let unread = {
+            let mut state = self.lock();
+            state.bytes = 0;
+            std::mem::take(&mut state.events)
+        };
+        drop(unread);
+        self.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use super::*;
+
+    async fn next(queue: &Queue) -> Option<Bytes> {
+        poll_fn(|context| queue.poll_next(context)).await
+    }
+
+    async fn filled() -> Arc<Queue> {
+        let queue = Arc::new(Queue::new());
+        for _ in 0..EVENTS_MAX {
+            queue.push(Bytes::from_static(b"x")).await.unwrap();
+        }
+        queue
+    }
+
+    #[tokio::test]
+    async fn events_come_out_as_they_went_in_and_then_the_end() {
+        let queue = Arc::new(Queue::new());
+        let reading = tokio::spawn({
+            let queue = Arc::clone(&queue);
+            async move {
+                let mut read = Vec::new();
+                while let Some(event) = next(&queue).await {
+                    read.push(event);
+                }
+                read
+            }
+        });
+        for event in ["a", "b", "c"] {
+            queue.push(event.into()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        queue.finish();
+        assert_eq!(reading.await.unwrap(), ["a", "b", "c"]);
+        assert_eq!(queue.push("d".into()).await, Err(StreamOver::Before));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_client_is_waited_for() {
+        let queue = filled().await;
+        let writing = tokio::spawn({
+            let queue = Arc::clone(&queue);
+            async move {
+                for _ in 0..5 {
+                    queue.push(Bytes::from_static(b"y")).await.unwrap();
+                }
+            }
+        });
+        for _ in 0..5 {
+            tokio::time::sleep(UNREAD_WITHIN - Duration::from_secs(1)).await;
+            next(&queue).await.unwrap();
+        }
+        writing.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_cut_off_and_its_events_forgotten() {
+        let queue = filled().await;
+        let begun = Instant::now();
+        let pushed = queue.push(Bytes::from_static(b"y")).await;
+        assert_eq!(pushed, Err(StreamOver::Unread));
+        assert!(begun.elapsed() >= UNREAD_WITHIN);
+        assert_eq!(next(&queue).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_count_too_and_a_long_event_waits_alone() {
+        let queue = Queue::new();
+        let long = Bytes::from(vec![b'x'; BYTES_MAX + 1]);
+        queue.push(long.clone()).await.unwrap();
+        let pushing = queue.push("y".into());
+        tokio::pin!(pushing);
+        let early = tokio::time::timeout(Duration::from_secs(1), &mut pushing).await;
+        assert!(early.is_err());
+        assert_eq!(next(&queue).await, Some(long));
+        pushing.await.unwrap();
+        assert_eq!(next(&queue).await.unwrap(), "y");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_without_events_is_no_time_without_reading() {
+        let queue = Queue::new();
+        tokio::time::sleep(10 * UNREAD_WITHIN).await;
+        for _ in 0..EVENTS_MAX {
+            queue.push(Bytes::from_static(b"x")).await.unwrap();
+        }
+        let pushing = queue.push("y".into());
+        let early = tokio::time::timeout(UNREAD_WITHIN / 2, pushing).await;
+        assert!(early.is_err(), "it waits for room");
+    }
+}

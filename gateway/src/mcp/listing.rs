@@ -1,0 +1,258 @@
+//! The lists of MCP (tools, prompts, resources, resource templates): one page of an answer, entry by entry.
+//!
+//! Invariant: an entry is kept byte for byte, whatever fields it has; where it gets another name, exactly the text of
+//! its name changes.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::call::quoted;
+use super::ids::decode;
+use super::keys::Members;
+use super::method::Method;
+use super::splice::{Edit, Fill, span_of, splice};
+
+/// What is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Listing {
+    /// `tools/list`
+    Tools,
+    /// `prompts/list`
+    Prompts,
+    /// `resources/list`
+    Resources,
+    /// `resources/templates/list`
+    Templates,
+}
+
+/// Why an answer is no page of a list.
+#[derive(Debug, Error)]
+pub enum PageError {
+    /// It is no JSON object, or the list in it is none.
+    #[error("the page is not a list")]
+    Json(#[from] serde_json::Error),
+    /// A key that is read occurs twice.
+    #[error("the key `{0}` occurs more than once")]
+    DuplicateKey(&'static str),
+    /// There is no list in it.
+    #[error("the page has no `{0}`")]
+    NoList(&'static str),
+    /// The cursor is no string.
+    #[error("`nextCursor` is not a string")]
+    Cursor,
+}
+
+/// One page.
+#[derive(Debug)]
+pub struct Page {
+    /// Its entries in their order.
+    pub entries: Vec<Entry>,
+    /// How many entries were left out, because they have no name, or two.
+    pub nameless: usize,
+    /// Where the next page begins; none on the last one.
+    pub next_cursor: Option<Box<str>>,
+}
+
+/// One entry of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is asked for by: the name of a tool or prompt, the URI of a resource, the URI template of a template.
+    pub name: Box<str>,
+    text: Box<str>,
+    name_at: Range<usize>,
+}
+
+impl Listing {
+    /// The list that a method asks for.
+    #[must_use]
+    pub const fn of(method: Method) -> Option<Self> {
+        match method {
+            Method::ToolsList => Some(Self::Tools),
+            Method::PromptsList => Some(Self::Prompts),
+            Method::ResourcesList => Some(Self::Resources),
+            Method::ResourceTemplatesList => Some(Self::Templates),
+            _ => None,
+        }
+    }
+
+    /// The method that asks for it.
+    #[must_use]
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Tools => Method::ToolsList,
+            Self::Prompts => Method::PromptsList,
+            Self::Resources => Method::ResourcesList,
+            Self::Templates => Method::ResourceTemplatesList,
+        }
+        .label()
+    }
+
+    /// The key of the list in the result.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        let [key, _] = *self.page_keys();
+        key
+    }
+
+    const fn page_keys(self) -> &'static [&'static str; 2] {
+        match self {
+            Self::Tools => &["tools", "nextCursor"],
+            Self::Prompts => &["prompts", "nextCursor"],
+            Self::Resources => &["resources", "nextCursor"],
+            Self::Templates => &["resourceTemplates", "nextCursor"],
+        }
+    }
+
+    const fn name_keys(self) -> &'static [&'static str; 1] {
+        match self {
+            Self::Tools | Self::Prompts => &["name"],
+            Self::Resources => &["uri"],
+            Self::Templates => &["uriTemplate"],
+        }
+    }
+}
+
+impl Page {
+    /// Reads the JSON text of a result.
+    ///
+    /// # Errors
+    /// [`PageError`]; an entry without a name is no error, it is left out and counted.
+    pub fn read(listing: Listing, result: &str) -> Result<Self, PageError> {
+        let found = Members::read(listing.page_keys(), result)?;
+        if let Some(key) = found.duplicate {
+            return Err(PageError::DuplicateKey(key));
+        }
+        let [list, cursor] = found.values;
+        let list: Vec<&RawValue> =
+            serde_json::from_str(list.ok_or(PageError::NoList(listing.key()))?)?;
+        let entries: Vec<Entry> = list
+            .iter()
+            .filter_map(|value| Entry::read(listing, value.get()))
+            .collect();
+        Ok(Self {
+            nameless: list.len().saturating_sub(entries.len()),
+            next_cursor: next_cursor(cursor)?,
+            entries,
+        })
+    }
+}
+
+/// An empty cursor is none: real servers end their lists so.
+fn next_cursor(raw: Option<&str>) -> Result<Option<Box<str>>, PageError> {
+    match raw {
+        None | Some("null") => Ok(None),
+        Some(raw) => {
+            let cursor = decode(raw).ok_or(PageError::Cursor)?;
+            Ok((!cursor.is_empty()).then(|| cursor.into()))
+        }
+    }
+}
+
+impl Entry {
+    fn read(listing: Listing, text: &str) -> Option<Self> {
+        let found = Members::read(listing.name_keys(), text).ok()?;
+        let [raw] = found.values;
+        let raw = raw.filter(|_| found.duplicate.is_none())?;
+        Some(Self {
+            name: decode(raw)?.into(),
+            name_at: span_of(text, raw)?,
+            text: text.into(),
+        })
+    }
+
+    /// The JSON text as the server wrote it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The JSON text with another name. None never in practice: the name was found in this text.
+    #[must_use]
+    pub fn renamed(&self, name: &str) -> Option<String> {
+        let with = Fill::Text(Cow::Owned(quoted(name)));
+        let at = self.name_at.clone();
+        splice(&self.text, &mut [Edit { at, with }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+    use super::*;
+
+    #[test]
+    fn an_entry_keeps_every_byte_but_its_name() {
+        let text = r#"{"tools":[ {"x" : 1.0e0, "name" : "a\u0062", "é":"\ud83d\ude00",
+            "inputSchema":{"name":"inner"} } ]}"#;
+        let page = Page::read(Listing::Tools, text).unwrap();
+        let entry = &page.entries[0];
+        assert_eq!(&*entry.name, "ab");
+        assert!(text.contains(entry.text()));
+        let renamed = entry.renamed("s__ab\"\\").unwrap();
+        let expected = entry
+            .text()
+            .replace(r#""name" : "a\u0062""#, r#""name" : "s__ab\"\\""#);
+        assert_eq!(renamed, expected);
+        serde_json::from_str::<serde_json::Value>(&renamed).unwrap();
+    }
+
+    #[test]
+    fn entries_without_a_name_or_with_two_are_left_out_and_counted() {
+        let text = r#"{"tools":[{"name":"a"},{"name":1},{},7,null,{"name":"a","n\u0061me":"b"},{"name":"b"}]}"#;
+        let page = Page::read(Listing::Tools, text).unwrap();
+        let names: Vec<_> = page.entries.iter().map(|entry| &*entry.name).collect();
+        assert_eq!((names, page.nameless), (vec!["a", "b"], 5));
+    }
+
+    #[test]
+    fn every_list_has_names_of_its_own_kind() {
+        for (listing, text, name) in [
+            (Listing::Prompts, r#"{"prompts":[{"name":"p"}]}"#, "p"),
+            (
+                Listing::Resources,
+                r#"{"resources":[{"name":"n","uri":"u:1"}]}"#,
+                "u:1",
+            ),
+            (
+                Listing::Templates,
+                r#"{"resourceTemplates":[{"uriTemplate":"u:{x}","name":"n"}]}"#,
+                "u:{x}",
+            ),
+        ] {
+            let page = Page::read(listing, text).unwrap();
+            assert_eq!(&*page.entries[0].name, name);
+            assert_eq!(
+                Listing::of(Method::named(listing.method())),
+                Some(listing),
+                "the method leads back"
+            );
+        }
+    }
+
+    #[test]
+    fn cursors_are_strings_and_an_empty_one_is_none() {
+        let cursor = |raw: &str| {
+            let text = format!(r#"{{"tools":[],"nextCursor":{raw}}}"#);
+            Page::read(Listing::Tools, &text).map(|page| page.next_cursor)
+        };
+        assert_eq!(cursor(r#""a\"b""#).unwrap().as_deref(), Some("a\"b"));
+        assert_eq!(cursor("null").unwrap(), None);
+        assert_eq!(cursor(r#""""#).unwrap(), None);
+        assert!(matches!(cursor("7"), Err(PageError::Cursor)));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        let read = |text| Page::read(Listing::Tools, text).map(|_| ());
+        assert!(matches!(read("{}"), Err(PageError::NoList("tools"))));
+        assert!(matches!(read("[]"), Err(PageError::NoList("tools"))));
+        assert!(matches!(read(r#"{"tools":{}}"#), Err(PageError::Json(_))));
+        assert!(matches!(
+            read(r#"{"tools":[],"tools":[]}"#),
+            Err(PageError::DuplicateKey("tools"))
+        ));
+    }
+}

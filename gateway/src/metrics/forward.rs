@@ -1,0 +1,79 @@
+//! The metrics of what workers ask of each other.
+
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_histogram, histogram};
+
+use crate::fleet::Verdict;
+use crate::peer::REFUSAL_REASONS;
+
+/// Time from asking another worker to the head of its reply, by `outcome`.
+const FORWARD_SECONDS: &str = "mooring_forward_duration_seconds";
+/// Requests of other workers that were not let in, by `reason`.
+const PEER_REFUSED: &str = "mooring_peer_refused_total";
+
+/// Every metric of this file.
+#[cfg(test)]
+pub(super) const ALL: [&str; 2] = [FORWARD_SECONDS, PEER_REFUSED];
+
+pub(super) fn describe() {
+    describe_histogram!(
+        FORWARD_SECONDS,
+        "Asking another worker to the head of its reply, by outcome"
+    );
+    describe_counter!(
+        PEER_REFUSED,
+        "Requests between workers that were not let in, by reason"
+    );
+    for reason in REFUSAL_REASONS {
+        counter!(PEER_REFUSED, "reason" => reason).absolute(0);
+    }
+}
+
+/// What came of asking another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwarded {
+    /// It began to answer.
+    Served,
+    /// It said that it did nothing, and why.
+    Declined(Verdict),
+    /// Nobody listens at its address.
+    Refused,
+    /// No connection was made for another reason.
+    Unreachable,
+    /// The connection broke.
+    Broken,
+    /// It did not answer in time.
+    TimedOut,
+    /// What answered is not the worker.
+    Forged,
+    /// What was to be asked does not fit.
+    TooLarge,
+}
+
+impl Forwarded {
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Declined(verdict) => verdict.as_str(),
+            Self::Refused => "refused",
+            Self::Unreachable => "unreachable",
+            Self::Broken => "broken",
+            Self::TimedOut => "timed_out",
+            Self::Forged => "forged",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
+/// Another worker was asked.
+pub fn forward(outcome: Forwarded, took: Duration) {
+    histogram!(FORWARD_SECONDS, "outcome" => outcome.as_str()).record(took.as_secs_f64());
+}
+
+/// A request of another worker was not let in. `reason` is one of a fixed few.
+pub fn peer_refused(reason: &'static str) {
+    counter!(PEER_REFUSED, "reason" => reason).increment(1);
+}

@@ -1,0 +1,177 @@
+//! Workers that ask each other over loopback, and whoever stands in between.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod between;
+mod forwarding;
+mod refusing;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use mooring_session::names::{Principal, ServerName, WorkerId};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{ListenerOptions, PeerBody, PeerClient, PeerError, PeerService, listen};
+use crate::fleet::{Forward, Gate, KeyRing, Operation, Verdict};
+
+/// Longest wait for what has to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+type Piece = Result<Bytes, io::Error>;
+/// The connection's side of one reply: what it sends streams, and `closed` tells that nobody listens.
+type Events = mpsc::Sender<Piece>;
+
+/// What a test's worker does, by the message that it gets.
+struct Scripted {
+    calls: AtomicUsize,
+    streams: mpsc::Sender<Events>,
+}
+
+impl PeerService for Scripted {
+    type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+    async fn serve(
+        &self,
+        from: WorkerId,
+        forward: Forward,
+    ) -> Result<Response<Self::Body>, Verdict> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(from.name(), "a");
+        let (events, mut pieces) = mpsc::channel::<Piece>(4);
+        match &forward.body[..] {
+            b"stream" => self.streams.send(events).await.unwrap(),
+            b"never" => {
+                // The stream is dropped with this future.
+                self.streams.send(events).await.unwrap();
+                return std::future::pending().await;
+            }
+            word => match Verdict::ALL
+                .into_iter()
+                .find(|v| v.as_str().as_bytes() == word)
+            {
+                Some(verdict) => return Err(verdict),
+                None => events.send(Ok(forward.body.clone())).await.unwrap(),
+            },
+        }
+        let pieces = stream::poll_fn(move |context| pieces.poll_recv(context));
+        let frames = futures_util::StreamExt::map(pieces, |piece| piece.map(Frame::data));
+        let mut reply = Response::new(StreamBody::new(frames).boxed_unsync());
+        *reply.status_mut() = StatusCode::ACCEPTED;
+        let epoch = HeaderValue::from(forward.epoch);
+        reply.headers_mut().insert("mooring-epoch", epoch);
+        Ok(reply)
+    }
+}
+
+/// A worker that serves others.
+struct Worker {
+    id: WorkerId,
+    address: SocketAddr,
+    service: Arc<Scripted>,
+    streams: mpsc::Receiver<Events>,
+    stopping: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl Worker {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, streams) = mpsc::channel(4);
+        let service = Arc::new(Scripted {
+            calls: AtomicUsize::new(0),
+            streams: sender,
+        });
+        let stopping = CancellationToken::new();
+        let options = ListenerOptions {
+            body_bytes_max: BODY_BYTES_MAX,
+        };
+        let id = worker("b:1");
+        let serving = tokio::spawn(listen(
+            listener,
+            Arc::new(Gate::new(id.clone(), &ring())),
+            Arc::clone(&service),
+            options,
+            stopping.clone(),
+        ));
+        Self {
+            id,
+            address,
+            service,
+            streams,
+            stopping,
+            serving,
+        }
+    }
+
+    fn calls(&self) -> usize {
+        self.service.calls.load(Ordering::Relaxed)
+    }
+
+    async fn next_stream(&mut self) -> Events {
+        within(self.streams.recv()).await.unwrap()
+    }
+}
+
+fn worker(id: &str) -> WorkerId {
+    WorkerId::parse(id.as_bytes()).unwrap()
+}
+
+fn ring() -> KeyRing {
+    KeyRing::of(&[b"the fleet's key"])
+}
+
+/// Asks as worker `a`.
+fn client() -> PeerClient {
+    PeerClient::new(Arc::new(Gate::new(worker("a:1"), &ring())))
+}
+
+fn asking(message: impl Into<Bytes>) -> Forward {
+    Forward {
+        operation: Operation::Serve,
+        session_key: "mcpgw:session_affinity:0123".into(),
+        principal: Principal::parse(b"zoe").unwrap(),
+        server: ServerName::parse(b"files").unwrap(),
+        epoch: 7,
+        method: Method::POST,
+        headers: HeaderMap::new(),
+        body: message.into(),
+    }
+}
+
+/// Sends a message, and waits for the head of the reply.
+async fn send(
+    client: &PeerClient,
+    to: &WorkerId,
+    address: impl ToString,
+    message: impl Into<Bytes>,
+) -> Result<Response<PeerBody>, PeerError> {
+    let sending = async {
+        let forward = asking(message);
+        client.send(to, &address.to_string(), &forward, None).await
+    };
+    within(sending).await
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("nothing within {PATIENCE:?}"))
+}

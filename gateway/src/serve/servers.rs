@@ -1,0 +1,146 @@
+//! From configured servers to those that requests find: upstream servers, and how connections to them are made.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::{HeaderMap, Uri};
+use mooring_session::names::{InstanceName, NameError, ServerName};
+use mooring_session::rules::Ownership;
+
+use crate::affinity::Dial;
+use crate::settings::{
+    self, HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
+    UpstreamSettings,
+};
+use crate::stdio::{ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits};
+use crate::upstream::{Carriage, Instance, Reach, Server, Servers};
+
+/// What stands for the instance in the bindings of a server that is started here.
+const STARTED_HERE: &[u8] = b"stdio";
+/// Messages that may wait in each direction of a child's streams.
+const MESSAGES_WAITING_MAX: usize = 256;
+
+/// Every configured upstream server.
+pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
+    let mut servers = Vec::new();
+    for configured in &settings.servers {
+        let id = ServerName::parse(configured.id.as_str().as_bytes())?;
+        let server = match &configured.kind {
+            ServerKind::Http(http) => over_http(id, http)?,
+            ServerKind::Sse(sse) => over_sse(id, sse)?,
+            ServerKind::Stdio(stdio) => started(id, stdio)?,
+            ServerKind::Code(_) | ServerKind::Group(_) => continue,
+        };
+        servers.push(Arc::new(server));
+    }
+    Ok(Servers::new(servers))
+}
+
+fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameError> {
+    let carriage = Carriage {
+        keeps_sessions: http.affinity == settings::Affinity::Kept,
+        ownership: Ownership::Shared,
+        concurrency: http.concurrency,
+        on_upstream_loss: http.on_upstream_loss,
+    };
+    let instances = instances(&http.instances)?;
+    Ok(Server::new(
+        id,
+        instances,
+        carriage,
+        http.headers.map().clone(),
+    ))
+}
+
+fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError> {
+    let carriage = Carriage {
+        keeps_sessions: true,
+        ownership: Ownership::Owned,
+        concurrency: sse.concurrency,
+        on_upstream_loss: sse.on_upstream_loss,
+    };
+    let instances = instances(&sse.instances)?;
+    Ok(Server::new(
+        id,
+        instances,
+        carriage,
+        sse.headers.map().clone(),
+    ))
+}
+
+fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {
+    let carriage = Carriage {
+        keeps_sessions: true,
+        ownership: Ownership::Owned,
+        concurrency: stdio.concurrency,
+        on_upstream_loss: stdio.on_upstream_loss,
+    };
+    let here = Instance {
+        name: InstanceName::parse(STARTED_HERE)?,
+        // Never dialled: its connections are pipes.
+        uri: Uri::default(),
+        reach: Reach::default(),
+    };
+    Ok(Server::new(
+        id,
+        vec![Arc::new(here)],
+        carriage,
+        HeaderMap::new(),
+    ))
+}
+
+fn instances(configured: &[settings::Instance]) -> Result<Vec<Arc<Instance>>, NameError> {
+    configured
+        .iter()
+        .map(|instance| {
+            Ok(Arc::new(Instance {
+                name: InstanceName::parse(instance.name().as_bytes())?,
+                uri: instance.uri().clone(),
+                reach: Reach::default(),
+            }))
+        })
+        .collect()
+}
+
+/// How connections that live in this worker are made.
+pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Dial>, NameError> {
+    let mut dials = HashMap::new();
+    for configured in &settings.servers {
+        let dial = match &configured.kind {
+            ServerKind::Stdio(stdio) => child(stdio, &settings.upstream),
+            ServerKind::Sse(_) => Dial::Sse,
+            ServerKind::Http(_) | ServerKind::Code(_) | ServerKind::Group(_) => continue,
+        };
+        dials.insert(ServerName::parse(configured.id.as_str().as_bytes())?, dial);
+    }
+    Ok(dials)
+}
+
+fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Dial {
+    let variables = &stdio.variables;
+    let spec = ChildSpec {
+        program: stdio.command.program().to_owned(),
+        arguments: stdio.command.arguments().to_vec(),
+        directory: stdio.directory.clone(),
+        environment: Environment {
+            inherited: variables.inherited().to_vec(),
+            set: variables.given().to_vec(),
+        },
+        limits: ChildLimits {
+            process: ProcessLimits {
+                open_files: stdio.open_files_max.map(|most| most.get()),
+                ..ProcessLimits::default()
+            },
+            message_bytes_max: upstream.event_bytes_max,
+            messages_waiting_max: MESSAGES_WAITING_MAX,
+            start_within: stdio.start_timeout,
+            stop_grace: stdio.stop_grace,
+            terminate_grace: stdio.stop_grace,
+        },
+    };
+    Dial::Stdio {
+        spec: Box::new(spec),
+        children: Children::new(stdio.children_max.get(), Launcher::default()),
+        start_timeout: stdio.start_timeout,
+    }
+}

@@ -1,0 +1,152 @@
+//! The course of a child's connection: serving, ending, gone.
+//!
+//! Invariant: it says why it ends before its last message is taken, and that it is gone only when no process of the
+//! child is left, whoever ended it.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::child::Label;
+use super::input;
+use super::output::{Output, OutputEnd};
+use super::protocol::Report;
+use super::start::Reports;
+use super::stderr::RecentLines;
+use super::strays::Main;
+use crate::connection::link::{Far, LinkEnd};
+
+/// A child that closes its streams is mostly one that has just ended: so long is waited for that word.
+const EXIT_WORD_WITHIN: Duration = Duration::from_secs(1);
+
+/// All that belongs to a running child.
+pub(super) struct Running {
+    pub(super) far: Far,
+    pub(super) input: tokio::net::unix::pipe::Sender,
+    pub(super) output: Output,
+    pub(super) reports: Reports,
+    pub(super) guard: tokio::process::Child,
+    /// None where it had ended before anybody looked.
+    pub(super) main: Option<Main>,
+    pub(super) message_bytes_max: usize,
+    pub(super) label: Label,
+    pub(super) recent: RecentLines,
+    /// Given back when it is gone.
+    pub(super) slot: OwnedSemaphorePermit,
+}
+
+/// What is seen first of a child's end.
+enum Seen {
+    Ended(LinkEnd),
+    /// It closed a stream, and may be about to end.
+    Closed(&'static str),
+}
+
+impl Running {
+    /// From the first message until it is gone.
+    pub(super) async fn follow(mut self) {
+        let Far {
+            mut outgoing,
+            incoming,
+            ending,
+            stop,
+            gone,
+        } = self.far;
+        let end = {
+            // Dropped only when the reason is settled: the end of its input would be a reason of its own to end.
+            let mut writing = pin!(input::write(self.input, &mut outgoing));
+            let reading = self.output.pass_on(&incoming);
+            let seen = tokio::select! {
+                biased;
+                () = stop.cancelled() => Seen::Ended(LinkEnd::Closed),
+                end = exit_word(&mut self.reports) => Seen::Ended(end),
+                _ = self.guard.wait() => Seen::Ended(LinkEnd::Broken("its guard ended".into())),
+                written = &mut writing => match written {
+                    Ok(()) => Seen::Ended(LinkEnd::Closed),
+                    Err(_) => Seen::Closed("it does not read its standard input"),
+                },
+                end = reading => match end {
+                    OutputEnd::Closed => Seen::Closed("it closed its standard output"),
+                    OutputEnd::TooLong => Seen::Ended(LinkEnd::MessageTooLong {
+                        bytes_max: self.message_bytes_max,
+                    }),
+                },
+            };
+            settle(seen, &mut self.reports).await
+        };
+        outgoing.close();
+        report(&end, &self.label, &self.recent);
+        let may_have_more = matches!(end, LinkEnd::Exited(_) | LinkEnd::Broken(_));
+        ending.tell(end);
+        self.reports.stop().await;
+
+        let all_gone = CancellationToken::new();
+        let rest = async {
+            if may_have_more {
+                tokio::select! {
+                    _ = self.output.pass_on(&incoming) => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            drop(incoming);
+            tokio::select! {
+                () = self.output.discard() => {}
+                () = all_gone.cancelled() => {}
+            }
+        };
+        let last = async {
+            until_gone(&mut self.reports, self.main.as_ref()).await;
+            let _ = self.guard.wait().await;
+            drop((self.slot, gone));
+            all_gone.cancel();
+        };
+        tokio::join!(rest, last);
+    }
+}
+
+/// Waits until the child's end is told, or nobody is left who could tell.
+async fn exit_word(reports: &mut Reports) -> LinkEnd {
+    match reports.next().await {
+        Some(Report::Exited { status }) => {
+            LinkEnd::Exited(ExitStatus::from_raw(status).to_string().into())
+        }
+        _ => LinkEnd::Broken("its supervisor ended".into()),
+    }
+}
+
+/// The reason of the end, where a closed stream is a sign and no reason.
+async fn settle(seen: Seen, reports: &mut Reports) -> LinkEnd {
+    match seen {
+        Seen::Ended(end) => end,
+        Seen::Closed(sign) => timeout(EXIT_WORD_WITHIN, exit_word(reports))
+            .await
+            .unwrap_or_else(|_| LinkEnd::Broken(sign.into())),
+    }
+}
+
+/// Reads what the supervisors still say. Where they were killed before they were done, this process does the rest.
+async fn until_gone(reports: &mut Reports, main: Option<&Main>) {
+    let mut is_gone = false;
+    while let Some(report) = reports.next().await {
+        is_gone |= matches!(report, Report::Gone);
+    }
+    if let (false, Some(main)) = (is_gone, main) {
+        main.end();
+    }
+}
+
+fn report(end: &LinkEnd, label: &Label, recent: &RecentLines) {
+    let Label { server, session } = label;
+    match end {
+        LinkEnd::Closed => tracing::debug!(%server, %session, "a server process is told to end"),
+        LinkEnd::Exited(_) | LinkEnd::Broken(_) | LinkEnd::MessageTooLong { .. } => {
+            let stderr = recent.lines();
+            tracing::warn!(%server, %session, %end, ?stderr, "the connection to a server process ended");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Why there is no child.
+
+use std::io;
+
+use super::protocol::StartFailure;
+
+/// Why a child could not be started. The text is for the log: it names programs and directories of this machine; for
+/// the caller there is [`StartError::for_caller`].
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// As many run as may.
+    #[error("all {children_max} child processes that may run are in use")]
+    AllInUse {
+        /// The most.
+        children_max: usize,
+    },
+    /// Pipes or a socket could not be made.
+    #[error("no pipes for a child: {0}")]
+    Pipes(#[source] io::Error),
+    /// The supervisor could not be started.
+    #[error("the supervisor of a child could not be started: {0}")]
+    Supervisor(#[source] io::Error),
+    /// The supervisor could not be told what to start.
+    #[error("the supervisor of a child could not be told what to start: {0}")]
+    Order(#[source] io::Error),
+    /// The supervisor started none, and said why.
+    #[error(transparent)]
+    Failed(#[from] StartFailure),
+    /// The supervisor ended without a word.
+    #[error("the supervisor of a child ended without a word")]
+    SupervisorLost,
+    /// Not there within [`super::ChildLimits::start_within`].
+    #[error("a child was not there in time")]
+    Late,
+}
+
+impl StartError {
+    /// What the caller of the gateway is told: nothing of this machine.
+    #[must_use]
+    pub fn for_caller(&self) -> &'static str {
+        match self {
+            Self::AllInUse { .. } => "the gateway runs as many server processes as it may",
+            Self::Failed(
+                StartFailure::DirectoryMissing { .. }
+                | StartFailure::NotFound { .. }
+                | StartFailure::NotExecutable { .. },
+            ) => "the server's program is not installed as configured",
+            Self::Late => "the server's process did not start in time",
+            Self::Pipes(_)
+            | Self::Supervisor(_)
+            | Self::Order(_)
+            | Self::Failed(_)
+            | Self::SupervisorLost => "the server's process could not be started",
+        }
+    }
+
+    /// Whether the same may succeed in a moment.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+}

@@ -1,0 +1,200 @@
+//! Starting children, no more of them at a time than the process may have.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use super::child::{Child, Label};
+use super::command::ChildSpec;
+use super::course::Running;
+use super::error::StartError;
+use super::launcher::Launcher;
+use super::output::Output;
+use super::protocol::{Order, Report, line_of, send_streams};
+use super::stderr::RecentLines;
+use super::strays::Main;
+use crate::connection::link;
+
+/// More than any machine has room for, and a number that a semaphore takes.
+const CHILDREN_MAX: usize = 1 << 20;
+
+/// The children of this process. Cheap to clone; all clones share the limit.
+#[derive(Clone, Debug)]
+pub struct Children {
+    slots: Arc<Semaphore>,
+    children_max: usize,
+    launcher: Launcher,
+}
+
+impl Children {
+    /// Nobody yet, and at most `children_max` at the same time (never more than 2^20); one that is ending counts until
+    /// it is gone.
+    #[must_use]
+    pub fn new(children_max: usize, launcher: Launcher) -> Self {
+        let children_max = children_max.min(CHILDREN_MAX);
+        Self {
+            slots: Arc::new(Semaphore::new(children_max)),
+            children_max,
+            launcher,
+        }
+    }
+
+    /// How many there are now, those that are ending included.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.children_max
+            .saturating_sub(self.slots.available_permits())
+    }
+
+    /// Waits until there is none. Meanwhile none is started: for the end of this process, after every link was dropped.
+    pub async fn all_gone(&self) {
+        let all = u32::try_from(self.children_max).unwrap_or(u32::MAX);
+        // The semaphore is never closed.
+        let _ = self.slots.acquire_many(all).await;
+    }
+
+    /// Starts a child. It runs when this returns; whether it speaks MCP is for the caller to find out.
+    ///
+    /// # Errors
+    /// There is no child, and nothing of it is left.
+    pub async fn start(&self, spec: &ChildSpec, label: Label) -> Result<Child, StartError> {
+        let slot = self.slot()?;
+        let limits = &spec.limits;
+        let (near, mut reports, guard) = self.launch()?;
+        let started = timeout(limits.start_within, reports.order(spec));
+        let pid = started.await.map_err(|_| StartError::Late)??;
+
+        let stderr = RecentLines::default();
+        // A guard that has been waited for is gone, and no process has this number.
+        let guard_pid = guard.id().and_then(|pid| i32::try_from(pid).ok());
+        let guard_pid = guard_pid.unwrap_or(0);
+        let Label { server, session } = &label;
+        tracing::debug!(%server, %session, pid, guard_pid, "a server process started");
+        let (link, far) = link::pair(limits.messages_waiting_max);
+        let output = Output::new(near.output, limits.message_bytes_max, label.clone());
+        let running = Running {
+            far,
+            input: near.input,
+            output,
+            reports,
+            guard,
+            main: Main::open(pid, guard_pid),
+            message_bytes_max: limits.message_bytes_max,
+            label: label.clone(),
+            recent: stderr.clone(),
+            slot,
+        };
+        tokio::spawn(super::stderr::log(near.errors, label, stderr.clone()));
+        tokio::spawn(running.follow());
+        Ok(Child {
+            link,
+            pid,
+            guard_pid,
+            stderr,
+        })
+    }
+    fn slot(&self) -> Result<OwnedSemaphorePermit, StartError> {
+        let slots = Arc::clone(&self.slots);
+        let children_max = self.children_max;
+        slots
+            .try_acquire_owned()
+            .map_err(|_| StartError::AllInUse { children_max })
+    }
+
+    /// Starts the supervisors, and gives them the child's ends of its streams.
+    fn launch(&self) -> Result<(Near, Reports, tokio::process::Child), StartError> {
+        let (near, far) = streams().map_err(StartError::Pipes)?;
+        let (socket, theirs) = UnixStream::pair().map_err(StartError::Pipes)?;
+        let guard = self.launcher.start(theirs);
+        let guard = guard.map_err(StartError::Supervisor)?;
+        send_streams(&socket, far.each_ref().map(OwnedFd::as_fd)).map_err(StartError::Order)?;
+        let reports = Reports::over(socket).map_err(StartError::Pipes)?;
+        Ok((near, reports, guard))
+    }
+}
+
+/// The gateway's ends of a child's streams.
+struct Near {
+    input: pipe::Sender,
+    output: pipe::Receiver,
+    errors: pipe::Receiver,
+}
+
+/// Three pipes; the child's ends of them in the order of its descriptors.
+fn streams() -> io::Result<(Near, [OwnedFd; 3])> {
+    let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (errors, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    let near = Near {
+        input: pipe::Sender::from_owned_fd(input)?,
+        output: pipe::Receiver::from_owned_fd(output)?,
+        errors: pipe::Receiver::from_owned_fd(errors)?,
+    };
+    Ok((near, [stdin, stdout, stderr]))
+}
+
+/// The socket to a child's supervisors.
+pub(super) struct Reports {
+    lines: tokio::io::Lines<BufReader<OwnedReadHalf>>,
+    words: OwnedWriteHalf,
+}
+
+impl Reports {
+    fn over(socket: UnixStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let (read, words) = tokio::net::UnixStream::from_std(socket)?.into_split();
+        Ok(Self {
+            lines: BufReader::new(read).lines(),
+            words,
+        })
+    }
+
+    /// Has the child started; answers its process.
+    async fn order(&mut self, spec: &ChildSpec) -> Result<i32, StartError> {
+        let order = Order {
+            program: spec.program.clone(),
+            arguments: spec.arguments.clone(),
+            directory: spec.directory.clone(),
+            environment: spec.environment.resolve(|name| std::env::var_os(name)),
+            limits: spec.limits.process,
+            stop_grace_ms: millis(spec.limits.stop_grace),
+            terminate_grace_ms: millis(spec.limits.terminate_grace),
+        };
+        let line = line_of(&order).map_err(|error| StartError::Order(error.into()))?;
+        let sent = self.words.write_all(&line).await;
+        // A supervisor that could not be set up does not read its order, and says why.
+        match self.next().await {
+            Some(Report::Started { pid }) => Ok(pid),
+            Some(Report::Failed(failure)) => Err(failure.into()),
+            Some(Report::Exited { .. } | Report::Gone) => Err(StartError::SupervisorLost),
+            None => match sent {
+                Ok(()) => Err(StartError::SupervisorLost),
+                Err(error) => Err(StartError::Order(error)),
+            },
+        }
+    }
+
+    /// The next report; none when both supervisors are gone. May be asked and given up any time.
+    pub(super) async fn next(&mut self) -> Option<Report> {
+        let line = self.lines.next_line().await.ok()??;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Asks for the child's end.
+    pub(super) async fn stop(&mut self) {
+        // Where the supervisors are gone, there is nobody to ask.
+        let _ = self.words.shutdown().await;
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

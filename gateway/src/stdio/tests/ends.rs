@@ -1,0 +1,151 @@
+//! How children end, by themselves and asked for.
+
+use super::*;
+
+#[tokio::test]
+async fn a_child_that_ends_says_how() {
+    for (script, expected) in [
+        ("exit 3", "exit status: 3"),
+        ("kill -9 $$", "signal: 9 (SIGKILL)"),
+    ] {
+        let mut child = start(&shell(script)).await;
+        assert_eq!(end_of(&mut child).await, LinkEnd::Exited(expected.into()));
+        let gone = child.link.gone.clone();
+        tokio::time::timeout(PATIENCE, gone.cancelled())
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_it_said_before_its_end_is_still_heard() {
+    let mut spec = shell(r#"for id in $(seq 100); do echo "{\"id\":$id}"; done"#);
+    spec.limits.messages_waiting_max = 1;
+    let mut child = start(&spec).await;
+    end_of(&mut child).await;
+    for id in 1..=100 {
+        assert_eq!(hear(&mut child).await, format!("{{\"id\":{id}}}"));
+    }
+    assert_eq!(child.link.from_server.recv().await, None);
+}
+
+#[tokio::test]
+async fn a_child_without_its_output_is_no_server() {
+    let mut child = start(&hurried(shell("exec >&-; cat >/dev/null"))).await;
+    assert_eq!(child.link.from_server.recv().await, None);
+    let end = end_of(&mut child).await;
+    assert!(matches!(end, LinkEnd::Broken(_)), "{end}");
+    tokio::time::timeout(PATIENCE, child.link.gone.cancelled())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_stopped_child_may_end_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let last = directory.path().join("last");
+    let mut spec = shell(r#"while read line; do :; done; echo done >"$0""#);
+    spec.arguments.push(last.to_str().unwrap().to_owned());
+    let mut child = start(&spec).await;
+    drop(child.link.stop);
+    tokio::time::timeout(PATIENCE, child.link.gone.cancelled())
+        .await
+        .unwrap();
+    assert!(exists(&last));
+    let end = child
+        .link
+        .end
+        .wait_for(Option::is_some)
+        .await
+        .unwrap()
+        .clone();
+    assert_eq!(end, Some(LinkEnd::Closed));
+}
+
+#[tokio::test]
+async fn a_child_that_stays_is_asked_with_sigterm() {
+    let directory = tempfile::tempdir().unwrap();
+    let asked = directory.path().join("asked");
+    let mut spec =
+        shell(r#"trap 'echo asked >"$0"; exit 0' TERM; echo '{}'; while :; do sleep 0.01; done"#);
+    spec.arguments.push(asked.to_str().unwrap().to_owned());
+    spec.limits.stop_grace = SHORT;
+    let mut child = start(&spec).await;
+    hear(&mut child).await;
+    stop(child).await;
+    assert!(exists(&asked));
+}
+
+#[tokio::test]
+async fn a_child_that_heeds_nothing_is_killed() {
+    let script = "import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('{}', flush=True)
+while True: time.sleep(1000)";
+    let mut child = start(&hurried(python(script))).await;
+    hear(&mut child).await;
+    let pid = child.pid;
+    stop(child).await;
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test]
+async fn a_daemon_goes_with_the_child_that_started_it() {
+    let mut child = start(&hurried(python(WITH_DAEMON))).await;
+    let daemon = hear_number(&mut child, "daemon").await;
+    assert!(is_alive(daemon));
+    let pid = child.pid;
+    stop(child).await;
+    assert!(!is_alive(pid) && !is_alive(daemon));
+}
+
+#[tokio::test]
+async fn a_daemon_goes_with_a_child_that_ends_by_itself() {
+    let mut child = start(&hurried(python(
+        &WITH_DAEMON.replace("for line in", "exit(7)\nfor line in"),
+    )))
+    .await;
+    let daemon = hear_number(&mut child, "daemon").await;
+    assert_eq!(
+        end_of(&mut child).await,
+        LinkEnd::Exited("exit status: 7".into())
+    );
+    until_dead(&[daemon]).await;
+}
+
+#[tokio::test]
+async fn fifty_children_start_and_end_at_once() {
+    let children = children();
+    let starting = (0..50).map(|_| {
+        let children = children.clone();
+        tokio::spawn(async move { children.start(&program("cat", &[]), label()).await.unwrap() })
+    });
+    let starting: Vec<_> = starting.collect();
+    let mut started = Vec::new();
+    for child in starting {
+        started.push(child.await.unwrap());
+    }
+    assert_eq!(children.running(), 50);
+    for child in &mut started {
+        let message = Bytes::from(format!("{{\"pid\":{}}}", child.pid));
+        child.link.to_server.send(message.clone()).await.unwrap();
+        assert_eq!(hear(child).await, message);
+    }
+    let mut pids: Vec<i32> = Vec::new();
+    for child in &started {
+        pids.push(child.pid);
+        pids.extend(supervisors_of(child));
+    }
+    let stopping: Vec<_> = started
+        .into_iter()
+        .map(|child| tokio::spawn(stop(child)))
+        .collect();
+    for stopped in stopping {
+        stopped.await.unwrap();
+    }
+    tokio::time::timeout(PATIENCE, children.all_gone())
+        .await
+        .unwrap();
+    assert_eq!(children.running(), 0);
+    until_dead(&pids).await;
+}

@@ -1,0 +1,120 @@
+//! Messages to a child and from it.
+
+use super::*;
+
+#[tokio::test]
+async fn what_is_sent_comes_back_in_its_order() {
+    let mut child = start(&program("cat", &[])).await;
+    for id in 0..200 {
+        let message = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id}}}"));
+        child.link.to_server.send(message.clone()).await.unwrap();
+        assert_eq!(hear(&mut child).await, message);
+    }
+    let pid = child.pid;
+    stop(child).await;
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test]
+async fn a_message_of_a_mebibyte_goes_both_ways() {
+    let mut child = start(&program("cat", &[])).await;
+    let message = Bytes::from(format!("{{\"text\":\"{}\"}}", "x".repeat(1 << 20)));
+    for _ in 0..3 {
+        child.link.to_server.send(message.clone()).await.unwrap();
+        assert_eq!(hear(&mut child).await, message);
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_one_line() {
+    let mut child = start(&program("cat", &[])).await;
+    let message = Bytes::from_static(b"{\n  \"id\": 1\r\n}");
+    child.link.to_server.send(message).await.unwrap();
+    assert_eq!(hear(&mut child).await, &b"{   \"id\": 1  }"[..]);
+}
+
+#[tokio::test]
+async fn a_banner_is_no_message() {
+    let script = r#"echo 'Server 1.0'; echo; echo '[ready]'; echo ' {"id":1} '; printf '{"id":2}'"#;
+    let mut child = start(&shell(script)).await;
+    assert_eq!(hear(&mut child).await, &b"{\"id\":1}"[..]);
+    assert_eq!(hear(&mut child).await, &b"{\"id\":2}"[..]);
+    assert_eq!(child.link.from_server.recv().await, None);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_the_connection() {
+    let mut spec = shell(r#"echo '{"id":1}'; echo '{"id":22222222222222222222}'; cat"#);
+    spec.limits.message_bytes_max = 20;
+    let mut child = start(&spec).await;
+    assert_eq!(hear(&mut child).await, &b"{\"id\":1}"[..]);
+    assert_eq!(child.link.from_server.recv().await, None);
+    let bytes_max = 20;
+    assert_eq!(
+        end_of(&mut child).await,
+        LinkEnd::MessageTooLong { bytes_max }
+    );
+    stop(child).await;
+}
+
+#[tokio::test]
+async fn a_server_that_never_reads_holds_up_nobody_else() {
+    let children = children();
+    let never_reads = program("sleep", &["100000"]);
+    let sleeper = children.start(&never_reads, label()).await.unwrap();
+    let mut other = children.start(&program("cat", &[]), label()).await.unwrap();
+    let message = Bytes::from(format!("\"{}\"", "x".repeat(100_000)));
+    // Until the pipe and the queue are full: no more is held than that.
+    let full = async {
+        loop {
+            let sent = sleeper.link.to_server.send(message.clone());
+            if tokio::time::timeout(Duration::from_secs(1), sent)
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, full).await.unwrap();
+    other
+        .link
+        .to_server
+        .send(Bytes::from_static(b"{}"))
+        .await
+        .unwrap();
+    assert_eq!(hear(&mut other).await, &b"{}"[..]);
+    let pid = sleeper.pid;
+    drop(sleeper.link.stop);
+    // It neither reads nor heeds that nobody writes any more.
+    kill(pid, rustix::process::Signal::TERM);
+    tokio::time::timeout(PATIENCE, sleeper.link.gone.cancelled())
+        .await
+        .unwrap();
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test]
+async fn a_server_whose_messages_nobody_takes_can_still_be_ended() {
+    let child = start(&python("while True: print('{\"id\":1}', flush=True)")).await;
+    let pid = child.pid;
+    kill(pid, rustix::process::Signal::TERM);
+    let gone = child.link.gone.clone();
+    tokio::time::timeout(PATIENCE, gone.cancelled())
+        .await
+        .unwrap();
+    drop(child);
+    assert!(!is_alive(pid));
+}
+
+#[tokio::test]
+async fn the_last_words_are_kept() {
+    let mut child = start(&shell("echo starting >&2; echo 'no licence' >&2; exit 1")).await;
+    end_of(&mut child).await;
+    let started = Instant::now();
+    while child.stderr.lines().len() < 2 {
+        assert!(started.elapsed() < PATIENCE);
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!(child.stderr.lines(), ["starting", "no licence"]);
+}
