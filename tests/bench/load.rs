@@ -78,6 +78,16 @@ impl Session {
         })
     }
 
+    /// The same session over a new connection to another endpoint of its server.
+    pub(crate) async fn at(self, target: &Target) -> anyhow::Result<Self> {
+        Ok(Self {
+            wire: Wire::connect(target.address).await?,
+            target: target.clone(),
+            request: post(target, Some(&self.id), &call_text(FIRST_ID)),
+            ..self
+        })
+    }
+
     /// The handshake of a new session over a connection that is there; the session's id.
     pub(crate) async fn initialize(wire: &mut Wire, target: &Target) -> anyhow::Result<String> {
         wire.send(&post(target, None, INITIALIZE)).await?;

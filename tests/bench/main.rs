@@ -17,13 +17,17 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tempfile::TempDir;
 
 mod arrangement;
+mod child;
 mod code;
 mod cost;
 mod figures;
+mod forward;
 mod idle;
 mod load;
+mod pair;
 mod recovery;
 mod route;
+mod start;
 mod through;
 mod upstream;
 mod wire;
@@ -66,6 +70,12 @@ enum Part {
     Recovery,
     /// Runs of code, and a thousand code sessions.
     Code,
+    /// Calls of a child process at the worker that holds it, and at another.
+    Forward,
+    /// Calls with turns, and without.
+    Turn,
+    /// The start of a child process.
+    Start,
 }
 
 /// What this program does where it does not measure.
@@ -77,13 +87,27 @@ enum Role {
         /// The port to serve on.
         port: u16,
     },
+    /// Be the upstream on standard input and output.
+    #[command(hide = true)]
+    Child,
+}
+
+impl Arguments {
+    fn plan(&self) -> Plan {
+        Plan {
+            rounds: self.rounds,
+            slice: Duration::from_millis(self.slice_ms),
+        }
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Role::Upstream { port }) = arguments.role {
-        return upstream::serve(port).await;
+    match arguments.role {
+        Some(Role::Upstream { port }) => return upstream::serve(port).await,
+        Some(Role::Child) => return child::serve(),
+        None => {}
     }
     if !arguments.bench {
         return Ok(());
@@ -106,6 +130,15 @@ async fn main() -> anyhow::Result<()> {
     if wants(Part::Code) {
         println!("{}\n", code::measure().await?);
     }
+    if wants(Part::Forward) {
+        println!("{}\n", forward::measure(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Turn) {
+        println!("{}\n", forward::turns(&logs, arguments.plan()).await?);
+    }
+    if wants(Part::Start) {
+        println!("{}\n", start::measure(&logs).await?);
+    }
     Ok(())
 }
 
@@ -127,10 +160,7 @@ async fn through(arguments: &Arguments, logs: &TempDir) -> anyhow::Result<()> {
         Arrangement::embedded(&[port]).await?,
         Arrangement::off(&[port]).await?,
     ];
-    let plan = Plan {
-        rounds: arguments.rounds,
-        slice: Duration::from_millis(arguments.slice_ms),
-    };
+    let plan = arguments.plan();
     for &sessions in &arguments.sessions {
         println!(
             "{}\n",

@@ -1,6 +1,6 @@
 """A stateful MCP server in Python (fastmcp): `increment` counts per session, `whoami` says where.
 
-Usage: counting.py --port PORT [--instance NAME]
+Usage: counting.py --port PORT [--instance NAME] [--transport http|sse]
 Prints one JSON line, {"port": PORT}, when it is about to listen; a caller polls the port after that.
 The count lives in fastmcp's per-session state, so it is right only while every request of a session
 reaches this process.
@@ -15,6 +15,7 @@ from fastmcp import Context, FastMCP
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--port", type=int, required=True)
 arguments.add_argument("--instance", default=f"python-{os.getpid()}")
+arguments.add_argument("--transport", choices=["http", "sse"], default="http")
 arguments = arguments.parse_args()
 
 server = FastMCP("counting")
@@ -36,7 +37,7 @@ async def whoami(context: Context) -> dict:
 
 print(json.dumps({"port": arguments.port}), flush=True)
 server.run(
-    transport="http",
+    transport=arguments.transport,
     host="127.0.0.1",
     port=arguments.port,
     show_banner=False,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::client::HttpClient;
+use crate::journal::Journal;
 use crate::paths;
 use crate::port::free_port;
 use crate::process::Process;
@@ -31,7 +32,7 @@ pub struct Stats {
     pub initializes: u64,
     /// Sessions ended by DELETE.
     pub deletes: u64,
-    /// Sessions open now.
+    /// Sessions open now, over either transport.
     pub sessions_live: usize,
     /// Calls begun, by tool.
     pub calls: BTreeMap<String, u64>,
@@ -43,6 +44,21 @@ impl Stats {
     pub fn calls_of(&self, tool: &str) -> u64 {
         self.calls.get(tool).copied().unwrap_or(0)
     }
+}
+
+/// The command that starts a fixture of this name on stdio, with these further arguments.
+pub fn stdio_command(
+    instance: &str,
+    journal: Option<&Journal>,
+    arguments: &[&str],
+) -> anyhow::Result<Vec<String>> {
+    let mut command = vec![paths::binary("mooring-fixture")?.display().to_string()];
+    command.extend(["--stdio", "--instance", instance].map(str::to_owned));
+    if let Some(journal) = journal {
+        command.extend(["--journal".to_owned(), journal.path().display().to_string()]);
+    }
+    command.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    Ok(command)
 }
 
 impl Fixture {
@@ -99,6 +115,12 @@ impl Fixture {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// The endpoint of HTTP+SSE of 2024-11-05.
+    #[must_use]
+    pub fn sse_url(&self) -> String {
+        format!("http://127.0.0.1:{}/sse", self.port)
     }
 
     /// What the instance has counted.

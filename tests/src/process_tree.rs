@@ -4,18 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The ids of all living descendants of a process. Zombies count as gone.
 pub fn descendants(ancestor: u32) -> anyhow::Result<BTreeSet<u32>> {
-    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        if let Some((parent, state)) = parent_and_state(id)
-            && state != 'Z'
-        {
-            children.entry(parent).or_default().push(id);
-        }
-    }
+    let children = children()?;
     let mut found = BTreeSet::new();
     let mut pending = vec![ancestor];
     while let Some(id) = pending.pop() {
@@ -28,10 +17,52 @@ pub fn descendants(ancestor: u32) -> anyhow::Result<BTreeSet<u32>> {
     Ok(found)
 }
 
+/// The ids of the living processes that a process has started itself and that have not been given away. Zombies count
+/// as gone.
+pub fn children_of(parent: u32) -> anyhow::Result<BTreeSet<u32>> {
+    Ok(children()?.remove(&parent).unwrap_or_default())
+}
+
+/// The ids of all living processes that were started with this argument, whoever their parents are by now: a process
+/// that outlived who started it is found too.
+pub fn started_with(argument: &str) -> anyhow::Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for id in ids()? {
+        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let mut arguments = command.split(|byte| *byte == 0).skip(1);
+        if arguments.any(|given| given == argument.as_bytes()) && is_running(id) {
+            found.insert(id);
+        }
+    }
+    Ok(found)
+}
+
 /// Whether a process of this id lives; a zombie does not.
 #[must_use]
 pub fn is_running(id: u32) -> bool {
     parent_and_state(id).is_some_and(|(_, state)| state != 'Z')
+}
+
+/// The living children of every process that has some.
+fn children() -> anyhow::Result<BTreeMap<u32, BTreeSet<u32>>> {
+    let mut children: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for id in ids()? {
+        if let Some((parent, state)) = parent_and_state(id)
+            && state != 'Z'
+        {
+            children.entry(parent).or_default().insert(id);
+        }
+    }
+    Ok(children)
+}
+
+/// The ids of all processes.
+fn ids() -> anyhow::Result<Vec<u32>> {
+    let entries: Result<Vec<_>, _> = std::fs::read_dir("/proc")?.collect();
+    let names = entries?.into_iter().map(|entry| entry.file_name());
+    Ok(names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
 }
 
 /// Fields 4 and 3 of `/proc/<pid>/stat`; what comes before them may hold anything but ends with the last `)`.

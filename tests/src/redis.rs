@@ -12,6 +12,12 @@ use crate::paths;
 use crate::port::free_port;
 use crate::process::Process;
 
+/// The setting by which a node knows for how long it has to wait for holders of turns, as low as it may be.
+const FIRST_QUIET: [&str; 2] = ["mooring.turn-lease-max-ms", "100"];
+
+/// The same setting as it is by default.
+const LEASE_MAX_MS: &str = "5000";
+
 /// Whether the server has the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Module {
@@ -33,9 +39,17 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server with the module, append-only file on.
+    /// Starts a server with the module, append-only file on. Turns are granted almost at once: none was given before its
+    /// first start, whose holders would have to be waited for. After a restart they are.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::start_with(Module::Loaded, &[]).await
+        let [name, lease_max_ms] = FIRST_QUIET;
+        let mut redis =
+            Self::start_with(Module::Loaded, &[&format!("--{name}"), lease_max_ms]).await?;
+        redis
+            .arguments
+            .truncate(redis.arguments.len() - FIRST_QUIET.len());
+        redis.cli(&["CONFIG", "SET", name, LEASE_MAX_MS])?;
+        Ok(redis)
     }
 
     /// Starts a server with further arguments as its command line takes them, for instance

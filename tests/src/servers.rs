@@ -1,5 +1,8 @@
-//! Upstream servers from the registries: fastmcp (Python) and server-everything (Node).
+//! Upstream servers from the registries: fastmcp (Python), and the reference servers and Playwright (Node).
+//!
+//! Invariant: a server that writes files does so in a temporary directory of its own.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
@@ -10,55 +13,136 @@ use crate::paths;
 use crate::port::free_port;
 use crate::process::Process;
 
-/// A running server of a third party that listens on `/mcp`.
+/// The browser that Playwright drives; `scripts/packages.sh chromium` puts it there.
+const BROWSER: &str = "/usr/bin/chromium-headless-shell";
+
+/// A running server of a third party.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
     port: u16,
-    _directory: TempDir,
+    directory: TempDir,
+}
+
+/// The command that starts `@modelcontextprotocol/server-filesystem` on stdio: files below `root`, which is all that
+/// its sessions share.
+pub fn filesystem_command(root: &Path) -> anyhow::Result<Vec<String>> {
+    Ok(vec![
+        tool("mcp-server-filesystem")?,
+        root.display().to_string(),
+    ])
+}
+
+/// The command that starts `@modelcontextprotocol/server-memory` on stdio. It keeps its graph in the file that the
+/// environment variable `MEMORY_FILE_PATH` names.
+pub fn memory_command() -> anyhow::Result<Vec<String>> {
+    Ok(vec![tool("mcp-server-memory")?])
+}
+
+/// The command that starts `@modelcontextprotocol/server-everything` on stdio.
+pub fn everything_command() -> anyhow::Result<Vec<String>> {
+    Ok(vec![tool("mcp-server-everything")?, "stdio".to_owned()])
+}
+
+/// The command that starts `@playwright/mcp` on stdio, with a browser of its own as soon as a page is asked for. What
+/// it writes goes below `output`.
+pub fn playwright_command(output: &Path) -> anyhow::Result<Vec<String>> {
+    let mut command = vec![tool("playwright-mcp")?];
+    command.extend(playwright_arguments(output));
+    Ok(command)
+}
+
+/// `--isolated`: a profile in memory for each session. There is no sandbox where the tests run as root.
+fn playwright_arguments(output: &Path) -> Vec<String> {
+    let mut arguments: Vec<String> = ["--headless", "--isolated", "--no-sandbox"]
+        .map(str::to_owned)
+        .into();
+    arguments.extend(["--executable-path", BROWSER, "--output-dir"].map(str::to_owned));
+    arguments.push(output.display().to_string());
+    arguments
+}
+
+fn tool(name: &str) -> anyhow::Result<String> {
+    Ok(paths::tool(name)?.display().to_string())
 }
 
 impl Server {
-    /// `tests/servers/counting.py` on fastmcp: `increment` and `whoami`, state per session.
+    /// `tests/servers/counting.py` on fastmcp, at [`Server::url`]: `increment` and `whoami`, state per session.
     pub async fn python_counting(instance: &str) -> anyhow::Result<Self> {
+        Self::python_counting_over("http", instance).await
+    }
+
+    /// The same over HTTP+SSE of 2024-11-05, at [`Server::sse_url`].
+    pub async fn python_counting_sse(instance: &str) -> anyhow::Result<Self> {
+        Self::python_counting_over("sse", instance).await
+    }
+
+    async fn python_counting_over(transport: &str, instance: &str) -> anyhow::Result<Self> {
         let mut command = Command::new(paths::tool("python")?);
-        command
-            .arg(paths::test_file("servers/counting.py")?)
-            .args(["--instance", instance]);
-        Self::start(&format!("python {instance}"), command, |command, port| {
-            command.args(["--port", &port.to_string()]);
+        command.arg(paths::test_file("servers/counting.py")?).args([
+            "--instance",
+            instance,
+            "--transport",
+            transport,
+        ]);
+        Self::start(
+            &format!("python {instance}"),
+            command,
+            |command, port, _| {
+                command.args(["--port", &port.to_string()]);
+            },
+        )
+        .await
+    }
+
+    /// `@modelcontextprotocol/server-everything` over Streamable HTTP, at [`Server::url`].
+    pub async fn everything(instance: &str) -> anyhow::Result<Self> {
+        Self::everything_over("streamableHttp", instance).await
+    }
+
+    /// `@modelcontextprotocol/server-everything` over HTTP+SSE of 2024-11-05, at [`Server::sse_url`].
+    pub async fn everything_sse(instance: &str) -> anyhow::Result<Self> {
+        Self::everything_over("sse", instance).await
+    }
+
+    async fn everything_over(transport: &str, instance: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new(paths::tool("mcp-server-everything")?);
+        command.arg(transport);
+        let name = format!("server-everything {instance}");
+        Self::start(&name, command, |command, port, _| {
+            command.env("PORT", port.to_string());
         })
         .await
     }
 
-    /// `@modelcontextprotocol/server-everything` over Streamable HTTP.
-    pub async fn everything(instance: &str) -> anyhow::Result<Self> {
-        let mut command = Command::new(paths::tool("mcp-server-everything")?);
-        command.arg("streamableHttp");
-        Self::start(
-            &format!("server-everything {instance}"),
-            command,
-            |command, port| {
-                command.env("PORT", port.to_string());
-            },
-        )
+    /// `@playwright/mcp`, at both [`Server::url`] and [`Server::sse_url`], whatever name a client calls it by.
+    pub async fn playwright(instance: &str) -> anyhow::Result<Self> {
+        let command = Command::new(paths::tool("playwright-mcp")?);
+        let name = format!("playwright {instance}");
+        Self::start(&name, command, |command, port, directory| {
+            command
+                .args(["--host", "127.0.0.1", "--port", &port.to_string()])
+                .args(["--allowed-hosts", "*"])
+                .args(playwright_arguments(directory));
+        })
         .await
     }
 
     async fn start(
         name: &str,
         mut command: Command,
-        set_port: impl FnOnce(&mut Command, u16),
+        set_place: impl FnOnce(&mut Command, u16, &Path),
     ) -> anyhow::Result<Self> {
         let directory = TempDir::with_prefix("mooring-server-").context("make a directory")?;
         let port = free_port()?;
-        set_port(&mut command, port);
+        set_place(&mut command, port, directory.path());
+        command.current_dir(directory.path());
         let log = directory.path().join("server.log");
         let process = Process::start(name, &mut command, &log)?;
         let mut server = Self {
             process,
             port,
-            _directory: directory,
+            directory,
         };
         let (client, url) = (HttpClient::default(), server.url());
         // Any answer will do: a GET without a session is refused, but by a server that is up.
@@ -74,9 +158,21 @@ impl Server {
         &mut self.process
     }
 
-    /// The MCP endpoint.
+    /// The MCP endpoint over Streamable HTTP.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// The MCP endpoint over HTTP+SSE of 2024-11-05.
+    #[must_use]
+    pub fn sse_url(&self) -> String {
+        format!("http://127.0.0.1:{}/sse", self.port)
+    }
+
+    /// Where the server runs, and writes what it writes.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 }

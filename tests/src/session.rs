@@ -40,6 +40,16 @@ impl Opening {
             .insert(name.parse::<HeaderName>()?, HeaderValue::from_str(value)?);
         Ok(self)
     }
+
+    /// The params of `initialize`.
+    #[must_use]
+    pub fn initialize_params(&self) -> Value {
+        json!({
+            "protocolVersion": self.protocol_version,
+            "capabilities": self.capabilities,
+            "clientInfo": {"name": "mooring-tests", "version": env!("CARGO_PKG_VERSION")},
+        })
+    }
 }
 
 /// A session after its handshake.
@@ -76,6 +86,7 @@ impl McpSession {
         endpoints: &[String],
         opening: Opening,
     ) -> anyhow::Result<Self> {
+        let params = opening.initialize_params();
         let mut session = Self {
             client: client.clone(),
             endpoints: endpoints.to_owned(),
@@ -85,14 +96,7 @@ impl McpSession {
             next_request_id: 1,
             initialize_result: Value::Null,
         };
-        let request = session.request_body(
-            "initialize",
-            json!({
-                "protocolVersion": opening.protocol_version,
-                "capabilities": opening.capabilities,
-                "clientInfo": {"name": "mooring-tests", "version": env!("CARGO_PKG_VERSION")},
-            }),
-        );
+        let request = session.request_body("initialize", params);
         let reply = session.post(&request).await?;
         session.id = reply.header("mcp-session-id").map(str::to_owned);
         let response = read_exchange(reply, &request).await?.response;
@@ -157,6 +161,46 @@ impl McpSession {
         let body = self.request_body(method, params);
         let reply = self.post(&body).await?;
         read_exchange(reply, &body).await
+    }
+
+    /// The same, and answers a request of the server on the way with the result that `answer` gives for it. Each
+    /// answer goes to the next endpoint.
+    pub async fn request_answering(
+        &mut self,
+        method: &str,
+        params: Value,
+        answer: impl FnMut(&Value) -> anyhow::Result<Value>,
+    ) -> anyhow::Result<Exchange> {
+        let body = self.request_body(method, params);
+        let reply = self.post(&body).await?;
+        self.read_answering(reply, &body, answer).await
+    }
+
+    /// Reads the reply to `request` up to its response, and answers requests of the server on the way, as
+    /// [`McpSession::request_answering`] does.
+    pub async fn read_answering(
+        &mut self,
+        mut reply: Reply,
+        request: &Value,
+        mut answer: impl FnMut(&Value) -> anyhow::Result<Value>,
+    ) -> anyhow::Result<Exchange> {
+        let mut before = Vec::new();
+        while let Some(message) = reply.next_message().await? {
+            let is_request = message.get("method").is_some() && message.get("id").is_some();
+            if is_request {
+                let result = answer(&message)?;
+                let answer = json!({"jsonrpc": "2.0", "id": message.get("id"), "result": result});
+                let accepted = self.post(&answer).await?;
+                ensure!(accepted.status == 202, "{answer}: {}", accepted.status);
+            } else if message.get("id") == request.get("id") {
+                return Ok(Exchange {
+                    before,
+                    response: message,
+                });
+            }
+            before.push(message);
+        }
+        bail!("the stream ended before the response; it held {before:?}")
     }
 
     /// A JSON-RPC request with an id of its own.

@@ -6,7 +6,8 @@
 #   install.sh tools      only the pinned tools
 #
 # The tools land in .tools at the workspace root, and callers use nothing else of it than:
-#   .tools/bin/{node,python,deno,conformance,mcp-server-everything}   and   .tools/node_modules
+#   .tools/bin/{node,python,deno,conformance,mcp-server-everything,mcp-server-filesystem,mcp-server-memory,playwright-mcp}
+#   .tools/node_modules
 # A stamp of the pin files makes a second run a matter of milliseconds. A run that was cut short leaves
 # no stamp, so the next one starts from nothing: a half-made directory is never taken for a whole one.
 set -eu
@@ -19,7 +20,7 @@ stamp=$tools/stamp
 say() { printf '%s\n' "install: $*" >&2; }
 
 install_packages() {
-    "$root/scripts/packages.sh" cc libclang redis nginx venv python rg jq
+    "$root/scripts/packages.sh" cc libclang redis valgrind nginx venv python rg jq chromium
 }
 
 # npm comes with the Node wheel, so that neither a system Node nor a system npm is needed.
@@ -52,9 +53,12 @@ install_tools() {
     (cd "$tools" && PATH="$tools/bin:$PATH" bin/node "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci \
         --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
     # A package's own launcher would run the first `node` of the PATH, which may be too old.
-    modules=$tools/node_modules/@modelcontextprotocol
-    launcher conformance "$tools/bin/node" "$modules/conformance/dist/index.js"
-    launcher mcp-server-everything "$tools/bin/node" "$modules/server-everything/dist/index.js"
+    modules=$tools/node_modules
+    launcher conformance "$tools/bin/node" "$modules/@modelcontextprotocol/conformance/dist/index.js"
+    for server in everything filesystem memory; do
+        launcher "mcp-server-$server" "$tools/bin/node" "$modules/@modelcontextprotocol/server-$server/dist/index.js"
+    done
+    launcher playwright-mcp "$tools/bin/node" "$modules/@playwright/mcp/cli.js"
 
     printf '%s' "$pins" >"$stamp"
 }

@@ -1,5 +1,5 @@
-//! What server-everything sends besides answers, through whichever gateway: its requests to the client, its
-//! progress, its notifications, and what it replays after a Last-Event-ID.
+//! What server-everything sends besides answers, over each of its transports and through whichever gateway: its requests
+//! to the client, its progress, its notifications, and what it replays after a Last-Event-ID.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 
 use crate::everything::Rig;
+use crate::keyed::{Everything, KINDS};
 
 /// How long a poll of a stream waits for the next event before it tries again.
 const POLL_STEP: Duration = Duration::from_millis(500);
@@ -17,16 +18,8 @@ const POLL_STEP: Duration = Duration::from_millis(500);
 /// How long the server may take to send what is waited for.
 const SENT_WITHIN: Duration = Duration::from_secs(30);
 
-/// The gateways' endpoints, beginning with the one at `first`.
-fn from(endpoints: &[String], first: usize) -> Vec<String> {
-    let mut endpoints = endpoints.to_vec();
-    let turn = first % endpoints.len();
-    endpoints.rotate_left(turn);
-    endpoints
-}
-
 /// Reads a stream until a message of this method comes; what came, the message last.
-async fn read_up_to(stream: &mut Reply, method: &str) -> anyhow::Result<Vec<Value>> {
+pub(crate) async fn read_up_to(stream: &mut Reply, method: &str) -> anyhow::Result<Vec<Value>> {
     let mut messages = Vec::new();
     loop {
         let message = stream.next_message().await?;
@@ -40,14 +33,14 @@ async fn read_up_to(stream: &mut Reply, method: &str) -> anyhow::Result<Vec<Valu
 }
 
 /// The texts of a tool's result, one behind the other.
-fn text_of(result: &Value) -> String {
+pub(crate) fn text_of(result: &Value) -> String {
     let texts = result["content"].as_array().into_iter().flatten();
     texts
         .filter_map(|content| content["text"].as_str())
         .collect()
 }
 
-/// Six sessions call at once a tool that asks its client. Each is asked on the stream of its call, through one
+/// Nine sessions call at once a tool that asks its client. Each is asked on the stream of its call, through one
 /// gateway, and answers through another; then each call has to end with its own session's answer.
 async fn check_asking(
     tool: &str,
@@ -55,11 +48,17 @@ async fn check_asking(
     answer: impl Fn(usize) -> Value,
     expected: impl Fn(usize) -> String,
 ) -> anyhow::Result<()> {
-    let rig = Rig::start().await?;
-    let (client, endpoints) = (HttpClient::default(), rig.fleet.endpoints());
+    let rig = Everything::start().await?;
+    let client = HttpClient::default();
     let mut asked = Vec::new();
-    for number in 0..6 {
-        let mut session = McpSession::open(&client, &from(&endpoints, number)).await?;
+    for number in 0..9 {
+        // Nine sessions: each kind of server, begun at each gateway.
+        let endpoints = rig.fleet.endpoints(KINDS[number % 3], number / 3);
+        let opening = Opening {
+            capabilities: json!({"elicitation": {}, "sampling": {}}),
+            ..Opening::default()
+        };
+        let mut session = McpSession::open_with(&client, &endpoints, opening).await?;
         let params = json!({"name": tool, "arguments": {"prompt": format!("prompt {number}")}});
         let call = session.request_body("tools/call", params);
         let mut stream = session.post(&call).await?;
@@ -122,34 +121,50 @@ fn long_call(seconds: f64, steps: u64, token: &Value) -> Value {
 #[tokio::test]
 async fn progress_comes_on_the_stream_of_its_call_with_the_token_of_the_client()
 -> anyhow::Result<()> {
-    let rig = Rig::start().await?;
+    let rig = Everything::start().await?;
     let client = HttpClient::default();
-    let mut session = McpSession::open(&client, &rig.fleet.endpoints()).await?;
-    for token in [
-        json!("a token"),
-        json!(7),
-        json!("again, a string"),
-        json!(0),
-    ] {
-        let exchange = session
-            .request("tools/call", long_call(0.2, 4, &token))
-            .await?;
-        let expected: Vec<Value> = (1..=4)
-            .map(|progress| json!({"progress": progress, "total": 4, "progressToken": token}))
-            .collect();
-        let params: Vec<Value> = exchange
-            .before
-            .iter()
-            .filter(|message| message["method"] == "notifications/progress")
-            .map(|message| message["params"].clone())
-            .collect();
-        assert_eq!(params, expected);
-        let text = text_of(&result_of(exchange.response)?);
-        assert!(
-            text.starts_with("Long running operation completed"),
-            "{text}"
-        );
+    for kind in KINDS {
+        let mut session =
+            McpSession::open_with(&client, &rig.fleet.endpoints(kind, 0), plain()).await?;
+        for token in [
+            json!("a token"),
+            json!(7),
+            json!("again, a string"),
+            json!(0),
+        ] {
+            check_progress(&mut session, &token).await?;
+        }
     }
+    Ok(())
+}
+
+/// A client that can be asked nothing.
+fn plain() -> Opening {
+    Opening {
+        capabilities: json!({}),
+        ..Opening::default()
+    }
+}
+
+async fn check_progress(session: &mut McpSession, token: &Value) -> anyhow::Result<()> {
+    let exchange = session
+        .request("tools/call", long_call(0.2, 4, token))
+        .await?;
+    let expected: Vec<Value> = (1..=4)
+        .map(|progress| json!({"progress": progress, "total": 4, "progressToken": token}))
+        .collect();
+    let params: Vec<Value> = exchange
+        .before
+        .iter()
+        .filter(|message| message["method"] == "notifications/progress")
+        .map(|message| message["params"].clone())
+        .collect();
+    assert_eq!(params, expected);
+    let text = text_of(&result_of(exchange.response)?);
+    assert!(
+        text.starts_with("Long running operation completed"),
+        "{text}"
+    );
     Ok(())
 }
 
@@ -225,16 +240,17 @@ async fn a_stream_that_broke_is_replayed_through_another_gateway() -> anyhow::Re
 /// The server asks for the roots on the session's GET stream and keeps them with the session.
 #[tokio::test]
 async fn roots_told_through_one_gateway_are_known_through_the_others() -> anyhow::Result<()> {
-    let rig = Rig::start().await?;
-    let (client, endpoints) = (HttpClient::default(), rig.fleet.endpoints());
+    let rig = Everything::start().await?;
+    let client = HttpClient::default();
     let mut sessions = Vec::new();
-    for number in 0..3 {
+    for number in 0..9 {
         let opening = Opening {
             capabilities: json!({"roots": {"listChanged": true}}),
             ..Opening::default()
         };
-        let session = McpSession::open_with(&client, &from(&endpoints, number), opening).await?;
-        let mut listening = session.fork(&client, &from(&endpoints, number));
+        let endpoints = rig.fleet.endpoints(KINDS[number % 3], number / 3);
+        let session = McpSession::open_with(&client, &endpoints, opening).await?;
+        let mut listening = session.fork(&client, &endpoints);
         let stream = listening.listen(None).await?;
         assert_eq!(stream.status, 200);
         sessions.push((number, session, stream));
@@ -274,13 +290,15 @@ async fn roots_told_through_one_gateway_are_known_through_the_others() -> anyhow
 /// another session subscribed to.
 #[tokio::test]
 async fn updates_reach_the_stream_of_the_session_that_subscribed() -> anyhow::Result<()> {
-    let rig = Rig::start().await?;
-    let (client, endpoints) = (HttpClient::default(), rig.fleet.endpoints());
+    let rig = Everything::start().await?;
+    let client = HttpClient::default();
     let mut sessions = Vec::new();
-    for number in 0..4 {
-        let mut session = McpSession::open(&client, &from(&endpoints, number)).await?;
+    for number in 0..9 {
+        let (kind, first) = (KINDS[number % 3], number / 3);
+        let endpoints = rig.fleet.endpoints(kind, first);
+        let mut session = McpSession::open_with(&client, &endpoints, plain()).await?;
         let stream = session
-            .fork(&client, &from(&endpoints, number + 1))
+            .fork(&client, &rig.fleet.endpoints(kind, first + 1))
             .listen(None)
             .await?;
         let uri = format!("demo://resource/dynamic/text/{}", number + 1);
@@ -288,14 +306,16 @@ async fn updates_reach_the_stream_of_the_session_that_subscribed() -> anyhow::Re
             .request("resources/subscribe", json!({"uri": uri}))
             .await?;
         result_of(exchange.response)?;
-        sessions.push((session, stream, uri));
+        sessions.push((session, stream, uri, exchange.before));
     }
-    for (session, stream, uri) in &mut sessions {
+    for (session, stream, uri, on_call) in &mut sessions {
         session.call("toggle-subscriber-updates", json!({})).await?;
         let heard = read_up_to(stream, "notifications/resources/updated").await?;
         assert_eq!(heard.last().context("an update")?["params"]["uri"], *uri);
+        // What is logged while a call runs comes on the call's stream where the server has one connection for all.
         let told: Vec<&str> = heard
             .iter()
+            .chain(on_call.iter())
             .filter_map(|message| message["params"]["data"].as_str())
             .filter(|data| data.starts_with("Received Subscribe Resource request"))
             .collect();

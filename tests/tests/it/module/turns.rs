@@ -1,12 +1,14 @@
 //! Turns over many workers: one call at a time, in the order of arrival, whoever dies, stalls or goes away.
 //!
 //! [`order`]: who has the turn when. [`losses`]: how it is lost. [`restarts`]: what a restart or a failover leaves of it.
-//! [`sessions`]: what it means for the session and its other commands. Here is what they share.
+//! [`sessions`]: what it means for the session and its other commands. [`withdrawn`]: whoever is taken out of the queue by
+//! another. Here is what they share.
 
 mod losses;
 mod order;
 mod restarts;
 mod sessions;
+mod withdrawn;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,48 @@
+//! The key file by which the workers of a test's fleet know each other.
+//!
+//! Invariant: nobody but the user of the test may read it, or a gateway refuses it.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+/// A file with one key, in a temporary directory that has to outlive the gateways.
+#[derive(Debug)]
+pub struct FleetKeys {
+    directory: TempDir,
+}
+
+impl FleetKeys {
+    /// A new key, which is the same in every test: it guards nothing.
+    pub fn new() -> anyhow::Result<Self> {
+        let directory = TempDir::with_prefix("mooring-keys-").context("make a directory")?;
+        let keys = Self { directory };
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(keys.path())
+            .context("make the key file")?;
+        writeln!(file, "{}", "5a".repeat(32)).context("write the key")?;
+        Ok(keys)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("fleet.keys")
+    }
+
+    /// The line of `[worker]` that names the file.
+    #[must_use]
+    pub fn toml(&self) -> String {
+        format!(
+            "fleet_keys_file = {:?}\n",
+            self.path().display().to_string()
+        )
+    }
+}

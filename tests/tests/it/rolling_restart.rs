@@ -1,0 +1,267 @@
+//! Every gateway of a fleet is stopped in order and started again while clients work: nobody is refused for good, and
+//! whoever loses state is told so.
+//!
+//! The clients are behind what a load balancer is: a request goes to the next gateway where the connection was refused or
+//! the answer was 503 with Retry-After, and nothing else is tried again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use mooring_tests::client::HttpClient;
+use mooring_tests::code::CodeVolume;
+use mooring_tests::fixture::{Fixture, stdio_command};
+use mooring_tests::fleet_keys::FleetKeys;
+use mooring_tests::gateway::{Gateway, Settings};
+use mooring_tests::process_tree::started_with;
+use mooring_tests::redis::Redis;
+use mooring_tests::session::{Exchange, McpSession, read_exchange};
+use mooring_tests::wait;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::recovery::{count_of, mark_of};
+
+/// Sessions of the two counting servers, each.
+const SESSIONS: usize = 3;
+/// Calls that every session makes between one restart and the next.
+const CALLS_BETWEEN: u64 = 10;
+/// How long something that is under way may take on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Between two attempts at a request that nobody has taken.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The name of the child processes, which no other test's have.
+fn instance() -> String {
+    format!("rolling-{}", std::process::id())
+}
+
+/// One session behind a load balancer.
+struct Balanced {
+    session: McpSession,
+    endpoints: Vec<String>,
+    next: usize,
+    id: u64,
+}
+
+impl Balanced {
+    async fn open(endpoints: &[String]) -> anyhow::Result<Self> {
+        Ok(Self {
+            session: McpSession::open(&HttpClient::default(), endpoints).await?,
+            endpoints: endpoints.to_owned(),
+            next: 0,
+            id: 100,
+        })
+    }
+
+    /// Calls a tool; the whole of the first answer that is one.
+    async fn call(&mut self, tool: &str, arguments: Value) -> anyhow::Result<Exchange> {
+        self.id += 1;
+        let params = json!({"name": tool, "arguments": arguments});
+        let request =
+            json!({"jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params});
+        let answered = async {
+            loop {
+                if let Some(exchange) = self.attempt(&request).await? {
+                    return Ok(exchange);
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        tokio::time::timeout(SOON, answered)
+            .await
+            .with_context(|| format!("no gateway takes {request}"))?
+    }
+
+    /// Asks the next gateway, over a connection of its own; none where that took nothing.
+    async fn attempt(&mut self, request: &Value) -> anyhow::Result<Option<Exchange>> {
+        let endpoint = self.endpoints[self.next % self.endpoints.len()].clone();
+        self.next += 1;
+        let client = HttpClient::default();
+        let reply = match self.session.fork(&client, &[endpoint]).post(request).await {
+            Err(error) if is_refused(&error) => return Ok(None),
+            reply => reply?,
+        };
+        if reply.status == 503 && reply.header("retry-after").is_some() {
+            return Ok(None);
+        }
+        read_exchange(reply, request).await.map(Some)
+    }
+}
+
+/// Whether nobody listens there.
+fn is_refused(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+    })
+}
+
+/// What a load does, call by call.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// A count behind HTTP: it never starts again.
+    Http,
+    /// A count in a child process: it starts again only where the same reply says so.
+    Stdio,
+    /// A file that every run makes longer.
+    Code,
+}
+
+/// One that runs, and how many calls it has made.
+struct Running {
+    task: tokio::task::JoinHandle<anyhow::Result<u64>>,
+    calls: watch::Receiver<u64>,
+}
+
+impl Load {
+    const fn server(self) -> &'static str {
+        match self {
+            Self::Http => "tools",
+            Self::Stdio => "child",
+            Self::Code => "sandbox",
+        }
+    }
+
+    async fn start(self, gateways: &[Gateway], stop: &Arc<AtomicBool>) -> anyhow::Result<Running> {
+        let endpoints: Vec<String> = gateways
+            .iter()
+            .map(|gateway| gateway.mcp_url(self.server()))
+            .collect();
+        let client = Balanced::open(&endpoints).await?;
+        let (sender, calls) = watch::channel(0);
+        let task = tokio::spawn(self.run(client, Arc::clone(stop), sender));
+        Ok(Running { task, calls })
+    }
+
+    /// Calls until it is told to stop; how often state was lost.
+    async fn run(
+        self,
+        mut client: Balanced,
+        stop: Arc<AtomicBool>,
+        calls: watch::Sender<u64>,
+    ) -> anyhow::Result<u64> {
+        let (mut count, mut losses) = (0, 0);
+        while !stop.load(Ordering::SeqCst) {
+            let lost = self.call(&mut client, &mut count).await;
+            losses += u64::from(lost.with_context(|| format!("{self:?}"))?);
+            calls.send_modify(|calls| *calls += 1);
+        }
+        Ok(losses)
+    }
+
+    /// One call, checked; whether it says that state was lost.
+    async fn call(self, client: &mut Balanced, count: &mut u64) -> anyhow::Result<bool> {
+        let (exchange, counted) = match self {
+            Self::Http | Self::Stdio => {
+                let exchange = client.call("increment", json!({})).await?;
+                let counted = count_of(&exchange);
+                (exchange, counted)
+            }
+            Self::Code => {
+                let code =
+                    "open('/scratch/n', 'a').write('x'); print(len(open('/scratch/n').read()))";
+                let arguments = json!({"code": code, "language": "python"});
+                let exchange = client.call("shell_exec", arguments).await?;
+                let output = exchange.response["result"]["structuredContent"]["output"].as_str();
+                let counted = output.and_then(|output| output.trim().parse().ok());
+                (exchange, counted)
+            }
+        };
+        let is_lost = mark_of(&exchange).is_some();
+        ensure!(
+            !is_lost || matches!(self, Self::Stdio),
+            "nothing of it can be lost: {exchange:?}"
+        );
+        let expected = if is_lost { 1 } else { *count + 1 };
+        ensure!(
+            counted == Some(expected),
+            "{counted:?} after {count}: {exchange:?}"
+        );
+        *count = expected;
+        Ok(is_lost)
+    }
+}
+
+/// Waits until every load has made some more calls; fails at once where one has failed.
+async fn some_more(loads: &[Running]) -> anyhow::Result<()> {
+    for load in loads {
+        let target = *load.calls.borrow() + CALLS_BETWEEN;
+        wait::until_true("more calls", SOON, async || {
+            Ok(*load.calls.borrow() >= target || load.task.is_finished())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+fn settings(
+    redis: &Redis,
+    fixtures: &[Fixture],
+    keys: &FleetKeys,
+    volume: &CodeVolume,
+) -> anyhow::Result<Settings> {
+    let urls: Vec<String> = fixtures.iter().map(Fixture::url).collect();
+    let command = stdio_command(&instance(), None, &[])?;
+    let toml = format!(
+        "[store]\nurl = {:?}\n\n[affinity]\nenabled = true\n\n[worker]\n{}\n\
+         [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {urls:?}\n\n\
+         [[servers]]\nid = \"child\"\nkind = \"stdio\"\ncommand = {command:?}\n\n\
+         [[servers]]\nid = \"sandbox\"\nkind = \"code\"\n\
+         sandbox_policy = {{ max_runs_per_minute = 1000 }}\n",
+        redis.url(),
+        keys.toml(),
+    );
+    let path = volume.path().display().to_string();
+    Ok(Settings::toml(toml).env("MOORING_CODE_BASE_DIR", &path))
+}
+
+#[tokio::test]
+async fn every_gateway_is_restarted_in_turn_and_no_request_fails() -> anyhow::Result<()> {
+    let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
+    let fixtures = [Fixture::start("a").await?, Fixture::start("b").await?];
+    let settings = settings(&redis, &fixtures, &keys, &volume)?;
+    let mut gateways = Gateway::fleet(3, &settings).await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut loads = Vec::new();
+    for _ in 0..SESSIONS {
+        loads.push(Load::Http.start(&gateways, &stop).await?);
+        loads.push(Load::Stdio.start(&gateways, &stop).await?);
+    }
+    loads.push(Load::Code.start(&gateways, &stop).await?);
+    some_more(&loads).await?;
+    for gateway in &mut gateways {
+        let status = gateway.process().terminate().await?;
+        assert!(status.success(), "{status}");
+        gateway.restart().await?;
+        some_more(&loads).await?;
+    }
+    stop.store(true, Ordering::SeqCst);
+    let mut losses = 0;
+    for load in loads {
+        losses += load.task.await??;
+    }
+
+    // Every child had one owner, which was stopped at least once.
+    let sessions = u64::try_from(SESSIONS)?;
+    assert!(losses >= sessions, "{losses} losses of {sessions} sessions");
+    let mut initializes = 0;
+    for fixture in &fixtures {
+        initializes += fixture.stats().await?.initializes;
+    }
+    assert_eq!(initializes, sessions, "no session behind HTTP was moved");
+    let instance = instance();
+    wait::until_true("one child for each session", SOON, async || {
+        Ok(started_with(&instance)?.len() == SESSIONS)
+    })
+    .await?;
+    for gateway in &mut gateways {
+        let status = gateway.process().terminate().await?;
+        assert!(status.success(), "{status}");
+    }
+    assert_eq!(started_with(&instance)?.len(), 0, "no child is left");
+    Ok(())
+}
