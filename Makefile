@@ -3,12 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
 FUZZ_RUNS ?= 1000000
 FUZZ_SEED ?= 1
+# What scripts/packages.sh installs for the tests.
+TEST_PACKAGES := cc libclang redis valgrind nginx venv python rg jq chromium
 
 .PHONY: help
 help: ## Show this list
@@ -26,12 +28,17 @@ fleet: ## Build and start Redis with the module and three gateways that share it
 	cargo build --locked --workspace
 	@scripts/fleet.sh $(TARGET)/debug
 
-.PHONY: test
-test: ## Build and run every test, against real servers and clients
-	@scripts/packages.sh cc libclang redis valgrind nginx venv python rg jq
+.PHONY: tools
+tools: ## Install the Debian packages, clients and servers that the tests drive
+	@scripts/packages.sh $(TEST_PACKAGES)
 	@tests/tools/install.sh tools
 	@tests/tools/servers.sh
-	cargo build --locked --workspace
+
+# All that the tests are and start is built at once: the features that tests need of libraries are then chosen for
+# both, and no library is compiled twice.
+.PHONY: test
+test: tools ## Build and run every test, against real servers and clients
+	cargo build --locked --workspace --lib --bins --tests
 	cargo test --locked --workspace --no-fail-fast
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
@@ -51,8 +58,12 @@ check: ## Check format, lints, scripts, licences and sources
 	.tools-check/cargo-deny/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph \
 		--allow duplicate licenses bans sources
 
+# The tools come over the network while the checks compile. Packages come first: apt lets one in at a time.
 .PHONY: verify
-verify: check test ## Everything that CI holds a change to: check, then test
+verify: ## Everything that CI holds a change to: check, then test
+	@scripts/packages.sh $(TEST_PACKAGES)
+	@$(MAKE) tools & tools=$$!; $(MAKE) check && checked=0 || checked=$$?; wait $$tools; exit $$checked
+	@$(MAKE) test
 
 .PHONY: bench
 bench: ## Run every benchmark and print the figures of docs/benchmarks.md

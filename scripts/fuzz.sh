@@ -12,22 +12,35 @@ seed=${2:-1}
 # Longer than any word that the grammar takes whole, several times.
 input_bytes_max=8192
 kept=$PWD/../../target/fuzz
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# run TARGET: says in one line how it went; what it printed is then in its log.
+run() {
+    mkdir -p "$kept/corpus/$1" "$kept/failures"
+    # An input that takes longer than five seconds is a failure too.
+    if ! cargo run --quiet --locked --release --bin "$1" -- \
+        "$kept/corpus/$1" "seeds/$1" \
+        -runs="$runs" -seed="$seed" -max_len=$input_bytes_max -timeout=5 -rss_limit_mb=1024 \
+        -artifact_prefix="$kept/failures/$1-" >"$logs/$1" 2>&1; then
+        printf 'fuzz: %-10s failed\n' "$1"
+        return 1
+    fi
+    printf 'fuzz: %-10s %s\n' "$1" "$(tail -n 1 "$logs/$1")"
+}
 
 cargo build --quiet --locked --release --bins
+# Side by side: each has one thread.
+running=()
 for target in fuzz_targets/*.rs; do
     target=$(basename "$target" .rs)
-    mkdir -p "$kept/corpus/$target" "$kept/failures"
-    printf 'fuzz: %-10s ' "$target"
-    # An input that takes longer than five seconds is a failure too.
-    if ! cargo run --quiet --locked --release --bin "$target" -- \
-        "$kept/corpus/$target" "seeds/$target" \
-        -runs="$runs" -seed="$seed" -max_len=$input_bytes_max -timeout=5 -rss_limit_mb=1024 \
-        -artifact_prefix="$kept/failures/$target-" >"$log" 2>&1; then
-        echo 'failed'
-        tail -n 60 "$log"
-        exit 1
-    fi
-    tail -n 1 "$log"
+    run "$target" &
+    running+=("$target:$!")
 done
+failed=0
+for each in "${running[@]}"; do
+    wait "${each#*:}" && continue
+    failed=1
+    tail -n 60 "$logs/${each%%:*}"
+done
+exit $failed
