@@ -28,7 +28,7 @@ async fn waiters_on_another_gateway_are_woken_and_do_not_poll() -> anyhow::Resul
     let redis = Redis::start().await?;
     let toml = settings_toml(&redis.url(), &[tools.url()])
         + &format!(
-            "\n[[servers]]\nid = \"slow\"\nkind = \"http\"\ninstances = [{:?}]\n\n\
+            "\n[[servers]]\nid = \"slow\"\nkind = \"http\"\ninstances = [{:?}]\nconcurrency = \"parallel\"\n\n\
              [worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 5000\n",
             slow.url()
         );
