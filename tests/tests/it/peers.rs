@@ -166,11 +166,9 @@ async fn what_no_worker_signed_for_now_is_refused_and_runs_nothing() -> anyhow::
     for (what, reason, body) in cases {
         let before = scene.refused(reason).await?;
         let reply = scene.raw(&with_length(head, &body)).await?;
-        assert!(reply.starts_with("HTTP/1.1 401 "), "{what}: {reply}");
-        assert!(
-            reply.ends_with("\r\n\r\n"),
-            "{what}: nothing is told: {reply}"
-        );
+        // What was not read of the message resets the connection, which may overtake the answer.
+        let is_told_nothing = reply.starts_with("HTTP/1.1 401 ") && reply.ends_with("\r\n\r\n");
+        assert!(reply.is_empty() || is_told_nothing, "{what}: {reply}");
         assert_eq!(scene.refused(reason).await? - before, 1.0, "{what}");
     }
     for junk in [

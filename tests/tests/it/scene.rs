@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::fixture::Fixture;
+use mooring_tests::fleet::settings_toml;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::session::McpSession;
 use serde_json::json;
@@ -110,6 +111,13 @@ impl ScriptedScene {
         let upstream = Scripted::start().await?;
         let settings = kept(&[upstream.url()]);
         Self::start_with(upstream, settings).await
+    }
+
+    /// The same, and tool calls of the session do not wait for each other.
+    pub(crate) async fn start_side_by_side() -> anyhow::Result<Self> {
+        let upstream = Scripted::start().await?;
+        let toml = settings_toml("embedded", &[upstream.url()]) + "concurrency = \"parallel\"\n";
+        Self::start_with(upstream, Settings::toml(toml)).await
     }
 
     pub(crate) async fn start_with(upstream: Scripted, settings: Settings) -> anyhow::Result<Self> {

@@ -184,7 +184,7 @@ async fn a_reply_of_100_mb_passes_in_bounded_memory_and_a_reader_that_stops_bloc
 -> anyhow::Result<()> {
     const CHUNK: usize = 64 * 1024;
     const CHUNKS: usize = 1600;
-    let mut scene = ScriptedScene::start().await?;
+    let mut scene = ScriptedScene::start_side_by_side().await?;
     let before = resident_peak_kib(&mut scene.gateway)?;
     let chunk = "x".repeat(CHUNK);
     let write = async |mut exchange: Exchange| -> anyhow::Result<()> {
@@ -301,7 +301,7 @@ async fn get_streams_and_their_refusals_are_the_upstreams() -> anyhow::Result<()
 
 #[tokio::test]
 async fn a_client_that_leaves_cancels_nothing() -> anyhow::Result<()> {
-    let mut scene = ScriptedScene::start().await?;
+    let mut scene = ScriptedScene::start_side_by_side().await?;
     let mut leaving = connect_from("127.0.0.1", &scene.gateway).await?;
     leaving
         .write_all(raw_post(&scene.session, &increment("1")).as_bytes())
@@ -328,7 +328,7 @@ async fn a_client_that_leaves_cancels_nothing() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_silent_stream_is_kept_alive_by_comments() -> anyhow::Result<()> {
-    let mut scene = ScriptedScene::start().await?;
+    let mut scene = ScriptedScene::start_side_by_side().await?;
     let id = scene.session.id().expect("a session id").to_owned();
     let listen = format!(
         "GET /servers/tools/mcp HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\nmcp-session-id: {id}\r\n\r\n"
