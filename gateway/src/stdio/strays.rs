@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getsid, kill_process_group, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal,
 };
 
-use super::supervisor::signal_all;
+use super::supervisor::{session_of, signal_all};
 
 /// Most looks for processes that were born during the last one.
 const ROUNDS_MAX: usize = 64;
@@ -26,8 +26,8 @@ impl Main {
     pub(super) fn open(pid: i32, guard: i32) -> Option<Self> {
         let pid = Pid::from_raw(pid)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let session = getsid(Some(pid)).ok();
-        (session == Pid::from_raw(guard)).then_some(Self { pid, handle })
+        let session = session_of(pid)?;
+        (Some(session) == Pid::from_raw(guard)).then_some(Self { pid, handle })
     }
 
     /// Ends its descendants, its group and itself. Does nothing where it has ended: its number may be somebody else's.

@@ -74,13 +74,29 @@ fn children(process: Pid) -> Vec<Pid> {
     children
 }
 
-/// The parent of a process, from its `stat`: the second word behind the name, which may hold anything but ends with the
-/// last parenthesis.
+/// The parent of a process. None where that stands outside what can be seen from here, as that of a container's first
+/// process does.
 fn parent_of(process: Pid) -> Option<Pid> {
+    /// Behind the name: its state, then this.
+    const PARENT: usize = 1;
+    related(process, PARENT)
+}
+
+/// Who leads the session of a process. None where that process stands outside what can be seen from here. `getsid` says
+/// 0 then, which rustix does not know.
+pub(in crate::stdio) fn session_of(process: Pid) -> Option<Pid> {
+    /// Behind the name: its state, parent, group, then this.
+    const SESSION: usize = 3;
+    related(process, SESSION)
+}
+
+/// A process that another one's `stat` names, in this word behind the name, which may hold anything but ends with the
+/// last parenthesis.
+fn related(process: Pid, word: usize) -> Option<Pid> {
     let stat = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     let name_end = memchr::memrchr(b')', &stat)?;
     let rest = str::from_utf8(stat.get(name_end.saturating_add(1)..)?).ok()?;
-    number(rest.split_ascii_whitespace().nth(1)?)
+    number(rest.split_ascii_whitespace().nth(word)?)
 }
 
 fn number(text: &str) -> Option<Pid> {

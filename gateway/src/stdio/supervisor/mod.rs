@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::{Mode, OFlags};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-pub(super) use descendants::signal_all;
+pub(super) use descendants::{session_of, signal_all};
 
 use super::protocol::{self, Report, StartFailure, take_over};
 

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use super::super::supervisor::session_of;
 use super::super::{INHERITED_DEFAULT, ProcessLimits, StartError, StartFailure};
 use super::*;
 
@@ -86,9 +87,12 @@ async fn a_child_gets_its_three_descriptors_and_none_of_the_gateways() {
 #[tokio::test]
 async fn a_child_leads_a_group_in_a_session_apart_from_the_gateways() {
     let child = start(&program("cat", &[])).await;
-    let pid = rustix::process::Pid::from_raw(child.pid);
-    assert_eq!(rustix::process::getpgid(pid).ok(), pid);
-    assert_ne!(rustix::process::getsid(pid), rustix::process::getsid(None));
+    let pid = rustix::process::Pid::from_raw(child.pid).unwrap();
+    assert_eq!(rustix::process::getpgid(Some(pid)).ok(), Some(pid));
+    // The guard's. The gateway's own may be led from outside of what it sees, as in a container.
+    let session = session_of(pid).unwrap();
+    assert!(supervisors_of(&child).contains(&session.as_raw_nonzero().get()));
+    assert_ne!(Some(session), session_of(rustix::process::getpid()));
     stop(child).await;
 }
 
