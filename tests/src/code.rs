@@ -18,7 +18,7 @@ pub const USER: &str = "x-mooring-user";
 pub const SERVER: &str = "sandbox";
 
 /// Directories of the volume that belong to the gateways and not to a session.
-const OWN_DIRECTORIES: [&str; 4] = [".locks", ".trash", ".tools", ".runs"];
+const OWN_DIRECTORIES: [&str; 6] = [".locks", ".trash", ".tools", ".runs", ".skills", ".catalog"];
 
 /// Hexadecimal digits of a code session's id.
 const SESSION_ID_LENGTH: usize = 24;
@@ -88,10 +88,12 @@ impl CodeVolume {
         Ok(trashed)
     }
 
-    /// Every regular file of the volume that belongs to no session, to no lock and to no tree of tools.
+    /// Every regular file of the volume that belongs to no session, and is none of what outlives sessions: locks, trees of
+    /// tools, records, skills and lists of tools.
     pub fn orphan_files(&self) -> anyhow::Result<BTreeSet<PathBuf>> {
         let mut sessions: Vec<PathBuf> = self.sessions()?;
-        sessions.extend([".locks", ".tools"].map(|own| self.path().join(own)));
+        let lasting = [".locks", ".tools", ".runs", ".skills", ".catalog"];
+        sessions.extend(lasting.map(|own| self.path().join(own)));
         let mut orphans = BTreeSet::new();
         let mut pending = vec![self.path().to_owned()];
         while let Some(directory) = pending.pop() {

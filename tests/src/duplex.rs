@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::session::{Exchange, Opening, result_of};
+use crate::session::{Exchange, Opening, counted, result_of};
 
 /// Carries messages. Both steps fail where they take longer than [`crate::client::STEP_WITHIN`].
 pub trait Connection {
@@ -137,9 +137,6 @@ impl<C: Connection> DuplexSession<C> {
     /// Calls `increment` and gives the count.
     pub async fn increment(&mut self) -> anyhow::Result<u64> {
         let result = self.call("increment", json!({})).await?;
-        let count = result
-            .pointer("/structuredContent/count")
-            .and_then(Value::as_u64);
-        count.with_context(|| format!("a count: {result}"))
+        counted(&result)
     }
 }

@@ -17,8 +17,13 @@ pub struct FleetKeys {
 }
 
 impl FleetKeys {
-    /// A new key, which is the same in every test: it guards nothing.
+    /// A file with a key that is the same in every test: it guards nothing.
     pub fn new() -> anyhow::Result<Self> {
+        Self::of('5')
+    }
+
+    /// A file with the key that has no digit but this.
+    pub fn of(digit: char) -> anyhow::Result<Self> {
         let directory = TempDir::with_prefix("mooring-keys-").context("make a directory")?;
         let keys = Self { directory };
         let mut file = OpenOptions::new()
@@ -27,7 +32,7 @@ impl FleetKeys {
             .mode(0o600)
             .open(keys.path())
             .context("make the key file")?;
-        writeln!(file, "{}", "5a".repeat(32)).context("write the key")?;
+        writeln!(file, "{}", digit.to_string().repeat(64)).context("write the key")?;
         Ok(keys)
     }
 

@@ -44,6 +44,13 @@ pub fn everything_command() -> anyhow::Result<Vec<String>> {
     Ok(vec![tool("mcp-server-everything")?, "stdio".to_owned()])
 }
 
+/// The command that starts `tests/servers/shapes.py` on stdio: tools whose schemas have every shape, and which answer
+/// with what reached them.
+pub fn shapes_command() -> anyhow::Result<Vec<String>> {
+    let program = paths::test_file("servers/shapes.py")?;
+    Ok(vec![tool("python")?, program.display().to_string()])
+}
+
 /// The command that starts `@playwright/mcp` on stdio, with a browser of its own as soon as a page is asked for. What
 /// it writes goes below `output`.
 pub fn playwright_command(output: &Path) -> anyhow::Result<Vec<String>> {

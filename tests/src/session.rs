@@ -150,10 +150,7 @@ impl McpSession {
     /// Calls `increment` and gives the count.
     pub async fn increment(&mut self) -> anyhow::Result<u64> {
         let result = self.call("increment", json!({})).await?;
-        let count = result
-            .pointer("/structuredContent/count")
-            .and_then(Value::as_u64);
-        count.with_context(|| format!("a count: {result}"))
+        counted(&result)
     }
 
     /// Sends a request and reads its stream up to the response.
@@ -284,6 +281,14 @@ pub async fn read_exchange(mut reply: Reply, request: &Value) -> anyhow::Result<
         before.push(message);
     }
     bail!("the stream ended before the response; it held {before:?}")
+}
+
+/// The count in the result of `increment`.
+pub(crate) fn counted(result: &Value) -> anyhow::Result<u64> {
+    let count = result
+        .pointer("/structuredContent/count")
+        .and_then(Value::as_u64);
+    count.with_context(|| format!("a count: {result}"))
 }
 
 /// The `result` of a response.

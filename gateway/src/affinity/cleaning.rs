@@ -104,6 +104,11 @@ impl Affinity {
         remains
     }
 
+    /// Deletes what the bindings of a record hold upstream. False where something is left to be deleted later.
+    pub(crate) async fn delete_all_held(&self, key: &SessionKey, record: &RecordView) -> bool {
+        !self.delete_held(key, record, |_| false).await.is_undone()
+    }
+
     /// How long the answer to a DELETE is waited for.
     pub(super) fn deletion_timeout(&self) -> Duration {
         DELETED_WITHIN.min(self.options().answer_timeout)

@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mooring_session::names::{Principal, ServerName};
-use mooring_session::view::RecordView;
+use mooring_session::names::{Principal, ServerName, WorkerId};
+use mooring_session::view::{BindingView, RecordView};
 
 use super::Session;
 use crate::store::SessionKey;
@@ -168,6 +168,18 @@ impl Driven {
         servers
             .map(|server| (key.clone(), server))
             .any(|of| bindings.get(&of).is_some_and(|used| used.calls > 0))
+    }
+}
+
+impl Driver {
+    /// Who drives a binding, as this worker sees it.
+    #[must_use]
+    pub fn of(binding: &BindingView, worker: &WorkerId) -> Self {
+        if binding.driver == *worker {
+            Self::This
+        } else {
+            Self::Other
+        }
     }
 }
 

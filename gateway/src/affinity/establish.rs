@@ -7,6 +7,7 @@ use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
 use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Unbind};
+use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
 
 use super::carried_over::CarriedOver;
@@ -34,6 +35,41 @@ pub(super) struct Claim {
 }
 
 impl Affinity {
+    /// A BIND of one attempt: it claims a server, and asked again it renews the claim.
+    pub(super) fn bid(
+        &self,
+        session: &Session,
+        server: &Server,
+        token: &Token,
+        lease: Millis,
+    ) -> Bind {
+        Bind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+            token: token.clone(),
+            lease,
+            instances: server.instance_names(),
+            upstream_session: None,
+            ownership: server.ownership,
+        }
+    }
+
+    /// Claims a server that the session has not used yet. None where another attempt has it.
+    pub(super) async fn claim_first(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<Option<Claim>, SettleError> {
+        let token = self.attempt()?;
+        let bid = self.bid(session, server, &token, self.options().claim_lease);
+        let bound = self.store().bind(&session.key, &bid).await?;
+        Ok(bound.won.then_some(Claim {
+            binding: bound.binding,
+            token,
+        }))
+    }
+
     /// Initialises upstream under the claim, moving the claim on while instances cannot be reached. None where the
     /// claim was lost to another attempt meanwhile.
     ///
@@ -206,16 +242,7 @@ impl Affinity {
         server: &Server,
         claim: &Claim,
     ) -> Result<(), StoreError> {
-        let request = Bind {
-            principal: session.principal.clone(),
-            server: server.id.clone(),
-            worker: self.worker().clone(),
-            token: claim.token.clone(),
-            lease: LEASE_MIN,
-            instances: server.instance_names(),
-            upstream_session: None,
-            ownership: server.ownership,
-        };
+        let request = self.bid(session, server, &claim.token, LEASE_MIN);
         self.store().bind(&session.key, &request).await.map(|_| ())
     }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mooring_session::names::{Token, WorkerId};
+use mooring_session::names::{NameError, Token, WorkerId};
 use mooring_session::time::Millis;
 
 pub(crate) use cleaning::Forgotten;
@@ -165,7 +165,12 @@ impl Affinity {
     }
 
     /// A token for one attempt: random, so that two attempts of one worker are told apart.
-    fn attempt(&self) -> Result<Token, mooring_session::names::NameError> {
-        Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
+    fn attempt(&self) -> Result<Token, NameError> {
+        fresh_token()
     }
+}
+
+/// A token that nothing else has, and that says nothing.
+fn fresh_token() -> Result<Token, NameError> {
+    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
 }

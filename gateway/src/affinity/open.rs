@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::names::{LabelName, LabelValue, NameError, Principal, ServerName};
-use mooring_session::rules::{Bind, Create, Revival, Touch};
+use mooring_session::rules::{Create, Revival, Touch};
 use mooring_session::view::BindingView;
 
 use super::carried_over::{LOG_LEVEL_LABEL, subscription_label};
 use super::driven::{Driver, InFlightKind};
-use super::establish::{Claim, INIT_LABEL, REVISION_LABEL};
+use super::establish::{INIT_LABEL, REVISION_LABEL};
 use super::{Affinity, Session, SettleError};
 use crate::metrics;
 use crate::store::{InitDigest, StoreError};
@@ -111,13 +111,7 @@ impl Affinity {
         introduction: &Introduction<'_>,
     ) -> Result<(), OpenError> {
         let params_digest = InitDigest::of(introduction.params);
-        let create = self.creation(
-            session,
-            labels(&[
-                (INIT_LABEL, params_digest.as_str()),
-                (REVISION_LABEL, introduction.revision),
-            ]),
-        );
+        let create = self.creation(session, introduced(&params_digest, introduction));
         let keeping_params = async {
             let params = introduction.params;
             Ok(self.store().put_init(&params_digest, params).await?)
@@ -165,11 +159,8 @@ impl Affinity {
         self.store()
             .put_init(&params_digest, introduction.params)
             .await?;
-        let introduced = [
-            (INIT_LABEL, params_digest.as_str()),
-            (REVISION_LABEL, introduction.revision),
-        ];
-        Ok(self.label(session, &introduced).await?)
+        let labels = introduced(&params_digest, introduction);
+        Ok(self.set_labels(session, labels).await?)
     }
 
     /// Binds a server in a session by the params that its client has introduced itself with.
@@ -237,25 +228,10 @@ impl Affinity {
         server: &Server,
         greeting: &Greeting,
     ) -> Result<(BindingView, Initialized), SettleError> {
-        let token = self.attempt()?;
-        let bind = Bind {
-            principal: session.principal.clone(),
-            server: server.id.clone(),
-            worker: self.worker().clone(),
-            token: token.clone(),
-            lease: self.options().claim_lease,
-            instances: server.instance_names(),
-            upstream_session: None,
-            ownership: server.ownership,
-        };
-        let bound = self.store().bind(&session.key, &bind).await?;
-        if !bound.won {
-            return Err(SettleError::Unsettled);
-        }
-        let claim = Claim {
-            binding: bound.binding,
-            token,
-        };
+        let claim = self
+            .claim_first(session, server)
+            .await?
+            .ok_or(SettleError::Unsettled)?;
         // Where nobody else knows the session yet, nobody else can have taken the claim but by its lease.
         self.establish(session, server, claim, greeting)
             .await?
@@ -290,14 +266,33 @@ impl Affinity {
     }
 
     async fn label(&self, session: &Session, pairs: &[(&[u8], &str)]) -> Result<(), StoreError> {
+        self.set_labels(session, labels(pairs)).await
+    }
+
+    async fn set_labels(
+        &self,
+        session: &Session,
+        labels: BTreeMap<LabelName, LabelValue>,
+    ) -> Result<(), StoreError> {
         let touch = Touch {
             principal: session.principal.clone(),
             ttl: None,
             content_hash: None,
-            labels: labels(pairs),
+            labels,
         };
         self.store().touch(&session.key, &touch).await.map(|_| ())
     }
+}
+
+/// What a record says of how its client has introduced itself.
+fn introduced(
+    params_digest: &InitDigest,
+    introduction: &Introduction<'_>,
+) -> BTreeMap<LabelName, LabelValue> {
+    labels(&[
+        (INIT_LABEL, params_digest.as_str()),
+        (REVISION_LABEL, introduction.revision),
+    ])
 }
 
 /// Whether a resource is subscribed to.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mooring_session::names::{InstanceName, Reason};
-use mooring_session::rules::{Bind, Route, Routed};
+use mooring_session::rules::{Route, Routed};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
@@ -241,24 +241,8 @@ impl Affinity {
         session: &Session,
         server: &Server,
     ) -> Result<Option<BindingView>, SettleError> {
-        let token = self.attempt()?;
-        let request = Bind {
-            principal: session.principal.clone(),
-            server: server.id.clone(),
-            worker: self.worker().clone(),
-            token: token.clone(),
-            lease: self.options().claim_lease,
-            instances: server.instance_names(),
-            upstream_session: None,
-            ownership: server.ownership,
-        };
-        let bound = self.store().bind(&session.key, &request).await?;
-        if !bound.won {
+        let Some(claim) = self.claim_first(session, server).await? else {
             return Ok(None);
-        }
-        let claim = super::establish::Claim {
-            binding: bound.binding,
-            token,
         };
         let (greeting, carried_over) = match self.stored_greeting(session, server).await {
             Ok(greeting) => greeting,

@@ -24,7 +24,9 @@ use tokio::time::Instant;
 use self::keeper::{Standing, Wish};
 use self::place::{LEASE, Place, Queue};
 use super::{Affinity, Session};
-use crate::store::{AnsweredBy, Enter, Entered, Line, SessionKey, Store, StoreError, Withdraw};
+use crate::store::{
+    AnsweredBy, Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError,
+};
 
 /// Why there is no turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,10 +190,10 @@ impl Affinity {
             Ok(beginning) => beginning,
             Err(_) => return Withdrawal::NotWaiting,
         };
-        let request = Withdraw {
+        let request = Leave {
             principal: session.principal.clone(),
             server: server.clone(),
-            beginning,
+            who: Leaving::WaitingUnder(beginning),
         };
         withdraw(self.store(), &session.key, &request).await
     }
@@ -230,8 +232,8 @@ impl Place {
     }
 }
 
-async fn withdraw(store: &Store, key: &SessionKey, request: &Withdraw) -> Withdrawal {
-    match store.withdraw(key, request).await {
+async fn withdraw(store: &Store, key: &SessionKey, request: &Leave) -> Withdrawal {
+    match store.leave(key, request).await {
         Ok(()) => Withdrawal::Withdrawn,
         Err(StoreError::Refused(_)) => Withdrawal::NotWaiting,
         Err(error) => {

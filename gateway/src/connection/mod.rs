@@ -37,7 +37,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use self::event_id::EventId;
-pub use self::serving::lost_call;
 
 use self::actor::{Actor, Command, Mailbox};
 use self::link::{Link, LinkEnd};

@@ -242,7 +242,7 @@ fn too_many(id: Id<'_>, why: &'static str) -> Reply {
 
 /// The reply to a resume of a call of which only its request is known.
 #[must_use]
-pub fn lost_call(request: Id<'_>) -> Reply {
+fn lost_call(request: Id<'_>) -> Reply {
     let event = lost(request);
     reply::whole_events(event)
 }

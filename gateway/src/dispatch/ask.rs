@@ -55,11 +55,7 @@ pub async fn ask(affinity: &Affinity, question: Question<'_>) -> Result<Asked, D
         binding,
         moved,
     } = deliver(affinity, &call).await?;
-    in_flight.driven_by(if binding.driver == *affinity.worker() {
-        Driver::This
-    } else {
-        Driver::Other
-    });
+    in_flight.driven_by(Driver::of(&binding, affinity.worker()));
     let answer = match response {
         Received::Whole(answer) => Ok(answer),
         Received::Streaming(reply) => {

@@ -145,7 +145,8 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
             }
             Attempt::Moving(error, ran) => {
                 let since = *moving_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= OWNER_WITHIN {
+                // Of a call that may have run it must not be said that it has not.
+                if ran == Ran::No && since.elapsed() >= OWNER_WITHIN {
                     return Err(DeliverError::Unreachable(error));
                 }
                 tokio::time::sleep(OWNER_PAUSE).await;

@@ -4,10 +4,13 @@
 
 use std::sync::Arc;
 
+use mooring_session::names::{Principal, ServerName};
+
 use crate::affinity::Session;
-use crate::fleet::{SealKey, SealTag};
+use crate::fleet::SealKey;
 use crate::mcp::ids::{Epoch, Seal, ServerRequestId};
 use crate::mcp::marker::Marker;
+use crate::store::SessionKey;
 use crate::upstream::Server;
 
 /// Makes and checks seals, where the fleet has keys.
@@ -26,14 +29,10 @@ impl Seals {
         let Some(key) = &self.0 else {
             return Marker::of(epoch);
         };
-        let (key, session, server) = (Arc::clone(key), session.clone(), server.id.clone());
+        let (key, scope) = (Arc::clone(key), Scope::of(session, server));
         Marker::sealing(
             epoch,
-            Arc::new(move |epoch, id| {
-                let SealTag(tag) =
-                    key.tag(&parts(&session, server.as_str(), &epoch_bytes(epoch), id));
-                Seal(u128::from_be_bytes(tag))
-            }),
+            Arc::new(move |epoch, id| Seal(scope.with(epoch, id, |parts| key.tag(parts)))),
         )
     }
 
@@ -48,37 +47,45 @@ impl Seals {
         let Some(key) = &self.0 else {
             return true;
         };
-        let epoch = epoch_bytes(request.epoch);
         request.seal.is_some_and(|Seal(tag)| {
-            let parts = parts(session, server.id.as_str(), &epoch, &request.id);
-            key.verify(&parts, SealTag(tag.to_be_bytes()))
+            let scope = Scope::of(session, server);
+            scope.with(request.epoch, &request.id, |parts| key.verify(parts, tag))
         })
     }
 }
 
-fn epoch_bytes(epoch: Epoch) -> [u8; 8] {
-    epoch.0.to_be_bytes()
+/// Whose id it is, besides the epoch.
+struct Scope {
+    key: SessionKey,
+    principal: Principal,
+    server: ServerName,
 }
 
-fn parts<'a>(
-    session: &'a Session,
-    server: &'a str,
-    epoch: &'a [u8; 8],
-    id: &'a str,
-) -> [&'a [u8]; 5] {
-    [
-        session.key.secret().as_bytes(),
-        session.principal.as_str().as_bytes(),
-        server.as_bytes(),
-        epoch,
-        id.as_bytes(),
-    ]
+impl Scope {
+    fn of(session: &Session, server: &Server) -> Self {
+        Self {
+            key: session.key.clone(),
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+        }
+    }
+
+    /// Hands out what is sealed.
+    fn with<T>(&self, epoch: Epoch, id: &str, use_parts: impl FnOnce(&[&[u8]]) -> T) -> T {
+        use_parts(&[
+            self.key.secret().as_bytes(),
+            self.principal.as_str().as_bytes(),
+            self.server.as_str().as_bytes(),
+            &epoch.0.to_be_bytes(),
+            id.as_bytes(),
+        ])
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use mooring_session::names::{Principal, ServerName, SessionId};
+    use mooring_session::names::SessionId;
     use mooring_session::rules::Ownership;
 
     use super::*;

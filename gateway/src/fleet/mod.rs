@@ -23,4 +23,4 @@ pub use frames::{
 pub use gate::{Addressed, Admitted, Gate, Refused, Sealed};
 pub use keys::{KeyRing, KeyRingError, LineProblem};
 pub use replay::{NONCES_MAX, WINDOW_MS};
-pub use seal::{SealKey, SealTag};
+pub use seal::SealKey;

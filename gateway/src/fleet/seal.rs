@@ -6,15 +6,11 @@
 use std::fmt;
 
 use super::keys::KeyRing;
-use super::mac::{MacRing, Purpose, SHORT_TAG_BYTES};
+use super::mac::{MacRing, Purpose};
 
 /// The keys that tags are made and checked with.
 #[derive(Clone)]
 pub struct SealKey(MacRing);
-
-/// What proves that some parts were sealed by this fleet: 128 bits, written as 32 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct SealTag(pub [u8; SHORT_TAG_BYTES]);
 
 impl SealKey {
     /// The keys of this ring that seal the ids of servers' requests.
@@ -23,25 +19,24 @@ impl SealKey {
         Self(ring.keys_for(Purpose::ServerRequestId))
     }
 
-    /// The tag of these parts. Their order and their borders count.
+    /// The tag of these parts, 128 bits. Their order and their borders count.
     #[must_use]
-    pub fn tag(&self, parts: &[&[u8]]) -> SealTag {
+    pub fn tag(&self, parts: &[&[u8]]) -> u128 {
         let parts = parts.iter();
-        SealTag(
-            parts
-                .fold(self.0.first().start(), |writer, part| writer.part(part))
-                .short_tag(),
-        )
+        let tag = parts
+            .fold(self.0.first().start(), |writer, part| writer.part(part))
+            .short_tag();
+        u128::from_be_bytes(tag)
     }
 
     /// Whether this is the tag of these parts, under any key of the ring; in constant time for each key.
     #[must_use]
-    pub fn verify(&self, parts: &[&[u8]], tag: SealTag) -> bool {
+    pub fn verify(&self, parts: &[&[u8]], tag: u128) -> bool {
         self.0.iter().any(|key| {
             let parts = parts.iter();
             parts
                 .fold(key.start(), |writer, part| writer.part(part))
-                .matches_short(&tag.0)
+                .matches_short(&tag.to_be_bytes())
         })
     }
 }
@@ -49,31 +44,6 @@ impl SealKey {
 impl fmt::Debug for SealKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("SealKey")
-    }
-}
-
-impl SealTag {
-    /// Reads what [`fmt::Display`] writes; none for anything else, upper case included, so that a tag has one spelling.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        if text.len() != SHORT_TAG_BYTES * 2 || !text.bytes().all(is_canonical) {
-            return None;
-        }
-        let number = u128::from_str_radix(text, 16).ok()?;
-        Some(Self(number.to_be_bytes()))
-    }
-}
-
-impl fmt::Display for SealTag {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:032x}", u128::from_be_bytes(self.0))
-    }
-}
-
-impl fmt::Debug for SealTag {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "SealTag({self})")
     }
 }
 
@@ -97,7 +67,6 @@ mod tests {
         let key = SealKey::new(&ring(&["one"]));
         let tag = key.tag(PARTS);
         assert!(key.verify(PARTS, tag));
-        assert_eq!(SealTag::parse(&tag.to_string()), Some(tag));
         for part in 0..PARTS.len() {
             let mut others = PARTS.to_vec();
             others[part] = b"another";
@@ -105,8 +74,7 @@ mod tests {
         }
         assert!(!key.verify(&PARTS[..4], tag));
         for bit in 0..128 {
-            let flipped = SealTag((u128::from_be_bytes(tag.0) ^ (1 << bit)).to_be_bytes());
-            assert!(!key.verify(PARTS, flipped), "bit {bit}");
+            assert!(!key.verify(PARTS, tag ^ (1 << bit)), "bit {bit}");
         }
     }
 
@@ -120,23 +88,6 @@ mod tests {
             (&["new"], false),
         ] {
             assert_eq!(SealKey::new(&ring(keys)).verify(PARTS, tag), is_valid);
-        }
-    }
-
-    #[test]
-    fn a_tag_has_one_spelling() {
-        let text = "00112233445566778899aabbccddeeff";
-        assert_eq!(SealTag::parse(text).unwrap().to_string(), text);
-        for other in [
-            "",
-            "00112233445566778899aabbccddeef",
-            "00112233445566778899aabbccddeeff0",
-            "00112233445566778899AABBCCDDEEFF",
-            "+0112233445566778899aabbccddeeff",
-            " 0112233445566778899aabbccddeeff",
-            "g0112233445566778899aabbccddeeff",
-        ] {
-            assert_eq!(SealTag::parse(other), None, "{other}");
         }
     }
 }

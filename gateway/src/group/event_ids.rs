@@ -53,13 +53,13 @@ impl<'a> Resumption<'a> {
 
 /// Marks the ids of one stream.
 #[derive(Debug)]
-pub(crate) struct Marker {
+pub(crate) struct EventMarker {
     mark: Box<[u8]>,
     /// A line whose end has not arrived.
     partial: Vec<u8>,
 }
 
-impl Marker {
+impl EventMarker {
     /// For a stream of this member.
     pub(crate) fn new(server: &str, source: Source) -> Self {
         let mark = format!("{server}/{}/", source.word());
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn only_ids_are_marked_however_the_stream_is_cut() {
         for size in 1..=STREAM.len() {
-            let mut marker = Marker::new("tools", Source::Call);
+            let mut marker = EventMarker::new("tools", Source::Call);
             let mut out = Vec::new();
             for chunk in STREAM.as_bytes().chunks(size) {
                 out.extend_from_slice(&marker.push(&Bytes::copy_from_slice(chunk)));
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_chunk_without_an_id_is_not_copied() {
-        let mut marker = Marker::new("tools", Source::Call);
+        let mut marker = EventMarker::new("tools", Source::Call);
         let chunk = Bytes::from_static(b"data: {}\n\n");
         assert_eq!(marker.push(&chunk).as_ptr(), chunk.as_ptr());
     }

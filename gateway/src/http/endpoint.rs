@@ -8,15 +8,17 @@ use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::ALLOW;
-use http::{HeaderMap, HeaderValue, Method as HttpMethod};
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mooring_session::names::{Principal, SessionId};
 
+use super::code::CodeVisit;
 use super::group::GroupVisit;
 use super::target::Target;
 use super::{App, answer, code, door, group, kept, unkept};
-use crate::affinity::Session;
-use crate::code::server::CodeServer;
+use crate::affinity::{Closed, Session};
+use crate::code::server::Asker;
+use crate::dispatch::empty;
 use crate::identity::identify;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -33,6 +35,8 @@ pub(super) struct Arrival {
     pub(super) app: Arc<App>,
     pub(super) target: Target,
     pub(super) principal: Principal,
+    /// The principal's teams.
+    pub(super) teams: Teams,
     pub(super) headers: HeaderMap,
     /// The session, where it began before its client introduced itself.
     pub(super) begun: Option<Session>,
@@ -41,8 +45,7 @@ pub(super) struct Arrival {
 /// Which way it goes.
 enum Way {
     Upstream(Visit),
-    /// To a server that needs nothing more than who asks.
-    Code(Arc<CodeServer>, Principal),
+    Code(CodeVisit),
     Group(GroupVisit),
 }
 
@@ -57,24 +60,21 @@ pub(super) struct Visit {
     pub(super) begun: Option<Session>,
 }
 
-/// `/mcp`: the default server.
-pub(super) async fn default_server(
-    State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
-) -> Response {
-    let target = app.default_target();
-    serve(app, target, peer, request).await
+impl Visit {
+    /// The session that it names.
+    pub(super) fn session(&self) -> Result<Session, ErrorKind> {
+        named_session(&self.app, &self.headers, &self.principal)
+    }
 }
 
-/// `/servers/{id}/mcp`.
-pub(super) async fn named_server(
+/// `/mcp`, of the default server, and `/servers/{id}/mcp`.
+pub(super) async fn mcp(
     State(app): State<Arc<App>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Path(id): Path<String>,
+    id: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    let target = app.target(&id);
+    let target = app.aimed_at(id);
     serve(app, target, peer, request).await
 }
 
@@ -93,8 +93,8 @@ async fn serve(
     request: Request,
 ) -> Response {
     let (head, body) = request.into_parts();
-    let principal = match caller(&app, peer, &head.headers) {
-        Ok(principal) => principal,
+    let (principal, teams) = match caller(&app, peer, &head.headers) {
+        Ok(caller) => caller,
         Err(error) => return answer::error(&error),
     };
     let Some(target) = target else {
@@ -104,6 +104,7 @@ async fn serve(
         app,
         target,
         principal,
+        teams,
         headers: head.headers,
         begun: None,
     };
@@ -120,16 +121,20 @@ async fn serve(
     }
 }
 
-/// Who asks.
+/// The teams of who asks.
+pub(super) type Teams = Arc<[String]>;
+
+/// Who asks, and in which teams they are.
 pub(super) fn caller(
     app: &App,
     peer: SocketAddr,
     headers: &HeaderMap,
-) -> Result<Principal, ErrorBody<'static>> {
+) -> Result<(Principal, Teams), ErrorBody<'static>> {
     let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::unidentified)?;
     // Identities are checked against the same limits.
-    Principal::parse(identity.principal.as_bytes())
-        .map_err(|_| ErrorBody::new(ErrorKind::Unauthenticated))
+    let principal = Principal::parse(identity.principal.as_bytes())
+        .map_err(|_| ErrorBody::new(ErrorKind::Unauthenticated))?;
+    Ok((principal, identity.teams.into()))
 }
 
 async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
@@ -197,7 +202,7 @@ pub(super) async fn serve_message(
             kept::post(&visit, body, message, revision).await
         }
         Way::Upstream(visit) => unkept::post(&visit, body, message, revision).await,
-        Way::Code(server, principal) => code::post(&server, &principal, message, revision).await,
+        Way::Code(visit) => code::post(&visit, body, message, revision).await,
         Way::Group(visit) => group::post(&visit, body, message, revision).await,
     };
     let method = message.method().label();
@@ -217,12 +222,12 @@ pub(super) async fn get(arrival: Arrival) -> Response {
     match arrival.way() {
         Way::Upstream(visit) if visit.server.keeps_sessions => kept::get(&visit).await,
         Way::Upstream(visit) => unkept::get(&visit),
-        Way::Code(..) => code::not_allowed(),
+        Way::Code(_) => code::not_allowed(),
         Way::Group(visit) => group::get(&visit).await,
     }
 }
 
-async fn delete(arrival: Arrival) -> Response {
+pub(super) async fn delete(arrival: Arrival) -> Response {
     match arrival.way() {
         // A client that does not wait for the answer still wants its upstream sessions deleted.
         Way::Upstream(visit) if visit.server.keeps_sessions => {
@@ -231,7 +236,7 @@ async fn delete(arrival: Arrival) -> Response {
                 .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
         }
         Way::Upstream(visit) => unkept::delete(&visit),
-        Way::Code(..) => code::not_allowed(),
+        Way::Code(_) => code::not_allowed(),
         Way::Group(visit) => tokio::spawn(async move { group::delete(&visit).await })
             .await
             .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
@@ -248,11 +253,20 @@ impl Arrival {
                 headers: self.headers,
                 begun: self.begun,
             }),
-            Target::Code(server) => Way::Code(server, self.principal),
+            Target::Code(server) => Way::Code(CodeVisit {
+                app: self.app,
+                server,
+                asker: Asker {
+                    principal: self.principal,
+                    teams: self.teams,
+                },
+                headers: self.headers,
+            }),
             Target::Group(group) => Way::Group(GroupVisit {
                 app: self.app,
                 group,
                 principal: self.principal,
+                teams: self.teams,
                 headers: self.headers,
                 begun: self.begun,
             }),
@@ -290,6 +304,29 @@ pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
     }
     // What cannot be an id of the gateway's is no session of its.
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorKind::SessionNotFound)
+}
+
+/// The session that a request of this principal names.
+pub(super) fn named_session(
+    app: &App,
+    headers: &HeaderMap,
+    principal: &Principal,
+) -> Result<Session, ErrorKind> {
+    let prefix = &app.affinity.options().key_prefix;
+    Ok(Session::named(
+        prefix,
+        session_id(headers)?,
+        principal.clone(),
+    ))
+}
+
+/// Ends a session whose client is done.
+pub(super) async fn end(app: &App, session: &Session) -> Response {
+    match app.affinity.close(session).await {
+        Ok(Closed::Now) => empty(StatusCode::NO_CONTENT),
+        Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
+        Err(cause) => answer::store(&cause, None),
+    }
 }
 
 /// Gives the client its session id.

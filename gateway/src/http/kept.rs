@@ -5,13 +5,11 @@ use std::sync::Arc;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
-use mooring_session::view::BindingView;
 
 use super::answer;
-use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
+use super::endpoint::{Visit, end, is_initialize, with_session_id};
 use crate::affinity::{
-    Closed, Driver, InFlightKind, Introduction, Session, StreamHold, StreamKind, Subscribed,
-    Withdrawal,
+    Driver, InFlightKind, Introduction, Session, StreamHold, StreamKind, Subscribed, Withdrawal,
 };
 use crate::connection::event_id::{EventId, StreamName};
 use crate::dispatch::{
@@ -36,10 +34,19 @@ pub(super) async fn post(
     if is_initialize(message) {
         return initialize(visit, body, message, revision).await;
     }
-    let session = match session(visit) {
-        Ok(session) => session,
-        Err(kind) => return answer::plain(kind, message.id()),
-    };
+    match visit.session() {
+        Ok(session) => post_in(visit, session, body, message).await,
+        Err(kind) => answer::plain(kind, message.id()),
+    }
+}
+
+/// One message of a session that has begun.
+pub(super) async fn post_in(
+    visit: &Visit,
+    session: Session,
+    body: &Bytes,
+    message: &Message<'_>,
+) -> Response {
     let up = match rewrite_up(message, None) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
@@ -98,7 +105,7 @@ async fn pass_up(
         Ok(delivered) => delivered,
         Err(cause) => return undelivered(&cause, message),
     };
-    in_flight.driven_by(driver(visit, &delivered.binding));
+    in_flight.driven_by(Driver::of(&delivered.binding, affinity.worker()));
     let answering = (message.kind() == Kind::Request)
         .then(|| message.id())
         .flatten()
@@ -127,7 +134,7 @@ async fn pass_up(
 
 /// The stream of messages that answer nothing, or of what came after an event.
 pub(super) async fn get(visit: &Visit) -> Response {
-    let session = match session(visit) {
+    let session = match visit.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
@@ -152,7 +159,7 @@ pub(super) async fn get(visit: &Visit) -> Response {
         Ok(delivered) => delivered,
         Err(cause) => return answer::undelivered(&cause, None),
     };
-    in_flight.driven_by(driver(visit, &delivered.binding));
+    in_flight.driven_by(Driver::of(&delivered.binding, affinity.worker()));
     let lasting = Lasting {
         in_flight: Some(in_flight),
         stream: hold,
@@ -184,15 +191,11 @@ async fn hold(visit: &Visit, session: &Session) -> Result<Option<StreamHold>, Bo
 
 /// The client is done.
 pub(super) async fn delete(visit: &Visit) -> Response {
-    let session = match session(visit) {
+    let session = match visit.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    match visit.app.affinity.close(&session).await {
-        Ok(Closed::Now) => empty(StatusCode::NO_CONTENT),
-        Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
-        Err(cause) => answer::store(&cause, None),
-    }
+    end(&visit.app, &session).await
 }
 
 async fn initialize(
@@ -242,20 +245,6 @@ async fn initialize(
             with_session_id(reply, opened.session.id.as_str())
         }
         None => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
-    }
-}
-
-fn session(visit: &Visit) -> Result<Session, ErrorKind> {
-    let id = session_id(&visit.headers)?;
-    let prefix = &visit.app.affinity.options().key_prefix;
-    Ok(Session::named(prefix, id, visit.principal.clone()))
-}
-
-fn driver(visit: &Visit, binding: &BindingView) -> Driver {
-    if binding.driver == *visit.app.affinity.worker() {
-        Driver::This
-    } else {
-        Driver::Other
     }
 }
 

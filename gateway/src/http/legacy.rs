@@ -7,6 +7,7 @@ mod answering;
 mod delivery;
 mod introduction;
 mod opening;
+mod reading;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +21,6 @@ use mooring_session::names::{Principal, ServerName, SessionId};
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
 use super::endpoint::{caller, read_body};
-use super::target::Target;
 use super::{App, answer, door};
 use crate::affinity::Session;
 use crate::mcp::{ErrorBody, ErrorKind};
@@ -31,59 +31,18 @@ const SESSION_PARAMETER: &str = "sessionId";
 const STREAM_PATH: &str = "/sse";
 const MESSAGES_PATH: &str = "/messages";
 
-/// `/sse`: a stream of the default server.
-pub(super) async fn default_stream(
+/// `/sse`, of the default server, and `/servers/{id}/sse`: opens a stream.
+pub(super) async fn stream(
     State(app): State<Arc<App>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
-) -> Response {
-    let target = app.default_target();
-    stream(app, target, peer, request).await
-}
-
-/// `/servers/{id}/sse`.
-pub(super) async fn named_stream(
-    State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    let target = app.target(&id);
-    stream(app, target, peer, request).await
-}
-
-/// `/messages`: to the default server.
-pub(super) async fn default_messages(
-    State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
-) -> Response {
-    let target = app.default_target();
-    messages(app, target, peer, request).await
-}
-
-/// `/servers/{id}/messages`.
-pub(super) async fn named_messages(
-    State(app): State<Arc<App>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Path(id): Path<String>,
-    request: Request,
-) -> Response {
-    let target = app.target(&id);
-    messages(app, target, peer, request).await
-}
-
-async fn stream(
-    app: Arc<App>,
-    target: Option<Target>,
-    peer: SocketAddr,
+    id: Option<Path<String>>,
     request: Request,
 ) -> Response {
     // Newer clients try a POST first, and take this answer for the sign of a legacy server.
     if request.method() != HttpMethod::GET {
         return not_allowed("GET");
     }
-    let (principal, server) = match admitted(&app, target.as_ref(), peer, &request) {
+    let (principal, server) = match admitted(&app, id, peer, &request) {
         Ok(admitted) => admitted,
         Err(error) => return answer::error(&error),
     };
@@ -102,16 +61,17 @@ async fn stream(
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
-async fn messages(
-    app: Arc<App>,
-    target: Option<Target>,
-    peer: SocketAddr,
+/// `/messages`, of the default server, and `/servers/{id}/messages`: takes a message.
+pub(super) async fn messages(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    id: Option<Path<String>>,
     request: Request,
 ) -> Response {
     if request.method() != HttpMethod::POST {
         return not_allowed("POST");
     }
-    let (principal, server) = match admitted(&app, target.as_ref(), peer, &request) {
+    let (principal, server) = match admitted(&app, id, peer, &request) {
         Ok(admitted) => admitted,
         Err(error) => return answer::error(&error),
     };
@@ -143,12 +103,12 @@ async fn messages(
 /// Who asks, and which server.
 fn admitted(
     app: &App,
-    target: Option<&Target>,
+    id: Option<Path<String>>,
     peer: SocketAddr,
     request: &Request,
 ) -> Result<(Principal, ServerName), ErrorBody<'static>> {
-    let principal = caller(app, peer, request.headers())?;
-    let target = target.ok_or(ErrorBody::new(ErrorKind::ServerNotFound))?;
+    let (principal, _) = caller(app, peer, request.headers())?;
+    let target = (app.aimed_at(id)).ok_or(ErrorBody::new(ErrorKind::ServerNotFound))?;
     // Configured ids are checked against the same limits.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| ErrorBody::new(ErrorKind::ServerNotFound))?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use axum::extract::Path;
+
 use super::App;
 use crate::code::server::CodeServer;
 use crate::group::Group;
@@ -38,8 +40,11 @@ impl App {
         upstream().or_else(code).or_else(group)
     }
 
-    /// What `/mcp` means.
-    pub(super) fn default_target(&self) -> Option<Target> {
-        self.target(self.default_server.as_deref()?)
+    /// The server that a path names; where it names none, the default one.
+    pub(super) fn aimed_at(&self, id: Option<Path<String>>) -> Option<Target> {
+        match id {
+            Some(Path(id)) => self.target(&id),
+            None => self.target(self.default_server.as_deref()?),
+        }
     }
 }

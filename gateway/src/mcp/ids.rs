@@ -96,7 +96,7 @@ const SEAL_CHARS: usize = 32;
 
 impl Seal {
     /// Reads a seal in the one spelling that it is written in.
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let is_canonical = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (text.len() == SEAL_CHARS && text.bytes().all(is_canonical))
             .then(|| u128::from_str_radix(text, 16).ok().map(Self))

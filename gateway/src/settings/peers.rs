@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::hosts::parse_host;
 use super::knob::{About, Disclosure, Knob, Text};
+use super::paths::absolute_file;
 use super::reader::{Reader, Reason};
 use super::servers::ServerSettings;
 use super::store::{StoreLocation, StoreSettings};
@@ -116,7 +117,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, store: &StoreSettings) -> PeerSetti
             "an address with the port that is reached under the advertised one".to_owned(),
         );
     }
-    let given = reader.text(&FLEET_KEYS_FILE, parse_keys_file);
+    let given = reader.text(&FLEET_KEYS_FILE, absolute_file);
     let fleet_keys_file = match (given, &store.location) {
         (Some(path), _) => Some(FleetKeysFile::Given(path)),
         (None, StoreLocation::Embedded { path }) => {
@@ -149,17 +150,6 @@ fn parse_advertise(text: &str) -> Result<PeerAddress, Reason> {
         Some(0) => Err("nobody can be reached at port 0".to_owned()),
         Some(port) => Ok(PeerAddress(format!("{host}:{port}"))),
     }
-}
-
-fn parse_keys_file(text: &str) -> Result<PathBuf, Reason> {
-    let path = PathBuf::from(text);
-    if !path.is_absolute() {
-        return Err("it is relative, and would depend on where the gateway was started".to_owned());
-    }
-    if path.file_name().is_none() || text.ends_with('/') {
-        return Err("it names a directory".to_owned());
-    }
-    Ok(path)
 }
 
 /// `sessions.db` has its keys in `sessions.db.keys`.

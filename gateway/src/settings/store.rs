@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use super::knob::{About, Choice, Disclosure, Integer, Knob, Named, Text};
+use super::paths::absolute_file;
 use super::problem::without_credentials;
 use super::reader::{Reader, Reason};
 use super::source::Environment;
@@ -109,6 +110,18 @@ impl RedisUrl {
         &self.0
     }
 
+    /// The host and port of a server that is reached over TCP.
+    #[must_use]
+    pub fn host(&self) -> Option<(String, u16)> {
+        let information = self.0.as_str().into_connection_info().ok()?;
+        match information.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host.clone(), *port))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is surely on this machine: a Unix socket or a loopback address.
     pub(super) fn is_on_this_machine(&self) -> bool {
         let Ok(information) = self.0.as_str().into_connection_info() else {
@@ -182,7 +195,7 @@ enum ParsedUrl {
 
 pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> StoreSettings {
     let url = reader.text(&URL, parse_url).unwrap_or(ParsedUrl::Embedded);
-    let path = reader.text(&PATH, parse_path);
+    let path = reader.text(&PATH, absolute_file);
     let location = match url {
         ParsedUrl::Redis(url) => StoreLocation::Redis(url),
         ParsedUrl::Embedded => StoreLocation::Embedded {
@@ -224,17 +237,6 @@ fn parse_url(text: &str) -> Result<ParsedUrl, Reason> {
         Ok(_) => Ok(ParsedUrl::Redis(RedisUrl(text.to_owned()))),
         Err(error) => Err(format!("the Redis client refuses it: {}", error.category())),
     }
-}
-
-fn parse_path(text: &str) -> Result<PathBuf, Reason> {
-    let path = PathBuf::from(text);
-    if !path.is_absolute() {
-        return Err("it is relative, and would depend on where the gateway was started".to_owned());
-    }
-    if path.file_name().is_none() || text.ends_with('/') {
-        return Err("it names a directory".to_owned());
-    }
-    Ok(path)
 }
 
 fn refuse_missing_path(reader: &mut Reader<'_>) -> PathBuf {

@@ -77,7 +77,7 @@ impl Children {
         let guard_pid = guard.id().and_then(|pid| i32::try_from(pid).ok());
         let guard_pid = guard_pid.unwrap_or(0);
         let Label { server, session } = &label;
-        tracing::debug!(%server, %session, pid, guard_pid, "a server process started");
+        tracing::info!(%server, %session, pid, guard_pid, "a server's process was started");
         let (link, far) = link::pair(limits.messages_waiting_max);
         let output = Output::new(near.output, limits.message_bytes_max, label.clone());
         let running = Running {

@@ -60,7 +60,7 @@ use self::redis::RedisStore;
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::{Get, Transition};
-pub use self::turns::{Enter, Entered, Leave, Line, Withdraw};
+pub use self::turns::{Enter, Entered, Leave, Leaving, Line};
 
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;

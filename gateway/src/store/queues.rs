@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::clock::Clock;
 use super::key::SessionKey;
 use super::news::NewsItem;
-use super::turns::{Enter, Leave, Withdraw};
+use super::turns::{Enter, Leave, Leaving};
 use super::watched::{Settles, Told};
 
 /// The module's defaults.
@@ -93,22 +93,12 @@ impl Queues {
         request: &Leave,
         workers: &dyn Liveness,
     ) -> Result<(), Refusal> {
-        self.with(workers, |turns, context| {
-            turns.leave(&place(key), &request.server, &request.ticket, context)
-        })
-    }
-
-    /// Takes a call that waits out of the queue.
-    pub(super) fn withdraw(
-        &self,
-        key: &SessionKey,
-        request: &Withdraw,
-        workers: &dyn Liveness,
-    ) -> Result<(), Refusal> {
-        self.with(workers, |turns, context| {
-            turns
-                .withdraw(&place(key), &request.server, &request.beginning, context)
-                .map(drop)
+        let (place, server) = (place(key), &request.server);
+        self.with(workers, |turns, context| match &request.who {
+            Leaving::Ticket(ticket) => turns.leave(&place, server, ticket, context),
+            Leaving::WaitingUnder(beginning) => {
+                turns.withdraw(&place, server, beginning, context).map(drop)
+            }
         })
     }
 

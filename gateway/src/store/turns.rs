@@ -52,19 +52,18 @@ pub struct Leave {
     pub principal: Principal,
     /// Of which server.
     pub server: ServerName,
-    /// The ticket that has the turn, or waits for it.
-    pub ticket: Token,
+    /// Who leaves.
+    pub who: Leaving,
 }
 
-/// What LEAVE with WAITING asks for.
+/// Who leaves the queue of a session at a server.
 #[derive(Clone, Debug)]
-pub struct Withdraw {
-    /// Whose session it must be.
-    pub principal: Principal,
-    /// Of which server.
-    pub server: ServerName,
-    /// What the tickets of the call begin with.
-    pub beginning: Token,
+pub enum Leaving {
+    /// The ticket that has the turn, or waits for it.
+    Ticket(Token),
+    /// All who wait under a ticket that begins so, whichever workers they wait at: those are told by
+    /// [`news`](Store::news).
+    WaitingUnder(Token),
 }
 
 impl Enter {
@@ -119,8 +118,9 @@ impl Store {
     /// Passes a turn on, or stops waiting for it.
     ///
     /// # Errors
-    /// Refused: `STALE` for a ticket that has no turn, or has lost it; `DENIED`, and `NOSESSION` or `ENDED`, where there
-    /// is nothing left to pass on.
+    /// Refused: `STALE` for a ticket that has no turn, or has lost it, and where nobody waits; `BUSY` where one of those
+    /// that might have waited has its turn; `DENIED`, and `NOSESSION` or `ENDED`, where there is nothing left to pass on.
+    /// A module of before WAITING has nobody waiting.
     pub async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
         timed("SESSION.LEAVE", async {
             match &*self.backend {
@@ -128,24 +128,6 @@ impl Store {
                 Backend::Embedded(store, _) => store.leave(key, request).await,
                 Backend::Redis(store, _) => store.leave(key, request).await,
                 Backend::Fallback(store) => store.leave(key, request).await,
-            }
-        })
-        .await
-    }
-
-    /// Takes a call that waits for its turn out of the queue, whichever worker it waits at: that one is told by
-    /// [`news`](Self::news).
-    ///
-    /// # Errors
-    /// Refused: `BUSY` where the call has its turn; `STALE` where it neither has it nor waits for it, and where the module
-    /// is of before this; `DENIED`, `NOSESSION`, `ENDED`.
-    pub async fn withdraw(&self, key: &SessionKey, request: &Withdraw) -> Result<(), StoreError> {
-        timed("SESSION.LEAVE", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.withdraw(key, request)?),
-                Backend::Embedded(store, _) => store.withdraw(key, request).await,
-                Backend::Redis(store, _) => store.withdraw(key, request).await,
-                Backend::Fallback(store) => store.withdraw(key, request).await,
             }
         })
         .await

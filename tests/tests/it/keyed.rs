@@ -1,33 +1,28 @@
 //! Gateways that hold connections for each other: one Redis, one file of keys, and servers of several kinds.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::Redis;
 use mooring_tests::servers::{self, Server};
-use tempfile::TempDir;
 
 /// A fleet whose workers reach each other.
 pub(crate) struct KeyedFleet {
     pub(crate) gateways: Vec<Gateway>,
     /// Dropped after the gateways, so that they stop in peace.
     _redis: Redis,
-    _directory: TempDir,
+    _keys: FleetKeys,
 }
 
 impl KeyedFleet {
     /// Starts `count` gateways. `tables` is TOML that begins with a table of its own.
     pub(crate) async fn start(count: usize, tables: &str) -> anyhow::Result<Self> {
-        let (redis, directory) = (Redis::start().await?, TempDir::new()?);
-        let keys = keys_file(directory.path(), "keys", 'a')?;
+        let (redis, keys) = (Redis::start().await?, FleetKeys::new()?);
         let settings = keyed_settings(&redis, &keys, tables);
         let gateways = Gateway::fleet(count, &settings).await?;
         Ok(Self {
             gateways,
             _redis: redis,
-            _directory: directory,
+            _keys: keys,
         })
     }
 
@@ -44,26 +39,13 @@ impl KeyedFleet {
     }
 }
 
-/// A file with one key, all of whose digits are `digit`.
-pub(crate) fn keys_file(directory: &Path, name: &str, digit: char) -> anyhow::Result<PathBuf> {
-    let path = directory.join(name);
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    writeln!(file, "{}", digit.to_string().repeat(64))?;
-    Ok(path)
-}
-
 /// Settings with this store and these keys, affinity on. `tables` is TOML that begins with a table of its own.
-pub(crate) fn keyed_settings(redis: &Redis, keys: &Path, tables: &str) -> Settings {
-    let (url, keys) = (redis.url(), keys.display().to_string());
-    // The debug form of these texts is a TOML string: they have nothing to escape.
+pub(crate) fn keyed_settings(redis: &Redis, keys: &FleetKeys, tables: &str) -> Settings {
+    let (url, keys) = (redis.url(), keys.toml());
+    // The debug form of a URL is a TOML string: it has nothing to escape.
     Settings::toml(format!(
         "[store]\nurl = {url:?}\n\n[affinity]\nenabled = true\n\n\
-         [worker]\nfleet_keys_file = {keys:?}\n\n{tables}\n"
+         [worker]\n{keys}\n{tables}\n"
     ))
 }
 

@@ -5,16 +5,16 @@ use anyhow::Context;
 use http::StatusCode;
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture;
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::Gateway;
 use mooring_tests::journal::{Event, Journal};
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{McpSession, Opening, read_exchange, result_of};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::keyed::{keyed_settings, keys_file, stdio_table};
+use crate::keyed::{keyed_settings, stdio_table};
 use crate::peer_proxy::{Mischief, PeerProxy};
 
 /// The code of the error that says that a call may have run.
@@ -31,17 +31,15 @@ struct Scene {
     client: HttpClient,
     session: McpSession,
     _redis: Redis,
-    _directory: TempDir,
+    _keys: [FleetKeys; 2],
 }
 
 impl Scene {
     async fn start(opening: Opening) -> anyhow::Result<Self> {
-        let (redis, directory) = (Redis::start().await?, TempDir::new()?);
-        let journal = Journal::new()?;
+        let (redis, journal) = (Redis::start().await?, Journal::new()?);
         let table = stdio_table("tools", &fixture::stdio_command("a", Some(&journal), &[])?);
-        let keys = keys_file(directory.path(), "keys", 'a')?;
-        let other_keys = keys_file(directory.path(), "other-keys", 'b')?;
-        let settings = keyed_settings(&redis, &keys, &table);
+        let keys = [FleetKeys::of('a')?, FleetKeys::of('b')?];
+        let settings = keyed_settings(&redis, &keys[0], &table);
         let proxy = PeerProxy::start().await?;
         let behind_proxy = settings
             .clone()
@@ -49,7 +47,7 @@ impl Scene {
             .env("MOORING_WORKER_PEER_ADVERTISE", &proxy.advertised());
         let owner = Gateway::start("owner", behind_proxy).await?;
         let asked = Gateway::start("asked", settings).await?;
-        let strange = keyed_settings(&redis, &other_keys, &table);
+        let strange = keyed_settings(&redis, &keys[1], &table);
         let stranger = Gateway::start("stranger", strange).await?;
         let client = HttpClient::default();
         let begun = McpSession::open_with(&client, &[owner.mcp_url("tools")], opening).await?;
@@ -63,7 +61,7 @@ impl Scene {
             client,
             session,
             _redis: redis,
-            _directory: directory,
+            _keys: keys,
         })
     }
 
@@ -105,7 +103,7 @@ impl Scene {
         let mut reply = Vec::new();
         let exchange = async {
             stream.write_all(bytes).await?;
-            stream.shutdown().await?;
+            // Not closed on this side before that: a request whose sender has gone need not be answered.
             stream.read_to_end(&mut reply).await
         };
         match tokio::time::timeout(crate::rig::RAW_WITHIN, exchange).await? {
@@ -117,8 +115,8 @@ impl Scene {
 
 /// Whether the other side has closed, whichever call it is that says so.
 fn is_closed(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected)
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 /// The revision before streams began with an event by which they can be resumed.
@@ -132,10 +130,14 @@ fn earlier_revision() -> Opening {
 fn with_length(head: &str, body: &[u8]) -> Vec<u8> {
     let head: Vec<&str> = head
         .lines()
-        .filter(|line| !line.starts_with("content-length"))
+        .filter(|line| !line.starts_with("content-length") && !line.starts_with("connection"))
         .collect();
     let head = head.join("\r\n");
-    let mut request = format!("{head}\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
+    let mut request = format!(
+        "{head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
     request.extend_from_slice(body);
     request
 }

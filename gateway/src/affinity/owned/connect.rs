@@ -6,9 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_session::rules::{Bind, Ownership};
-use mooring_session::time::Millis;
-
 use super::super::establish::Claim;
 use super::super::{Affinity, Session};
 use super::table::{Held, Place};
@@ -135,12 +132,6 @@ impl Affinity {
                     tracing::warn!(server = %server.id, %error, "a server's process could not be started");
                     error.for_caller().to_owned()
                 })?;
-                tracing::info!(
-                    session = %session.digest,
-                    server = %server.id,
-                    pid = child.pid,
-                    "a server's process was started"
-                );
                 Ok(child.link)
             }
             Dial::Sse => {
@@ -162,18 +153,8 @@ impl Affinity {
     /// worker that dies meanwhile must not be waited for as long.
     async fn keep_claim(&self, session: &Session, server: &Server, claim: &Claim) {
         let lease = self.options().claim_lease;
-        let pause =
-            Duration::from_millis(lease.get() / RENEWALS_PER_LEASE).max(Duration::from_millis(1));
-        let renewal = Bind {
-            principal: session.principal.clone(),
-            server: server.id.clone(),
-            worker: self.worker().clone(),
-            token: claim.token.clone(),
-            lease: Millis::new(lease.get()),
-            instances: server.instance_names(),
-            upstream_session: None,
-            ownership: Ownership::Owned,
-        };
+        let pause = Duration::from_millis(lease.get() / RENEWALS_PER_LEASE);
+        let renewal = self.bid(session, server, &claim.token, lease);
         loop {
             tokio::time::sleep(pause).await;
             match self.store().bind(&session.key, &renewal).await {

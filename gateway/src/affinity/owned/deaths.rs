@@ -3,7 +3,7 @@
 //! A worker whose machine stands still closes no connection. What its peers wait for from it would never end by itself.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use mooring_session::names::WorkerId;
@@ -11,34 +11,56 @@ use tokio_util::sync::CancellationToken;
 
 use super::Affinity;
 
-/// The workers that are waited for, and who is to be told of their death.
+/// The workers that are waited for, for as long as somebody holds their [`Death`].
 #[derive(Debug, Default)]
-pub(super) struct Deaths(Mutex<HashMap<WorkerId, CancellationToken>>);
+pub(super) struct Deaths(Mutex<HashMap<WorkerId, Weak<CancellationToken>>>);
+
+/// Tells that a worker is counted as dead.
+#[derive(Clone, Debug)]
+pub(super) struct Death(Arc<CancellationToken>);
+
+impl Death {
+    /// Returns when the worker is counted as dead.
+    pub(super) async fn told(self) {
+        self.0.cancelled().await;
+    }
+}
 
 impl Deaths {
-    /// Cancelled when the worker is counted as dead.
-    pub(super) fn of(&self, worker: &WorkerId) -> CancellationToken {
-        let mut waited_for = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waited_for.entry(worker.clone()).or_default().clone()
+    /// The death of a worker, to be waited for.
+    pub(super) fn of(&self, worker: &WorkerId) -> Death {
+        let mut waited_for = self.lock();
+        if let Some(death) = waited_for.get(worker).and_then(Weak::upgrade) {
+            return Death(death);
+        }
+        let death = Arc::new(CancellationToken::new());
+        waited_for.insert(worker.clone(), Arc::downgrade(&death));
+        Death(death)
     }
 
-    fn is_empty(&self) -> bool {
-        let waited_for = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waited_for.is_empty()
+    /// Whether somebody waits for any of them.
+    fn is_anybody_waited_for(&self) -> bool {
+        let mut waited_for = self.lock();
+        waited_for.retain(|_, death| death.strong_count() > 0);
+        !waited_for.is_empty()
     }
 
     /// Tells the deaths of all but these. A run of a worker that is dead never lives again under the same name, but for one
     /// that was frozen: then nobody waits for what it was asked before.
     fn tell_all_but(&self, living: &[WorkerId]) {
-        let mut waited_for = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waited_for.retain(|worker, death| {
+        self.lock().retain(|worker, death| {
             let lives = living.contains(worker);
-            if !lives {
+            if let (false, Some(death)) = (lives, death.upgrade()) {
                 tracing::warn!(%worker, "a worker that was asked is counted as dead; its replies are waited for no longer");
                 death.cancel();
             }
             lives
         });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkerId, Weak<CancellationToken>>> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -46,11 +68,8 @@ impl Deaths {
 pub async fn watch_owners(affinity: Affinity, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
-        if affinity.owned().deaths.is_empty() {
-            continue;
-        }
         // While the store is away nobody is known to be dead.
-        if affinity.store().is_degraded() {
+        if affinity.store().is_degraded() || !affinity.owned().deaths.is_anybody_waited_for() {
             continue;
         }
         match affinity.store().workers().await {

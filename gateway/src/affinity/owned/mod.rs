@@ -47,8 +47,7 @@ pub struct Owned {
 
 impl fmt::Debug for Owned {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.table.all().len();
-        write!(formatter, "Owned({held} connections)")
+        write!(formatter, "Owned({} connections)", self.count())
     }
 }
 
@@ -86,7 +85,7 @@ impl Owned {
     /// How many connections live here.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.table.all().len()
+        self.table.len()
     }
 
     /// Serves a message at a connection that must live here.
@@ -123,13 +122,13 @@ impl Affinity {
         binding: &BindingView,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        match (server.ownership, server.instance(&binding.instance)) {
-            (Ownership::Shared, Some(instance)) => {
-                self.client().send(instance, outgoing.to(instance)).await
-            }
-            // Settling moves a binding whose instance is not configured any more.
-            (Ownership::Shared, None) => Err(SendError::Elsewhere),
-            (Ownership::Owned, _) => self.send_owned(session, server, binding, outgoing).await,
+        match server.ownership {
+            Ownership::Owned => self.send_owned(session, server, binding, outgoing).await,
+            Ownership::Shared => match server.instance(&binding.instance) {
+                Some(instance) => self.client().send(instance, outgoing.to(instance)).await,
+                // Settling moves a binding whose instance is not configured any more.
+                None => Err(SendError::Elsewhere),
+            },
         }
     }
 
@@ -149,7 +148,9 @@ impl Affinity {
                 let request = outgoing.to(instance);
                 self.client().send_fresh(instance, request).await
             }
-            _ => self.send(session, server, binding, outgoing).await,
+            (Ownership::Shared, None) | (Ownership::Owned, _) => {
+                self.send(session, server, binding, outgoing).await
+            }
         }
     }
 

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{HeaderName, Method};
 use http_body::{Body as HttpBody, Frame};
+use http_body_util::BodyExt;
 use mooring_session::names::Principal;
 use mooring_session::view::OwnerView;
-use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::super::{Affinity, Session};
 use super::table::Place;
@@ -49,20 +49,7 @@ impl Affinity {
             body: outgoing.body().clone(),
             ..about(Operation::Serve, place, principal, epoch)
         };
-        let (peers, address) = self.way_to(owner)?;
-        let dead = self.owned().deaths.of(&owner.worker);
-        let asked = peers.send(&owner.worker, address, &forward, None);
-        let reply = tokio::select! {
-            reply = asked => reply.map_err(refused)?,
-            // Whether it was served before is not known.
-            () = dead.cancelled() => return Err(SendError::OwnerBroken("it is counted as dead".into())),
-        };
-        Ok(reply.map(|body| {
-            Body::made(Passed {
-                body,
-                dead: Box::pin(dead.cancelled_owned()),
-            })
-        }))
+        self.forward(owner, &forward, None).await
     }
 
     /// Has a living owner make its lost connection anew. Whatever comes of it, the store knows.
@@ -111,17 +98,7 @@ impl Affinity {
             body,
             ..about(Operation::Stream, place, principal, epoch)
         };
-        let (peers, address) = self.way_to(owner)?;
-        let reply = peers
-            .send(&owner.worker, address, &forward, Some(RENEWED_WITHIN))
-            .await
-            .map_err(refused)?;
-        Ok(reply.map(|body| {
-            Body::made(Passed {
-                body,
-                dead: Box::pin(self.owned().deaths.of(&owner.worker).cancelled_owned()),
-            })
-        }))
+        self.forward(owner, &forward, Some(RENEWED_WITHIN)).await
     }
 
     async fn ask(
@@ -130,9 +107,36 @@ impl Affinity {
         forward: &Forward,
         limit: Duration,
     ) -> Result<(), SendError> {
+        let reply = self.forward(owner, forward, Some(limit)).await?;
+        // Read to its end, so that the connection can be used again. What was asked has been done already.
+        let _ = tokio::time::timeout(limit, reply.into_body().collect()).await;
+        Ok(())
+    }
+
+    /// Asks the worker until its reply begins, for `head_limit` at most; neither that nor the rest of the reply is waited
+    /// for once it is counted as dead.
+    async fn forward(
+        &self,
+        owner: &OwnerView,
+        forward: &Forward,
+        head_limit: Option<Duration>,
+    ) -> Result<Reply, SendError> {
         let (peers, address) = self.way_to(owner)?;
-        let asked = peers.send(&owner.worker, address, forward, Some(limit));
-        asked.await.map(|_| ()).map_err(refused)
+        let death = self.owned().deaths.of(&owner.worker);
+        let asked = peers.send(&owner.worker, address, forward, head_limit);
+        let reply = tokio::select! {
+            reply = asked => reply.map_err(refused)?,
+            // Whether it was served before is not known.
+            () = death.clone().told() => {
+                return Err(SendError::OwnerBroken("it is counted as dead".into()));
+            }
+        };
+        Ok(reply.map(|body| {
+            Body::made(Passed {
+                body,
+                death: Box::pin(death.told()),
+            })
+        }))
     }
 
     fn way_to<'a>(&'a self, owner: &'a OwnerView) -> Result<(&'a PeerClient, &'a str), SendError> {
@@ -174,7 +178,7 @@ fn refused(error: PeerError) -> SendError {
 /// A reply of another worker, until that is counted as dead.
 struct Passed {
     body: PeerBody,
-    dead: Pin<Box<WaitForCancellationFutureOwned>>,
+    death: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// The worker was counted as dead in the middle of its reply.
@@ -191,7 +195,7 @@ impl HttpBody for Passed {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        if polled.is_pending() && self.dead.as_mut().poll(context).is_ready() {
+        if polled.is_pending() && self.death.as_mut().poll(context).is_ready() {
             return Poll::Ready(Some(Err(BodyError::Peer(Box::new(OwnerDied)))));
         }
         polled.map_err(|error| BodyError::Peer(Box::new(error)))

@@ -5,7 +5,6 @@
 //! that the next message of its session finds it orphaned and not silently absent.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::Method;
@@ -16,22 +15,18 @@ use crate::mcp::header::LAST_EVENT_ID;
 use crate::mcp::{Kind, Message, Sender};
 use crate::upstream::Outgoing;
 
-/// Between two looks at whether calls are still under way.
-const PAUSE: Duration = Duration::from_millis(20);
-
 impl Owned {
     /// Begins nothing new any more; waits until `deadline` for the calls under way. What they need is served meanwhile:
     /// the client's answers, notifications, and resumes.
     pub async fn finish(&self, deadline: Instant) {
         self.is_stopping.store(true, Ordering::Release);
-        let are_idle = || {
-            let held = self.table.all();
-            held.iter()
-                .all(|(_, held)| held.connection.calls_open() == 0)
+        let idle = async {
+            for (_, held) in self.table.all() {
+                held.connection.idle().await;
+            }
         };
-        while !are_idle() && Instant::now() < deadline {
-            tokio::time::sleep(PAUSE).await;
-        }
+        // What is still under way then is cut.
+        let _ = tokio::time::timeout_at(deadline, idle).await;
     }
 
     /// Closes everything, and returns when the servers have ended. The store knows that this worker is gone.

@@ -91,6 +91,11 @@ impl Table {
         Some(connection)
     }
 
+    /// How many are held.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Everything that is held.
     pub(super) fn all(&self) -> Vec<(Place, Held)> {
         self.lock()

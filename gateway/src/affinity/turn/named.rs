@@ -34,11 +34,6 @@ pub(super) fn ticket(
     Token::parse(format!("{name}{:016x}", rand::random::<u64>()).as_bytes())
 }
 
-/// A ticket that says nothing of its call.
-pub(super) fn fresh() -> Result<Token, NameError> {
-    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
-}
-
 fn name(key: &SessionKey, server: &ServerName, request_id_json: &str) -> String {
     // No part can hold the character between them: keys and names are visible ASCII, and JSON text escapes it.
     let parts = [DOMAIN, key.secret(), server.as_str(), request_id_json];

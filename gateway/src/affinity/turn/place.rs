@@ -10,9 +10,10 @@ use mooring_session::names::NameError;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{TurnError, named};
+use super::TurnError;
+use crate::affinity::fresh_token;
 use crate::affinity::news::Waiters;
-use crate::store::{Enter, Entered, Leave, Line, SessionKey, Store, StoreError};
+use crate::store::{Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError};
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease, 5 s unless its settings say otherwise.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
@@ -58,7 +59,7 @@ impl Place {
     /// Never in practice.
     pub(super) fn again(&self) -> Result<Self, NameError> {
         let request = Enter {
-            ticket: named::fresh()?,
+            ticket: fresh_token()?,
             line: Line::First,
             ..self.request.clone()
         };
@@ -151,7 +152,7 @@ impl Place {
         let request = Leave {
             principal: self.request.principal.clone(),
             server: self.request.server.clone(),
-            ticket: self.request.ticket.clone(),
+            who: Leaving::Ticket(self.request.ticket.clone()),
         };
         async move {
             for _ in 0..LEAVE_ATTEMPTS {

@@ -17,7 +17,7 @@ use super::{GroupVisit, attend};
 use crate::affinity::{Driver, InFlightKind, Session, StreamHold, StreamKind};
 use crate::dispatch::{Call, Lasting, OnLoss, Repeat, ReplyBody, deliver, relay_stream};
 use crate::group::blocks::Blocks;
-use crate::group::event_ids::{Marker, Resumption, Source};
+use crate::group::event_ids::{EventMarker, Resumption, Source};
 use crate::http::endpoint::Visit;
 use crate::http::{answer, kept};
 use crate::mcp::header::LAST_EVENT_ID;
@@ -133,11 +133,7 @@ async fn open(member: Visit, session: Session) -> Option<ReplyBody> {
             return None;
         }
     };
-    in_flight.driven_by(if delivered.binding.driver == *affinity.worker() {
-        Driver::This
-    } else {
-        Driver::Other
-    });
+    in_flight.driven_by(Driver::of(&delivered.binding, affinity.worker()));
     let lasting = Lasting {
         in_flight: Some(in_flight),
         ..Lasting::default()
@@ -163,7 +159,7 @@ async fn open(member: Visit, session: Session) -> Option<ReplyBody> {
 /// One member's part of the stream.
 struct Lane {
     state: LaneState,
-    marker: Marker,
+    marker: EventMarker,
     blocks: Blocks,
 }
 
@@ -176,7 +172,7 @@ enum LaneState {
 impl Lane {
     fn opening(member: Visit, session: Session) -> Self {
         Self {
-            marker: Marker::new(member.server.id.as_str(), Source::Unrelated),
+            marker: EventMarker::new(member.server.id.as_str(), Source::Unrelated),
             blocks: Blocks::default(),
             state: LaneState::Opening(Box::pin(open(member, session))),
         }
@@ -287,7 +283,7 @@ mod tests {
         let body = ReplyBody::from_stream(stream::iter(chunks));
         Lane {
             state: LaneState::Opening(Box::pin(async { Some(body) })),
-            marker: Marker::new(server, Source::Unrelated),
+            marker: EventMarker::new(server, Source::Unrelated),
             blocks: Blocks::default(),
         }
     }

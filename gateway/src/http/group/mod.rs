@@ -23,9 +23,11 @@ use mooring_session::rules::Touch;
 use mooring_session::view::RecordView;
 
 use self::passing::passed;
-use super::endpoint::{Visit, is_initialize, session_id};
+use super::code::CodeVisit;
+use super::endpoint::{Teams, Visit, end, is_initialize, named_session};
 use super::{App, answer, code, kept};
-use crate::affinity::{Closed, InFlightKind, Moved, Session};
+use crate::affinity::{InFlightKind, Moved, Session};
+use crate::code::server::{Asker, CodeServer};
 use crate::dispatch::empty;
 use crate::group::{Group, Member, Scope};
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Listing, Message, Method, Revision, Sender, call};
@@ -40,6 +42,8 @@ pub(super) struct GroupVisit {
     pub(super) app: Arc<App>,
     pub(super) group: Arc<Group>,
     pub(super) principal: Principal,
+    /// The principal's teams.
+    pub(super) teams: Teams,
     pub(super) headers: HeaderMap,
     /// The session that an `initialize` opens; none where it begins one.
     pub(super) begun: Option<Session>,
@@ -86,11 +90,7 @@ pub(super) async fn delete(visit: &GroupVisit) -> Response {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    match visit.app.affinity.close(&session).await {
-        Ok(Closed::Now) => empty(StatusCode::NO_CONTENT),
-        Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
-        Err(cause) => answer::store(&cause, None),
-    }
+    end(&visit.app, &session).await
 }
 
 /// One message of a session, on its way through the group.
@@ -203,7 +203,8 @@ impl Errand<'_> {
                     affinity
                         .driven()
                         .begin(&self.session, &server.id, InFlightKind::Call);
-                code::post(server, &self.visit.principal, message, self.revision).await
+                let visit = self.visit.at_code(server);
+                code::post(&visit, self.body, message, self.revision).await
             }
         };
         passed(reply, member.id(), moved)
@@ -221,9 +222,21 @@ impl Errand<'_> {
 
 impl GroupVisit {
     fn session(&self) -> Result<Session, ErrorKind> {
-        let id = session_id(&self.headers)?;
-        let prefix = &self.app.affinity.options().key_prefix;
-        Ok(Session::named(prefix, id, self.principal.clone()))
+        named_session(&self.app, &self.headers, &self.principal)
+    }
+
+    /// The same request at a member that runs code.
+    fn at_code(&self, server: &Arc<CodeServer>) -> CodeVisit {
+        CodeVisit {
+            app: Arc::clone(&self.app),
+            server: Arc::clone(server),
+            asker: Asker {
+                principal: self.principal.clone(),
+                teams: Arc::clone(&self.teams),
+            },
+            // The session id in them is the group's, and says nothing to code.
+            headers: HeaderMap::new(),
+        }
     }
 
     /// The same request at one of the members.

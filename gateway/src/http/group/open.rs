@@ -119,7 +119,7 @@ async fn ask(
 ) -> Result<Map<String, Value>, Absent> {
     match member {
         Member::Upstream(server) => upstream(visit, session, server).await,
-        Member::Code(server) => code(visit, server, message, revision),
+        Member::Code(server) => code(server, message, revision),
     }
 }
 
@@ -144,12 +144,11 @@ async fn upstream(
 }
 
 fn code(
-    visit: &GroupVisit,
     server: &Arc<CodeServer>,
     message: &Message<'_>,
     revision: Revision,
 ) -> Result<Map<String, Value>, Absent> {
-    match server.asked(&visit.principal, message, revision) {
+    match server.asked(message, revision) {
         Asked::Result(result) => serde_json::from_str(&result).map_err(|_| Absent::Invalid),
         Asked::Error(_) | Asked::Call(_) => Err(Absent::Invalid),
     }

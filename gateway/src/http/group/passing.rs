@@ -13,7 +13,7 @@ use http_body::{Body, Frame};
 
 use crate::affinity::Moved;
 use crate::dispatch::ReplyBody;
-use crate::group::event_ids::{Marker, Source};
+use crate::group::event_ids::{EventMarker, Source};
 use crate::http::answer;
 use crate::mcp::header::X_ACCEL_BUFFERING;
 use crate::mcp::{Event, Id, mark};
@@ -27,7 +27,7 @@ pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response
     }
     let (mut head, inner) = reply.into_parts();
     let form = if is_events {
-        Form::Events(Marker::new(server, Source::Call))
+        Form::Events(EventMarker::new(server, Source::Call))
     } else {
         event_headers(&mut head.headers);
         Form::Json(Json::Begins)
@@ -87,7 +87,7 @@ struct Passing {
 /// What the member's reply is.
 enum Form {
     /// Events, whose ids are marked.
-    Events(Marker),
+    Events(EventMarker),
     /// JSON, which becomes the data of one event.
     Json(Json),
 }

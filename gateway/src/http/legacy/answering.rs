@@ -3,7 +3,6 @@
 //!
 //! Invariant: a request gets exactly one answer on the stream, its own or an error in its place, or the stream is over.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +15,14 @@ use super::super::endpoint::{self, Arrival, is_initialize};
 use super::super::{App, answer};
 use super::delivery::finish_if_over;
 use super::introduction::introduce;
-use crate::legacy::downstream::{Introduced, OpenStream, ReplyMessages};
+use super::reading::{Read, pass_on};
+use crate::legacy::downstream::{Introduced, OpenStream};
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use crate::mcp::{ErrorBody, ErrorKind, Id, Message, Method, Revision, VersionError, call};
 
 /// How often in a row the rest of a reply is asked for in vain.
 const RESUMES_MAX: u32 = 5;
-/// How long to wait before that, where the server does not say.
-const RESUME_PAUSE: Duration = Duration::from_secs(1);
-/// ... and at most, whatever the server says.
-const RESUME_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// First and longest pause before the stream of what answers no request is opened again.
 const LISTEN_PAUSE: Duration = Duration::from_millis(500);
 /// See [`LISTEN_PAUSE`].
@@ -38,24 +34,6 @@ pub(super) struct Asked {
     pub(super) app: Arc<App>,
     pub(super) stream: Arc<OpenStream>,
     pub(super) headers: HeaderMap,
-}
-
-/// How the reading of one reply ended.
-enum Read {
-    /// Nothing is left to be said.
-    Done,
-    /// It ended early.
-    Early(Early),
-}
-
-/// What a reply that ended early said about going on.
-struct Early {
-    status: StatusCode,
-    last_event_id: Option<HeaderValue>,
-    pause: Duration,
-    /// The `error` of an answer that names no request.
-    nameless_error: Option<Box<str>>,
-    said_something: bool,
 }
 
 /// Serves a request and writes its answer, with all that comes before it, onto the stream.
@@ -133,6 +111,8 @@ impl Asked {
             target: self.app.target(self.stream.server.as_str())?,
             app: Arc::clone(&self.app),
             principal: session.principal.clone(),
+            // The record of a stream does not say.
+            teams: Arc::default(),
             headers,
             begun: Some(session.clone()),
         })
@@ -203,76 +183,6 @@ async fn give_up(asked: &Asked, id: Id<'_>, status: StatusCode, error: Option<&s
     let _ = asked.stream.say(&text).await;
 }
 
-/// Writes the messages of one reply onto the stream, up to the answer to `awaited`, or all of them where nothing is.
-async fn pass_on(asked: &Asked, awaited: Option<Id<'_>>, reply: Response) -> Read {
-    let mut messages = ReplyMessages::of(reply, asked.app.relay.event_bytes_max);
-    let mut nameless_error = None;
-    let mut said_something = false;
-    loop {
-        match messages.next().await {
-            Ok(Some(text)) => {
-                let Some(kept) = part_of(&text, awaited) else {
-                    continue;
-                };
-                match kept {
-                    Part::NamelessError(error) => nameless_error = Some(error),
-                    Part::Message(flow) => {
-                        said_something = true;
-                        if asked.stream.say(&text).await.is_err() || flow.is_break() {
-                            return Read::Done;
-                        }
-                    }
-                }
-            }
-            Ok(None) => break,
-            Err(error) => {
-                tracing::info!(session = %asked.stream.session.digest, %error, "a reply to a legacy client broke off");
-                break;
-            }
-        }
-    }
-    let pause = messages.retry.unwrap_or(RESUME_PAUSE);
-    let last_event_id = messages.last_event_id.as_deref();
-    Read::Early(Early {
-        status: messages.status,
-        last_event_id: last_event_id.and_then(|id| HeaderValue::from_str(id).ok()),
-        pause: pause.min(RESUME_PAUSE_MAX),
-        nameless_error,
-        said_something,
-    })
-}
-
-/// What a text of a reply is to the stream.
-enum Part {
-    /// It goes onto it, and with it perhaps the answer.
-    Message(ControlFlow<()>),
-    /// An error that names no request: in a reply, it is about the request.
-    NamelessError(Box<str>),
-}
-
-/// None for what is no message, which has no place on the stream.
-fn part_of(text: &str, awaited: Option<Id<'_>>) -> Option<Part> {
-    let message = match Message::parse(text.as_bytes(), Sender::Upstream) {
-        Ok(message) => message,
-        Err(error) => {
-            tracing::warn!(%error, "a reply to a legacy client holds what is no message; it is dropped");
-            return None;
-        }
-    };
-    let is_response = message.kind().is_response();
-    if is_response && message.id().is_none() {
-        let error = message.outcome().unwrap_or("{}");
-        tracing::warn!(%error, "an error that names no request");
-        return Some(Part::NamelessError(error.into()));
-    }
-    let is_answer = is_response && awaited.is_some() && message.id() == awaited;
-    Some(Part::Message(if is_answer {
-        ControlFlow::Break(())
-    } else {
-        ControlFlow::Continue(())
-    }))
-}
-
 /// Writes what answers no request onto the stream, for as long as that is open: what a client of Streamable HTTP would GET.
 pub(super) async fn listen(asked: Asked) {
     tokio::select! {
@@ -332,32 +242,5 @@ mod tests {
         assert_eq!(of(Some("2024-11-05")), Some(Revision::V2024_11_05));
         assert_eq!(of(Some("2025-06-18")), Some(Revision::V2025_06_18));
         assert_eq!(of(Some("2026-07-28")), None);
-    }
-
-    #[test]
-    fn the_answer_is_told_from_what_comes_before_it() {
-        let awaited = Id::from_json("1").ok();
-        let is_answer = |text: &str| match part_of(text, awaited) {
-            Some(Part::Message(flow)) => Some(flow.is_break()),
-            _ => None,
-        };
-        assert_eq!(
-            is_answer(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
-            Some(true)
-        );
-        assert_eq!(
-            is_answer(r#"{"jsonrpc":"2.0","id":"1","result":{}}"#),
-            Some(false)
-        );
-        assert_eq!(
-            is_answer(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#),
-            Some(false)
-        );
-        assert_eq!(is_answer("Bad Request"), None);
-        let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#;
-        assert!(matches!(
-            part_of(nameless, awaited),
-            Some(Part::NamelessError(_))
-        ));
     }
 }

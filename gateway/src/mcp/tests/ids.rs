@@ -134,3 +134,21 @@ proptest! {
         prop_assert_eq!(Answered::of_value(&wire), expected);
     }
 }
+
+#[test]
+fn a_seal_has_one_spelling() {
+    let text = "00112233445566778899aabbccddeeff";
+    let Seal(seal) = Seal::parse(text).unwrap();
+    assert_eq!(format!("{seal:032x}"), text);
+    for other in [
+        "",
+        "00112233445566778899aabbccddeef",
+        "00112233445566778899aabbccddeeff0",
+        "00112233445566778899AABBCCDDEEFF",
+        "+0112233445566778899aabbccddeeff",
+        " 0112233445566778899aabbccddeeff",
+        "g0112233445566778899aabbccddeeff",
+    ] {
+        assert_eq!(Seal::parse(other), None, "{other}");
+    }
+}

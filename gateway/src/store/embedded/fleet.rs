@@ -19,7 +19,7 @@ use crate::store::news::NewsItem;
 use crate::store::rate::Rated;
 use crate::store::status::AnsweredBy;
 use crate::store::transition::Get;
-use crate::store::turns::{self, Enter, Entered, Leave, Withdraw};
+use crate::store::turns::{self, Enter, Entered, Leave};
 
 impl EmbeddedStore {
     pub(in crate::store) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
@@ -75,24 +75,6 @@ impl EmbeddedStore {
             }
             let workers = &database.heard.workers.at(database.clock.mono());
             let result = database.queues.leave(&key, &request, workers);
-            Ok(turns::left(result, record.standing)?)
-        })
-        .await
-    }
-
-    pub(in crate::store) async fn withdraw(
-        &self,
-        key: &SessionKey,
-        request: &Withdraw,
-    ) -> Result<(), StoreError> {
-        let (key, request) = (key.clone(), request.clone());
-        self.ask(move |database| {
-            let record = database.transition(&key, &Get)?;
-            if record.principal != request.principal {
-                return Err(Refusal::Denied.into());
-            }
-            let workers = &database.heard.workers.at(database.clock.mono());
-            let result = database.queues.withdraw(&key, &request, workers);
             Ok(turns::left(result, record.standing)?)
         })
         .await

@@ -17,7 +17,7 @@ use crate::store::key::SessionKey;
 use crate::store::news::NewsItem;
 use crate::store::rate::Rated;
 use crate::store::status::AnsweredBy;
-use crate::store::turns::{Enter, Entered, Leave, Withdraw};
+use crate::store::turns::{Enter, Entered, Leave};
 
 impl FallbackStore {
     pub(in crate::store) async fn enter(
@@ -68,26 +68,11 @@ impl FallbackStore {
         if shared.memory().is_foreign(key, &request.principal) {
             return Err(StoreError::Refused(Refusal::Denied));
         }
-        if shared.queues.leave(key, request, &Everybody).is_ok() {
-            return Ok(());
-        }
-        shared.present().await?.leave(key, request).await
-    }
-
-    /// A call waits at memory or at Redis; one that has its turn from memory is not asked for at the other.
-    pub(in crate::store) async fn withdraw(
-        &self,
-        key: &SessionKey,
-        request: &Withdraw,
-    ) -> Result<(), StoreError> {
-        let shared = &self.shared;
-        if shared.memory().is_foreign(key, &request.principal) {
-            return Err(StoreError::Refused(Refusal::Denied));
-        }
-        match shared.queues.withdraw(key, request, &Everybody) {
+        match shared.queues.leave(key, request, &Everybody) {
             Ok(()) => Ok(()),
+            // A call that has its turn from memory is not looked for among those that wait at Redis.
             Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
-            Err(_) => shared.present().await?.withdraw(key, request).await,
+            Err(_) => shared.present().await?.leave(key, request).await,
         }
     }
 

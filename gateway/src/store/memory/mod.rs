@@ -24,7 +24,7 @@ use super::queues::Queues;
 use super::rate::{Rated, Rates};
 use super::sessions::{SESSIONS_MAX, Sessions};
 use super::status::AnsweredBy;
-use super::turns::{self, Enter, Entered, Leave, Withdraw};
+use super::turns::{self, Enter, Entered, Leave};
 use super::watched::{Before, Moved, Settles, Watched};
 
 /// How long a worker that was never heard counts as alive: the module's default.
@@ -105,14 +105,6 @@ impl MemoryStore {
         let standing = state.sessions.standing(key, &request.principal, now)?;
         let workers = state.workers.at(self.clock.mono());
         turns::left(self.queues.leave(key, request, &workers), standing)
-    }
-
-    pub(super) fn withdraw(&self, key: &SessionKey, request: &Withdraw) -> Result<(), Refusal> {
-        let now = self.clock.now();
-        let state = self.state();
-        let standing = state.sessions.standing(key, &request.principal, now)?;
-        let workers = state.workers.at(self.clock.mono());
-        turns::left(self.queues.withdraw(key, request, &workers), standing)
     }
 
     pub(super) fn beat(&self, beat: Beat) -> Result<(), Refusal> {

@@ -9,7 +9,7 @@ use super::{RedisStore, Resend, unreadable};
 use crate::store::error::StoreError;
 use crate::store::key::SessionKey;
 use crate::store::status::AnsweredBy;
-use crate::store::turns::{Enter, Entered, Leave, Line, Withdraw};
+use crate::store::turns::{Enter, Entered, Leave, Leaving, Line};
 
 impl RedisStore {
     pub(in crate::store) async fn enter(
@@ -44,32 +44,23 @@ impl RedisStore {
         request: &Leave,
     ) -> Result<(), StoreError> {
         let name = "SESSION.LEAVE";
+        let (Leaving::Ticket(ticket) | Leaving::WaitingUnder(ticket)) = &request.who;
         let mut command = redis::cmd(name);
         command
             .arg(key.secret())
             .arg(request.principal.as_str())
             .arg(request.server.as_str())
-            .arg(request.ticket.as_str());
+            .arg(ticket.as_str());
+        let is_for_waiting = matches!(request.who, Leaving::WaitingUnder(_));
+        if is_for_waiting {
+            command.arg("WAITING");
+        }
         // The answer to a second LEAVE is STALE, which would say of one that succeeded that it did not.
-        self.send(&command, name, Resend::Never).await.map(drop)
-    }
-
-    pub(in crate::store) async fn withdraw(
-        &self,
-        key: &SessionKey,
-        request: &Withdraw,
-    ) -> Result<(), StoreError> {
-        let name = "SESSION.LEAVE";
-        let mut command = redis::cmd(name);
-        command
-            .arg(key.secret())
-            .arg(request.principal.as_str())
-            .arg(request.server.as_str())
-            .arg(request.beginning.as_str())
-            .arg("WAITING");
         match self.send(&command, name, Resend::Never).await {
             // An error answer of no known meaning: the module is of before WAITING, and takes nobody out.
-            Err(StoreError::Reply { .. }) => Err(StoreError::Refused(Refusal::Stale(Stale::Turn))),
+            Err(StoreError::Reply { .. }) if is_for_waiting => {
+                Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+            }
             answer => answer.map(drop),
         }
     }

@@ -87,7 +87,7 @@ impl<'a> Side<'a> {
                 told(&reply)
             }
             Kind::Leave => told(&store.leave(key, &self.leave(op)).await),
-            Kind::Withdraw => told(&store.withdraw(key, &self.withdraw(op)).await),
+            Kind::Withdraw => told(&store.leave(key, &self.withdraw(op)).await),
             // When what the dead were told is dropped is for each store to say.
             Kind::News if self.is_dead(&worker).await => String::new(),
             Kind::News => {

@@ -10,7 +10,7 @@ use mooring_session::time::Millis;
 use super::every_store::over_every_store;
 use super::requests as make;
 use super::server::{PATIENCE, eventually};
-use crate::store::{Enter, Leave, Line, NewsItem, Store, StoreError, Withdraw};
+use crate::store::{Enter, Leave, Leaving, Line, NewsItem, Store, StoreError};
 
 over_every_store! {
     turns_are_given_in_order_and_told_to_who_waits;
@@ -48,15 +48,15 @@ fn leave(ticket: &str) -> Leave {
     Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        ticket: make::token(ticket),
+        who: Leaving::Ticket(make::token(ticket)),
     }
 }
 
-fn withdraw(beginning: &str) -> Withdraw {
-    Withdraw {
+fn withdraw(beginning: &str) -> Leave {
+    Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        beginning: make::token(beginning),
+        who: Leaving::WaitingUnder(make::token(beginning)),
     }
 }
 
@@ -199,7 +199,7 @@ async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &
         (withdraw("a."), refused(Refusal::Busy(Busy::Turn))),
         (withdraw("d."), refused(Refusal::Stale(Stale::Turn))),
         (
-            Withdraw {
+            Leave {
                 principal: make::principal("bob"),
                 ..withdraw("b.")
             },
@@ -208,11 +208,7 @@ async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &
         (withdraw("b."), Ok(())),
         (withdraw("b."), refused(Refusal::Stale(Stale::Turn))),
     ] {
-        assert_eq!(
-            store.withdraw(&key, &request).await,
-            expected,
-            "{request:?}"
-        );
+        assert_eq!(store.leave(&key, &request).await, expected, "{request:?}");
     }
     let withdrawn = NewsItem::Withdrawn {
         key: key.clone(),
@@ -229,7 +225,7 @@ async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &
     // With the session, what there was to withdraw is gone.
     store.end(&key, &make::end()).await.unwrap();
     assert_eq!(
-        store.withdraw(&key, &withdraw("c.")).await,
+        store.leave(&key, &withdraw("c.")).await,
         refused(Refusal::Ended)
     );
 }

@@ -16,7 +16,7 @@ use mooring_session::time::Millis;
 use super::operations::Operation;
 use super::requests as make;
 use super::side::Side;
-use crate::store::{Enter, Leave, Line, Order, SessionQuery, Withdraw};
+use crate::store::{Enter, Leave, Leaving, Line, Order, SessionQuery};
 
 impl Side<'_> {
     pub(super) fn create(&self, op: &Operation) -> Create {
@@ -134,20 +134,20 @@ impl Side<'_> {
         Leave {
             principal: self.principal(op),
             server: server(op),
-            ticket: make::token(&token(op)),
+            who: Leaving::Ticket(make::token(&token(op))),
         }
     }
 
-    pub(super) fn withdraw(&self, op: &Operation) -> Withdraw {
+    pub(super) fn withdraw(&self, op: &Operation) -> Leave {
         // Now and then by what all tickets begin with.
         let beginning = match op.flags & 7 {
             0 => token(op).chars().take(1).collect(),
             _ => token(op),
         };
-        Withdraw {
+        Leave {
             principal: self.principal(op),
             server: server(op),
-            beginning: make::token(&beginning),
+            who: Leaving::WaitingUnder(make::token(&beginning)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::stdio_command;
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::journal::{Event, Journal};
 use mooring_tests::process_tree::started_with;
@@ -13,8 +14,8 @@ use crate::recovery::{OUTCOME_UNKNOWN, call};
 use crate::rig::initialize_params;
 
 use super::rig::{
-    FleetKeys, OwnedFleet, Shape, assert_begun_anew, error_code, goes_on, owned_toml, pid_of,
-    stdio_toml, unique,
+    OwnedFleet, Shape, assert_begun_anew, error_code, goes_on, owned_toml, pid_of, stdio_toml,
+    unique,
 };
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! Gateways that share one Redis and one key, in front of a server whose connections live in one of them each.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::stdio_command;
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::journal::Journal;
 use mooring_tests::process_tree::started_with;
@@ -15,9 +15,7 @@ use mooring_tests::redis::Redis;
 use mooring_tests::session::{Exchange, McpSession};
 use mooring_tests::wait;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::keyed::keys_file;
 use crate::recovery::{call, count_of, mark_of, record, warned_of};
 
 /// How long what ends may take to be gone. Nothing is asserted about speed.
@@ -25,23 +23,6 @@ pub(crate) const GONE_WITHIN: Duration = Duration::from_secs(20);
 /// After its last beat a worker counts as alive for this long.
 pub(crate) const BEAT_TTL_MS: u64 = 1_000;
 const BEAT_INTERVAL_MS: u64 = 100;
-const KEY_FILE: &str = "fleet.keys";
-
-/// The key file that a fleet shares.
-#[derive(Debug)]
-pub(crate) struct FleetKeys(TempDir);
-
-impl FleetKeys {
-    pub(crate) fn new() -> anyhow::Result<Self> {
-        let directory = TempDir::with_prefix("mooring-keys-")?;
-        keys_file(directory.path(), KEY_FILE, 'b')?;
-        Ok(Self(directory))
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.0.path().join(KEY_FILE)
-    }
-}
 
 /// What a fleet is configured with beyond what each has.
 #[derive(Clone, Debug, Default)]
@@ -69,14 +50,14 @@ pub(crate) fn owned_toml(
         server,
         more,
     } = shape;
-    // The debug form of a URL or path is a TOML string: neither has anything to escape.
+    // The debug form of a URL is a TOML string: it has nothing to escape.
     format!(
         "[store]\nurl = {:?}\n\n[affinity]\nenabled = true\n{affinity}\n\n\
-         [worker]\nfleet_keys_file = {:?}\nbeat_interval_ms = {BEAT_INTERVAL_MS}\n\
+         [worker]\n{}beat_interval_ms = {BEAT_INTERVAL_MS}\n\
          beat_ttl_ms = {BEAT_TTL_MS}\n{worker}\n\n\
          [[servers]]\nid = \"tools\"\n{tools}\n{server}\n\n{more}",
         redis.url(),
-        keys.path(),
+        keys.toml(),
     )
 }
 

@@ -2,6 +2,7 @@
 
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::process_tree::started_with;
 use mooring_tests::redis::Redis;
@@ -11,7 +12,7 @@ use mooring_tests::wait;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::rig::{FleetKeys, GONE_WITHIN, Shape, goes_on, owned_toml, stdio_toml};
+use super::rig::{GONE_WITHIN, Shape, goes_on, owned_toml, stdio_toml};
 use crate::recovery::counted;
 
 /// Three gateways in front of one server of somebody else's.

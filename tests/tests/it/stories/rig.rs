@@ -4,6 +4,7 @@ use anyhow::Context;
 use mooring_tests::client::HttpClient;
 use mooring_tests::duplex::{Connection, DuplexSession};
 use mooring_tests::fixture::{Fixture, stdio_command};
+use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::legacy::LegacySession;
 use mooring_tests::nginx::Nginx;
@@ -11,7 +12,7 @@ use mooring_tests::redis::Redis;
 use mooring_tests::session::{Exchange, McpSession};
 use serde_json::{Value, json};
 
-use crate::owned::rig::{FleetKeys, Shape, owned_toml, stdio_toml, unique};
+use crate::owned::rig::{Shape, owned_toml, stdio_toml, unique};
 
 /// How the upstream servers are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -76,13 +76,13 @@ async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
         let other = worker.take("other", PATIENCE).await.unwrap();
         asks.resume();
         is_busy(&worker, "busy").await;
-        let request = Withdraw {
+        let request = Leave {
             principal: make::principal("alice"),
             server: server(),
-            beginning: make::token("asks"),
+            who: Leaving::WaitingUnder(make::token("asks")),
         };
         assert_eq!(
-            store.withdraw(&key(), &request).await,
+            store.leave(&key(), &request).await,
             Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
         );
         drop(other);

@@ -14,10 +14,10 @@ impl Worker {
     }
 
     async fn withdraws(&self, id: &str) -> Withdrawal {
-        let request = Withdraw {
+        let request = Leave {
             principal: make::principal("alice"),
             server: server(),
-            beginning: named::beginning(&key(), &server(), id).unwrap(),
+            who: Leaving::WaitingUnder(named::beginning(&key(), &server(), id).unwrap()),
         };
         withdraw(&self.store, &key(), &request).await
     }

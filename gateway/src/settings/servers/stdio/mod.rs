@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::knob::{About, Disclosure, Integer, Knob, Text};
+use super::super::paths::absolute;
 use super::super::reader::{Reader, Reason};
 use super::super::source::Environment;
 use super::kept::{self, Concurrency, OnUpstreamLoss};
@@ -130,12 +131,8 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Stdio
 }
 
 fn parse_directory(text: &str) -> Result<PathBuf, Reason> {
-    let path = PathBuf::from(text);
     if text.contains('\0') {
         return Err("it has a NUL character".to_owned());
     }
-    if !path.is_absolute() {
-        return Err("it is relative, and would depend on where the gateway was started".to_owned());
-    }
-    Ok(path)
+    absolute(text)
 }

@@ -11,7 +11,7 @@ use super::{bound, open, return_to_normal};
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, PATIENCE, RedisServer, eventually};
 use crate::store::{
-    Enter, Family, Leave, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway, Withdraw,
+    Enter, Family, Leave, Leaving, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway,
 };
 
 fn enter(ticket: &str, held: Option<u64>) -> Enter {
@@ -26,11 +26,11 @@ fn enter(ticket: &str, held: Option<u64>) -> Enter {
     }
 }
 
-fn withdraw(beginning: &str) -> Withdraw {
-    Withdraw {
+fn withdraw(beginning: &str) -> Leave {
+    Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        beginning: make::token(beginning),
+        who: Leaving::WaitingUnder(make::token(beginning)),
     }
 }
 
@@ -38,7 +38,7 @@ fn leave(ticket: &str) -> Leave {
     Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        ticket: make::token(ticket),
+        who: Leaving::Ticket(make::token(ticket)),
     }
 }
 
@@ -132,19 +132,19 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
     );
     // What has its turn is under way; what waits is taken out.
     assert_eq!(
-        store.withdraw(&key, &withdraw("t1")).await,
+        store.leave(&key, &withdraw("t1")).await,
         Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
     );
-    let foreign = Withdraw {
+    let foreign = Leave {
         principal: make::principal("bob"),
         ..withdraw("t4")
     };
     store.enter(&key, &enter("t4", None)).await.unwrap();
     assert_eq!(
-        store.withdraw(&key, &foreign).await,
+        store.leave(&key, &foreign).await,
         Err(StoreError::Refused(Refusal::Denied))
     );
-    store.withdraw(&key, &withdraw("t4")).await.unwrap();
+    store.leave(&key, &withdraw("t4")).await.unwrap();
     let told = news(&store).await;
     assert!(
         matches!(&told[..], [NewsItem::Withdrawn { ticket, .. }] if *ticket == make::token("t4")),
@@ -171,11 +171,11 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
     assert_eq!(waiting.turn, None);
     // From now on it is Redis that takes out.
     assert_eq!(
-        store.withdraw(&key, &withdraw("t2")).await,
+        store.leave(&key, &withdraw("t2")).await,
         Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
     );
     store.enter(&key, &enter("t4", None)).await.unwrap();
-    store.withdraw(&key, &withdraw("t4")).await.unwrap();
+    store.leave(&key, &withdraw("t4")).await.unwrap();
     let told = news(&store).await;
     assert!(matches!(told[..], [NewsItem::Withdrawn { .. }]), "{told:?}");
     store.leave(&key, &leave("t2")).await.unwrap();

@@ -12,7 +12,7 @@ use crate::store::error::{OpenError, StoreError};
 use crate::store::key::Family;
 use crate::store::tests::requests as make;
 use crate::store::tests::server::{Module, RedisServer};
-use crate::store::turns::{Leave, Withdraw};
+use crate::store::turns::{Leave, Leaving};
 
 /// A server that knows every command but one, for as many connections as come.
 fn without(command: &'static str) -> String {
@@ -129,19 +129,19 @@ async fn nobody_is_withdrawn_where_the_module_cannot() {
         make::principal("alice"),
         make::server("tools"),
     );
-    let withdraw = Withdraw {
+    let withdraw = Leave {
         principal: principal.clone(),
         server: server.clone(),
-        beginning: make::token("t1."),
+        who: Leaving::WaitingUnder(make::token("t1.")),
     };
     assert_eq!(
-        store.withdraw(&key, &withdraw).await,
+        store.leave(&key, &withdraw).await,
         Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
     );
     let leave = Leave {
         principal,
         server,
-        ticket: make::token("t1.a"),
+        who: Leaving::Ticket(make::token("t1.a")),
     };
     assert_eq!(store.leave(&key, &leave).await, Ok(()));
 }
