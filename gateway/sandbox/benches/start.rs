@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooring_sandbox::{Ended, Job, Launcher, Limits, Options, Program, Sandbox, Stop, Tier, Trees};
+use mooring_sandbox::{
+    Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, Tier, Trees,
+};
 use tempfile::TempDir;
 
 /// Starts of each variant.
@@ -116,7 +118,7 @@ fn subjects(sandbox: &Sandbox, directory: &Path) -> Vec<Subject> {
     }
     if let Some(binary) = runtimes.python.path() {
         let source = "print('ready')".to_owned();
-        let arguments = ["-I", "-S", "-B", "-u"]
+        let arguments = ["-s", "-S", "-B", "-u"]
             .map(str::to_owned)
             .into_iter()
             .chain([file("main.py", &source)]);
@@ -192,6 +194,8 @@ fn run_walled(sandbox: &Sandbox, ground: &Ground, subject: &Subject) -> Duration
         program: subject.program.clone(),
         trees: ground.trees(),
         limits: LIMITS,
+        bridge: None,
+        network: Network::None,
     };
     let outcome = sandbox
         .run(job, &Stop::new().expect("a handle"))
@@ -255,6 +259,7 @@ impl Ground {
         for name in ["tools", "skills", "scratch", "results"] {
             fs::create_dir(directory.path().join(name)).expect("a directory");
         }
+        fs::write(directory.path().join("tools/_import_map.json"), "{}").expect("a file");
         Self(directory)
     }
 

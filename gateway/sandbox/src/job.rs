@@ -1,5 +1,6 @@
 //! What is to be run, and what it sees.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,46 @@ pub struct Job {
     pub trees: Trees,
     /// What it may use.
     pub limits: Limits,
+    /// What the program has as descriptor 3: one end of a socket pair, whose other end the caller holds. A pipeline's
+    /// tools have none.
+    pub bridge: Option<OwnedFd>,
+    /// What it reaches of the network.
+    pub network: Network,
+}
+
+/// What a program reaches of the network.
+#[derive(Debug, Default)]
+pub enum Network {
+    /// Nothing. It cannot even make a socket.
+    #[default]
+    None,
+    /// One port of its own loopback, [`PROXY_PORT`], where the host answers as an HTTP proxy. In the strict tier alone:
+    /// without a network namespace, what is to be kept from it would be kept by the filter of system calls alone.
+    Proxy(TakeListener),
+}
+
+/// Where the proxy of [`Network::Proxy`] is found, on 127.0.0.1.
+pub const PROXY_PORT: u16 = 3128;
+
+/// Takes the socket that listens inside, before the program is started, on the thread of the run. Whoever takes it
+/// accepts on it, and closes it at the end of the run: the run's network namespace lasts as long as it.
+pub struct TakeListener(Box<dyn FnOnce(OwnedFd) + Send>);
+
+impl TakeListener {
+    /// By this function. It must not block.
+    pub fn new(take: impl FnOnce(OwnedFd) + Send + 'static) -> Self {
+        Self(Box::new(take))
+    }
+
+    pub(crate) fn take(self, listener: OwnedFd) {
+        (self.0)(listener);
+    }
+}
+
+impl fmt::Debug for TakeListener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TakeListener").finish()
+    }
 }
 
 /// What runs.

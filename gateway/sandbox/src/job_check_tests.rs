@@ -13,7 +13,7 @@ use super::*;
 use std::fs::File;
 use std::time::Duration;
 
-use crate::job::Trees;
+use crate::job::{Network, Trees};
 
 fn limits() -> Limits {
     Limits {
@@ -41,6 +41,8 @@ fn checked(program: Program, limits: Limits) -> Result<(), JobError> {
         program,
         trees,
         limits,
+        bridge: None,
+        network: Network::None,
     }
     .check()
 }

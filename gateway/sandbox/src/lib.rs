@@ -22,7 +22,7 @@ mod tier;
 pub mod tree;
 
 pub use helper::{helper, is_helper};
-pub use job::{Argument, Job, Program, Stage, Trees};
+pub use job::{Argument, Job, Network, PROXY_PORT, Program, Stage, TakeListener, Trees};
 pub use job_check::JobError;
 pub use limits::{LimitError, Limits};
 pub use outcome::{Changes, Ended, Outcome, Output, Stopped, Usage};

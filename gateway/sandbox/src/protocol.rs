@@ -5,8 +5,9 @@
 //! that every packet stays below [`PACKET_BYTES_MAX`].
 //!
 //! ```text
-//! host   Spec + [tools, skills, scratch, results, program, filter, doors..]
-//! helper Prepared{pid} + [pidfd]      process 1 waits; where it has no doors to step through by itself, the host puts
+//! host   Spec + [tools, skills, scratch, results, program, filter, bridge?, doors..]
+//! helper Prepared{pid} + [pidfd, listener?]
+//!                                     process 1 waits; where it has no doors to step through by itself, the host puts
 //!                                     it into its control group
 //! host   Go
 //! helper Started + [upper scratch, upper results]
@@ -43,7 +44,7 @@ pub const HELPER_NAME: &str = "mooring-sandbox";
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 
 /// Most descriptors that one packet carries.
-pub const DESCRIPTORS_MAX: usize = 6 + DOORS_MAX;
+pub const DESCRIPTORS_MAX: usize = 7 + DOORS_MAX;
 
 /// Most doors of [`SpecDescriptors`]: one for each hierarchy of control groups, version 1.
 pub const DOORS_MAX: usize = 4;
@@ -60,7 +61,8 @@ pub enum ToHelper {
 /// What the helper says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromHelper {
-    /// Process 1 exists, does nothing, and waits for [`ToHelper::Go`]. Carries its pidfd.
+    /// Process 1 exists, does nothing, and waits for [`ToHelper::Go`]. Carries its pidfd, and with
+    /// [`WireNetwork::Proxy`] the socket that listens inside.
     Prepared {
         /// As the host counts processes.
         pid: i32,
@@ -86,6 +88,23 @@ pub struct Spec {
     pub seen: Vec<PathBuf>,
     /// What it may use.
     pub limits: WireLimits,
+    /// Whether the packet has [`SpecDescriptors::bridge`].
+    pub has_bridge: bool,
+    /// What the program reaches of the network.
+    pub network: WireNetwork,
+}
+
+/// What the program reaches of the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireNetwork {
+    /// Nothing.
+    None,
+    /// [`crate::PROXY_PORT`] of a loopback of its own, in the strict tier.
+    Proxy {
+        /// The certificates of public authorities, one of [`Spec::seen`], where the host has any.
+        certificates: Option<PathBuf>,
+    },
 }
 
 /// The tier, as it is written down.
@@ -199,6 +218,8 @@ pub struct SpecDescriptors<D> {
     /// The system call filter of the tier, [`crate::helper::filter`]. A regular file likewise: one sealed memfd can
     /// serve all runs, because it is read without moving its offset.
     pub filter: D,
+    /// What the program has as descriptor 3, where [`Spec::has_bridge`] says so.
+    pub bridge: Option<D>,
     /// Files of control groups, at most [`DOORS_MAX`]. Process 1 writes `0` to each before it does anything else, and
     /// stands in the group from then on. None where there is no group, or where the host attaches process 1 to it.
     pub doors: Vec<D>,
@@ -215,12 +236,13 @@ impl<D> SpecDescriptors<D> {
             self.program,
             self.filter,
         ];
+        all.extend(self.bridge);
         all.extend(self.doors);
         all
     }
 
-    /// From the packet; none where there are fewer than have to be.
-    pub fn from_received(received: Vec<D>) -> Option<Self> {
+    /// From the packet of a spec that says whether there is a bridge; none where there are fewer than have to be.
+    pub fn from_received(received: Vec<D>, has_bridge: bool) -> Option<Self> {
         let mut received = received.into_iter();
         let mut next = || received.next();
         Some(Self {
@@ -230,6 +252,7 @@ impl<D> SpecDescriptors<D> {
             results: next()?,
             program: next()?,
             filter: next()?,
+            bridge: if has_bridge { Some(next()?) } else { None },
             doors: received.collect(),
         })
     }

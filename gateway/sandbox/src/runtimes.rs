@@ -51,7 +51,17 @@ pub struct Runtimes {
     pub deno: Runtime,
     /// For pipelines: every name of [`TOOLS`], in that order.
     pub tools: Vec<(&'static str, Runtime)>,
+    /// Which authorities are to be trusted, for programs that reach the network.
+    pub(crate) certificates: Option<PathBuf>,
 }
+
+/// Where distributions keep the certificates of public authorities, as one file.
+const CERTIFICATES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 
 impl Runtimes {
     /// Looks for all of them.
@@ -66,6 +76,9 @@ impl Runtimes {
             python_library,
             deno: find_deno(options),
             tools,
+            certificates: CERTIFICATES
+                .iter()
+                .find_map(|path| Path::new(path).canonicalize().ok()),
         }
     }
 

@@ -18,7 +18,8 @@ mod limits;
 use std::os::fd::AsFd;
 
 use host::{Code, LIMITS, Session, USERS};
-use mooring_sandbox::{Argument, Stage};
+use mooring_sandbox::helper::{Connections, filter};
+use mooring_sandbox::{Argument, Stage, Tier};
 use rustix::process::{Signal, pidfd_send_signal};
 
 fn stage(tool: &str, arguments: &[Argument]) -> Stage {
@@ -275,7 +276,7 @@ fn descriptors_environment_and_identity_are_the_sandboxs_own() {
         assert_eq!(
             lines[1],
             "['HOME', 'LANG', 'MALLOC_ARENA_MAX', 'MOORING_RESULTS', 'MOORING_SCRATCH', 'MOORING_SKILLS', \
-             'MOORING_TOOLS', 'NO_COLOR', 'PATH', 'TMPDIR']"
+             'MOORING_TOOLS', 'NO_COLOR', 'PATH', 'PYTHONPATH', 'PYTHONSAFEPATH', 'TMPDIR']"
         );
         assert!(lines[2].starts_with("1000 1000 ["), "{ran:?}");
         assert!(lines[2].ends_with("] sandbox /scratch True"), "{ran:?}");
@@ -327,7 +328,7 @@ fn a_run_that_the_host_kills_still_hands_out_its_layers() {
         let running = session.start(
             &Code::Python(code),
             LIMITS,
-            mooring_sandbox::helper::filter(mooring_sandbox::Tier::Strict).unwrap(),
+            filter(Tier::Strict, Connections::Refused).unwrap(),
         );
         running.go();
         running.wait_for_output("ready\n");
@@ -354,7 +355,7 @@ fn a_control_group_that_cannot_be_stepped_into_fails_the_run_by_its_name() {
     for user in USERS {
         // It cannot be written to.
         let door = std::fs::File::open("/dev/null").unwrap().into();
-        let filter = mooring_sandbox::helper::filter(mooring_sandbox::Tier::Strict).unwrap();
+        let filter = filter(Tier::Strict, Connections::Refused).unwrap();
         let mut session = Session::new(user);
         session.doors.push(door);
         let ran = session

@@ -7,15 +7,16 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
-    PathFdError, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
-    make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath,
+    PathFd, PathFdError, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope, make_bitflags,
 };
 
 use super::error::{Cause, StepError};
 use super::places::Places;
 use super::root::{DEVICES, LIBRARIES};
-use crate::protocol::{Runtime, Spec};
+use crate::job::PROXY_PORT;
+use crate::protocol::{Runtime, Spec, WireNetwork};
 
 /// With namespaces and a root of its own, the newest that the kernel has. What the later ones add, other walls hold as
 /// well: truncation of what is mounted read-only, ports, devices, and (from the sixth on) signals and abstract sockets
@@ -36,19 +37,26 @@ type Rule = (PathFd, BitFlags<AccessFs>);
 
 /// Restricts this process and all that follow, within a root of their own.
 pub(super) fn apply_in_root(spec: &Spec) -> Result<(), StepError> {
-    apply(in_root(spec), VERSIONS_IN_ROOT)
+    // A kernel whose version knows no ports has the namespace, in which nothing else listens.
+    let port = (spec.network != WireNetwork::None).then_some(PROXY_PORT);
+    apply(in_root(spec), port, VERSIONS_IN_ROOT)
 }
 
 /// Restricts this process and all that follow to the private directory of the run, and to those files of the host that
 /// a root would show.
 pub(super) fn apply_around(spec: &Spec, places: &Places) -> Result<(), StepError> {
-    apply(around(spec, places), VERSIONS_AROUND)
+    apply(around(spec, places), None, VERSIONS_AROUND)
 }
 
-fn apply(rules: Result<Vec<Rule>, PathFdError>, versions: &[ABI]) -> Result<(), StepError> {
+/// `port` is the one that may be connected to.
+fn apply(
+    rules: Result<Vec<Rule>, PathFdError>,
+    port: Option<u16>,
+    versions: &[ABI],
+) -> Result<(), StepError> {
     let status = rules
         .map_err(RulesError::from)
-        .and_then(|rules| restrict(&rules, versions))
+        .and_then(|rules| restrict(&rules, port, versions))
         .map_err(|error| StepError::Landlock(Cause::words(error.to_string())))?;
     match status {
         RulesetStatus::FullyEnforced => Ok(()),
@@ -136,10 +144,14 @@ fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, PathFdError> {
 }
 
 /// Restricts this thread by the first of these versions that the kernel has; none of them is the last one's error.
-fn restrict(rules: &[Rule], versions: &[ABI]) -> Result<RulesetStatus, RulesError> {
+fn restrict(
+    rules: &[Rule],
+    port: Option<u16>,
+    versions: &[ABI],
+) -> Result<RulesetStatus, RulesError> {
     let mut status = Ok(RulesetStatus::NotEnforced);
     for version in versions {
-        status = restrict_by(rules, *version);
+        status = restrict_by(rules, port, *version);
         if status.is_ok() {
             break;
         }
@@ -147,7 +159,11 @@ fn restrict(rules: &[Rule], versions: &[ABI]) -> Result<RulesetStatus, RulesErro
     status
 }
 
-fn restrict_by(rules: &[Rule], version: ABI) -> Result<RulesetStatus, RulesError> {
+fn restrict_by(
+    rules: &[Rule],
+    port: Option<u16>,
+    version: ABI,
+) -> Result<RulesetStatus, RulesError> {
     let known = AccessFs::from_all(version);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -163,6 +179,9 @@ fn restrict_by(rules: &[Rule], version: ABI) -> Result<RulesetStatus, RulesError
     let mut ruleset = ruleset.create()?;
     for (path, access) in rules {
         ruleset = ruleset.add_rule(PathBeneath::new(path, *access & known))?;
+    }
+    if let Some(port) = port.filter(|_| !ports.is_empty()) {
+        ruleset = ruleset.add_rule(NetPort::new(port, AccessNet::ConnectTcp))?;
     }
     Ok(ruleset.restrict_self()?.ruleset)
 }

@@ -22,7 +22,7 @@ fn in_a_thread(versions: &'static [ABI]) {
     fs::write(&secret, "secret").unwrap();
     thread::spawn(move || {
         let rules = [(PathFd::new(mine.path()).unwrap(), write())];
-        let status = restrict(&rules, versions).unwrap();
+        let status = restrict(&rules, None, versions).unwrap();
         assert_eq!(status, RulesetStatus::FullyEnforced, "{versions:?}");
         let denied = |error: std::io::Error| error.kind() == ErrorKind::PermissionDenied;
         assert!(denied(fs::read(&secret).unwrap_err()), "{versions:?}");
@@ -51,6 +51,6 @@ fn each_version_holds() {
 
 #[test]
 fn no_version_at_all_is_no_enforcement() {
-    let status = restrict(&[], &[]).unwrap();
+    let status = restrict(&[], None, &[]).unwrap();
     assert_eq!(status, RulesetStatus::NotEnforced);
 }

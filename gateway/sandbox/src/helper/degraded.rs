@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::error::{StepError, at};
+use super::error::{Cause, StepError, at};
 use super::first_process::{self, First, FromFirst, Walls};
 use super::outer::{Request, is_told_to_go, pair};
 use super::own_user::OwnUser;
@@ -22,12 +22,18 @@ use super::process::{self, Side};
 use super::program::Program;
 use super::{descriptors, seccomp};
 use crate::limits::Limits;
-use crate::protocol::{Failed, Finished, FromHelper, ToHelper, receive, send};
+use crate::protocol::{Failed, Finished, FromHelper, ToHelper, WireNetwork, receive, send};
 
 /// Does what the host asks.
 pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> {
     let Request { spec, mut passed } = request;
+    if spec.network != WireNetwork::None {
+        return Err(StepError::Network(Cause::words(
+            "there is no network namespace",
+        )));
+    }
     let doors = std::mem::take(&mut passed.doors);
+    let bridge = passed.bridge.take();
     // The host's death is noticed below: dying at once would leave the run.
     process::outlive_parent()?;
     process::hide_memory()?;
@@ -58,11 +64,12 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
                     user,
                 },
                 doors,
+                bridge,
                 channel: far,
             })
         }
         Side::Parent(leader) => {
-            drop(far);
+            drop((far, bridge));
             accompany(host, &near, leader)
         }
     }
@@ -98,7 +105,7 @@ fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepErr
 }
 
 fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<Last, StepError> {
-    if !is_told_to_go(host, leader)? {
+    if !is_told_to_go(host, leader, None)? {
         return Ok(Last::Ended(None));
     }
     // Where the leader is gone already, what it said is still to be read.

@@ -1,6 +1,8 @@
 //! Step: no descriptor of the host's reaches a program.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -10,7 +12,11 @@ use super::error::{Cause, StepError, at};
 /// The first descriptor behind the standard ones.
 const FIRST_OTHER: i32 = 3;
 
-/// Takes the channel to the host from descriptor 0, which reads nothing from then on.
+/// Where a program has the bridge.
+const BRIDGE: i32 = FIRST_OTHER;
+
+/// Takes the channel to the host from descriptor 0, which reads nothing from then on. The number of the bridge is in use
+/// from then on, in this process and in those that it forks, by the channel or by what was there before it.
 pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
     let channel = fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER)
         .map_err(at("descriptor 0"))
@@ -25,6 +31,7 @@ pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
 }
 
 /// Has every descriptor but 0, 1 and 2 closed where a program is started, those that the host forgot to mark included.
+/// What is passed on is passed at each start, see [`pass_bridge`].
 pub(super) fn close_on_exec() -> Result<(), StepError> {
     // SAFETY: the call takes three numbers, and with this flag closes nothing that this process still owns.
     let result = unsafe {
@@ -40,6 +47,26 @@ pub(super) fn close_on_exec() -> Result<(), StepError> {
     Err(StepError::Descriptors(at("close_range")(
         std::io::Error::last_os_error(),
     )))
+}
+
+/// Has the program that `command` starts find the bridge, and nothing else, behind the standard descriptors.
+///
+/// The standard library tells of a failed start by a pipe. It must not stand where the bridge is put, and does not:
+/// [`take_channel`] has seen to it that the number is in use.
+pub(super) fn pass_bridge(command: &mut Command, bridge: OwnedFd) {
+    let put = move || {
+        // Never the same number as its own, at which it would stay marked to be closed. SAFETY: the call takes two
+        // numbers, of a descriptor that is open here and of one that this process, about to be another program, has no
+        // use for.
+        let result = unsafe { libc::dup2(bridge.as_raw_fd(), BRIDGE) };
+        if result == BRIDGE {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    };
+    // SAFETY: between fork and exec the closure makes one system call, and touches no memory.
+    unsafe { command.pre_exec(put) };
 }
 
 /// Reads a regular file from its beginning without moving its offset, because other runs may share it.

@@ -81,6 +81,9 @@ pub(super) enum StepError {
     /// The host name seen inside.
     #[error("{0}")]
     HostName(Cause),
+    /// A listening socket inside.
+    #[error("{0}")]
+    Network(Cause),
     /// A root of its own.
     #[error("{0}")]
     Root(Cause),
@@ -132,6 +135,7 @@ impl StepError {
             Self::Namespaces(_) => "namespaces",
             Self::Identity(_) => "identity",
             Self::HostName(_) => "host_name",
+            Self::Network(_) => "network",
             Self::Root(_) => "root",
             Self::Trees(_) => "trees",
             Self::Overlay(_) => "overlay",
@@ -156,6 +160,7 @@ impl StepError {
             | Self::Namespaces(cause)
             | Self::Identity(cause)
             | Self::HostName(cause)
+            | Self::Network(cause)
             | Self::Root(cause)
             | Self::Trees(cause)
             | Self::Overlay(cause)

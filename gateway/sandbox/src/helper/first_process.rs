@@ -37,6 +37,8 @@ pub(super) struct First<'a> {
     pub(super) walls: Walls,
     /// Into the run's control group, see [`crate::protocol::SpecDescriptors::doors`].
     pub(super) doors: Vec<OwnedFd>,
+    /// For the program, which alone has it once it runs.
+    pub(super) bridge: Option<OwnedFd>,
     pub(super) channel: OwnedFd,
 }
 
@@ -59,7 +61,7 @@ pub(super) fn run(first: First<'_>) -> ! {
     let channel = first.channel;
     let told = control_group::step_into(first.doors)
         .and_then(|()| confine(first.spec, first.filter, first.walls))
-        .and_then(|()| course(first.program, &channel))
+        .and_then(|()| course(first.program, first.bridge, &channel))
         .map_or_else(
             |error| FromFirst::Failed(Failed::from(&error)),
             FromFirst::Ended,
@@ -114,7 +116,7 @@ fn begin(places: &Places) -> Result<(), StepError> {
 }
 
 /// Waits for the word, starts the program, and waits for its end.
-fn course(program: &Program, channel: &OwnedFd) -> Result<i32, StepError> {
+fn course(program: &Program, bridge: Option<OwnedFd>, channel: &OwnedFd) -> Result<i32, StepError> {
     match receive::<ToHelper>(channel.as_fd())? {
         Some((ToHelper::Go, _)) => {}
         Some((ToHelper::Spec(_), _)) => return Err(StepError::Spec(Cause::words("a second spec"))),
@@ -124,7 +126,7 @@ fn course(program: &Program, channel: &OwnedFd) -> Result<i32, StepError> {
             )));
         }
     }
-    let started = program.start()?;
+    let started = program.start(bridge)?;
     send(channel.as_fd(), &FromFirst::Started, &[])?;
     Ok(wait(started))
 }

@@ -16,6 +16,7 @@ mod error;
 mod first_process;
 mod identity;
 mod namespaces;
+mod network;
 mod outer;
 mod own_user;
 mod places;
@@ -31,7 +32,7 @@ mod trees;
 use std::ffi::OsStr;
 
 pub(crate) use own_user::{HostKind, kind_of_host};
-pub use seccomp::{FilterError, filter};
+pub use seccomp::{Connections, FilterError, filter};
 
 /// Whether this process was started to be the helper.
 #[must_use]

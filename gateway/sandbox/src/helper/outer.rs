@@ -17,7 +17,7 @@ use super::process_limit::KernelSettings;
 use super::program::Program;
 use super::root::{Root, Text, Upper};
 use super::trees::Trees;
-use super::{degraded, descriptors, namespaces, seccomp};
+use super::{degraded, descriptors, namespaces, network, seccomp};
 use crate::limits::Limits;
 use crate::protocol::{
     Failed, Finished, FromHelper, Spec, SpecDescriptors, ToHelper, WireTier, receive, send,
@@ -48,6 +48,7 @@ fn course(host: &OwnedFd) -> Result<(), StepError> {
 fn strict(host: &OwnedFd, request: Request) -> Result<(), StepError> {
     let Request { spec, mut passed } = request;
     let doors = std::mem::take(&mut passed.doors);
+    let bridge = passed.bridge.take();
     let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
     let places = Places::beneath("/");
     let program = Program::new(&spec, &places, bytes)?;
@@ -55,23 +56,25 @@ fn strict(host: &OwnedFd, request: Request) -> Result<(), StepError> {
         descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
     let settings = KernelSettings::open();
     let upper = build(&spec, &program, passed)?;
+    let listener = network::listen(&spec.network)?;
 
     let (near, far) = pair()?;
     match process::fork()? {
         Side::Child => {
-            drop((near, upper));
+            drop((near, upper, listener));
             first_process::run(First {
                 spec: &spec,
                 program: &program,
                 filter: &filter,
                 walls: Walls::Root { settings, places },
                 doors,
+                bridge,
                 channel: far,
             })
         }
         Side::Parent(pid) => {
-            drop(far);
-            accompany(host, &near, pid, &upper)
+            drop((far, bridge));
+            accompany(host, &near, pid, &upper, listener)
         }
     }
 }
@@ -101,8 +104,8 @@ fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
         Some((ToHelper::Go, _)) => return Err(StepError::Spec(Cause::words("go before the spec"))),
         None => return Ok(None),
     };
-    let passed = SpecDescriptors::from_received(passed)
-        .ok_or_else(|| StepError::Spec(Cause::words("fewer descriptors than six")))?;
+    let passed = SpecDescriptors::from_received(passed, spec.has_bridge)
+        .ok_or_else(|| StepError::Spec(Cause::words("fewer descriptors than have to be")))?;
     Ok(Some(Request { spec, passed }))
 }
 
@@ -124,21 +127,38 @@ fn build(
     Root::build(spec, &trees, text.as_ref())?.enter()
 }
 
-/// Tells the host of the process that waits to be confined, and waits for its word: false where the host is gone.
-pub(super) fn is_told_to_go(host: &OwnedFd, pid: Pid) -> Result<bool, StepError> {
+/// Tells the host of the process that waits to be confined, hands it what listens inside, and waits for its word: false
+/// where the host is gone.
+pub(super) fn is_told_to_go(
+    host: &OwnedFd,
+    pid: Pid,
+    listener: Option<OwnedFd>,
+) -> Result<bool, StepError> {
     let handle = pidfd_open(pid, PidfdFlags::empty())
         .map_err(at("pidfd_open"))
         .map_err(StepError::Fork)?;
     let prepared = FromHelper::Prepared {
         pid: pid.as_raw_nonzero().get(),
     };
-    send(host.as_fd(), &prepared, &[handle.as_fd()])?;
+    let passed: Vec<_> = std::iter::once(&handle)
+        .chain(&listener)
+        .map(AsFd::as_fd)
+        .collect();
+    send(host.as_fd(), &prepared, &passed)?;
+    // The host alone holds it from here on: whoever does keeps the namespace.
+    drop(listener);
     Ok(receive::<ToHelper>(host.as_fd())?.is_some())
 }
 
 /// Passes on what process 1 says, until it has ended.
-fn accompany(host: &OwnedFd, first: &OwnedFd, pid: Pid, upper: &Upper) -> Result<(), StepError> {
-    if !is_told_to_go(host, pid)? {
+fn accompany(
+    host: &OwnedFd,
+    first: &OwnedFd,
+    pid: Pid,
+    upper: &Upper,
+    listener: Option<OwnedFd>,
+) -> Result<(), StepError> {
+    if !is_told_to_go(host, pid, listener)? {
         return Ok(());
     }
     // Where process 1 is gone already, what it said is still to be read.

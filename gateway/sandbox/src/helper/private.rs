@@ -20,8 +20,9 @@ use crate::protocol::SpecDescriptors;
 /// What is read and not written belongs to the host, and is read by everybody who may enter the directory.
 const TEXT_MODE: Mode = Mode::from_raw_mode(0o444);
 
-/// Entered by the group of the run's own user, listed by nobody else than the host.
-const SHARED_MODE: Mode = Mode::from_raw_mode(0o710);
+/// Entered and listed by the group of the run's own user, which python does to find the tools' package in it; by nobody
+/// else than the host and that user.
+const SHARED_MODE: Mode = Mode::from_raw_mode(0o750);
 
 /// The directory, found again by its path.
 pub(super) struct PrivateDirectory {

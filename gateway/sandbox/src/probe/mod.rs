@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::job::{Argument, Job, Program, Stage, Trees};
+use crate::job::{Argument, Job, Network, Program, Stage, Trees};
 use crate::limits::Limits;
 use crate::outcome::{Ended, Outcome, Stopped};
 use crate::run::{RunError, Sandbox, Stop};
@@ -87,6 +87,8 @@ pub(crate) fn prove(sandbox: &Sandbox) -> Result<(), ProbeError> {
         program,
         trees,
         limits: LIMITS,
+        bridge: None,
+        network: Network::None,
     };
     let outcome = sandbox.run_witnessed(job, &stop, Some(&mut witness))?;
     match seen {

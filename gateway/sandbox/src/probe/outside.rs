@@ -68,13 +68,15 @@ fn expect(status: &str, name: &'static str, wanted: &str) -> Result<(), ProbeErr
 }
 
 /// Variables that the helper sets itself, the same on every machine, so that they tell nothing of the host.
-const OWN_VARIABLES: [&str; 10] = [
+const OWN_VARIABLES: [&str; 12] = [
     "HOME",
     "PATH",
     "LANG",
     "TMPDIR",
     "NO_COLOR",
     "MALLOC_ARENA_MAX",
+    "PYTHONPATH",
+    "PYTHONSAFEPATH",
     "MOORING_SCRATCH",
     "MOORING_RESULTS",
     "MOORING_TOOLS",

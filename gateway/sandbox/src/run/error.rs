@@ -24,6 +24,9 @@ pub enum RunError {
         /// What it named.
         name: String,
     },
+    /// The job asks for the network where there is no network namespace.
+    #[error("a run reaches the network in the strict tier only")]
+    NetworkNeedsStrict,
     /// The host's side of the walls could not be made.
     #[error("sandbox_unavailable: {step}")]
     Host {

@@ -27,11 +27,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use crate::cgroup::{Group, GroupLimits, Groups};
-use crate::helper;
-use crate::job::{Job, Trees};
+use crate::helper::{self, Connections};
+use crate::job::{Job, Network, TakeListener, Trees};
+use crate::limits::Limits;
 use crate::outcome::{Changes, Outcome};
 use crate::probe::{self, ProbeError};
-use crate::protocol::{self, Spec, SpecDescriptors, ToHelper};
+use crate::protocol::{self, Spec, SpecDescriptors, ToHelper, WireNetwork};
 use crate::runtimes::Runtimes;
 use crate::tier::{Layer, Tier};
 use pump::Pump;
@@ -45,8 +46,7 @@ pub struct Sandbox {
     groups: Groups,
     layers: Vec<Layer>,
     runtimes: Runtimes,
-    /// The system call filter, compiled once, as a file that every helper reads.
-    filter: OwnedFd,
+    filters: Filters,
 }
 
 impl Sandbox {
@@ -56,10 +56,7 @@ impl Sandbox {
     /// # Errors
     /// [`ProbeError`], which names the wall that does not stand.
     pub fn probe(options: Options) -> Result<Self, ProbeError> {
-        let filter =
-            helper::filter(options.tier).map_err(|error| ProbeError::Filter(error.to_string()))?;
-        let filter =
-            spec::in_memory("filter", &filter).map_err(RunError::host("hold the filter"))?;
+        let filters = Filters::compile(options.tier)?;
         let groups = Groups::probe();
         if options.tier == Tier::Degraded {
             private::sweep().map_err(RunError::host("sweep the directories of runs"))?;
@@ -69,7 +66,7 @@ impl Sandbox {
             runtimes: Runtimes::find(&options),
             options,
             groups,
-            filter,
+            filters,
         };
         probe::prove(&sandbox)?;
         Ok(sandbox)
@@ -111,12 +108,17 @@ impl Sandbox {
     ) -> Result<Outcome, RunError> {
         let begun = Instant::now();
         job.check()?;
+        let (network, listening) = self.network(job.network)?;
         let limits = spec::wire_limits(self.tier(), &job.limits, &job.trees)
             .map_err(RunError::host("measure the session's files"))?;
         let counter = self.groups.layer();
         let (spec, program) =
             spec::spec(self.tier(), counter, &self.runtimes, &job.program, limits)?;
-        let private = self.private(&job, limits.temporary_bytes)?;
+        let spec = Spec {
+            has_bridge: job.bridge.is_some(),
+            ..spec::connected(spec, network)
+        };
+        let private = self.private(&job.trees, &job.limits, limits.temporary_bytes)?;
         let trees = private.as_ref().map_or(&job.trees, PrivateDirectory::trees);
         // What the run writes counts as its memory where it stands there: in a layer always, in a copy seldom.
         let memory_for_files = match &private {
@@ -130,8 +132,9 @@ impl Sandbox {
         let (helper, streams) = Helper::start(&self.options.launcher)?;
         let doors = group.as_ref().map_or(Ok(Vec::new()), Group::doors);
         let doors = doors.map_err(RunError::host("control group: open"))?;
-        self.brief(&helper, spec, &program, trees, &doors)?;
-        drop(doors);
+        self.brief(&helper, spec, &program, trees, job.bridge.as_ref(), &doors)?;
+        // The program alone holds the bridge's end from here on: its closing is to be seen.
+        drop((doors, job.bridge));
         self.groups.wake(helper.pid());
         let keep = job.limits.output_bytes;
         let watch = Watch {
@@ -143,6 +146,7 @@ impl Sandbox {
             stderr: Pump::new(streams.stderr, keep).map_err(RunError::host("read the output"))?,
             state: State::new(begun, memory_for_files),
             private: private.as_ref(),
+            listening,
             witness,
         };
         let over = watch.until_over()?;
@@ -158,15 +162,28 @@ impl Sandbox {
         })
     }
 
+    /// What the helper is told of the network, and who is to answer there.
+    fn network(&self, network: Network) -> Result<(WireNetwork, Option<TakeListener>), RunError> {
+        match (network, self.tier()) {
+            (Network::None, _) => Ok((WireNetwork::None, None)),
+            (Network::Proxy(listening), Tier::Strict) => {
+                let certificates = self.runtimes.certificates.clone();
+                Ok((WireNetwork::Proxy { certificates }, Some(listening)))
+            }
+            (Network::Proxy(_), Tier::Degraded) => Err(RunError::NetworkNeedsStrict),
+        }
+    }
+
     /// The copies that a run of the degraded tier works on.
     fn private(
         &self,
-        job: &Job,
+        trees: &Trees,
+        limits: &Limits,
         temporary_bytes: u64,
     ) -> Result<Option<PrivateDirectory>, RunError> {
         match self.tier() {
             Tier::Strict => Ok(None),
-            Tier::Degraded => PrivateDirectory::make(&job.trees, &job.limits, temporary_bytes)
+            Tier::Degraded => PrivateDirectory::make(trees, limits, temporary_bytes)
                 .map(Some)
                 .map_err(RunError::host("copy the session's files")),
         }
@@ -179,6 +196,7 @@ impl Sandbox {
         spec: Spec,
         program: &OwnedFd,
         trees: &Trees,
+        bridge: Option<&OwnedFd>,
         doors: &[OwnedFd],
     ) -> Result<(), RunError> {
         let descriptors = SpecDescriptors {
@@ -187,7 +205,8 @@ impl Sandbox {
             scratch: trees.scratch.as_fd(),
             results: trees.results.as_fd(),
             program: program.as_fd(),
-            filter: self.filter.as_fd(),
+            filter: self.filters.of(&spec).as_fd(),
+            bridge: bridge.map(AsFd::as_fd),
             doors: doors.iter().map(AsFd::as_fd).collect(),
         };
         let message = ToHelper::Spec(Box::new(spec));
@@ -196,6 +215,37 @@ impl Sandbox {
                 text: error.to_string(),
             }
         })
+    }
+}
+
+/// The system call filters, each compiled once, as files that every helper reads.
+#[derive(Debug)]
+struct Filters {
+    /// Of a run without a network.
+    alone: OwnedFd,
+    /// Of one that may make connections.
+    connecting: OwnedFd,
+}
+
+impl Filters {
+    fn compile(tier: Tier) -> Result<Self, ProbeError> {
+        let of = |connections| {
+            let filter = helper::filter(tier, connections)
+                .map_err(|error| ProbeError::Filter(error.to_string()))?;
+            let file = spec::in_memory("filter", &filter);
+            Ok::<_, ProbeError>(file.map_err(RunError::host("hold the filter"))?)
+        };
+        Ok(Self {
+            alone: of(Connections::Refused)?,
+            connecting: of(Connections::Allowed)?,
+        })
+    }
+
+    const fn of(&self, spec: &Spec) -> &OwnedFd {
+        match spec.network {
+            WireNetwork::None => &self.alone,
+            WireNetwork::Proxy { .. } => &self.connecting,
+        }
     }
 }
 

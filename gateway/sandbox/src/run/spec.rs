@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::error::RunError;
 use crate::job::{Program, Stage, Trees};
 use crate::limits::Limits;
-use crate::protocol::{Runtime as WireRuntime, Spec, WireLimits};
+use crate::protocol::{Runtime as WireRuntime, Spec, WireLimits, WireNetwork};
 use crate::runtimes::{Runtime, Runtimes};
 use crate::tier::{Layer, Tier};
 use crate::tree;
@@ -66,9 +66,19 @@ pub(super) fn spec(
             runtime,
             seen,
             limits,
+            has_bridge: false,
+            network: WireNetwork::None,
         },
         program,
     ))
+}
+
+/// The same, reaching so much of the network. Who reaches something sees which authorities are to be trusted.
+pub(super) fn connected(mut spec: Spec, network: WireNetwork) -> Spec {
+    if let WireNetwork::Proxy { certificates } = &network {
+        spec.seen.extend(certificates.clone());
+    }
+    Spec { network, ..spec }
 }
 
 /// What deno may reserve besides what its program uses. Where a control group counts what is touched, room for some

@@ -21,6 +21,7 @@ use super::stop::Stop;
 use super::verdict::Facts;
 use super::watchdog;
 use crate::cgroup::{Group, GroupUsage};
+use crate::job::TakeListener;
 use crate::limits::Limits;
 use crate::outcome::{Ended, Output, Stopped, Usage};
 use crate::protocol::{self, Finished, FromHelper, ToHelper};
@@ -42,6 +43,8 @@ pub(super) struct Watch<'a, 'w> {
     pub(super) state: State,
     /// The directory of a run of the degraded tier, whose files are watched.
     pub(super) private: Option<&'a PrivateDirectory>,
+    /// Who answers at the socket that listens inside.
+    pub(super) listening: Option<TakeListener>,
     pub(super) witness: Option<Witness<'w>>,
 }
 
@@ -177,11 +180,13 @@ impl Watch<'_, '_> {
 
     /// The first process waits: into its group with it, where it does not step in by itself, and go.
     fn prepared(&mut self, pid: i32, descriptors: Vec<OwnedFd>) -> Result<(), RunError> {
-        let (pid, pidfd) = Pid::from_raw(pid)
-            .zip(descriptors.into_iter().next())
-            .ok_or_else(|| RunError::Protocol {
-                text: "a first process without a handle".to_owned(),
-            })?;
+        let mut descriptors = descriptors.into_iter();
+        let (pid, pidfd) =
+            Pid::from_raw(pid)
+                .zip(descriptors.next())
+                .ok_or_else(|| RunError::Protocol {
+                    text: "a first process without a handle".to_owned(),
+                })?;
         self.state.leader = self.private.is_some().then_some(pid);
         let first = self.state.first.insert(Process::from_pidfd(pidfd));
         if let Some(group) = &self.group
@@ -193,6 +198,12 @@ impl Watch<'_, '_> {
                 step: "control group: attach",
                 source,
             });
+        }
+        if let Some(listening) = self.listening.take() {
+            let listener = descriptors.next().ok_or_else(|| RunError::Protocol {
+                text: "a network without a listening socket".to_owned(),
+            })?;
+            listening.take(listener);
         }
         protocol::send(self.helper.socket(), &ToHelper::Go, &[]).map_err(out_of_turn)
     }

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use mooring_sandbox::{
-    Ended, Job, Launcher, Limits, Options, Program, Sandbox, Stop, Tier, Trees, Usage,
+    Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, Tier, Trees, Usage,
 };
 
 use crate::aftermath::Before;
@@ -97,13 +98,31 @@ impl<'a> Arena<'a> {
         )
     }
 
-    /// Runs a program, and sees to it that it read nothing of others and left nothing.
+    /// Runs a program with a bridge where nobody answers, and sees to it that it read nothing of others and left nothing.
     pub(crate) fn run(&self, program: Program, limits: Limits, stop: &Stop) -> Run {
         let before = Before::look(self.planted);
+        let (host, bridge) = UnixStream::pair().unwrap();
+        let run = self.run_connected(program, limits, stop, bridge.into(), Network::None);
+        drop(host);
+        before.compare(self.planted);
+        run
+    }
+
+    /// Runs a program with this bridge and network, and sees to it that it read nothing of others.
+    pub(crate) fn run_connected(
+        &self,
+        program: Program,
+        limits: Limits,
+        stop: &Stop,
+        bridge: OwnedFd,
+        network: Network,
+    ) -> Run {
         let job = Job {
             program,
             trees: trees(self.planted),
             limits,
+            bridge: Some(bridge),
+            network,
         };
         let outcome = self.sandbox.run(job, stop).expect("the walls stand");
         let run = Run {
@@ -121,7 +140,6 @@ impl<'a> Arena<'a> {
                 "a secret was read: {said}"
             );
         }
-        before.compare(self.planted);
         run
     }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mooring_sandbox::tree::{SessionDirectory, commit};
-use mooring_sandbox::{Job, Limits, Outcome, Program, RunError, Sandbox, Stop, Tier};
+use mooring_sandbox::{Job, Limits, Network, Outcome, Program, RunError, Sandbox, Stop, Tier};
 
 use crate::arena::{limits, options, trees};
 use crate::planted::Planted;
@@ -174,6 +174,8 @@ fn run(
         program,
         trees: trees(planted),
         limits,
+        bridge: None,
+        network: Network::None,
     };
     sandbox.run(job, &Stop::new().unwrap())
 }

@@ -14,14 +14,14 @@ const FILES: &[Attack] = &[
     // First: later attacks leave some of their own open.
     attack(
         13,
-        "a descriptor besides the three",
+        "a descriptor besides the three and the bridge",
         r#"
 def is_open(number):
     try:
         return os.fstat(number) is not None
     except OSError:
         return False
-found = [number for number in range(3, 4096) if is_open(number)]
+found = [number for number in range(4, 4096) if is_open(number)]
 if not found:
     raise OSError(errno.EBADF, "none")
 return found"#,
@@ -300,16 +300,32 @@ fn the_start_of_a_run_imports_nothing_that_an_earlier_run_left() {
                 "ctypes",
             ];
             let scratch = arena.planted.scratch();
-            for name in names {
+            // Of the mounted packages as well, and of what only the working directory would have.
+            let names = names
+                .into_iter()
+                .chain(["tools", "skills", "left_behind", "main"]);
+            let names: Vec<_> = names.collect();
+            for name in &names {
                 fs::write(scratch.join(format!("{name}.py")), "print('shadowed')\n").unwrap();
             }
-            let run = arena.python("print('fine')");
+            let source = "
+import ctypes, json, subprocess, sys, types
+import skills.skill, tools.stub
+print(tools.stub.call(), skills.skill.help())
+try:
+    import left_behind
+except ImportError:
+    print('not found')
+child = [sys.executable, '-S', '-c', 'import json, tools.stub; import left_behind']
+print(subprocess.run(child, capture_output=True, text=True).stderr.splitlines()[-1])
+";
+            let run = arena.python(source);
             let control = std::process::Command::new("/usr/bin/python3")
                 .args(["-c", "import json"])
                 .current_dir(&scratch)
                 .output()
                 .unwrap();
-            for name in names {
+            for name in &names {
                 fs::remove_file(scratch.join(format!("{name}.py"))).unwrap();
             }
             let _ = fs::remove_dir_all(scratch.join("__pycache__"));
@@ -319,7 +335,10 @@ fn the_start_of_a_run_imports_nothing_that_an_earlier_run_left() {
             );
             assert_eq!(
                 (run.ended, run.stdout.as_str()),
-                (Ended::Exited(0), "fine\n"),
+                (
+                    Ended::Exited(0),
+                    "1 1\nnot found\nModuleNotFoundError: No module named 'left_behind'\n"
+                ),
                 "{}",
                 run.stderr
             );
@@ -365,7 +384,7 @@ fn the_machine_itself_is_out_of_sight() {
 }
 
 /// Descriptors that every child of this process inherits: a secret file at 1500, the planted directory at 1501.
-fn inheritable_descriptors(arena: &Arena<'_>) -> [OwnedFd; 2] {
+pub(crate) fn inheritable_descriptors(arena: &Arena<'_>) -> [OwnedFd; 2] {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();

@@ -141,6 +141,14 @@ in_child(steal)"#,
         "a socket to the kernel's ciphers",
         "return reach(41, 38, 5, 0)",
     ),
+    attack(
+        76,
+        "urgent data on a pair of sockets",
+        r#"
+import socket
+one, _other = socket.socketpair()
+return one.send(b"x", socket.MSG_OOB)"#,
+    ),
     attack(76, "a Bluetooth socket", "return reach(41, 31, 3, 0)"),
     attack(76, "a key management socket", "return reach(41, 15, 3, 2)"),
     attack(

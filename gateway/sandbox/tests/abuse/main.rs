@@ -20,6 +20,7 @@
 mod aftermath;
 mod arena;
 mod attack;
+mod bridge;
 mod disk;
 mod driver;
 mod filesystem_deno;
@@ -33,5 +34,6 @@ mod pipeline;
 mod planted;
 mod platform;
 mod processes;
+mod raw_http;
 mod resources;
 mod who;

@@ -235,7 +235,7 @@ fn a_static_remote_import_is_refused() {
 }
 
 /// Everything that listens.
-struct Services {
+pub(crate) struct Services {
     port: u16,
     gateway_port: u16,
     port6: u16,
@@ -246,7 +246,7 @@ struct Services {
 }
 
 impl Services {
-    fn start(arena: &Arena<'_>) -> Self {
+    pub(crate) fn start(arena: &Arena<'_>) -> Self {
         let noted = Arc::default();
         let secret = arena.planted.secret();
         let tcp = |address: &str| {
@@ -284,7 +284,7 @@ impl Services {
         }
     }
 
-    fn names(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn names(&self) -> Vec<(&'static str, String)> {
         vec![
             ("PORT", self.port.to_string()),
             ("GATEWAY_PORT", self.gateway_port.to_string()),
@@ -296,12 +296,12 @@ impl Services {
     }
 
     /// How many have come so far.
-    fn noted(&self) -> usize {
+    pub(crate) fn noted(&self) -> usize {
         self.noted.lock().unwrap().len()
     }
 
     /// Since `come`, each of `controls` came once, and nobody else.
-    fn were_reached_only_by(&self, come: usize, controls: &[&str]) {
+    pub(crate) fn were_reached_only_by(&self, come: usize, controls: &[&str]) {
         let mut noted: Vec<String> = self.noted.lock().unwrap()[come..].to_vec();
         // Connections that said nothing are those of attacks that only connect: as many as the control has.
         noted.retain(|which| !which.is_empty());

@@ -46,6 +46,7 @@ impl Planted {
         }
         for tools in [planted.tools(), planted.outside().join("tools")] {
             fs::write(tools.join("stub.py"), "def call(): return 1\n").unwrap();
+            fs::write(tools.join("_import_map.json"), "{}").unwrap();
         }
         for skills in [planted.skills(), planted.outside().join("skills")] {
             fs::write(skills.join("skill.py"), "def help(): return 1\n").unwrap();

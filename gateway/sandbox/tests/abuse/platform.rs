@@ -156,6 +156,8 @@ fn a_missing_runtime_is_named() {
                 program,
                 trees: trees(planted),
                 limits: limits(),
+                bridge: None,
+                network: mooring_sandbox::Network::None,
             };
             sandbox.run(job, &Stop::new().unwrap())
         };

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use mooring_sandbox::tree::{SessionDirectory, commit_copy, copy_out, recover};
-use mooring_sandbox::{Changes, Ended, Job, Limits, Stop, Stopped, Trees};
+use mooring_sandbox::{Changes, Ended, Job, Limits, Network, Stop, Stopped, Trees};
 
 use crate::support::{Turn, limits, python, run_python, sandbox, text};
 
@@ -41,6 +41,8 @@ impl Session {
             program: python(source),
             trees,
             limits,
+            bridge: None,
+            network: Network::None,
         }
     }
 

@@ -59,7 +59,7 @@ fn python_finds_its_trees_by_variables_and_beside_it() {
     assert_eq!(
         output(&outcome),
         "tool skill old\nTrue ['HOME', 'LANG', 'MALLOC_ARENA_MAX', 'MOORING_RESULTS', 'MOORING_SCRATCH', \
-         'MOORING_SKILLS', 'MOORING_TOOLS', 'NO_COLOR', 'PATH', 'TMPDIR']\n"
+         'MOORING_SKILLS', 'MOORING_TOOLS', 'NO_COLOR', 'PATH', 'PYTHONPATH', 'PYTHONSAFEPATH', 'TMPDIR']\n"
     );
     assert_eq!(read_upper(outcome.changes.scratch.as_fd(), "new"), "new");
     assert_eq!(read_upper(outcome.changes.scratch.as_fd(), "old"), "old");
@@ -111,7 +111,8 @@ fn deno_reads_and_writes_by_variables() {
     let program = Program::TypeScript {
         source: source.to_owned(),
     };
-    let job = Ground::new().job(program, limits());
+    let ground = Ground::new();
+    let job = ground.job(program, limits());
     let outcome = sandbox.run(job, &Stop::new().unwrap()).unwrap();
     assert_eq!(output(&outcome), "deno 4\n");
     assert_eq!(read_upper(outcome.changes.scratch.as_fd(), "n"), "deno");

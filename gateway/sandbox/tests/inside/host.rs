@@ -12,10 +12,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mooring_sandbox::helper::filter;
+use mooring_sandbox::helper::{Connections, filter};
 use mooring_sandbox::protocol::{
     Failed, Finished, FromHelper, HELPER_NAME, Runtime, Spec, SpecDescriptors, ToHelper,
-    WireLimits, WireTier, receive, send,
+    WireLimits, WireNetwork, WireTier, receive, send,
 };
 use mooring_sandbox::{Stage, Tier};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
@@ -129,6 +129,7 @@ impl Session {
             fs::create_dir(session.path(name)).unwrap();
             session.give(&session.path(name));
         }
+        session.put("tools/_import_map.json", "{}");
         session
     }
 
@@ -154,8 +155,12 @@ impl Session {
     }
 
     pub fn run_within(&self, code: &Code<'_>, limits: WireLimits) -> Ran {
-        self.start(code, limits, filter(Tier::Strict).unwrap())
-            .finish()
+        self.start(
+            code,
+            limits,
+            filter(Tier::Strict, Connections::Refused).unwrap(),
+        )
+        .finish()
     }
 
     /// Starts the helper and says everything up to [`ToHelper::Go`], or takes down why it came to nothing.
@@ -180,6 +185,8 @@ impl Session {
             runtime: runtime(code),
             seen: seen(code),
             limits,
+            has_bridge: false,
+            network: WireNetwork::None,
         };
         let trees = ["tools", "skills", "scratch", "results"].map(|name| open(&self.path(name)));
         let (program, filter) = (memory(&bytes(code)), memory(&filter));
@@ -190,6 +197,7 @@ impl Session {
             results: trees[3].as_fd(),
             program: program.as_fd(),
             filter: filter.as_fd(),
+            bridge: None,
             doors: self.doors.iter().map(AsFd::as_fd).collect(),
         };
         send(

@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    Job, Launcher, Layer, Limits, Options, Outcome, Program, Sandbox, Stop, Trees,
+    Job, Launcher, Layer, Limits, Network, Options, Outcome, Program, Sandbox, Stop, Trees,
 };
 use tempfile::TempDir;
 
@@ -158,6 +158,7 @@ impl Ground {
         for name in ["tools", "skills", "scratch", "results"] {
             fs::create_dir(directory.path().join(name)).expect("a directory");
         }
+        fs::write(directory.path().join("tools/_import_map.json"), "{}").expect("a file");
         Self(directory)
     }
 
@@ -180,6 +181,8 @@ impl Ground {
             program,
             trees: self.trees(),
             limits,
+            bridge: None,
+            network: Network::None,
         }
     }
 }

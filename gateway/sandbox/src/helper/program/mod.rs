@@ -3,6 +3,7 @@
 //! Source is data. It is a file that the runtime reads, so that no quoting can change it and its line numbers are the
 //! author's own.
 
+mod environment;
 mod pipeline;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::descriptors;
 use super::error::{Cause, StepError, at};
 use super::places::Places;
 use super::root::{DENO, tool_path};
 use crate::job::Stage;
 use crate::limits::Limits;
-use crate::protocol::{Runtime, Spec, WireTier};
+use crate::protocol::{Runtime, Spec, WireNetwork, WireTier};
 
 /// The file with the text of a python program.
 const PYTHON_TEXT: &str = "main.py";
@@ -25,17 +27,12 @@ const PYTHON_TEXT: &str = "main.py";
 /// The file with the text of a deno program.
 const DENO_TEXT: &str = "main.ts";
 
-/// The whole environment, the same for every run, but for the variables of [`Places`].
-const ENVIRONMENT: &[(&str, &str)] = &[
-    ("PATH", "/usr/bin:/bin"),
-    ("LANG", "C.UTF-8"),
-    ("NO_COLOR", "1"),
-    // Each arena of the C library takes 64 MiB of address space, which is limited.
-    ("MALLOC_ARENA_MAX", "2"),
-];
+/// What python is told: without a user's and the machine's own packages, without byte code, and unbuffered, so that a
+/// program that is stopped has said what it had said.
+const PYTHON_ARGUMENTS: &[&str] = &["-s", "-S", "-B", "-u"];
 
-/// What only deno knows, besides its directory.
-const DENO_ENVIRONMENT: &[(&str, &str)] = &[("DENO_NO_UPDATE_CHECK", "1")];
+/// In the tools' directory: by which names deno's modules are found.
+const IMPORT_MAP: &str = "_import_map.json";
 
 /// What deno may do by its own rules, in front of the real walls.
 const DENO_ARGUMENTS: &[&str] = &[
@@ -54,8 +51,8 @@ const DENO_ARGUMENTS: &[&str] = &[
 /// A program, understood and not yet started.
 pub(super) struct Program {
     what: What,
-    /// The whole environment.
-    environment: Vec<(&'static str, PathBuf)>,
+    /// The whole of it.
+    environment: Vec<environment::Variable>,
     group: Group,
 }
 
@@ -122,31 +119,17 @@ impl Program {
                     WireTier::Strict => Path::new(DENO),
                     WireTier::Degraded => binary,
                 };
-                deno(binary, places, spec.limits.memory_bytes, bytes)
+                deno(binary, places, spec, bytes)
             }
             Runtime::Tools { binaries } => pipeline(spec.tier, binaries, &bytes)?,
         };
-        let mut environment: Vec<(&'static str, PathBuf)> = places.variables().into();
-        environment.extend(
-            ENVIRONMENT
-                .iter()
-                .map(|&(name, value)| (name, value.into())),
-        );
-        if matches!(spec.runtime, Runtime::Deno { .. }) {
-            environment.push(("DENO_DIR", places.temporary().join(".deno")));
-            environment.extend(
-                DENO_ENVIRONMENT
-                    .iter()
-                    .map(|&(name, value)| (name, value.into())),
-            );
-        }
         let group = match spec.tier {
             WireTier::Strict => Group::Own,
             WireTier::Degraded => Group::Shared,
         };
         Ok(Self {
             what,
-            environment,
+            environment: environment::of(spec, places),
             group,
         })
     }
@@ -159,14 +142,17 @@ impl Program {
         }
     }
 
-    /// Starts it. The output goes to descriptors 1 and 2 of this process.
-    pub(super) fn start(&self) -> Result<Started, StepError> {
+    /// Starts it. The output goes to descriptors 1 and 2 of this process. Of a pipeline, nothing has the bridge.
+    pub(super) fn start(&self, bridge: Option<OwnedFd>) -> Result<Started, StepError> {
         match &self.what {
             What::Source {
                 binary, arguments, ..
             } => {
                 let mut command = self.command(binary);
                 command.args(arguments);
+                if let Some(bridge) = bridge {
+                    descriptors::pass_bridge(&mut command, bridge);
+                }
                 let process = spawn(command)
                     .map_err(at(binary.display().to_string()))
                     .map_err(StepError::Exec)?;
@@ -196,9 +182,10 @@ impl Program {
 }
 
 fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
-    // Isolated, without site packages, without byte code, and unbuffered: a program that is stopped has said what it
-    // had said.
-    let mut arguments: Vec<String> = ["-I", "-S", "-B", "-u"].map(str::to_owned).into();
+    let mut arguments: Vec<String> = PYTHON_ARGUMENTS
+        .iter()
+        .map(|&argument| argument.to_owned())
+        .collect();
     arguments.push(path.display().to_string());
     What::Source {
         binary: binary.to_owned(),
@@ -208,7 +195,7 @@ fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
     }
 }
 
-fn deno(binary: &Path, places: &Places, memory_bytes: u64, text: Vec<u8>) -> What {
+fn deno(binary: &Path, places: &Places, spec: &Spec, text: Vec<u8>) -> What {
     let mut arguments: Vec<String> = DENO_ARGUMENTS
         .iter()
         .map(|&argument| argument.to_owned())
@@ -223,9 +210,14 @@ fn deno(binary: &Path, places: &Places, memory_bytes: u64, text: Vec<u8>) -> Wha
     let writable = places.writable();
     let read_only = [places.tools(), places.skills()];
     let names = places.variables().map(|(name, _)| name).join(",");
-    let heap_mebibytes = (memory_bytes / (1024 * 1024)).max(1);
+    let heap_mebibytes = (spec.limits.memory_bytes / (1024 * 1024)).max(1);
+    let import_map = places.tools().join(IMPORT_MAP);
     let path = places.text(DENO_TEXT);
+    if spec.network != WireNetwork::None {
+        arguments.push("--allow-net".to_owned());
+    }
     arguments.extend([
+        format!("--import-map={}", import_map.display()),
         format!("--allow-read={},{}", list(&read_only), list(&writable)),
         format!("--allow-write={}", list(&writable)),
         format!("--allow-env={names}"),

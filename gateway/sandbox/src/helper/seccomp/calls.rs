@@ -1,6 +1,7 @@
 //! The system calls that a program may make. Every other one does not exist for it (`ENOSYS`).
 //!
-//! The list is what python, deno and the tools need. What is left out on purpose: sockets (only pairs can be made),
+//! The list is what python, deno and the tools need. What is left out on purpose: sockets (only pairs can be made, and
+//! connections by TCP where a run may make any),
 //! new namespaces and mounts, symbolic links and nodes, owners and attributes, other users, `ptrace` and its kin, memory files,
 //! watches (`inotify` counts per user, the gateway's included), shared memory and queues of System V, kernel keys,
 //! `io_uring`, `bpf`, `perf`, locked memory, the clock, real-time scheduling, and filters of its own.
@@ -30,8 +31,7 @@ pub(super) const ANY: &[Call] = calls![
     SYS_pipe2 SYS_ppoll SYS_pselect6 SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2
     SYS_timerfd_create SYS_timerfd_settime SYS_timerfd_gettime SYS_signalfd4 SYS_nanosleep SYS_clock_nanosleep
     // Pairs of sockets, and what is done with them.
-    SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg SYS_shutdown SYS_getsockname
-    SYS_getpeername SYS_getsockopt
+    SYS_recvfrom SYS_recvmsg SYS_recvmmsg SYS_shutdown SYS_getsockname SYS_getpeername SYS_getsockopt
     // Memory.
     SYS_mmap SYS_munmap SYS_mprotect SYS_mremap SYS_madvise SYS_brk SYS_msync SYS_mincore SYS_membarrier
     // Threads and processes.
@@ -98,10 +98,16 @@ pub(super) enum Test {
     Is(u32),
     /// It has none of these bits.
     HasNone(u32),
+    /// It is the second value once these bits are taken away.
+    IsBut(u32, u32),
 }
 
 /// Every flag of `clone` that makes a namespace.
 const CLONE_NAMESPACES: u32 = 0x7E02_0000;
+
+/// Urgent data, which nothing needs and which has let others out of their sandboxes; and data that connects a socket by
+/// itself, past the rule on ports.
+const SEND_FLAGS: u32 = (libc::MSG_OOB | libc::MSG_FASTOPEN) as u32;
 
 /// `PR_SET_VMA`, which names a piece of memory and does nothing else.
 const PR_SET_VMA: u32 = 0x5356_4d41;
@@ -116,6 +122,9 @@ macro_rules! allowed {
 pub(super) const SOME: &[Allowed] = allowed![
     SYS_clone[0] Test::HasNone(CLONE_NAMESPACES),
     SYS_socketpair[0] Test::Is(libc::AF_UNIX as u32),
+    SYS_sendto[3] Test::HasNone(SEND_FLAGS),
+    SYS_sendmsg[2] Test::HasNone(SEND_FLAGS),
+    SYS_sendmmsg[3] Test::HasNone(SEND_FLAGS),
     // Not the size of a pipe, which counts per user, the gateway's included; and neither leases nor watches, which are
     // kept on files that the host has as well.
     SYS_fcntl[1] Test::Is(libc::F_DUPFD as u32),
@@ -149,4 +158,63 @@ pub(super) const SOME: &[Allowed] = allowed![
     SYS_ioctl[1] Test::Is(libc::FIONCLEX as u32),
     SYS_ioctl[1] Test::Is(libc::TCGETS as u32),
     SYS_ioctl[1] Test::Is(libc::TIOCGWINSZ as u32),
+];
+
+/// Where connections may be made, with any argument: what can be connected to is for the namespace and the access rules.
+pub(super) const CONNECT: &[Call] = calls![SYS_connect];
+
+/// What a kind of socket is asked for together with.
+const SOCKET_FLAGS: u32 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32;
+
+/// A socket for TCP, by this protocol.
+const fn stream(protocol: i32) -> [Allowed; 3] {
+    let call = ("SYS_socket", libc::SYS_socket);
+    [
+        Allowed {
+            call,
+            argument: 0,
+            test: Test::Is(libc::AF_INET as u32),
+        },
+        Allowed {
+            call,
+            argument: 1,
+            test: Test::IsBut(SOCKET_FLAGS, libc::SOCK_STREAM as u32),
+        },
+        Allowed {
+            call,
+            argument: 2,
+            test: Test::Is(protocol as u32),
+        },
+    ]
+}
+
+/// One option of a socket.
+const fn option(level: i32, name: i32) -> [Allowed; 2] {
+    let call = ("SYS_setsockopt", libc::SYS_setsockopt);
+    [
+        Allowed {
+            call,
+            argument: 1,
+            test: Test::Is(level as u32),
+        },
+        Allowed {
+            call,
+            argument: 2,
+            test: Test::Is(name as u32),
+        },
+    ]
+}
+
+/// Where connections may be made, allowed with these arguments together. The proxy is found by IPv4.
+pub(super) const CONNECT_SOME: &[&[Allowed]] = &[
+    &stream(0),
+    &stream(libc::IPPROTO_TCP),
+    &option(libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    &option(libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    &option(libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    &option(libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    &option(libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    &option(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    &option(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    &option(libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
 ];

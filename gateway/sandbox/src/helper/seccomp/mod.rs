@@ -28,13 +28,22 @@ const INSTRUCTIONS_MAX: usize = 4096;
 #[error("system call filter: {0}")]
 pub struct FilterError(#[from] seccompiler::BackendError);
 
+/// Whether a program may make connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// Not even a socket.
+    Refused,
+    /// By TCP, in a network namespace of its own.
+    Allowed,
+}
+
 /// The system call filter of a tier, as the raw program that the helper installs. Compiled once by the host.
 ///
 /// # Errors
 ///
 /// [`FilterError`] where the list cannot be compiled.
-pub fn filter(tier: Tier) -> Result<Vec<u8>, FilterError> {
-    Ok(to_bytes(&compile(tier)?))
+pub fn filter(tier: Tier, connections: Connections) -> Result<Vec<u8>, FilterError> {
+    Ok(to_bytes(&compile(tier, connections)?))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -42,11 +51,11 @@ const ARCHITECTURE: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: TargetArch = TargetArch::aarch64;
 
-fn compile(tier: Tier) -> Result<BpfProgram, FilterError> {
+fn compile(tier: Tier, connections: Connections) -> Result<BpfProgram, FilterError> {
     let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
     let allow = SeccompAction::Allow;
     let listed: BpfProgram =
-        SeccompFilter::new(rules(tier)?, missing, allow, ARCHITECTURE)?.try_into()?;
+        SeccompFilter::new(rules(tier, connections)?, missing, allow, ARCHITECTURE)?.try_into()?;
     let mut program = match tier {
         Tier::Strict => BpfProgram::new(),
         Tier::Degraded => pretend(calls::MODES.iter().chain(calls::OLDER_MODES)),
@@ -56,7 +65,10 @@ fn compile(tier: Tier) -> Result<BpfProgram, FilterError> {
 }
 
 /// What a program of this tier may call.
-fn rules(tier: Tier) -> Result<BTreeMap<i64, Vec<SeccompRule>>, FilterError> {
+fn rules(
+    tier: Tier,
+    connections: Connections,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, FilterError> {
     let within_namespaces: [&[Call]; 4] = match tier {
         Tier::Strict => [
             calls::GROUPS,
@@ -76,7 +88,19 @@ fn rules(tier: Tier) -> Result<BTreeMap<i64, Vec<SeccompRule>>, FilterError> {
         rules
             .entry(allowed.call.1)
             .or_default()
-            .push(rule(allowed)?);
+            .push(rule(std::slice::from_ref(allowed))?);
+    }
+    if connections == Connections::Allowed {
+        for (_, number) in calls::CONNECT {
+            rules.insert(*number, Vec::new());
+        }
+        for together in calls::CONNECT_SOME {
+            let number = together.first().map(|allowed| allowed.call.1);
+            rules
+                .entry(number.unwrap_or_default())
+                .or_default()
+                .push(rule(together)?);
+        }
     }
     Ok(rules)
 }
@@ -107,19 +131,23 @@ const SKIP_UNLESS_EQUAL: u16 = 0x15;
 /// `BPF_RET | BPF_K`.
 const ANSWER: u16 = 0x06;
 
-fn rule(allowed: &Allowed) -> Result<SeccompRule, FilterError> {
-    let (operation, value) = match allowed.test {
-        Test::Is(value) => (SeccompCmpOp::Eq, value),
-        Test::HasNone(mask) => (SeccompCmpOp::MaskedEq(mask.into()), 0),
+/// All of these together. The kernel looks at the lower half of their arguments only, and so does the filter.
+fn rule(together: &[Allowed]) -> Result<SeccompRule, FilterError> {
+    let condition = |allowed: &Allowed| {
+        let (operation, value) = match allowed.test {
+            Test::Is(value) => (SeccompCmpOp::Eq, value),
+            Test::HasNone(mask) => (SeccompCmpOp::MaskedEq(mask.into()), 0),
+            Test::IsBut(mask, value) => (SeccompCmpOp::MaskedEq((!mask).into()), value),
+        };
+        SeccompCondition::new(
+            allowed.argument,
+            SeccompCmpArgLen::Dword,
+            operation,
+            value.into(),
+        )
     };
-    // The kernel looks at the lower half of all of these arguments only, and so does the filter.
-    let condition = SeccompCondition::new(
-        allowed.argument,
-        SeccompCmpArgLen::Dword,
-        operation,
-        value.into(),
-    )?;
-    Ok(SeccompRule::new(vec![condition])?)
+    let conditions = together.iter().map(condition).collect::<Result<_, _>>()?;
+    Ok(SeccompRule::new(conditions)?)
 }
 
 fn to_bytes(program: &[sock_filter]) -> Vec<u8> {

@@ -63,15 +63,19 @@ fn what_reaches_outside_is_not_listed() {
 #[test]
 fn a_compiled_filter_survives_being_written_down() {
     for tier in [Tier::Strict, Tier::Degraded] {
-        let program = compile(tier).unwrap();
-        assert!(program.len() < INSTRUCTIONS_MAX);
-        assert_eq!(from_bytes(&filter(tier).unwrap()).unwrap(), program);
+        for connections in [Connections::Refused, Connections::Allowed] {
+            let program = compile(tier, connections).unwrap();
+            assert!(program.len() < INSTRUCTIONS_MAX);
+            let bytes = filter(tier, connections).unwrap();
+            assert_eq!(from_bytes(&bytes).unwrap(), program);
+        }
     }
 }
 
 #[test]
 fn the_weaker_tier_allows_less() {
-    let (strict, degraded) = (rules(Tier::Strict).unwrap(), rules(Tier::Degraded).unwrap());
+    let rules = |tier| rules(tier, Connections::Refused).unwrap();
+    let (strict, degraded) = (rules(Tier::Strict), rules(Tier::Degraded));
     assert!(degraded.keys().all(|number| strict.contains_key(number)));
     let lists = [GROUPS, PROCESSES, MODES, OLDER_MODES];
     for (name, number) in lists.into_iter().flatten() {
@@ -81,7 +85,28 @@ fn the_weaker_tier_allows_less() {
 
 #[test]
 fn a_filter_that_was_cut_short_is_refused() {
-    let bytes = filter(Tier::Strict).unwrap();
+    let bytes = filter(Tier::Strict, Connections::Refused).unwrap();
     assert!(from_bytes(bytes.get(..bytes.len() - 1).unwrap()).is_none());
     assert!(from_bytes(&[]).is_none());
+}
+
+#[test]
+fn connections_add_three_calls_and_nothing_that_listens() {
+    let (without, with) = (
+        rules(Tier::Strict, Connections::Refused).unwrap(),
+        rules(Tier::Strict, Connections::Allowed).unwrap(),
+    );
+    let added: Vec<i64> = with
+        .keys()
+        .filter(|number| !without.contains_key(number))
+        .copied()
+        .collect();
+    let mut expected = [libc::SYS_socket, libc::SYS_connect, libc::SYS_setsockopt];
+    expected.sort_unstable();
+    assert_eq!(added, expected);
+    // Each of them together, or any descriptor could be a socket of any kind.
+    assert!(
+        with.get(&libc::SYS_socket)
+            .is_some_and(|rules| rules.len() == 2)
+    );
 }

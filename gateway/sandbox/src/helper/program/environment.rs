@@ -1,0 +1,82 @@
+//! The environment of a program: the whole of it, the helper's own choice.
+
+use std::path::PathBuf;
+
+use super::super::places::Places;
+use crate::job::PROXY_PORT;
+use crate::protocol::{Runtime, Spec, WireNetwork};
+
+/// A name and its value.
+pub(super) type Variable = (&'static str, PathBuf);
+
+/// The same for every run, but for the variables of [`Places`].
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("PATH", "/usr/bin:/bin"),
+    ("LANG", "C.UTF-8"),
+    ("NO_COLOR", "1"),
+    // Each arena of the C library takes 64 MiB of address space, which is limited.
+    ("MALLOC_ARENA_MAX", "2"),
+];
+
+/// What only deno knows, besides its directory.
+const DENO_ENVIRONMENT: &[(&str, &str)] = &[("DENO_NO_UPDATE_CHECK", "1")];
+
+/// What only python knows, besides its path: modules are not looked for beside the program's text, nor where it works.
+/// This is `-P`, for the interpreters that it starts as well. Versions before 3.11 know neither, and look beside the text,
+/// where nothing else is.
+const PYTHON_ENVIRONMENT: &[(&str, &str)] = &[("PYTHONSAFEPATH", "1")];
+
+/// Where the host's proxy is found, where there is one.
+const PROXY_VARIABLES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+
+/// Names that are not asked for by the proxy: none.
+const NO_PROXY_VARIABLES: &[&str] = &["NO_PROXY", "no_proxy"];
+
+/// Where OpenSSL, and with it python, looks for certificates.
+const CERTIFICATES_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// The variables of a run.
+pub(super) fn of(spec: &Spec, places: &Places) -> Vec<Variable> {
+    let mut environment: Vec<Variable> = places.variables().into();
+    environment.extend(constant(ENVIRONMENT));
+    match spec.runtime {
+        Runtime::Python { .. } => {
+            // The tools and the skills are packages of this directory, which no run can write to.
+            environment.push(("PYTHONPATH", places.root().to_owned()));
+            environment.extend(constant(PYTHON_ENVIRONMENT));
+        }
+        Runtime::Deno { .. } => {
+            environment.push(("DENO_DIR", places.temporary().join(".deno")));
+            environment.extend(constant(DENO_ENVIRONMENT));
+        }
+        Runtime::Tools { .. } => {}
+    }
+    environment.extend(network_variables(&spec.network));
+    environment
+}
+
+/// Variables of a table.
+fn constant(table: &'static [(&'static str, &'static str)]) -> impl Iterator<Item = Variable> {
+    table.iter().map(|&(name, value)| (name, value.into()))
+}
+
+/// The variables by which programs find the proxy, and trust what is behind it.
+fn network_variables(network: &WireNetwork) -> Vec<Variable> {
+    let WireNetwork::Proxy { certificates } = network else {
+        return Vec::new();
+    };
+    let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+    let mut variables: Vec<_> = PROXY_VARIABLES
+        .iter()
+        .map(|&name| (name, PathBuf::from(&proxy)))
+        .collect();
+    variables.extend(
+        NO_PROXY_VARIABLES
+            .iter()
+            .map(|&name| (name, PathBuf::new())),
+    );
+    if let Some(certificates) = certificates {
+        variables.push((CERTIFICATES_VARIABLE, certificates.clone()));
+    }
+    variables
+}
