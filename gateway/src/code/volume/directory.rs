@@ -14,6 +14,8 @@ pub(super) const TOOLS: &str = ".tools";
 pub(super) const TRASH: &str = ".trash";
 /// The records of runs.
 pub(super) const RUNS: &str = ".runs";
+/// Skills.
+pub(super) const SKILLS: &str = ".skills";
 
 /// Directories of the volume are the gateway's alone.
 pub(super) const DIRECTORY_MODE: Mode = Mode::RWXU;

@@ -5,7 +5,8 @@
 //! base/.locks/<server>/<id>         its lock; never unlinked, so that all who wait wait for one file
 //! base/.tools/<hash>/               what is mounted at /tools and /skills, shared by all sessions with that hash
 //! base/.trash/                      what is over, until it is deleted
-//! base/.runs/                       records of runs
+//! base/.runs/<server>/              records of runs and security events
+//! base/.skills/<server>/            skills
 //! ```
 //!
 //! Invariants: a directory is served only by the incarnation that its stamp names; it is initialised, adopted, retired
@@ -14,6 +15,7 @@
 //!
 //! Everything here blocks: callers run it on threads of their own.
 
+mod area;
 mod decide;
 mod directory;
 mod health;
@@ -38,6 +40,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(crate) use area::{Area, AreaKind};
 pub use health::Room;
 pub use incarnation::Incarnation;
 pub use lock::{LockError, SessionLock};
@@ -48,12 +51,14 @@ pub use second_process::{SecondProcess, is_second_process, second_process};
 pub use session::SessionHandle;
 pub use stamp::StampError;
 pub use sweep::{SweepError, Swept};
-pub use tools::{Mounted, MountedError, MountedSkill, MountedTool, ToolsError};
+pub(crate) use tools::rfc3339;
+pub use tools::{Mounted, MountedError, MountedSkill, ToolsError};
 pub use trash::{Emptied, TrashError};
 
 use mooring_session::time::Millis;
 
 use super::place::CodePlace;
+pub use super::stubs::MountedTool;
 
 /// What the volume is to be.
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::super::tools::{self, MountedError};
 use super::super::{MountedSkill, MountedTool, TreeOrigin};
 use super::*;
+use crate::settings::StubFormat;
 
 fn tool(name: &str) -> MountedTool {
     MountedTool {
@@ -20,11 +21,19 @@ fn tool(name: &str) -> MountedTool {
         description: "Makes an issue.".to_owned(),
         tags: vec!["issues".to_owned()],
         input_schema: json!({"type": "object"}),
-        output_schema: None,
+        ..MountedTool::default()
     }
 }
 
 fn mounted(tools: &[&str], skills: &[&str]) -> Result<Mounted, MountedError> {
+    mounted_as(StubFormat::Python, tools, skills)
+}
+
+fn mounted_as(
+    format: StubFormat,
+    tools: &[&str],
+    skills: &[&str],
+) -> Result<Mounted, MountedError> {
     let skill = |name: &&str| MountedSkill {
         name: (*name).to_owned(),
         source: "x = 1\n".to_owned(),
@@ -34,7 +43,13 @@ fn mounted(tools: &[&str], skills: &[&str]) -> Result<Mounted, MountedError> {
         skills.iter().map(skill),
     );
     let server = ServerName::parse(b"sandbox").unwrap();
-    Mounted::new(&server, Language::Python, tools.collect(), skills.collect())
+    Mounted::new(
+        &server,
+        Language::Python,
+        format,
+        tools.collect(),
+        skills.collect(),
+    )
 }
 
 /// One tool, mounted into sessions of the server `sandbox`.
@@ -64,11 +79,15 @@ fn the_hash_follows_from_what_is_mounted_and_not_from_its_order() {
     let server = ServerName::parse(b"sandbox").unwrap();
     let typescript = Mounted::none(&server, Language::TypeScript).unwrap();
     assert_ne!(*typescript.content_hash(), different[0]);
+    let json = mounted_as(StubFormat::Json, &["a"], &[]).unwrap();
+    assert_ne!(*json.content_hash(), different[1]);
 }
 
 #[test]
 fn a_skills_name_is_no_path_and_everything_has_a_limit() {
-    for name in ["", ".", "..", "a/b", "a\0b", &"x".repeat(256)] {
+    let own = ["__init__.py", "_meta.json", "_mod.ts"];
+    let long = "x".repeat(256);
+    for name in ["", ".", "..", "a/b", "a\0b", &long].into_iter().chain(own) {
         assert!(
             matches!(mounted(&[], &[name]), Err(MountedError::SkillName)),
             "{name}"
@@ -101,18 +120,39 @@ fn the_tree_holds_catalog_schema_and_runtime_and_cannot_be_written() {
     assert_eq!(
         names(&tools),
         [
+            ".search_index",
+            "__init__.py",
+            "__init__.pyi",
             "_catalog.json",
+            "_import_map.json",
             "_runtime.py",
             "_runtime.ts",
-            "_schema.json"
+            "_schema.json",
+            "github",
+            "mod.ts"
         ]
     );
-    assert_eq!(names(&tree.join("skills")), ["x.py"]);
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let server = tools.join("github");
     assert_eq!(
-        (mode(&tools), mode(&tools.join("_runtime.py"))),
-        (0o555, 0o444)
+        names(&server),
+        [
+            "__init__.py",
+            "__init__.pyi",
+            "_meta.json",
+            "create_issue.py"
+        ]
     );
+    assert_eq!(
+        names(&tree.join("skills")),
+        ["__init__.py", "_meta.json", "_mod.ts", "x.py"]
+    );
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for directory in [&tools, &server, &tree.join("skills")] {
+        assert_eq!(mode(directory), 0o555);
+    }
+    for file in [tools.join("_runtime.py"), server.join("create_issue.py")] {
+        assert_eq!(mode(&file), 0o444);
+    }
     let read = |name: &str| -> Value {
         serde_json::from_slice(&std::fs::read(tools.join(name)).unwrap()).unwrap()
     };
@@ -131,6 +171,7 @@ fn the_tree_holds_catalog_schema_and_runtime_and_cannot_be_written() {
             "version": "2026-02-01",
             "roots": ["/tools", "/skills", "/scratch", "/results"],
             "stub_language": "python",
+            "stub_format": "python",
         })
     );
 }
@@ -165,34 +206,26 @@ fn of_trees_made_at_once_one_stays() {
 }
 
 #[test]
-fn the_python_runtime_works_as_it_says() {
+fn what_is_mounted_is_a_package_of_python() {
     let fixture = Fixture::new();
-    let opened = fixture.open(&place_of("alice"), blank(1_000));
-    let tools = fixture
-        .base
-        .join(".tools")
-        .join(opened.content_hash.as_str())
-        .join("tools");
-    let scratch = fixture.path(&place_of("alice")).join("scratch");
+    let handle = fixture.volume.session(&place_of("alice"));
+    let mounted = mounted(&["create_issue"], &["x.py"]).unwrap();
+    handle.open(blank(1_000), &mounted, PATIENCE).unwrap();
+    let hash = mounted.content_hash().as_str();
     let code = r#"
-import sys
-sys.path.insert(0, sys.argv[1])
-import _runtime
-path = sys.argv[2] + "/deep/file.txt"
-assert _runtime.write_file(path, "h\u00e9llo") == 6
-assert _runtime.read_file(path) == "h\u00e9llo"
-assert _runtime.list_dir(sys.argv[2]) == ["deep"]
-assert _runtime.SCHEMA_VERSION == "2026-02-01"
+import skills, tools
+from tools.github import create_issue
+assert skills.x.x == 1
 try:
-    _runtime.call("github", "create_issue", {})
-except _runtime.ToolError as error:
-    assert isinstance(error, _runtime.ToolNotMountedError) and "create_issue" in str(error)
+    create_issue(title="t")
+except tools.ToolUnavailableError as error:
+    assert "descriptor 3" in str(error)
 else:
-    raise SystemExit("a call of a tool that is not mounted came back")
+    raise SystemExit("a call without a bridge came back")
 "#;
     let ran = Command::new("/usr/bin/python3")
-        .args(["-I", "-S", "-B", "-c", code])
-        .args([&tools, &scratch])
+        .args(["-P", "-s", "-S", "-B", "-c", code])
+        .env("PYTHONPATH", fixture.base.join(".tools").join(hash))
         .output()
         .unwrap();
     assert!(

@@ -7,18 +7,20 @@ mod content;
 mod moment;
 mod mounted;
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use mooring_sandbox::tree;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
-pub use mounted::{Mounted, MountedError, MountedSkill, MountedTool};
+pub(crate) use moment::rfc3339;
+pub use mounted::{Mounted, MountedError, MountedSkill};
 
 use super::directory::{self, DIRECTORY_MODE, TOOLS};
 use super::open::TreeOrigin;
 use super::{stamp, unix_now_ms};
-use content::File;
+use crate::code::stubs::StubFile;
 
 /// What the names of directories begin with in which trees are made.
 pub(super) const NEW_PREFIX: &str = ".new-";
@@ -136,32 +138,51 @@ fn make(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<TreeOrigin, ToolsErro
 }
 
 fn fill(all: BorrowedFd<'_>, name: &str, mounted: &Mounted) -> Result<(), ToolsError> {
-    let make = |parent: BorrowedFd<'_>, name: &str| {
-        fs::mkdirat(parent, name, DIRECTORY_MODE)
-            .and_then(|()| directory::open_directory(parent, name))
-            .map_err(ToolsError::MakeDirectory)
-    };
-    let root = make(all, name)?;
-    let (tools, skills) = (
-        make(root.as_fd(), TOOLS_TREE)?,
-        make(root.as_fd(), SKILLS_TREE)?,
-    );
-    let files = content::tools(mounted, unix_now_ms()).map_err(ToolsError::Content)?;
-    for file in &files {
-        write(tools.as_fd(), file).map_err(ToolsError::WriteFile)?;
-    }
-    for file in &content::skills(mounted) {
-        write(skills.as_fd(), file).map_err(ToolsError::WriteFile)?;
-    }
-    for tree in [&tools, &skills] {
-        fs::fchmod(tree, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)?;
+    let root = make_directory(all, name)?;
+    let tools = content::tools(mounted, unix_now_ms()).map_err(ToolsError::Content)?;
+    let skills = content::skills(mounted).map_err(ToolsError::Content)?;
+    for (tree, files) in [(TOOLS_TREE, &tools), (SKILLS_TREE, &skills)] {
+        let tree = make_directory(root.as_fd(), tree)?;
+        fill_tree(tree.as_fd(), files)?;
     }
     Ok(())
 }
 
-fn write(tree: BorrowedFd<'_>, file: &File) -> Result<(), Errno> {
+/// Writes the files of one tree, directory by directory, so that few are open at once.
+fn fill_tree(tree: BorrowedFd<'_>, files: &[StubFile]) -> Result<(), ToolsError> {
+    let mut by_directory: BTreeMap<Option<&str>, Vec<(&str, &str)>> = BTreeMap::new();
+    for file in files {
+        let (directory, name) = match file.path.split_once('/') {
+            Some((directory, name)) => (Some(directory), name),
+            None => (None, file.path.as_str()),
+        };
+        let beside = by_directory.entry(directory).or_default();
+        beside.push((name, &file.text));
+    }
+    for (directory, files) in by_directory {
+        let made = directory
+            .map(|name| make_directory(tree, name))
+            .transpose()?;
+        let directory = made.as_ref().map_or(tree, AsFd::as_fd);
+        for (name, text) in files {
+            write(directory, name, text).map_err(ToolsError::WriteFile)?;
+        }
+        if let Some(made) = &made {
+            fs::fchmod(made, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)?;
+        }
+    }
+    fs::fchmod(tree, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)
+}
+
+fn make_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, ToolsError> {
+    fs::mkdirat(parent, name, DIRECTORY_MODE)
+        .and_then(|()| directory::open_directory(parent, name))
+        .map_err(ToolsError::MakeDirectory)
+}
+
+fn write(directory: BorrowedFd<'_>, name: &str, text: &str) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let made = directory::open(tree, &file.name, flags, directory::FILE_MODE)?;
-    stamp::write_all(made.as_fd(), file.text.as_bytes())?;
+    let made = directory::open(directory, name, flags, directory::FILE_MODE)?;
+    stamp::write_all(made.as_fd(), text.as_bytes())?;
     fs::fchmod(&made, MOUNTED_FILE)
 }

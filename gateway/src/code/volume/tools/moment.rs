@@ -3,7 +3,7 @@
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1_000;
 
 /// The moment `unix_ms` milliseconds after 1970 as RFC 3339 has it, in UTC: `2026-02-01T12:34:56.789Z`.
-pub(super) fn rfc3339(unix_ms: u64) -> String {
+pub(crate) fn rfc3339(unix_ms: u64) -> String {
     let (year, month, day) = civil(unix_ms / MS_PER_DAY);
     let of_day = unix_ms % MS_PER_DAY;
     let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);

@@ -3,46 +3,25 @@
 //! Invariant: the hash follows from everything that a session sees at `/tools` and `/skills`, and from nothing else: not
 //! from the order in which tools are named, nor from when and by whom they were made.
 
+use std::sync::Arc;
+
 use mooring_session::names::{ContentHash, NameError, ServerName};
 use serde::Serialize;
-use serde_json::Value;
 
-use super::content;
 use crate::code::place::Language;
+use crate::code::stubs::{self, MountedTool};
 use crate::digest;
+use crate::settings::StubFormat;
 
 /// Most tools mounted at once.
 const TOOLS_MAX: usize = 4_096;
 /// Most skills mounted at once.
 const SKILLS_MAX: usize = 1_024;
 
-/// One tool, as the catalog tells of it. Nothing of who made or changed it, from where or with what: that is personal,
-/// and no business of code.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MountedTool {
-    /// The name by which it is called through the gateway.
-    pub id: String,
-    /// The name in its catalog.
-    pub name: String,
-    /// The name that its server gave it.
-    pub original_name: String,
-    /// Its server.
-    pub server: String,
-    /// What it does.
-    pub description: String,
-    /// What it is filed under.
-    pub tags: Vec<String>,
-    /// What it takes.
-    pub input_schema: Value,
-    /// What it returns, where that is said.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Value>,
-}
-
 /// One skill: a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MountedSkill {
-    /// The file's name: one path component.
+    /// The file's name: one path component, and none of the package's own files.
     pub name: String,
     /// Its text.
     pub source: String,
@@ -63,8 +42,8 @@ pub enum MountedError {
         /// How many.
         count: usize,
     },
-    /// A skill's name would be a path.
-    #[error("the name of a skill must be one path component")]
+    /// A skill's name would be a path, or hide a file of the package.
+    #[error("the name of a skill must be one path component, and no file of the package's own")]
     SkillName,
     /// The description could not be written as JSON.
     #[error("the mounted tools could not be described")]
@@ -74,13 +53,14 @@ pub enum MountedError {
     Hash(#[source] NameError),
 }
 
-/// What is mounted into the sessions of one server and language.
+/// What is mounted into the sessions of one server and language. A copy shares it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mounted {
     server: ServerName,
     language: Language,
-    tools: Vec<MountedTool>,
-    skills: Vec<MountedSkill>,
+    format: StubFormat,
+    tools: Arc<[MountedTool]>,
+    skills: Arc<[MountedSkill]>,
     hash: ContentHash,
 }
 
@@ -88,9 +68,11 @@ pub struct Mounted {
 #[derive(Serialize)]
 struct Material<'a> {
     schema_version: &'a str,
+    form: (&'a str, u32),
     runtime: [&'a str; 2],
     server: &'a str,
     stub_language: &'a str,
+    stub_format: &'a str,
     tools: &'a [MountedTool],
     skills: &'a [MountedSkill],
 }
@@ -101,7 +83,8 @@ impl Mounted {
     /// # Errors
     /// As [`Mounted::new`]; none in fact.
     pub fn none(server: &ServerName, language: Language) -> Result<Self, MountedError> {
-        Self::new(server, language, Vec::new(), Vec::new())
+        let format = StubFormat::of(language);
+        Self::new(server, language, format, Vec::new(), Vec::new())
     }
 
     /// These tools and skills, in any order.
@@ -111,6 +94,7 @@ impl Mounted {
     pub fn new(
         server: &ServerName,
         language: Language,
+        format: StubFormat,
         mut tools: Vec<MountedTool>,
         mut skills: Vec<MountedSkill>,
     ) -> Result<Self, MountedError> {
@@ -127,10 +111,13 @@ impl Mounted {
         tools.sort_by(|a, b| (&a.server, &a.name, &a.id).cmp(&(&b.server, &b.name, &b.id)));
         skills.sort_by(|a, b| a.name.cmp(&b.name));
         let material = Material {
-            schema_version: content::SCHEMA_VERSION,
-            runtime: [content::RUNTIME_PYTHON, content::RUNTIME_TYPESCRIPT],
+            schema_version: stubs::SCHEMA_VERSION,
+            // What is made of the same tools may be another in another version.
+            form: (env!("CARGO_PKG_VERSION"), stubs::FORM),
+            runtime: [stubs::RUNTIME_PYTHON, stubs::RUNTIME_TYPESCRIPT],
             server: server.as_str(),
             stub_language: language.as_str(),
+            stub_format: stubs::format_word(format),
             tools: &tools,
             skills: &skills,
         };
@@ -139,8 +126,9 @@ impl Mounted {
         Ok(Self {
             server: server.clone(),
             language,
-            tools,
-            skills,
+            format,
+            tools: tools.into(),
+            skills: skills.into(),
             hash,
         })
     }
@@ -157,10 +145,16 @@ impl Mounted {
         &self.server
     }
 
-    /// The language of the stubs.
+    /// The language of the sessions.
     #[must_use]
     pub fn language(&self) -> Language {
         self.language
+    }
+
+    /// What the stubs are written in.
+    #[must_use]
+    pub fn format(&self) -> StubFormat {
+        self.format
     }
 
     /// The tools, sorted.
@@ -177,5 +171,8 @@ impl Mounted {
 }
 
 fn is_file_name(name: &str) -> bool {
-    !matches!(name, "" | "." | "..") && name.len() <= 255 && !name.contains(['/', '\0'])
+    !matches!(name, "" | "." | "..")
+        && name.len() <= 255
+        && !name.contains(['/', '\0'])
+        && !stubs::is_own_name(name)
 }

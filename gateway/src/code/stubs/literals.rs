@@ -1,0 +1,47 @@
+//! The values of an enumeration, as types.
+
+use serde_json::Value;
+
+use super::kind::{Kind, Literal};
+use super::limits;
+
+/// The greatest whole number that JavaScript counts to without a gap, and its opposite.
+const EXACT: std::ops::RangeInclusive<i64> = -9_007_199_254_740_991..=9_007_199_254_740_991;
+
+/// One of these values, where all of them can be named; else what they all are.
+pub(super) fn literals(values: &[Value]) -> Kind {
+    if values.is_empty() || values.len() > limits::LITERALS_MAX {
+        let kinds: Vec<Kind> = values.iter().map(loosely).collect();
+        return Kind::union(kinds);
+    }
+    let kinds: Vec<Kind> = values.iter().map(literal).collect();
+    Kind::union(kinds)
+}
+
+fn literal(value: &Value) -> Kind {
+    let named = match value {
+        Value::Bool(flag) => Some(Literal::Boolean(*flag)),
+        Value::Number(number) => number
+            .as_i64()
+            .filter(|number| EXACT.contains(number))
+            .map(Literal::Integer),
+        Value::String(text) if text.chars().count() <= limits::LITERAL_CHARS_MAX => {
+            Some(Literal::Text(text.clone()))
+        }
+        _ => None,
+    };
+    named.map_or_else(|| loosely(value), |named| Kind::Literals(vec![named]))
+}
+
+/// What kind of value it is.
+fn loosely(value: &Value) -> Kind {
+    match value {
+        Value::Null => Kind::Null,
+        Value::Bool(_) => Kind::Boolean,
+        Value::Number(number) if number.is_f64() => Kind::Number,
+        Value::Number(_) => Kind::Integer,
+        Value::String(_) => Kind::Text,
+        Value::Array(_) => Kind::List(Box::new(Kind::Any)),
+        Value::Object(_) => Kind::Map(Box::new(Kind::Any)),
+    }
+}

@@ -1,0 +1,200 @@
+//! Which mounted tools a query means, for the tool `tool_search`.
+//!
+//! A query is a few words. A tool is found when one of them is a word of its name, description, tags or parameters, or
+//! the beginning of one; it comes the earlier the more of them are, and the better the place. The exact name comes first.
+//!
+//! Invariant: the order follows from the query and the tools alone; of two that fit alike, the one whose server and name
+//! come first in the alphabet does.
+
+use serde_json::{Value, json};
+
+use super::{Function, MountedTool, Package, describe, limits, packages};
+
+/// How much is told of each tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// How it is called.
+    Name,
+    /// And what it does, in a line.
+    #[default]
+    Summary,
+    /// And its description, tags and schemas.
+    Schema,
+}
+
+impl Detail {
+    /// Reads `name`, `summary` or `schema`; none for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "name" => Some(Self::Name),
+            "summary" => Some(Self::Summary),
+            "schema" => Some(Self::Schema),
+            _ => None,
+        }
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// At most as many as were asked for, the best first.
+    pub(crate) entries: Vec<Value>,
+    /// How many fit.
+    pub(crate) total: usize,
+}
+
+/// What a word is worth, by where it stands.
+const IN_NAME: u32 = 16;
+const IN_SERVER: u32 = 8;
+const IN_TAGS: u32 = 8;
+const IN_PARAMETERS: u32 = 4;
+const IN_DESCRIPTION: u32 = 3;
+/// What the beginning of a word is worth of it: half.
+const OF_BEGINNING: u32 = 2;
+/// What every word of the query is worth that is found at all: more than any place.
+const FOUND: u32 = 100;
+/// What the exact name is worth: more than all words together.
+const EXACT: u32 = 1_000_000;
+/// The shortest word whose beginning of another counts, in bytes.
+const BEGINNING_BYTES_MIN: usize = 3;
+
+/// Searches. Without words every tool is found.
+pub(crate) fn search(tools: &[MountedTool], query: &str, detail: Detail, limit: usize) -> Found {
+    let query = query.trim();
+    let mut wanted = words(query);
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted.truncate(limits::QUERY_WORDS_MAX);
+    let packages = packages(tools);
+    let mut found: Vec<(u32, &Package<'_>, &Function<'_>)> = Vec::new();
+    for package in &packages {
+        for function in &package.tools {
+            let names = [package.name.as_str(), &function.name];
+            let worth = worth(function.tool, query, &wanted, names);
+            if worth > 0 || query.is_empty() {
+                found.push((worth, package, function));
+            }
+        }
+    }
+    found.sort_by_key(|(worth, package, function)| {
+        let names = (package.server, &function.tool.original_name);
+        (std::cmp::Reverse(*worth), names)
+    });
+    let best = found.iter().take(limit);
+    Found {
+        total: found.len(),
+        entries: best
+            .map(|(_, package, function)| {
+                entry(function.tool, &package.name, &function.name, detail)
+            })
+            .collect(),
+    }
+}
+
+/// The names of a tool's parameters.
+pub(super) fn parameters(tool: &MountedTool) -> impl Iterator<Item = &str> {
+    let properties = tool.input_schema.get("properties");
+    let properties = properties.and_then(Value::as_object);
+    properties
+        .into_iter()
+        .flat_map(|properties| properties.keys().map(String::as_str))
+        .take(limits::FIELDS_MAX)
+}
+
+fn worth(
+    tool: &MountedTool,
+    query: &str,
+    wanted: &[String],
+    [package, function]: [&str; 2],
+) -> u32 {
+    let places = [
+        (IN_NAME, words(&tool.original_name)),
+        (IN_NAME, words(tool.title.as_deref().unwrap_or_default())),
+        (IN_SERVER, words(&tool.server)),
+        (
+            IN_TAGS,
+            tool.tags.iter().flat_map(|tag| words(tag)).collect(),
+        ),
+        (IN_PARAMETERS, parameters(tool).flat_map(words).collect()),
+        (IN_DESCRIPTION, words(&tool.description)),
+    ];
+    let names = [
+        tool.original_name.as_str(),
+        &tool.name,
+        &tool.id,
+        function,
+        &format!("{package}.{function}"),
+        &format!("{}/{}", tool.server, tool.original_name),
+    ];
+    let is_exact = names.iter().any(|name| name.eq_ignore_ascii_case(query));
+    let words: u32 = wanted.iter().map(|word| worth_of_word(word, &places)).sum();
+    if is_exact { EXACT + words } else { words }
+}
+
+/// The worth of the best place of a word.
+fn worth_of_word(wanted: &str, places: &[(u32, Vec<String>)]) -> u32 {
+    let of_place = |(worth, words): &(u32, Vec<String>)| {
+        let of_word = |word: &String| {
+            let begins = wanted.len() >= BEGINNING_BYTES_MIN && word.starts_with(wanted);
+            match (word == wanted, begins) {
+                (true, _) => *worth,
+                (false, true) => worth / OF_BEGINNING,
+                (false, false) => 0,
+            }
+        };
+        words.iter().map(of_word).max().unwrap_or(0)
+    };
+    match places.iter().map(of_place).max() {
+        None | Some(0) => 0,
+        Some(best) => FOUND + best,
+    }
+}
+
+/// The words of a text, in lower case: what stands between other characters than letters and digits, and what a capital
+/// letter begins after a small one.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut was_small = false;
+    for letter in text.chars() {
+        let is_part = letter.is_alphanumeric();
+        if (!is_part || (was_small && letter.is_uppercase())) && !word.is_empty() {
+            words.push(std::mem::take(&mut word));
+        }
+        if is_part {
+            word.extend(letter.to_lowercase());
+        }
+        was_small = letter.is_lowercase() || letter.is_ascii_digit();
+    }
+    if !word.is_empty() {
+        words.push(word);
+    }
+    words
+}
+
+fn entry(tool: &MountedTool, package: &str, function: &str, detail: Detail) -> Value {
+    let mut entry = json!({
+        "server": tool.server,
+        "name": tool.original_name,
+        "python": format!("from tools.{package} import {function}"),
+        "typescript": format!("import {{ {function} }} from \"tools/{package}/{function}.ts\";"),
+    });
+    let Some(fields) = entry.as_object_mut() else {
+        return entry;
+    };
+    if detail != Detail::Name {
+        fields.insert("summary".to_owned(), describe::summary(tool).into());
+    }
+    if detail == Detail::Schema {
+        fields.insert("description".to_owned(), tool.description.clone().into());
+        fields.insert("tags".to_owned(), tool.tags.clone().into());
+        fields.insert("input_schema".to_owned(), tool.input_schema.clone());
+        if let Some(schema) = &tool.output_schema {
+            fields.insert("output_schema".to_owned(), schema.clone());
+        }
+        if let Some(annotations) = &tool.annotations {
+            fields.insert("annotations".to_owned(), annotations.clone());
+        }
+    }
+    entry
+}

@@ -1,0 +1,125 @@
+//! What a search finds, and in which order.
+
+use super::super::search::{Detail, search};
+use super::*;
+
+fn of(server: &str, name: &str, description: &str, tags: &[&str]) -> MountedTool {
+    MountedTool {
+        server: server.to_owned(),
+        description: description.to_owned(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+        ..tool(name, json!({"properties": {"issueNumber": {}}}), None)
+    }
+}
+
+fn mounted() -> Vec<MountedTool> {
+    vec![
+        of("github", "create-issue", "Opens a ticket.", &["write"]),
+        of("github", "listIssues", "Lists issues.", &["read"]),
+        of("github", "close_issue", "Closes an issue.", &["write"]),
+        of("jira", "create-issue", "Makes an issue.", &[]),
+        of("files", "read", "Reads a file, or creates it.", &["disk"]),
+    ]
+}
+
+fn names(query: &str) -> Vec<String> {
+    let found = search(&mounted(), query, Detail::Name, 10);
+    let name = |entry: &Value| {
+        format!(
+            "{}/{}",
+            entry["server"].as_str().unwrap(),
+            entry["name"].as_str().unwrap()
+        )
+    };
+    found.entries.iter().map(name).collect()
+}
+
+#[test]
+fn the_exact_name_comes_first_and_the_order_is_always_the_same() {
+    for (query, expected) in [
+        ("read", &["files/read", "github/listIssues"][..]),
+        (
+            "create_issue",
+            &[
+                "github/create-issue",
+                "jira/create-issue",
+                "files/read",
+                "github/close_issue",
+                "github/listIssues",
+            ],
+        ),
+        ("jira/create-issue", &["jira/create-issue"]),
+        (
+            "jira issue",
+            &[
+                "jira/create-issue",
+                "github/close_issue",
+                "github/create-issue",
+                "github/listIssues",
+                "files/read",
+            ],
+        ),
+        ("Issues", &["github/listIssues"]),
+        ("ticket", &["github/create-issue"]),
+        ("disk", &["files/read"]),
+        (
+            "number",
+            &[
+                "files/read",
+                "github/close_issue",
+                "github/create-issue",
+                "github/listIssues",
+                "jira/create-issue",
+            ],
+        ),
+        ("nothing at all", &[]),
+        ("!?", &[]),
+        (
+            "",
+            &[
+                "files/read",
+                "github/close_issue",
+                "github/create-issue",
+                "github/listIssues",
+                "jira/create-issue",
+            ],
+        ),
+    ] {
+        let found = names(query);
+        let shown = &found[..expected.len().min(found.len())];
+        assert_eq!(shown, expected, "{query}: {found:?}");
+    }
+    let mut reversed = mounted();
+    reversed.reverse();
+    assert_eq!(
+        search(&mounted(), "issue", Detail::Schema, 9),
+        search(&reversed, "issue", Detail::Schema, 9)
+    );
+}
+
+#[test]
+fn an_entry_tells_as_much_as_is_asked_for() {
+    let entry = |detail| {
+        search(&mounted(), "create issue", detail, 1)
+            .entries
+            .remove(0)
+    };
+    let name = entry(Detail::Name);
+    assert_eq!(
+        name,
+        json!({
+            "server": "github",
+            "name": "create-issue",
+            "python": "from tools.github import create_issue",
+            "typescript": "import { create_issue } from \"tools/github/create_issue.ts\";",
+        })
+    );
+    assert_eq!(entry(Detail::Summary)["summary"], "Opens a ticket.");
+    let schema = entry(Detail::Schema);
+    assert_eq!(schema["tags"], json!(["write"]));
+    assert!(schema["input_schema"]["properties"].is_object());
+    let found = search(&mounted(), "", Detail::Name, 2);
+    assert_eq!((found.entries.len(), found.total), (2, 5));
+    assert_eq!(Detail::parse("schema"), Some(Detail::Schema));
+    assert_eq!(Detail::parse("all"), None);
+}

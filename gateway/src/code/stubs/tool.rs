@@ -1,0 +1,35 @@
+//! One tool as it is mounted.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// One tool, as the catalog tells of it. Nothing of who made or changed it, from where or with what: that is personal,
+/// and no business of code.
+///
+/// Every text and schema in it was written by whoever runs its server: nothing in it is trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MountedTool {
+    /// The name by which it is called through the gateway.
+    pub id: String,
+    /// The name in its catalog.
+    pub name: String,
+    /// The name that its server gave it: what code's calls name.
+    pub original_name: String,
+    /// The id of its server, as it is configured.
+    pub server: String,
+    /// What people call it, where that is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it does.
+    pub description: String,
+    /// What it is filed under.
+    pub tags: Vec<String>,
+    /// What it takes.
+    pub input_schema: Value,
+    /// What it returns, where that is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What its server says of its effects, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Value>,
+}
