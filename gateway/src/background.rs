@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::affinity::{Affinity, Driven, Sent, pass_on_news, reap, sweep_owned, watch_owners};
 use crate::code::reaper;
-use crate::code::server::CodeServers;
+use crate::code::server::{CodeServers, keep_records};
 use crate::http::App;
 use crate::settings::Settings;
 use crate::store::{Loss, SessionKey, StoreError};
@@ -69,6 +69,7 @@ pub(crate) fn start(
         let interval = settings.affinity.reap_interval;
         tasks.spawn(reaper::reap(Arc::clone(code), interval));
         tasks.spawn(reaper::sweep(Arc::clone(code)));
+        tasks.spawn(keep_records(Arc::clone(code), interval));
     }
     tasks.spawn(report_losses(Arc::clone(app)));
     tasks.spawn(fold_metrics(recorder));

@@ -1,10 +1,16 @@
-//! The command line: `mooring serve` (also plain `mooring`) and `mooring config ...`. Flags are settings: what is
-//! wrong with them ends with the same exit code as a bad file.
+//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, and the commands that ask a running
+//! gateway. Flags are settings: what is wrong with them ends with the same exit code as a bad file.
+
+mod governance;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use self::governance::{
+    ClientArguments, EventsArguments, EventsCommand, RunsArguments, RunsCommand, SkillsArguments,
+    SkillsCommand,
+};
 use crate::settings::Flags;
 
 /// Exit code after a clean stop.
@@ -28,12 +34,16 @@ Examples:
       says what is wrong with a file and starts nothing
   mooring config reference
       explains every setting
+  mooring runs list --status failed
+      lists what failed at a running gateway; skills and events likewise
 
 Exit codes:
   0   clean stop (SIGTERM, SIGINT)
-  1   any other failure, such as a port in use
+  1   any other failure, such as a port in use, a refusal of the gateway that is asked,
+      or a replay that is not the same
   64  bad settings or flags; every problem is named
-  69  a service is missing, such as a Redis without the mooring module";
+  69  a service is missing, such as a Redis without the mooring module, or the gateway
+      that is asked";
 
 /// The stateless MCP gateway: sessions survive any worker.
 #[derive(Debug, Parser)]
@@ -68,6 +78,12 @@ pub enum Command {
     /// Check and explain settings; starts nothing
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// List, show and replay the recorded runs of a code server
+    Runs(RunsArguments),
+    /// Make, approve and revoke the skills of a code server
+    Skills(SkillsArguments),
+    /// List the security events of a code server
+    Events(EventsArguments),
 }
 
 /// What to do with settings.

@@ -6,6 +6,7 @@
 pub mod affinity;
 mod background;
 pub mod cli;
+pub mod client;
 pub mod code;
 pub mod connection;
 mod digest;

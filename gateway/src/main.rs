@@ -10,6 +10,7 @@ use mooring_gateway::cli::{
     Cli, Command, ConfigCommand, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE, EXIT_SERVICE_MISSING,
     ServeArguments,
 };
+use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::code::volume;
 use mooring_gateway::settings::{Environment, Loaded, Settings, SettingsError, generate};
 use mooring_gateway::stdio::supervisor;
@@ -50,6 +51,9 @@ fn main() -> ExitCode {
     let code = match cli.into_command() {
         Command::Serve(arguments) => run_serve(arguments),
         Command::Config(command) => run_config(command),
+        Command::Runs(arguments) => run_client(ClientCommand::Runs(arguments)),
+        Command::Skills(arguments) => run_client(ClientCommand::Skills(arguments)),
+        Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
     };
     ExitCode::from(code)
 }
@@ -103,6 +107,21 @@ fn run_config(command: ConfigCommand) -> u8 {
         ConfigCommand::Example => print(&generate::environment_example()),
         ConfigCommand::Schema => print(&generate::json_schema()),
         ConfigCommand::Reference => print(&generate::reference_page()),
+    }
+}
+
+/// Asks a running gateway.
+fn run_client(command: ClientCommand) -> u8 {
+    let runtime = match runtime(1) {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error, EXIT_FAILURE),
+    };
+    match runtime.block_on(client::run(command)) {
+        Ok(told) => match print(&told.text) {
+            EXIT_CLEAN if !told.is_good => EXIT_FAILURE,
+            code => code,
+        },
+        Err(error) => complain(&error, error.exit_code()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod code;
 mod forward;
+mod governance;
 
 use std::time::Duration;
 
@@ -11,6 +12,10 @@ pub use code::{
     sandbox_start, turn_wait,
 };
 pub use forward::{Forwarded, forward, peer_refused};
+pub use governance::{
+    Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
+    code_security_event, code_skill_changed,
+};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 /// Bindings this worker made or drove last.
@@ -78,6 +83,7 @@ pub fn describe() {
     );
     code::describe();
     forward::describe();
+    governance::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
     for reason in ["upstream", "owner", "drain", "worker"] {
@@ -226,6 +232,7 @@ mod tests {
         .into_iter()
         .chain(code::ALL)
         .chain(forward::ALL)
+        .chain(governance::ALL)
         {
             assert!(PAGE.contains(name), "{name}");
         }
@@ -234,7 +241,8 @@ mod tests {
         }
         let words = (RunOutcome::ALL.map(RunOutcome::as_str).into_iter())
             .chain(LockUse::ALL.map(LockUse::as_str))
-            .chain(SessionRetired::ALL.map(SessionRetired::as_str));
+            .chain(SessionRetired::ALL.map(SessionRetired::as_str))
+            .chain(Record::ALL.map(Record::as_str));
         for word in words {
             assert!(PAGE.contains(&format!("`{word}`")), "{word}");
         }

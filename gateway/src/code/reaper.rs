@@ -132,6 +132,11 @@ impl Reaper<'_> {
         };
         match retired {
             Some(Retired::Moved | Retired::Absent | Retired::TakenOver) => {
+                // What its code held at other servers.
+                if !self.services.affinity.delete_all_held(key, &record).await {
+                    self.leave_alone(key).await;
+                    return Some(SessionRetired::Failed);
+                }
                 match self.services.affinity.forget(key, record.generation).await {
                     Forgotten::Now => Some(SessionRetired::Cleaned),
                     Forgotten::Elsewhere => Some(SessionRetired::Stale),

@@ -228,7 +228,7 @@ impl Scope {
     ) -> Result<Option<Vec<Entry>>, Failure> {
         let text = call::list(&self.affinity.next_id(), listing, None);
         let message = Message::parse(text.as_bytes(), Sender::Client)?;
-        match server.asked(&self.session.principal, &message, self.revision) {
+        match server.asked(&message, self.revision) {
             CodeAsked::Result(result) => Ok(Some(Page::read(listing, &result)?.entries)),
             CodeAsked::Error(_) | CodeAsked::Call(_) => Ok(None),
         }

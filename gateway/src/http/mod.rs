@@ -6,10 +6,12 @@ mod answer;
 mod code;
 mod door;
 mod endpoint;
+mod governance;
 mod group;
 mod health;
 mod kept;
 mod legacy;
+mod nested;
 mod peers;
 mod target;
 mod unkept;
@@ -65,12 +67,13 @@ pub struct App {
 /// The routes.
 pub fn router(app: Arc<App>) -> Router {
     let guarded = Router::new()
-        .route("/mcp", any(endpoint::default_server))
-        .route("/servers/{id}/mcp", any(endpoint::named_server))
-        .route("/sse", any(legacy::default_stream))
-        .route("/messages", any(legacy::default_messages))
-        .route("/servers/{id}/sse", any(legacy::named_stream))
-        .route("/servers/{id}/messages", any(legacy::named_messages))
+        .route("/mcp", any(endpoint::mcp))
+        .route("/servers/{id}/mcp", any(endpoint::mcp))
+        .route("/sse", any(legacy::stream))
+        .route("/messages", any(legacy::messages))
+        .route("/servers/{id}/sse", any(legacy::stream))
+        .route("/servers/{id}/messages", any(legacy::messages))
+        .merge(governance::routes())
         .fallback(endpoint::nowhere)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use super::listing::Listing;
 use super::method::Method;
+use super::version::Revision;
 
 /// Params for an `initialize` of the gateway's own, for probes and pooled sessions, where no
 /// client's are at hand.
@@ -17,6 +18,17 @@ pub fn own_initialize_params(protocol_version: &str, gateway_version: &str) -> S
         r#"{{"protocolVersion":{},"capabilities":{{}},"clientInfo":{{"name":"mooring","version":{}}}}}"#,
         quoted(protocol_version),
         quoted(gateway_version),
+    )
+}
+
+/// Params for an `initialize` in the name of code that calls tools. Whether its user can be asked differs from run to run;
+/// who cannot be is answered for.
+#[must_use]
+pub fn code_initialize_params() -> String {
+    format!(
+        r#"{{"protocolVersion":{},"capabilities":{{"elicitation":{{"form":{{}},"url":{{}}}}}},"clientInfo":{{"name":"mooring-code","version":{}}}}}"#,
+        quoted(Revision::OFFERED.as_str()),
+        quoted(env!("CARGO_PKG_VERSION")),
     )
 }
 

@@ -7,20 +7,22 @@ mod listener;
 mod peers;
 mod servers;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_session::names::{Address, NameError, ServerName, WorkerId};
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
+use crate::code::proxy::AddressPolicy;
 use crate::code::server::CodeServers;
 use crate::dispatch::{RelayOptions, Seals};
 use crate::fleet::SealKey;
@@ -86,63 +88,20 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         .install_recorder()
         .map_err(ServeError::Metrics)?;
     metrics::describe();
-    let servers = Arc::new(servers::servers(&settings)?);
-    let client = client(&settings)?;
-    let store = store::open(&settings.store, settings.affinity.session_ttl)
-        .await
-        .map_err(|error| unavailable(&settings, &error))?;
-
-    let configured = settings.listen.address;
-    let bind_error = |source| ServeError::Bind {
-        address: configured,
-        source,
-    };
-    let listener = TcpListener::bind(configured).await.map_err(bind_error)?;
-    let address = listener.local_addr().map_err(bind_error)?;
-
-    let worker = worker_id(&settings, address)?;
-    let ring = peers::key_ring(&settings.worker.peers)?;
-    let peers = match &ring {
-        Some(ring) => Some(Peers::bind(&settings.worker.peers, &worker, ring).await?),
-        None => None,
-    };
-    let affinity = Affinity::new(
-        store,
-        client.clone(),
-        Arc::clone(&servers),
-        owned(&settings, peers.as_ref())?,
-        worker.clone(),
-        affinity_options(&settings),
-    );
-    let code = code_servers(&settings, &affinity).await?;
-    let app = Arc::new(App {
-        groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
-        code,
-        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
-        pool: Pool::new(
-            client,
-            worker.boot(),
-            settings.upstream.response_headers_timeout,
-        ),
-        servers,
-        affinity: affinity.clone(),
-        legacy: Streams::default(),
-        listen: settings.listen.clone(),
-        auth: settings.auth.clone(),
-        relay: RelayOptions {
-            event_bytes_max: settings.upstream.event_bytes_max,
-            seals: Seals::new(ring.as_ref().map(SealKey::new)),
-            stopping: CancellationToken::new(),
-        },
-        metrics: recorder.clone(),
-    });
+    let Assembled {
+        app,
+        listener,
+        address,
+        peers,
+    } = assemble(&settings, recorder.clone()).await?;
 
     let known_as = match &peers {
         Some(peers) => peers.address.clone(),
         None => address.to_string().into(),
     };
-    let beat = beat(&settings, &worker, &known_as)?;
-    background::announce(&affinity, &beat).await;
+    let (affinity, worker) = (&app.affinity, app.affinity.worker());
+    let beat = beat(&settings, worker, &known_as)?;
+    background::announce(affinity, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
     let no_more = CancellationToken::new();
     let colleague = peers.map(|peers| {
@@ -156,10 +115,93 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     tracing::info!(%address, %worker, peers = %known_as, store = affinity.store().kind(), "serving");
     let patience = settings.worker.stop_patience;
     let (result, patience_ends_at) = run(listener, Arc::clone(&app), patience).await;
+    wind_down(&app, tasks, patience_ends_at).await;
+    no_more.cancel();
+    if let Some(colleague) = colleague {
+        // What is still under way has nothing left behind it.
+        let _ = tokio::time::timeout(LET_GO_WITHIN, colleague).await;
+    }
+    tracing::info!("stopped");
+    result
+}
+
+/// All that serving needs, and nothing of it serves yet.
+struct Assembled {
+    app: Arc<App>,
+    listener: TcpListener,
+    address: SocketAddr,
+    peers: Option<Peers>,
+}
+
+async fn assemble(
+    settings: &Settings,
+    recorder: PrometheusHandle,
+) -> Result<Assembled, ServeError> {
+    let servers = Arc::new(servers::servers(settings)?);
+    let client = client(settings)?;
+    let store = store::open(&settings.store, settings.affinity.session_ttl)
+        .await
+        .map_err(|error| unavailable(settings, &error))?;
+
+    let configured = settings.listen.address;
+    let bind_error = |source| ServeError::Bind {
+        address: configured,
+        source,
+    };
+    let listener = TcpListener::bind(configured).await.map_err(bind_error)?;
+    let address = listener.local_addr().map_err(bind_error)?;
+
+    let worker = worker_id(settings, address)?;
+    let ring = peers::key_ring(&settings.worker.peers)?;
+    let peers = match &ring {
+        Some(ring) => Some(Peers::bind(&settings.worker.peers, &worker, ring).await?),
+        None => None,
+    };
+    let affinity = Affinity::new(
+        store,
+        client.clone(),
+        Arc::clone(&servers),
+        owned(settings, peers.as_ref())?,
+        worker.clone(),
+        affinity_options(settings),
+    );
+    let code = code_servers(settings, &affinity).await?;
+    let app = Arc::new(App {
+        groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
+        code,
+        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
+        pool: Pool::new(
+            client,
+            worker.boot(),
+            settings.upstream.response_headers_timeout,
+        ),
+        servers,
+        affinity,
+        legacy: Streams::default(),
+        listen: settings.listen.clone(),
+        auth: settings.auth.clone(),
+        relay: RelayOptions {
+            event_bytes_max: settings.upstream.event_bytes_max,
+            seals: Seals::new(ring.as_ref().map(SealKey::new)),
+            stopping: CancellationToken::new(),
+        },
+        metrics: recorder,
+    });
+    Ok(Assembled {
+        app,
+        listener,
+        address,
+        peers,
+    })
+}
+
+/// Finishes what is under way here, and then lets go of what lives here. `tasks` go on meanwhile: as long as it beats, what
+/// is under way is nobody else's.
+async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
+    let affinity = &app.affinity;
     if let Some(code) = &app.code {
         code.stop_runs();
     }
-    // Meanwhile it beats: what is under way here is nobody else's yet.
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
     affinity.owned().finish(deadline).await;
     // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.
@@ -171,17 +213,10 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     }
     drop(tasks);
     // From here on others may take over what lives here; they do so where they are told that this worker stops.
-    if let Err(error) = affinity.store().gone(&worker).await {
+    if let Err(error) = affinity.store().gone(affinity.worker()).await {
         tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
     }
     affinity.owned().let_go().await;
-    no_more.cancel();
-    if let Some(colleague) = colleague {
-        // What is still under way has nothing left behind it.
-        let _ = tokio::time::timeout(LET_GO_WITHIN, colleague).await;
-    }
-    tracing::info!("stopped");
-    result
 }
 
 /// Accepts until a signal, then lets open calls finish for as long as `patience` lasts, and answers when that ends.
@@ -260,9 +295,27 @@ async fn code_servers(
             servers.push((id, server.clone()));
         }
     }
-    Ok(Some(
-        CodeServers::open(code, &servers, affinity.clone()).await?,
-    ))
+    let mountable = servers::mountable(settings)?;
+    let addresses = AddressPolicy::public(store_addresses(settings).await);
+    let servers = CodeServers::open(code, &servers, mountable, addresses, affinity.clone());
+    Ok(Some(servers.await?))
+}
+
+/// The addresses of the store, which no code is to reach whatever else it may. Those of this machine are found when they
+/// are needed.
+async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
+    let host = match &settings.store.location {
+        settings::StoreLocation::Redis(url) => url.host(),
+        settings::StoreLocation::Embedded { .. } => None,
+    };
+    let Some(host) = host else {
+        return Vec::new();
+    };
+    match tokio::net::lookup_host(host).await {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        // The store could not be reached by this name either.
+        Err(_) => Vec::new(),
+    }
 }
 
 fn client(settings: &Settings) -> Result<Client, ClientError> {

@@ -8,6 +8,7 @@ use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
 use crate::affinity::Dial;
+use crate::code::catalog::MountableServer;
 use crate::settings::{
     self, HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
     UpstreamSettings,
@@ -19,6 +20,26 @@ use crate::upstream::{Carriage, Instance, Reach, Server, Servers};
 const STARTED_HERE: &[u8] = b"stdio";
 /// Messages that may wait in each direction of a child's streams.
 const MESSAGES_WAITING_MAX: usize = 256;
+
+/// The servers whose tools code may call.
+pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, NameError> {
+    let is_upstream = |kind: &ServerKind| match kind {
+        ServerKind::Http(_) | ServerKind::Sse(_) | ServerKind::Stdio(_) => true,
+        ServerKind::Code(_) | ServerKind::Group(_) => false,
+    };
+    let upstream = settings
+        .servers
+        .iter()
+        .filter(|server| is_upstream(&server.kind));
+    upstream
+        .map(|server| {
+            Ok(MountableServer {
+                id: ServerName::parse(server.id.as_str().as_bytes())?,
+                tags: server.tags.clone(),
+            })
+        })
+        .collect()
+}
 
 /// Every configured upstream server.
 pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {

@@ -14,6 +14,7 @@ mod hosts;
 pub mod knob;
 mod listen;
 mod log;
+mod paths;
 mod peers;
 mod problem;
 mod reader;
@@ -38,8 +39,9 @@ use source::{Layers, Value};
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
 pub use code::{
-    CodePolicy, CodeServerSettings, CodeSettings, CodeTool, CodeToolSettings, DangerousPatterns,
-    OnDenoAbsent, RuntimeSettings,
+    CallPolicy, CodePolicy, CodeServerSettings, CodeSettings, CodeTool, CodeToolSettings,
+    DangerousPatterns, MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType, RuntimeSettings,
+    SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::ListenSettings;

@@ -96,6 +96,15 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// What is written, or another value in the place of the default.
+    pub(super) fn switch_or(&mut self, knob: &'static Switch, unset: bool) -> bool {
+        if self.is_written(&knob.about) {
+            self.switch(knob)
+        } else {
+            unset
+        }
+    }
+
     pub(super) fn choice<T: Copy + std::fmt::Debug>(&mut self, knob: &'static Choice<T>) -> T {
         let Some(written) = self.source.written(&knob.about) else {
             return knob.default.value;

@@ -21,13 +21,7 @@ const CODE_EXECUTION_PREFIX: &str = "CODE_EXECUTION_";
 const RUST_ACCELERATION: &str = "CODE_EXECUTION_RUST_ACCELERATION_ENABLED";
 
 /// Fields of a server that only a later version serves; refused by that reason, not as misspelt.
-const SERVER_LATER: [&str; 5] = [
-    "mount_rules",
-    "tokenization",
-    "skills_scope",
-    "skills_require_approval",
-    "sandbox_policy.runtime_requirements",
-];
+const SERVER_LATER: [&str; 1] = ["sandbox_policy.runtime_requirements"];
 
 /// Least likeness (0 to 1, Jaro-Winkler) of a name that is worth suggesting.
 const LIKENESS_LEAST: f64 = 0.8;

@@ -222,7 +222,8 @@ pub(crate) fn is_refused(error: &legacy::Error) -> bool {
     false
 }
 
-fn tls_config(needs_tls: bool) -> Result<rustls::ClientConfig, ClientError> {
+/// How TLS is spoken: with the system's root certificates, which are read where they are needed.
+pub(crate) fn tls_config(needs_tls: bool) -> Result<rustls::ClientConfig, ClientError> {
     let mut roots = rustls::RootCertStore::empty();
     if needs_tls {
         let found = rustls_native_certs::load_native_certs();

@@ -16,8 +16,8 @@ mod server;
 
 pub use body::{Body, BodyError, Reply};
 pub use carry::{Carry, ToInstance};
-pub(crate) use client::is_refused;
 pub use client::{Client, ClientError, ClientOptions, SendError};
+pub(crate) use client::{is_refused, tls_config};
 pub use discard::Discarded;
 pub(crate) use discard::discard;
 pub use exchange::{

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+use std::path::Path;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -103,6 +105,61 @@ fn a_list_of_the_settings_replaces_the_standard_one() {
     assert_eq!(&*found.pattern, r"\bpickle\b");
     patterns.check(Language::Python, "eval('1')").unwrap();
     patterns.check(Language::TypeScript, "eval('1')").unwrap();
+}
+
+#[test]
+fn raw_http_lifts_what_would_block_it_and_nothing_else() {
+    let open = standard().with_raw_http();
+    let fetch = "await fetch('https://x')";
+    open.check(Language::TypeScript, fetch).unwrap();
+    open.check(Language::TypeScript, "eval('1')").unwrap_err();
+    open.check(Language::Python, "eval('1')").unwrap_err();
+    let configured = [
+        Regex::new("wget|curl").unwrap(),
+        Regex::new("pickle").unwrap(),
+    ];
+    let own = Patterns::new(Some(&configured), None)
+        .unwrap()
+        .with_raw_http();
+    own.check(Language::Python, "wget").unwrap();
+    own.check(Language::Python, "pickle").unwrap_err();
+}
+
+/// A second list would sooner or later be another one.
+#[test]
+fn no_surface_has_a_list_of_its_own() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = vec![
+        root.join(".env.example"),
+        root.join("docker-compose.yml"),
+        root.join("docs/settings.schema.json"),
+        root.join("docs/settings.md"),
+    ];
+    let mut directories = vec![root.join("deploy")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                files.push(path);
+            }
+        }
+    }
+    for file in files {
+        let text = std::fs::read(&file).unwrap();
+        let text = String::from_utf8_lossy(&text);
+        for (_, _, expression) in PYTHON.iter().chain(&TYPESCRIPT) {
+            assert!(
+                !text.contains(expression),
+                "{} has {expression}",
+                file.display()
+            );
+        }
+        for name in ["__subclasses__", "__builtins__"] {
+            assert!(!text.contains(name), "{} has {name}", file.display());
+        }
+    }
 }
 
 proptest! {

@@ -33,6 +33,11 @@ impl ToolAnswer {
         Self::failed(json!({ "error": message.to_string() }))
     }
 
+    /// What it says.
+    pub(crate) fn into_content(self) -> Value {
+        self.content
+    }
+
     /// The `result` of the JSON-RPC response, as JSON text.
     pub(crate) fn into_result(self) -> String {
         let text = self.content.to_string();

@@ -10,7 +10,9 @@ use rustix::io::Errno;
 
 use crate::affinity::TurnError;
 use crate::code::place::PlaceError;
-use crate::code::volume::{LockError, OpenError, StampError, VolumeProblem};
+use crate::code::skills::SkillsError;
+use crate::code::tokens::TokensError;
+use crate::code::volume::{LockError, MountedError, OpenError, StampError, VolumeProblem};
 use crate::store::StoreError;
 
 /// What is told where the volume has no room left.
@@ -30,6 +32,19 @@ pub(crate) enum Failure {
     /// There is no session of this name. A defect.
     #[error("there can be no session for this server and user")]
     Place(#[from] PlaceError),
+    /// What was approved could not be looked up, and what was revoked may be among it.
+    #[error(
+        "the skills of this server cannot be read at present; nothing was done; try again later"
+    )]
+    Skills(#[from] SkillsError),
+    /// What is personal could not be told apart, so that nothing was said at all.
+    #[error(
+        "personal data could not be replaced by tokens, so nothing of what the code said or read is told: {0}"
+    )]
+    Tokens(#[from] TokensError),
+    /// What is mounted could not be described.
+    #[error("{0}")]
+    Mounted(#[from] MountedError),
     /// A name of the gateway's own making was refused. A defect.
     #[error("there can be no session for this server and user")]
     Name(#[from] NameError),
@@ -68,6 +83,9 @@ impl Failure {
             Self::Place(cause) => cause,
             Self::Name(cause) => cause,
             Self::Store(cause) => cause,
+            Self::Mounted(cause) => cause,
+            Self::Skills(cause) => cause,
+            Self::Tokens(cause) => cause,
             Self::Thread(cause) => cause,
             Self::Open(OpenError::Lock(LockError::Busy { .. })) => return,
             Self::Open(cause) => cause,

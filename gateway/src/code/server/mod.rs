@@ -10,12 +10,18 @@
 mod answer;
 mod arguments;
 mod failure;
+mod governed;
+mod keeping;
+mod mounting;
+mod nested;
 mod protocol;
+mod replaying;
 mod runs;
 mod services;
 mod session;
 mod state;
 mod stops;
+mod tokens;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -23,14 +29,45 @@ use std::sync::Arc;
 
 use mooring_session::names::{Principal, ServerName};
 
+pub(crate) use self::failure::Failure;
+pub(crate) use self::governed::Governed;
+pub(crate) use self::keeping::keep_records;
+use self::mounting::MountedCache;
 pub(crate) use self::protocol::Asked;
+pub(crate) use self::replaying::Repeater;
 pub use self::services::OpenError;
-pub(crate) use self::services::Services;
+pub(crate) use self::services::{Own, Services};
 pub(crate) use self::state::CodeState;
 use crate::affinity::Affinity;
+use crate::code::calls::{RunClient, Upstreams};
+use crate::code::catalog::MountableServer;
+use crate::code::patterns::Patterns;
 use crate::code::place::Language;
-use crate::code::volume::Mounted;
-use crate::settings::{CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings};
+use crate::code::proxy::AddressPolicy;
+use crate::settings::{
+    CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, MountRules, NetworkPolicy,
+    SkillSettings, StubFormat, TokenizationSettings,
+};
+
+/// Who asks something of a code server.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// Whose sessions they are.
+    pub(crate) principal: Principal,
+    /// The teams that the principal is in.
+    pub(crate) teams: Arc<[String]>,
+}
+
+/// What a call needs besides its arguments.
+#[derive(Clone, Debug)]
+pub(crate) struct CallContext {
+    /// Who calls.
+    pub(crate) asker: Asker,
+    /// The way to other servers.
+    pub(crate) upstreams: Arc<dyn Upstreams>,
+    /// Who is asked where a tool asks something.
+    pub(crate) client: RunClient,
+}
 
 /// All servers of kind `code`.
 #[derive(Debug)]
@@ -46,7 +83,11 @@ pub struct CodeServer {
     pub id: ServerName,
     policy: CodePolicy,
     settings: CodeToolSettings,
-    mounted: Mounted,
+    mounts: MountRules,
+    skills: SkillSettings,
+    stub_format: StubFormat,
+    tokenization: Option<TokenizationSettings>,
+    mounted: MountedCache,
     /// The result of `tools/list`: it is the same for everybody.
     tools_json: Box<str>,
     services: Arc<Services>,
@@ -58,20 +99,28 @@ impl CodeServers {
     ///
     /// # Errors
     /// [`OpenError`]: a defect, not a state of the machine.
-    pub async fn open(
+    pub(crate) async fn open(
         settings: &CodeSettings,
         servers: &[(ServerName, CodeServerSettings)],
+        mountable: Vec<MountableServer>,
+        addresses: AddressPolicy,
         affinity: Affinity,
     ) -> Result<Self, OpenError> {
-        let ttls = servers.iter().map(|(_, server)| server.policy.session_ttl);
-        let services = Arc::new(Services::open(settings, ttls, affinity).await?);
+        let own = Own {
+            ids: servers.iter().map(|(id, _)| id.clone()).collect(),
+            session_ttls: (servers.iter())
+                .map(|(_, server)| server.policy.session_ttl)
+                .collect(),
+            addresses: Arc::new(addresses),
+        };
+        let services = Arc::new(Services::open(settings, own, mountable, affinity).await?);
         let by_id = servers
             .iter()
             .map(|(id, server)| {
-                let server = CodeServer::new(id, server, settings, Arc::clone(&services))?;
-                Ok((id.as_str().into(), Arc::new(server)))
+                let server = CodeServer::new(id, server, settings, Arc::clone(&services));
+                (id.as_str().into(), Arc::new(server))
             })
-            .collect::<Result<_, OpenError>>()?;
+            .collect();
         Ok(Self { by_id, services })
     }
 
@@ -103,15 +152,27 @@ impl CodeServer {
         server: &CodeServerSettings,
         settings: &CodeSettings,
         services: Arc<Services>,
-    ) -> Result<Self, OpenError> {
-        Ok(Self {
-            mounted: Mounted::none(id, server.stub_language)?,
+    ) -> Self {
+        Self {
+            mounts: server.mounts.clone(),
+            skills: server.skills.clone(),
+            stub_format: server.stub_format,
+            tokenization: server.tokenization.clone(),
+            mounted: MountedCache::default(),
             tools_json: tools::list_json(&settings.tools, &server.policy).into(),
             id: id.clone(),
             policy: server.policy.clone(),
             settings: settings.tools.clone(),
             services,
-        })
+        }
+    }
+
+    /// The patterns of code that does not run here.
+    fn patterns(&self) -> &Patterns {
+        match self.policy.network {
+            NetworkPolicy::None => &self.services.patterns,
+            NetworkPolicy::PublicHttp { .. } => &self.services.patterns_with_raw_http,
+        }
     }
 
     /// Whose files are meant where a call does not say.

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 
 use mooring_sandbox::Tier;
-use mooring_session::names::Principal;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::answer::ToolAnswer;
 use super::arguments::Arguments;
-use super::{CodeServer, tools};
+use super::{CallContext, CodeServer, tools};
 use crate::code::place::Language;
 use crate::mcp::{ErrorBody, ErrorKind, Message, Method, Revision};
-use crate::settings::CodeTool;
+use crate::settings::{CodeTool, NetworkPolicy};
 
 /// Where code finds its directories in the degraded tier. Relative paths and variables are the same in both.
 const PLACES_DEGRADED: &str = " In shell_exec the directories stand elsewhere: code starts in its scratch directory, the \
     others are ../results, ../tools and ../skills, and MOORING_SCRATCH, MOORING_RESULTS, MOORING_TOOLS, MOORING_SKILLS \
     and TMPDIR name them; the fs_ tools keep the names above.";
+
+/// What of the network there is where the policy opens it.
+const NETWORK_PUBLIC: &str = "of the network there is what the proxy in HTTP_PROXY reaches (public addresses over HTTP and HTTPS)";
 
 /// What the client is to be answered.
 pub(crate) enum Asked<'a> {
@@ -32,7 +34,6 @@ pub(crate) enum Asked<'a> {
 /// A tool call that can be made.
 pub(crate) struct Call {
     server: Arc<CodeServer>,
-    principal: Principal,
     tool: CodeTool,
     arguments: Option<Value>,
 }
@@ -55,7 +56,6 @@ impl CodeServer {
     /// What a request is answered with.
     pub(crate) fn asked<'a>(
         self: &Arc<Self>,
-        principal: &Principal,
         message: &Message<'a>,
         revision: Revision,
     ) -> Asked<'a> {
@@ -69,7 +69,7 @@ impl CodeServer {
                 Ok(_) => Asked::Error(error(ErrorKind::ParamsRefused).detail("unknown cursor")),
                 Err(cause) => Asked::Error(error(ErrorKind::ParamsRefused).detail(cause)),
             },
-            Method::ToolsCall => match self.call(principal, message) {
+            Method::ToolsCall => match self.call(message) {
                 Ok(call) => Asked::Call(call),
                 Err(detail) => Asked::Error(error(ErrorKind::ParamsRefused).detail(detail)),
             },
@@ -77,18 +77,13 @@ impl CodeServer {
         }
     }
 
-    fn call(
-        self: &Arc<Self>,
-        principal: &Principal,
-        message: &Message<'_>,
-    ) -> Result<Call, String> {
+    fn call(self: &Arc<Self>, message: &Message<'_>) -> Result<Call, String> {
         let name = message.params.name().ok_or("tools/call needs a name")?;
         let tool = tools::named(&name, &self.settings)
             .ok_or_else(|| format!("unknown tool {:?}", shortened(&name)))?;
         let params: CallParams = params(message).map_err(|cause| cause.to_string())?;
         Ok(Call {
             server: Arc::clone(self),
-            principal: principal.clone(),
             tool,
             arguments: params.arguments,
         })
@@ -116,6 +111,10 @@ impl CodeServer {
             Language::Python => "Python",
             Language::TypeScript => "TypeScript",
         };
+        let network = match self.policy.network {
+            NetworkPolicy::None => "there is no network",
+            NetworkPolicy::PublicHttp { .. } => NETWORK_PUBLIC,
+        };
         let places = match self.services.sandbox() {
             Ok(sandbox) if sandbox.tier() == Tier::Degraded => PLACES_DEGRADED,
             _ => "",
@@ -124,9 +123,12 @@ impl CodeServer {
             "A sandbox for code, with files that stay between calls. shell_exec runs Python, TypeScript or JavaScript \
              (default: {usual}), or one line of simple commands such as `ls -la /results | head`. Print what you want \
              to see. Directories: /scratch for work and /results for what should be found later (both yours, read and \
-             write), /tools and /skills (read-only). Everything else of the file system is read-only or absent, there \
-             is no network, and neither variables nor processes outlive a call. Each language has a session with files \
-             of its own; JavaScript shares TypeScript's.{places} A session ends, with its files, {} s after its last use. One \
+             write), /tools and /skills (read-only). /tools has the tools of other servers as functions: find them by \
+             tool_search or in /tools/_catalog.json, and call them from code, such as `from tools.github import \
+             create_issue` in Python and `import {{ create_issue }} from \"tools/github/mod.ts\"` in TypeScript. What \
+             they return need not be printed: filter and combine it there. Everything else of the file system is \
+             read-only or absent, {network}, and neither variables nor processes outlive a call. Each language has a \
+             session with files of its own; JavaScript shares TypeScript's.{places} A session ends, with its files, {} s after its last use. One \
              run may take {} ms, {} ms of processor time, {} MiB of memory, {} processes; a file {} MiB, all files {} \
              MiB; {} runs a minute.",
             self.policy.session_ttl.as_secs(),
@@ -143,10 +145,9 @@ impl CodeServer {
 
 impl Call {
     /// Makes the call; its `result`, as JSON text.
-    pub(crate) async fn make(self) -> String {
+    pub(crate) async fn make(self, context: CallContext) -> String {
         let Self {
             server,
-            principal,
             tool,
             arguments,
         } = self;
@@ -155,10 +156,11 @@ impl Call {
             Err(error) => return ToolAnswer::refused(error).into_result(),
         };
         let answer = match tool {
-            CodeTool::ShellExec => tools::shell_exec::call(&server, &principal, arguments).await,
-            CodeTool::FsBrowse => tools::fs_browse::call(&server, &principal, arguments).await,
-            CodeTool::FsRead => tools::fs_read::call(&server, &principal, arguments).await,
-            CodeTool::FsWrite => tools::fs_write::call(&server, &principal, arguments).await,
+            CodeTool::ShellExec => tools::shell_exec::call(&server, &context, arguments).await,
+            CodeTool::FsBrowse => tools::fs_browse::call(&server, &context, arguments).await,
+            CodeTool::FsRead => tools::fs_read::call(&server, &context, arguments).await,
+            CodeTool::FsWrite => tools::fs_write::call(&server, &context, arguments).await,
+            CodeTool::ToolSearch => tools::tool_search::call(&server, &context, arguments).await,
         };
         answer.into_result()
     }

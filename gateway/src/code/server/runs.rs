@@ -1,25 +1,34 @@
-//! One run: the session's turn and lock, a place among the runs of this process, the sandbox, and the commit of what
-//! the run wrote.
+//! One run: the session's turn and lock, a place among the runs of this process, the bridge for its calls, the sandbox,
+//! and the commit of what the run wrote.
 //!
 //! The thread that starts a run stays with it to its end and its commit; a caller that goes away changes nothing.
 //!
 //! Invariant: what a run wrote is committed under the lock under which its lower layers were mounted, with the number of
 //! its turn, so that a run that was overtaken changes nothing.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use mooring_sandbox::tree::{self, CommitError, Committed, SessionDirectory, View};
 use mooring_sandbox::{
-    Ended, Job, Layer, Limits, Outcome, Output, Program, Sandbox, Stop, Tier, Trees, Usage,
+    Ended, Job, Layer, Limits, Network, Outcome, Output, Program, Sandbox, Stop, TakeListener,
+    Tier, Trees, Usage,
 };
-use mooring_session::names::Principal;
 use tokio::task::spawn_blocking;
 
-use super::CodeServer;
 use super::failure::Failure;
-use super::session::Held;
+use super::nested::CallsGoTo;
+use super::session::{Held, Known};
+use super::tokens::Veiled;
+use super::{CallContext, CodeServer, tokens};
+use crate::code::bridge::{self, Bridge, BridgeLimits, Served};
+use crate::code::calls::Callee;
 use crate::code::place::Language;
-use crate::metrics::{self, LockUse};
+use crate::code::proxy::{Proxy, ProxyOptions};
+use crate::code::records::{EventKind, Finished, NewRun, Recording, SecurityEvent};
+use crate::code::tokens::Tokenizer;
+use crate::metrics::{self, LockUse, RunOutcome};
+use crate::settings::NetworkPolicy;
 
 /// What is to be run.
 pub(super) struct Run {
@@ -29,6 +38,21 @@ pub(super) struct Run {
     pub(super) program: Program,
     /// What it may use.
     pub(super) limits: Limits,
+    /// How it is recorded. The session is filled in here.
+    pub(super) record: NewRun,
+    /// Who answers the calls that its code makes.
+    pub(super) calls: CallsGoTo,
+    /// What becomes of the files that it writes.
+    pub(super) files: WrittenFiles,
+}
+
+/// What becomes of the files that a run writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenFiles {
+    /// They are the session's from then on.
+    Kept,
+    /// They are dropped: the run only repeats what was.
+    Dropped,
 }
 
 /// What came of it.
@@ -39,57 +63,171 @@ pub(super) struct Ran {
     pub(super) usage: Usage,
     pub(super) tier: Tier,
     pub(super) layers: Vec<Layer>,
-    /// What of its files was kept, or why none was.
-    pub(super) committed: Result<Committed, CommitError>,
+    /// What of its files was kept, or why none was. None where none were to be.
+    pub(super) committed: Option<Result<Committed, CommitError>>,
+}
+
+/// A run that is over, and whose record waits for its end.
+pub(super) struct Over {
+    pub(super) ran: Ran,
+    /// What came over its bridge.
+    pub(super) served: Served,
+    pub(super) recording: Recording,
 }
 
 impl CodeServer {
     /// Runs it, and keeps what it wrote.
-    pub(super) async fn run(&self, principal: &Principal, run: Run) -> Result<Ran, Failure> {
+    pub(super) async fn run(&self, context: &CallContext, run: Run) -> Result<Over, Failure> {
         let sandbox = Arc::clone(self.services.sandbox()?);
-        let mut known = self.know(principal, Some(run.language)).await?;
-        let work = async {
-            let turn = self.turn(&known).await?;
-            let place = self.services.place().await?;
-            let held = self.hold(&mut known, turn).await?;
-            let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
-            spawn_blocking(move || {
-                let _place = place;
-                run_held(&sandbox, stoppable.stop(), held, run)
-            })
-            .await?
-        };
-        let result = work.await;
-        match &result {
-            Ok(ran) => {
+        let mut known = self.know(context, Some(run.language)).await?;
+        let recording = self.record(&known, run.record.clone()).await?;
+        let result = self
+            .run_recorded(context, &mut known, sandbox, run, &recording)
+            .await;
+        match result {
+            Ok((ran, served)) => {
                 metrics::sandbox_start(ran.usage.start_time);
-                if let Ok(committed) = &ran.committed {
+                if let Some(Ok(committed)) = &ran.committed {
                     metrics::code_files_refused(committed.refused_total);
                 }
-                log_uncommitted(ran, known.digest());
+                log_uncommitted(&ran, known.digest());
+                Ok(Over {
+                    ran,
+                    served,
+                    recording,
+                })
             }
-            Err(failure) => failure.log(known.digest()),
+            Err(failure) => {
+                failure.log(known.digest());
+                let finished = Finished {
+                    outcome: RunOutcome::Failed,
+                    output: String::new(),
+                    error: Some(failure.to_string()),
+                    metrics: serde_json::Map::new(),
+                };
+                spawn_blocking(move || recording.finish(finished)).await?;
+                Err(failure)
+            }
         }
-        result
+    }
+
+    /// Begins the record, before anything of the run does.
+    async fn record(&self, known: &Known, mut record: NewRun) -> Result<Recording, Failure> {
+        record.session_id = Some(known.session.id.as_str().into());
+        let records = self.services.records()?.clone();
+        let server = self.id.clone();
+        Ok(spawn_blocking(move || records.begin(&server, record)).await?)
+    }
+
+    async fn run_recorded(
+        &self,
+        context: &CallContext,
+        known: &mut Known,
+        sandbox: Arc<Sandbox>,
+        run: Run,
+        recording: &Recording,
+    ) -> Result<(Ran, Served), Failure> {
+        let turn = self.turn(known).await?;
+        let place = self.services.place().await?;
+        let held = self.hold(known, turn).await?;
+        let (held, tokenizer) = self.with_tokenizer(held).await?;
+        let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
+        let callee = self.callee(context, known, &run, tokenizer.clone());
+        let callee = Veiled::new(tokenizer.clone(), recording.callee(callee));
+        let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
+        let (proxy, network) = self.network(recording)?;
+        let ran = spawn_blocking(move || {
+            let _place = place;
+            run_held(
+                &sandbox,
+                stoppable.stop(),
+                held,
+                run,
+                (program_end, network),
+            )
+        })
+        .await;
+        // Its calls end with it, whatever came of it.
+        let served = match bridge {
+            Some(bridge) => bridge.end().await,
+            None => Served::default(),
+        };
+        if let Some(proxy) = proxy {
+            proxy.end().await;
+        }
+        let mut ran = ran??;
+        if let Some(tokenizer) = tokenizer {
+            ran = spawn_blocking(move || tokens::hide(&tokenizer, ran)).await??;
+        }
+        Ok((ran, served))
+    }
+
+    /// The session's tokens, opened where its policy has some.
+    async fn with_tokenizer(&self, held: Held) -> Result<(Held, Option<Arc<Tokenizer>>), Failure> {
+        let Some(opening) = self.tokenizer_opening() else {
+            return Ok((held, None));
+        };
+        spawn_blocking(move || {
+            let tokenizer = opening(&held.opened.directory)?;
+            Ok((held, Some(tokenizer)))
+        })
+        .await?
+    }
+
+    /// What the run's code calls tools over. None for lines of tools, which are no code.
+    fn bridge(&self, run: &Run, callee: impl Callee) -> Result<Option<(Bridge, OwnedFd)>, Failure> {
+        if matches!(run.program, Program::Pipeline { .. }) {
+            return Ok(None);
+        }
+        let policy = &self.policy.calls;
+        let limits = BridgeLimits::new(policy.calls_max, policy.at_once_max);
+        let (host, program_end) = bridge::pair().map_err(Failure::Stop)?;
+        let bridge = bridge::serve(host, Arc::new(callee), limits);
+        Ok(Some((bridge, program_end)))
+    }
+
+    /// The way out to public addresses, where the policy has one.
+    fn network(&self, recording: &Recording) -> Result<(Option<Proxy>, Network), Failure> {
+        let NetworkPolicy::PublicHttp { connections_max } = self.policy.network else {
+            return Ok((None, Network::None));
+        };
+        let events = recording.events();
+        let options = ProxyOptions {
+            policy: Arc::clone(&self.services.addresses),
+            connections_max,
+            on_refused: Box::new(move |refused| {
+                let event = SecurityEvent::new(EventKind::NetworkRefused, refused.to_string());
+                let events = events.clone();
+                spawn_blocking(move || events.note(event));
+            }),
+        };
+        let (proxy, give) = Proxy::prepare(options);
+        Ok((Some(proxy), Network::Proxy(TakeListener::new(give))))
     }
 }
 
 /// What a run does on its own thread.
-fn run_held(sandbox: &Sandbox, stop: &Stop, held: Held, run: Run) -> Result<Ran, Failure> {
+fn run_held(
+    sandbox: &Sandbox,
+    stop: &Stop,
+    held: Held,
+    run: Run,
+    (bridge, network): (Option<OwnedFd>, Network),
+) -> Result<Ran, Failure> {
     let view = &held.opened.view;
     let job = Job {
         program: run.program,
         trees: trees(view).map_err(Failure::Stop)?,
         limits: run.limits.clone(),
+        bridge,
+        network,
     };
     let outcome = sandbox.run(job, stop).map_err(Failure::Run);
     let ran = outcome.map(|outcome| Ran {
-        committed: commit(
-            &held.opened.directory,
-            &outcome,
-            &run.limits,
-            held.turn.number(),
-        ),
+        committed: (run.files == WrittenFiles::Kept).then(|| {
+            let turn = held.turn.number();
+            commit(&held.opened.directory, &outcome, &run.limits, turn)
+        }),
         ended: outcome.ended,
         stdout: outcome.stdout,
         stderr: outcome.stderr,
@@ -126,8 +264,8 @@ fn commit(
 
 fn log_uncommitted(ran: &Ran, session: &str) {
     match &ran.committed {
-        Ok(_) | Err(CommitError::OverLimit { .. }) => {}
-        Err(error) => {
+        None | Some(Ok(_) | Err(CommitError::OverLimit { .. })) => {}
+        Some(Err(error)) => {
             tracing::warn!(session, %error, "what a run wrote was not kept");
         }
     }

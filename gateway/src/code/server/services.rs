@@ -6,13 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{Options, ProbeError, Sandbox, Tier};
+use mooring_session::names::{ServerName, WorkerId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
 use super::stops::Stops;
 use crate::affinity::Affinity;
+use crate::code::catalog::{Catalog, MountableServer};
 use crate::code::patterns::Patterns;
-use crate::code::volume::{MountedError, SecondProcess, Volume, VolumeOptions, VolumeProblem};
+use crate::code::proxy::AddressPolicy;
+use crate::code::records::{Records, RecordsOptions};
+use crate::code::skills::Skills;
+use crate::code::tokens::{MapOptions, TokenKey, TokenKeyError};
+use crate::code::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
 use crate::settings::{CodeSettings, OnDenoAbsent};
 use crate::store::SessionKey;
 
@@ -28,15 +34,26 @@ const ACTIVE_MAX: usize = 100_000;
 /// Why the code servers could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What is mounted could not be described.
-    #[error(transparent)]
-    Mounted(#[from] MountedError),
     /// The patterns could not be compiled.
     #[error("the patterns of dangerous code could not be compiled")]
     Patterns(#[from] regex::Error),
+    /// The key of the maps of tokens cannot be used.
+    #[error("the key that maps of tokens are encrypted with cannot be used")]
+    TokenKey(#[from] TokenKeyError),
     /// The thread that opens the volume and proves the sandbox ended by itself.
     #[error("the volume and the sandbox could not be looked at")]
     Thread(#[from] tokio::task::JoinError),
+}
+
+/// What is known of the code servers themselves.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Their ids.
+    pub(super) ids: Arc<[ServerName]>,
+    /// How long their sessions may be idle.
+    pub(super) session_ttls: Vec<Duration>,
+    /// Where code may connect to that may use the network.
+    pub(super) addresses: Arc<AddressPolicy>,
 }
 
 /// What all code servers of a process share.
@@ -45,12 +62,28 @@ pub(crate) struct Services {
     pub(crate) affinity: Affinity,
     pub(crate) volume: Result<Volume, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
+    /// Skills; none where there is no volume to keep them.
+    skills: Option<Skills>,
+    /// Whether runs may be repeated.
+    pub(super) is_replay_enabled: bool,
+    /// Where code may connect to that may use the network.
+    pub(super) addresses: Arc<AddressPolicy>,
+    /// How maps of tokens are kept.
+    pub(super) token_maps: MapOptions,
+    /// Records of runs; none where there is no volume to keep them.
+    records: Option<Records>,
     pub(crate) patterns: Patterns,
+    /// The same for servers that let code use the network.
+    pub(super) patterns_with_raw_http: Patterns,
     pub(crate) on_deno_absent: OnDenoAbsent,
     /// The longest time to live of a session of any server: what the volume sweeps by.
     pub(crate) session_ttl_max: Duration,
     /// The shortest: sessions in use are kept alive well within it.
     pub(crate) session_ttl_min: Duration,
+    /// The tools of other servers.
+    pub(super) catalog: Catalog,
+    /// The code servers, whose tools code cannot call.
+    pub(super) ids: Arc<[ServerName]>,
     pub(super) stops: Stops,
     places: Places,
     file_calls: Arc<Semaphore>,
@@ -61,14 +94,20 @@ impl Services {
     /// Opens the volume and proves the sandbox.
     pub(super) async fn open(
         settings: &CodeSettings,
-        session_ttls: impl Iterator<Item = Duration> + Clone,
+        own: Own,
+        mountable: Vec<MountableServer>,
         affinity: Affinity,
     ) -> Result<Self, OpenError> {
         let patterns = Patterns::new(
             settings.patterns.python.as_deref(),
             settings.patterns.typescript.as_deref(),
         )?;
-        let session_ttl_max = session_ttls.clone().max().unwrap_or_default();
+        let token_key = match &settings.tokens_key_file {
+            Some(path) => Some(TokenKey::read(path)?),
+            None => None,
+        };
+        let session_ttls = own.session_ttls;
+        let session_ttl_max = session_ttls.iter().max().copied().unwrap_or_default();
         let volume = VolumeOptions {
             base_dir: settings.base_dir.clone(),
             session_ttl: session_ttl_max,
@@ -96,17 +135,31 @@ impl Services {
             Err(error) => tracing::error!(%error, "code cannot be run"),
         }
         Ok(Self {
+            skills: volume.as_ref().ok().cloned().map(Skills::new),
+            addresses: own.addresses,
+            token_maps: MapOptions { key: token_key },
+            is_replay_enabled: settings.replay_enabled,
+            records: volume.as_ref().ok().map(|volume| {
+                let options = records_options(settings, affinity.worker());
+                Records::new(volume.clone(), options)
+            }),
             affinity,
-            volume,
-            sandbox,
+            patterns_with_raw_http: patterns.with_raw_http(),
             patterns,
             on_deno_absent: settings.runtimes.on_deno_absent,
             session_ttl_max,
-            session_ttl_min: session_ttls.min().unwrap_or_default(),
+            session_ttl_min: session_ttls.iter().min().copied().unwrap_or_default(),
+            ids: own.ids,
+            catalog: {
+                let shared = volume.as_ref().ok().map(Volume::base_dir);
+                Catalog::new(mountable, shared, settings.catalog_ttl)
+            },
             stops: Stops::default(),
             places: Places::new(settings.runs_at_once.get()),
             file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
             active: Active::default(),
+            volume,
+            sandbox,
         })
     }
 
@@ -115,6 +168,26 @@ impl Services {
         self.volume
             .as_ref()
             .map_err(|problem| Failure::Volume(problem.clone()))
+    }
+
+    /// The records of runs, where there is a volume.
+    pub(crate) fn records(&self) -> Result<&Records, Failure> {
+        match (&self.records, &self.volume) {
+            (Some(records), _) => Ok(records),
+            (None, Err(problem)) => Err(Failure::Volume(problem.clone())),
+            // Where there is a volume there are records.
+            (None, Ok(_)) => Err(Failure::Overloaded),
+        }
+    }
+
+    /// The skills, where there is a volume.
+    pub(crate) fn skills(&self) -> Result<&Skills, Failure> {
+        match (&self.skills, &self.volume) {
+            (Some(skills), _) => Ok(skills),
+            (None, Err(problem)) => Err(Failure::Volume(problem.clone())),
+            // Where there is a volume there are skills.
+            (None, Ok(_)) => Err(Failure::Overloaded),
+        }
     }
 
     /// The sandbox, where it stands.
@@ -146,6 +219,16 @@ impl Services {
     /// How many sessions this process has used within their time to live.
     pub(crate) fn sessions_active(&self) -> usize {
         self.active.count(self.session_ttl_max)
+    }
+}
+
+fn records_options(settings: &CodeSettings, worker: &WorkerId) -> RecordsOptions {
+    const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+    RecordsOptions {
+        output_chars_max: settings.persisted_output_chars_max,
+        runs_kept_max: settings.runs_kept_max,
+        runs_kept: Duration::from_secs(u64::from(settings.runs_kept_days) * SECONDS_PER_DAY),
+        worker: worker.clone(),
     }
 }
 

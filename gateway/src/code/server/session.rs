@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mooring_sandbox::tree::{self, TreeError, View, VirtualPath, Written};
+use mooring_sandbox::tree::{self, VirtualPath, Written};
 use mooring_session::names::Principal;
 use mooring_session::rules::{Create, Revival, Touch};
 use mooring_session::time::Millis;
 use tokio::task::spawn_blocking;
 
-use super::CodeServer;
 use super::failure::Failure;
+use super::{CallContext, CodeServer};
 use crate::affinity::{InFlight, InFlightKind, Session, Turn};
 use crate::code::place::{CodePlace, Language};
 use crate::code::volume::{
@@ -35,8 +35,10 @@ const READS_MAX: usize = 3;
 /// A session as one call knows it.
 pub(super) struct Known {
     handle: SessionHandle,
-    session: Session,
+    pub(super) session: Session,
     incarnation: Incarnation,
+    /// What the session sees of other servers' tools, and of skills.
+    pub(super) mounted: Mounted,
     /// Keeps the record from expiring while the call waits and works.
     _in_flight: InFlight,
 }
@@ -69,26 +71,16 @@ impl CodeServer {
     /// The principal's session in this language: created, found, or revived.
     pub(super) async fn know(
         &self,
-        principal: &Principal,
+        context: &CallContext,
         language: Option<Language>,
     ) -> Result<Known, Failure> {
         let volume = self.services.volume()?;
         let language = self.language_or_default(language);
-        let place = CodePlace::new(&self.id, principal, language)?;
+        let place = CodePlace::new(&self.id, &context.asker.principal, language)?;
+        let session = self.session_at(&place)?;
+        let mounted = self.mounted(context, language).await?;
         let affinity = &self.services.affinity;
-        let key = affinity.store().code_key(
-            &self.id,
-            place.slug().as_str(),
-            language.as_str(),
-            place.id(),
-        )?;
-        let session = Session {
-            id: place.id().clone(),
-            principal: principal.clone(),
-            digest: key.digest(),
-            key,
-        };
-        let incarnation = self.read_record(&session, None).await?;
+        let incarnation = self.read_record(&session, &mounted, None).await?;
         self.services.note_use(&session.key);
         let driven = affinity.driven();
         Ok(Known {
@@ -96,6 +88,28 @@ impl CodeServer {
             handle: volume.session(&place).with_ttl(self.policy.session_ttl),
             session,
             incarnation,
+            mounted,
+        })
+    }
+
+    /// The principal's session in this language, as calls of its code know it.
+    pub(crate) fn session_of(
+        &self,
+        principal: &Principal,
+        language: Language,
+    ) -> Result<Session, Failure> {
+        self.session_at(&CodePlace::new(&self.id, principal, language)?)
+    }
+
+    fn session_at(&self, place: &CodePlace) -> Result<Session, Failure> {
+        let (slug, language) = (place.slug().as_str(), place.language().as_str());
+        let store = self.services.affinity.store();
+        let key = store.code_key(&self.id, slug, language, place.id())?;
+        Ok(Session {
+            id: place.id().clone(),
+            principal: place.principal().clone(),
+            digest: key.digest(),
+            key,
         })
     }
 
@@ -103,6 +117,7 @@ impl CodeServer {
     async fn read_record(
         &self,
         session: &Session,
+        mounted: &Mounted,
         outranks: Option<u64>,
     ) -> Result<Incarnation, Failure> {
         let store = self.services.affinity.store();
@@ -110,7 +125,7 @@ impl CodeServer {
             id: session.id.clone(),
             principal: session.principal.clone(),
             ttl: Millis::from(self.policy.session_ttl),
-            content_hash: Some(self.mounted.content_hash().clone()),
+            content_hash: Some(mounted.content_hash().clone()),
             labels: BTreeMap::new(),
             revival: Revival::Allowed,
             cap: None,
@@ -140,7 +155,9 @@ impl CodeServer {
         for _ in 1..READS_MAX {
             match self.open_once(known, open.clone()).await {
                 Err(Failure::Open(OpenError::Superseded { generation })) => {
-                    known.incarnation = self.read_record(&known.session, Some(generation)).await?;
+                    known.incarnation = self
+                        .read_record(&known.session, &known.mounted, Some(generation))
+                        .await?;
                 }
                 settled => return settled,
             }
@@ -156,7 +173,7 @@ impl CodeServer {
         + 'static,
     ) -> Result<(OpenedSession, T), Failure> {
         let (handle, incarnation) = (known.handle.clone(), known.incarnation);
-        let mounted = self.mounted.clone();
+        let mounted = known.mounted.clone();
         let (opened, with_it) =
             spawn_blocking(move || open(&handle, incarnation, &mounted)).await??;
         metrics::code_tools_tree(opened.trees == TreeOrigin::Made);
@@ -166,17 +183,18 @@ impl CodeServer {
         }
         if opened.opening.sets_content_hash() && matches!(incarnation, Incarnation::Recorded { .. })
         {
-            self.note_content(&known.session).await;
+            self.note_content(known).await;
         }
         Ok((opened, with_it))
     }
 
     /// Tells the store what is mounted now. It is a hint to others; the disk is the truth.
-    async fn note_content(&self, session: &Session) {
+    async fn note_content(&self, known: &Known) {
+        let session = &known.session;
         let request = Touch {
             principal: session.principal.clone(),
             ttl: None,
-            content_hash: Some(self.mounted.content_hash().clone()),
+            content_hash: Some(known.mounted.content_hash().clone()),
             labels: BTreeMap::new(),
         };
         let store = self.services.affinity.store();
@@ -188,11 +206,11 @@ impl CodeServer {
     /// Looks into the session's files.
     pub(super) async fn with_view<T: Send + 'static>(
         &self,
-        principal: &Principal,
+        context: &CallContext,
         language: Option<Language>,
-        look: impl FnOnce(&View) -> Result<T, TreeError> + Send + 'static,
+        look: impl FnOnce(&OpenedSession) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let mut known = self.know(principal, language).await?;
+        let mut known = self.know(context, language).await?;
         let work = async {
             let _place = self.services.file_call().await?;
             let (opened, ()) = self
@@ -200,7 +218,7 @@ impl CodeServer {
                     Ok((handle.open(incarnation, mounted, LOCK_WITHIN)?, ()))
                 })
                 .await?;
-            Ok(spawn_blocking(move || look(&opened.view)).await??)
+            spawn_blocking(move || look(&opened)).await?
         };
         let result = work.await;
         if let Err(failure) = &result {
@@ -212,12 +230,12 @@ impl CodeServer {
     /// Writes one file.
     pub(super) async fn write(
         &self,
-        principal: &Principal,
+        context: &CallContext,
         language: Option<Language>,
         path: VirtualPath,
         content: String,
     ) -> Result<Written, Failure> {
-        let mut known = self.know(principal, language).await?;
+        let mut known = self.know(context, language).await?;
         let limits = self.policy.limits.clone();
         let work = async {
             let turn = self.turn(&known).await?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::settings::knob::{About, Disclosure, Text};
+use crate::settings::paths::absolute;
 use crate::settings::reader::{Reader, Reason};
 use crate::settings::source::Environment;
 use crate::settings::state_home::state_home;
@@ -46,10 +47,7 @@ pub(super) fn refuse_missing(reader: &mut Reader<'_>) {
 }
 
 fn parse_directory(text: &str) -> Result<PathBuf, Reason> {
-    let path = PathBuf::from(text);
-    if !path.is_absolute() {
-        return Err("it is relative, and would depend on where the gateway was started".to_owned());
-    }
+    let path = absolute(text)?;
     if path.parent().is_none() {
         return Err("it is the root directory".to_owned());
     }

@@ -1,16 +1,25 @@
 //! `[code]`: how servers of kind `code` run what agents write. Names and defaults are those of ContextForge's
-//! `CODE_EXECUTION_*` variables. What this version does not enforce stands in [`later`].
+//! `CODE_EXECUTION_*` variables.
 
+mod calls;
 mod directory;
-mod later;
 mod limits;
+mod mounts;
+mod network;
+mod pair;
 mod patterns;
 mod policy;
+mod records;
 mod runtime;
+mod skills;
+mod stubs;
+mod tokens;
 mod tools;
+mod trees;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use mooring_sandbox::Tier;
 
@@ -20,11 +29,19 @@ use super::servers::{ServerKind, ServerSettings};
 use super::source::Environment;
 use crate::code::place::Language;
 
+pub use calls::CallPolicy;
+pub use mounts::MountRules;
+pub use network::NetworkPolicy;
 pub use patterns::DangerousPatterns;
 pub use policy::CodePolicy;
-pub(super) use policy::PolicyDraft;
 pub use runtime::{OnDenoAbsent, RuntimeSettings};
+pub use skills::{SkillScope, SkillSettings};
+pub use stubs::StubFormat;
+pub use tokens::{PersonalDataType, TokenizationSettings};
 pub use tools::{CodeTool, CodeToolSettings};
+
+use policy::PolicyDraft;
+use tokens::TokensDraft;
 
 const ENABLED: Switch = Switch {
     about: About::new(
@@ -75,17 +92,26 @@ pub(super) const KNOBS: &[&[Knob]] = &[
     tools::KNOBS,
     patterns::KNOBS,
     limits::STANDARD_KNOBS,
-    later::STANDARD_KNOBS,
+    calls::STANDARD_KNOBS,
+    network::STANDARD_KNOBS,
+    trees::STANDARD_KNOBS,
+    tokens::STANDARD_KNOBS,
+    records::KNOBS,
 ];
 
 /// The rows that a server of kind `code` has for itself.
-pub(super) const SERVER_KNOBS: &[&[Knob]; 3] = &[
+pub(super) const SERVER_KNOBS: &[&[Knob]; 8] = &[
     &[
-        Knob::Choice(&runtime::STUB_LANGUAGE),
+        Knob::Choice(&stubs::STUB_LANGUAGE),
         Knob::Choice(&runtime::OWN),
     ],
     limits::OWN_KNOBS,
-    later::OWN_KNOBS,
+    calls::OWN_KNOBS,
+    network::OWN_KNOBS,
+    trees::OWN_KNOBS,
+    mounts::KNOBS,
+    tokens::OWN_KNOBS,
+    skills::KNOBS,
 ];
 
 /// How servers of kind `code` run what agents write.
@@ -103,22 +129,49 @@ pub struct CodeSettings {
     pub tools: CodeToolSettings,
     /// The patterns of code that is refused before it runs.
     pub patterns: DangerousPatterns,
+    /// Whether runs may be replayed.
+    pub replay_enabled: bool,
+    /// Most characters of a run's output, and of its error output, that its record keeps.
+    pub persisted_output_chars_max: usize,
+    /// Of how many runs of one server the records are kept.
+    pub runs_kept_max: usize,
+    /// How many days the record of a run is kept.
+    pub runs_kept_days: u32,
+    /// How long what other servers said of their tools is believed.
+    pub catalog_ttl: Duration,
+    /// The key that maps of tokens are encrypted with; none where they are not.
+    pub tokens_key_file: Option<PathBuf>,
 }
 
 /// One server of kind `code`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CodeServerSettings {
-    /// In which language `/tools` describes the server's tools.
+    /// What `/tools` describes the tools of other servers in.
+    pub stub_format: StubFormat,
+    /// The language that this is for; the runtime's where it is for none.
     pub stub_language: Language,
     /// What it allows its runs.
     pub policy: CodePolicy,
+    /// Which tools of other servers are mounted.
+    pub mounts: MountRules,
+    /// Which personal data is replaced by tokens; none where nothing is.
+    pub tokenization: Option<TokenizationSettings>,
+    /// Whose skills it has.
+    pub skills: SkillSettings,
+}
+
+/// What servers inherit from `[code]`.
+#[derive(Debug)]
+pub(super) struct CodeStandard {
+    policy: PolicyDraft,
+    tokens: TokensDraft,
 }
 
 /// `[code]`, before it is known whether a server of this kind is there.
 #[derive(Debug)]
 pub(super) struct CodeSection {
     pub(super) is_enabled: bool,
-    pub(super) standard: PolicyDraft,
+    pub(super) standard: CodeStandard,
     settings: CodeSettings,
 }
 
@@ -133,7 +186,12 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeS
     let runtimes = runtime::parse(reader, environment);
     let tools = tools::parse(reader);
     let patterns = patterns::parse(reader);
-    let standard = PolicyDraft::standard(reader);
+    let standard = CodeStandard {
+        policy: PolicyDraft::standard(reader),
+        tokens: TokensDraft::standard(reader),
+    };
+    let tokens_key_file = tokens::parse_key_file(reader);
+    let kept = records::parse(reader);
     let settings = CodeSettings {
         base_dir: base_dir.unwrap_or_default(),
         isolation,
@@ -141,6 +199,12 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeS
         runtimes,
         tools,
         patterns,
+        replay_enabled: kept.replay_enabled,
+        persisted_output_chars_max: kept.persisted_output_chars_max,
+        runs_kept_max: kept.runs_kept_max,
+        runs_kept_days: kept.runs_kept_days,
+        catalog_ttl: kept.catalog_ttl,
+        tokens_key_file,
     };
     CodeSection {
         is_enabled,
@@ -151,20 +215,29 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeS
 
 impl CodeServerSettings {
     /// What a server says of itself, and the standard where it says nothing.
-    pub(super) fn parse(reader: &mut Reader<'_>, standard: &PolicyDraft) -> Self {
-        let policy = PolicyDraft::own(reader, standard).policy();
+    pub(super) fn parse(reader: &mut Reader<'_>, standard: &CodeStandard) -> Self {
+        let policy = PolicyDraft::own(reader, &standard.policy).policy();
+        let stub_format = stubs::parse(reader, policy.language);
         Self {
-            stub_language: reader.choice_or(&runtime::STUB_LANGUAGE, policy.language),
+            stub_format,
+            stub_language: stub_format.language(policy.language),
             policy,
+            mounts: mounts::parse(reader),
+            tokenization: TokensDraft::own(reader, &standard.tokens).settings(),
+            skills: skills::parse(reader),
         }
     }
 
     /// A server that says nothing of itself.
-    pub(super) fn standard(standard: &PolicyDraft) -> Self {
-        let policy = standard.policy();
+    pub(super) fn standard(standard: &CodeStandard) -> Self {
+        let policy = standard.policy.policy();
         Self {
+            stub_format: StubFormat::of(policy.language),
             stub_language: policy.language,
             policy,
+            mounts: MountRules::default(),
+            tokenization: standard.tokens.settings(),
+            skills: SkillSettings::default(),
         }
     }
 }

@@ -66,10 +66,12 @@ fn compile(text: &str) -> Result<Regex, Reason> {
     RegexBuilder::new(text)
         .size_limit(COMPILED_BYTES_MAX)
         .build()
-        .map_err(|error| {
-            // The library draws a caret under the mistake; its last line says in words what it is.
-            let drawn = error.to_string();
-            let words = drawn.lines().last().unwrap_or_default();
-            words.strip_prefix("error: ").unwrap_or(words).to_owned()
-        })
+        .map_err(|error| regex_reason(&error))
+}
+
+/// Why an expression is none. The library draws a caret under the mistake; its last line says in words what it is.
+pub(super) fn regex_reason(error: &regex::Error) -> Reason {
+    let drawn = error.to_string();
+    let words = drawn.lines().last().unwrap_or_default();
+    words.strip_prefix("error: ").unwrap_or(words).to_owned()
 }

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use mooring_sandbox::Limits;
 
+use super::calls::{self, CallPolicy};
 use super::limits::{self, Numbers};
-use super::{later, runtime};
+use super::network::{self, NetworkPolicy};
+use super::{runtime, trees};
 use crate::code::place::Language;
 use crate::settings::reader::Reader;
 
@@ -21,44 +23,56 @@ pub struct CodePolicy {
     pub runs_per_minute: u64,
     /// How long a session and its files live after their last use.
     pub session_ttl: Duration,
+    /// Which tools of other servers code may call.
+    pub calls: CallPolicy,
+    /// What of the network it reaches.
+    pub network: NetworkPolicy,
 }
 
 /// A policy whose processor time, which follows from other numbers, is not yet known.
 #[derive(Debug, Clone)]
-pub(in crate::settings) struct PolicyDraft {
+pub(super) struct PolicyDraft {
     language: Language,
     numbers: Numbers,
     output_bytes: usize,
+    calls: CallPolicy,
+    network: NetworkPolicy,
 }
 
 impl PolicyDraft {
     /// What `[code]` says for every server.
     pub(super) fn standard(reader: &mut Reader<'_>) -> Self {
-        later::check_standard(reader);
+        trees::check_standard(reader);
         Self {
             language: reader.choice(&runtime::DEFAULT),
             numbers: limits::parse_standard(reader),
             output_bytes: limits::parse_output_bytes(reader),
+            calls: calls::parse_standard(reader),
+            network: network::parse_standard(reader),
         }
     }
 
     /// What one server says, and the standard where it says nothing.
-    pub(in crate::settings) fn own(reader: &mut Reader<'_>, standard: &Self) -> Self {
-        later::check_own(reader);
+    pub(super) fn own(reader: &mut Reader<'_>, standard: &Self) -> Self {
+        trees::check_own(reader);
         Self {
             language: reader.choice_or(&runtime::OWN, standard.language),
             numbers: limits::parse_own(reader, &standard.numbers),
             output_bytes: standard.output_bytes,
+            calls: calls::parse_own(reader, &standard.calls),
+            network: network::parse_own(reader, standard.network),
         }
     }
 
     /// The policy.
-    pub(in crate::settings) fn policy(&self) -> CodePolicy {
+    pub(super) fn policy(&self) -> CodePolicy {
         CodePolicy {
             language: self.language,
             limits: self.numbers.limits(self.output_bytes),
             runs_per_minute: self.numbers.runs_per_minute,
             session_ttl: Duration::from_secs(self.numbers.session_ttl_seconds),
+            calls: self.calls.clone(),
+            network: self.network,
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::code::place::Language;
 use crate::settings::knob::{About, Choice, Disclosure, Knob, Named, Switch, Text};
-use crate::settings::reader::{Reader, Reason};
+use crate::settings::paths::absolute_file;
+use crate::settings::reader::Reader;
 use crate::settings::source::{Environment, Value};
 
 pub(super) const DEFAULT: Choice<Language> = runtime(
@@ -41,25 +42,6 @@ const fn runtime(about: About) -> Choice<Language> {
         later: &[],
     }
 }
-
-pub(super) const STUB_LANGUAGE: Choice<Language> = Choice {
-    about: About::new(
-        "servers.stub_language",
-        "In which language `/tools` describes the server's tools.",
-    )
-    .unset("the language of the server's runtime"),
-    default: Named {
-        name: "python",
-        value: Language::Python,
-        meaning: "Python",
-    },
-    others: &[Named {
-        name: "typescript",
-        value: Language::TypeScript,
-        meaning: "TypeScript",
-    }],
-    later: &[],
-};
 
 const FALLBACK_ENABLED: Switch = Switch {
     about: About::new(
@@ -125,8 +107,8 @@ pub struct RuntimeSettings {
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> RuntimeSettings {
-    let python = reader.text(&PYTHON_PATH, parse_program);
-    let deno = reader.text(&DENO_PATH, parse_program);
+    let python = reader.text(&PYTHON_PATH, absolute_file);
+    let deno = reader.text(&DENO_PATH, absolute_file);
     let on_deno_absent = if reader.switch(&FALLBACK_ENABLED) {
         OnDenoAbsent::RunPython
     } else {
@@ -137,17 +119,6 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Runti
         deno: deno.or_else(|| find_in_path("deno", environment)),
         on_deno_absent,
     }
-}
-
-fn parse_program(text: &str) -> Result<PathBuf, Reason> {
-    let path = PathBuf::from(text);
-    if !path.is_absolute() {
-        return Err("it is relative, and would depend on where the gateway was started".to_owned());
-    }
-    if path.file_name().is_none() || text.ends_with('/') {
-        return Err("it names a directory".to_owned());
-    }
-    Ok(path)
 }
 
 /// The first file of this name in the directories of `PATH`. Relative directories are passed over: what they name

@@ -14,6 +14,8 @@ pub enum CodeTool {
     FsRead,
     /// Writes a file.
     FsWrite,
+    /// Looks for a tool of another server.
+    ToolSearch,
 }
 
 const SHELL_EXEC_ENABLED: Switch = Switch {
@@ -40,6 +42,14 @@ const FS_READ_ENABLED: Switch = Switch {
 const FS_WRITE_ENABLED: Switch = Switch {
     about: About::new("code.fs_write_enabled", "Whether `fs_write` is offered.")
         .seed("CODE_EXECUTION_FS_WRITE_ENABLED"),
+    default: true,
+};
+
+const TOOL_SEARCH_ENABLED: Switch = Switch {
+    about: About::new(
+        "code.tool_search_enabled",
+        "Whether `tool_search` is offered.",
+    ),
     default: true,
 };
 
@@ -85,6 +95,7 @@ pub(in crate::settings) const KNOBS: &[Knob] = &[
     Knob::Switch(&FS_BROWSE_ENABLED),
     Knob::Switch(&FS_READ_ENABLED),
     Knob::Switch(&FS_WRITE_ENABLED),
+    Knob::Switch(&TOOL_SEARCH_ENABLED),
     Knob::Integer(&FS_READ_MAX_SIZE_BYTES),
     Knob::Integer(&FS_BROWSE_DEFAULT_MAX_ENTRIES),
     Knob::Integer(&FS_BROWSE_MAX_ENTRIES),
@@ -117,6 +128,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> CodeToolSettings {
         (&FS_BROWSE_ENABLED, CodeTool::FsBrowse),
         (&FS_READ_ENABLED, CodeTool::FsRead),
         (&FS_WRITE_ENABLED, CodeTool::FsWrite),
+        (&TOOL_SEARCH_ENABLED, CodeTool::ToolSearch),
     ];
     let offered: Vec<CodeTool> = switches
         .into_iter()

@@ -76,7 +76,7 @@ impl Kind {
 
 /// The fields of one `[[servers]]` table, by the kinds that have them.
 pub(in crate::settings) const KNOBS: &[&[Knob]] = &{
-    let [own, limits, later] = *code::SERVER_KNOBS;
+    let [own, limits, calls, network, trees, mounts, tokens, skills] = *code::SERVER_KNOBS;
     [
         COMMON_KNOBS,
         instance::KNOBS,
@@ -86,7 +86,12 @@ pub(in crate::settings) const KNOBS: &[&[Knob]] = &{
         group::KNOBS,
         own,
         limits,
-        later,
+        calls,
+        network,
+        trees,
+        mounts,
+        tokens,
+        skills,
     ]
 };
 

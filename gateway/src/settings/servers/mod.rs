@@ -18,7 +18,7 @@ use std::fmt;
 use super::affinity::Affinity;
 use super::code::{CodeSection, CodeServerSettings};
 use super::file::FileTables;
-use super::knob::{About, Disclosure, Knob, Text};
+use super::knob::{About, Disclosure, Knob, List, Text};
 use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
 use super::source::{Environment, Flags};
@@ -52,8 +52,21 @@ pub(super) const ID: Text = Text {
     disclosure: Disclosure::Open,
 };
 
+const TAGS: List = List {
+    about: About::new(
+        "servers.tags",
+        "Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code` choose \
+         by them.",
+    )
+    .unset("none"),
+    shape: "words of at most 64 bytes without spaces, commas and control characters",
+    items_max: 64,
+    item_bytes_max: 64,
+    disclosure: Disclosure::Open,
+};
+
 /// The fields that every server has.
-const COMMON_KNOBS: &[Knob] = &[Knob::Text(&ID), Knob::Choice(&KIND)];
+const COMMON_KNOBS: &[Knob] = &[Knob::Text(&ID), Knob::Choice(&KIND), Knob::List(&TAGS)];
 
 pub(super) const DEFAULT_SERVER: Text = Text {
     about: About::new("default.server", "The server that `/mcp` means.")
@@ -101,6 +114,10 @@ impl fmt::Display for ServerId {
 
 /// What a server is, with what only such a server has.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are a few hundred at most, and they are made once"
+)]
 pub enum ServerKind {
     /// MCP over Streamable HTTP, somewhere else.
     Http(HttpServerSettings),
@@ -143,6 +160,8 @@ pub struct ServerSettings {
     pub id: ServerId,
     /// What it is.
     pub kind: ServerKind,
+    /// The words that it and its tools go by, at most 64.
+    pub tags: Vec<String>,
 }
 
 /// What servers inherit.
@@ -165,6 +184,7 @@ pub(super) fn parse(
         return vec![ServerSettings {
             id: ServerId(STANDARD_ID.to_owned()),
             kind: ServerKind::Code(CodeServerSettings::standard(&standards.code.standard)),
+            tags: Vec::new(),
         }];
     }
     let mut servers: Vec<(ServerSettings, ServerEntry<'_>)> = Vec::new();
@@ -222,7 +242,21 @@ fn parse_one(
         Kind::Sse => ServerKind::Sse(sse::parse(&mut reader, environment)),
         Kind::Group => ServerKind::Group(group::parse(&mut reader)),
     };
-    Some(ServerSettings { id: id?, kind })
+    let tags = reader.list(&TAGS, parse_tag).unwrap_or_default();
+    Some(ServerSettings {
+        id: id?,
+        kind,
+        tags,
+    })
+}
+
+/// A word that servers and tools go by.
+pub(super) fn parse_tag(text: &str) -> Result<String, Reason> {
+    if text.contains(|letter: char| letter.is_whitespace() || letter.is_control() || letter == ',')
+    {
+        return Err(String::new());
+    }
+    Ok(text.to_owned())
 }
 
 /// The server that `/mcp` means, if there is one.

@@ -9,7 +9,7 @@ pub(super) const CODE_SERVER: &str = "[[servers]]\nid = \"sandbox\"\nkind = \"co
 const MIB: u64 = 1024 * 1024;
 
 #[track_caller]
-fn code<'a>(settings: &'a Settings, id: &str) -> &'a CodeServerSettings {
+pub(super) fn code<'a>(settings: &'a Settings, id: &str) -> &'a CodeServerSettings {
     match &settings.server(id).unwrap().kind {
         ServerKind::Code(code) => code,
         other => panic!("{id} is of kind {}", other.name()),
@@ -18,7 +18,7 @@ fn code<'a>(settings: &'a Settings, id: &str) -> &'a CodeServerSettings {
 
 /// One code server with these further lines.
 #[track_caller]
-fn server(fields: &str) -> CodeServerSettings {
+pub(super) fn server(fields: &str) -> CodeServerSettings {
     let settings = settings(&format!("{CODE_SERVER}{fields}"), &[]);
     code(&settings, "sandbox").clone()
 }
@@ -42,6 +42,7 @@ fn the_standard_server_has_the_documented_defaults() {
         CodeTool::FsBrowse,
         CodeTool::FsRead,
         CodeTool::FsWrite,
+        CodeTool::ToolSearch,
     ] {
         assert!(common.tools.offers(tool), "{tool:?}");
     }
@@ -51,6 +52,7 @@ fn the_standard_server_has_the_documented_defaults() {
 
     let sandbox = code(&settings, "sandbox");
     assert_eq!(sandbox.stub_language, Language::Python);
+    assert_eq!(sandbox.stub_format, StubFormat::Python);
     let policy = &sandbox.policy;
     assert_eq!(policy.language, Language::Python);
     assert_eq!(policy.session_ttl, Duration::from_secs(900));
@@ -192,6 +194,7 @@ fn a_whole_contextforge_environment_file_is_accepted() {
     let sandbox = code(&settings, "sandbox");
     assert_eq!(sandbox.policy.language, Language::TypeScript);
     assert_eq!(sandbox.stub_language, Language::TypeScript);
+    assert_eq!(sandbox.stub_format, StubFormat::TypeScript);
 }
 
 #[test]
@@ -213,7 +216,10 @@ fn every_name_of_contextforge_means_what_it_says() {
     ];
     let settings = settings("", &variables);
     let common = settings.code.as_ref().unwrap();
-    assert_eq!(common.tools.offered, [CodeTool::FsBrowse, CodeTool::FsRead]);
+    assert_eq!(
+        common.tools.offered,
+        [CodeTool::FsBrowse, CodeTool::FsRead, CodeTool::ToolSearch]
+    );
     assert_eq!(common.tools.read_bytes_max, 2048);
     assert_eq!(common.tools.browse_entries_default, 3);
     assert_eq!(common.tools.browse_entries_max, 4);

@@ -38,6 +38,17 @@ fn fields_of_the_other_kind_are_refused() {
             "only a server of kind \"code\" has this field",
         ],
     );
+    for field in [
+        "mount_rules = { include_tags = [\"a\"] }",
+        "tokenization = { enabled = true }",
+        "skills_scope = \"team:a\"",
+        "skills_require_approval = true",
+    ] {
+        check(
+            &format!("{ONE_SERVER}{field}"),
+            &["only a server of kind \"code\" has this field"],
+        );
+    }
     check(
         &format!("{ONE_SERVER}sandbox_policy = {{ limits = {{ max_memory_mb = 64 }} }}"),
         &[
@@ -114,11 +125,6 @@ fn wrong_policies_are_refused() {
         &["servers[0].sandbox_policy = \"strict\"", "not a table"],
     );
     check_refused(
-        &format!("{CODE_SERVER}tokenization = {{ enabled = false }}"),
-        &[],
-        &["servers[0].tokenization", "not served by this version"],
-    );
-    check_refused(
         "[[servers]]\nid = \"a\"\nkind = \"code\"\ntype = \"code_execution\"",
         &[],
         &[
@@ -151,18 +157,6 @@ fn what_is_not_enforced_is_refused() {
         );
     }
     check(
-        "ALLOW_RAW_HTTP",
-        "true",
-        "permissions.network.allow_raw_http",
-        &["allowed: false"],
-    );
-    check(
-        "MAX_NETWORK_CONNECTIONS",
-        "1",
-        "limits.max_network_connections",
-        &["allowed: 0"],
-    );
-    check(
         "FILESYSTEM_READ_PATHS",
         "[\"/tools/a\"]",
         "filesystem_read_paths",
@@ -174,32 +168,10 @@ fn what_is_not_enforced_is_refused() {
         "permissions.filesystem.deny",
         &["/scratch/x"],
     );
-    check(
-        "TOOL_ALLOW_PATTERNS",
-        "[\"github/*\"]",
-        "permissions.tools.allow",
-        &["github/*", "only an empty list"],
-    );
-    check(
-        "TOOL_DENY_PATTERNS",
-        "[\"*\"]",
-        "permissions.tools.deny",
-        &["only an empty list"],
-    );
     check_refused(
         "[code]\ndefault_filesystem_write_paths = [\"/results\"]",
         &[],
         &["/scratch is missing"],
-    );
-    check_refused(
-        "",
-        &[("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED", "true")],
-        &["not served"],
-    );
-    check_refused(
-        "",
-        &[("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES", "email,iban")],
-        &["\"iban\"", "credit_card"],
     );
 }
 

@@ -8,6 +8,7 @@
 )]
 
 mod code;
+mod code_governed;
 mod code_refused;
 mod group;
 mod peers;

@@ -3,12 +3,11 @@
 use mooring_sandbox::tree::{self, BrowseOptions, Entry, Hidden, Kind, Listing, VirtualPath};
 use serde_json::{Value, json};
 
-use super::super::CodeServer;
 use super::super::answer::ToolAnswer;
 use super::super::arguments::{ArgumentError, Arguments};
+use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
 use crate::settings::CodeToolSettings;
-use mooring_session::names::Principal;
 
 /// What is listed unless the call says otherwise.
 const PATH_DEFAULT: &str = "/tools";
@@ -47,7 +46,7 @@ impl FsBrowse {
 /// Lists.
 pub(in crate::code::server) async fn call(
     server: &CodeServer,
-    principal: &Principal,
+    context: &CallContext,
     arguments: Arguments,
 ) -> ToolAnswer {
     let request = match FsBrowse::read(arguments, &server.settings) {
@@ -64,8 +63,8 @@ pub(in crate::code::server) async fn call(
     };
     let shown = path.to_string();
     let listed = server
-        .with_view(principal, request.language, move |view| {
-            tree::browse(view, &path, &options)
+        .with_view(context, request.language, move |opened| {
+            Ok(tree::browse(&opened.view, &path, &options)?)
         })
         .await;
     match listed {

@@ -1,12 +1,11 @@
 //! `fs_write {path, content, language?}`: one file of `/scratch` or `/results`, whole.
 
 use mooring_sandbox::tree::VirtualPath;
-use mooring_session::names::Principal;
 use serde_json::{Value, json};
 
-use super::super::CodeServer;
 use super::super::answer::ToolAnswer;
 use super::super::arguments::{ArgumentError, Arguments};
+use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
 use crate::settings::CodePolicy;
 
@@ -36,7 +35,7 @@ impl FsWrite {
 /// Writes.
 pub(in crate::code::server) async fn call(
     server: &CodeServer,
-    principal: &Principal,
+    context: &CallContext,
     arguments: Arguments,
 ) -> ToolAnswer {
     let request = match FsWrite::read(arguments) {
@@ -49,7 +48,7 @@ pub(in crate::code::server) async fn call(
     };
     let shown = path.to_string();
     match server
-        .write(principal, request.language, path, request.content)
+        .write(context, request.language, path, request.content)
         .await
     {
         Ok(written) => ToolAnswer::done(json!({

@@ -4,6 +4,7 @@ pub(super) mod fs_browse;
 pub(super) mod fs_read;
 pub(super) mod fs_write;
 pub(super) mod shell_exec;
+pub(super) mod tool_search;
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,7 @@ pub(super) const fn name(tool: CodeTool) -> &'static str {
         CodeTool::FsBrowse => "fs_browse",
         CodeTool::FsRead => "fs_read",
         CodeTool::FsWrite => "fs_write",
+        CodeTool::ToolSearch => "tool_search",
     }
 }
 
@@ -38,6 +40,7 @@ pub(super) fn list_json(settings: &CodeToolSettings, policy: &CodePolicy) -> Str
             CodeTool::FsBrowse => fs_browse::definition(settings),
             CodeTool::FsRead => fs_read::definition(settings),
             CodeTool::FsWrite => fs_write::definition(policy),
+            CodeTool::ToolSearch => tool_search::definition(),
         })
         .collect();
     json!({ "tools": definitions }).to_string()

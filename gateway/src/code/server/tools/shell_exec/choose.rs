@@ -96,8 +96,7 @@ pub(super) fn choose(
     find_runtime(sandbox, language)?;
     let runtime = RuntimeName::of(language);
     server
-        .services
-        .patterns
+        .patterns()
         .check(language, code)
         .map_err(|found| Refusal::Blocked(found, runtime))?;
     let source = code.to_owned();

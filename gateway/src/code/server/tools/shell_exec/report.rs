@@ -3,36 +3,35 @@
 //! Fields are those of the contract: output, error, metrics, tool_calls_made and run_id. `error` is what the run wrote
 //! to its standard error, and why it did not complete; null where there is neither.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use mooring_sandbox::tree::{CommitError, Committed, Refused};
 use mooring_sandbox::{Ended, Layer, Limits, Output, Stopped};
 use mooring_session::time::Millis;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::super::answer::ToolAnswer;
 use super::super::super::failure::is_full;
 use super::super::super::runs::Ran;
 use super::choose::{Refusal, RuntimeName};
+use crate::code::records::{CallMade, CallsMade, Finished, RunId};
 use crate::digest;
 use crate::metrics::RunOutcome;
 
-/// The name of one run: sorted by time, and not to be guessed.
-pub(super) struct RunId(String);
-
-impl RunId {
-    pub(super) fn new() -> Self {
-        let now_ms = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, millis);
-        Self(ulid::Ulid::from_parts(now_ms, rand::random()).to_string())
-    }
-}
-
 /// What is told of a run whatever came of it.
 pub(super) struct Told<'a> {
-    pub(super) run_id: RunId,
+    pub(super) run_id: &'a RunId,
     pub(super) code: &'a str,
+}
+
+/// What a run came to, before it is told.
+pub(super) struct Report {
+    pub(super) outcome: RunOutcome,
+    /// Whether the agent may take it for what it asked.
+    is_done: bool,
+    pub(super) output: String,
+    pub(super) error: Option<String>,
+    metrics: Map<String, Value>,
 }
 
 /// How a run ended, as answers and metrics name it.
@@ -76,74 +75,131 @@ impl Told<'_> {
         digest::hex(self.code.as_bytes())
     }
 
-    /// The code was looked at and not run.
-    pub(super) fn not_chosen(&self, refusal: &Refusal) -> ToolAnswer {
-        let Some(runtime) = refusal.blocked_runtime() else {
-            return refused(refusal);
-        };
+    /// The code was looked at and not run. None where it was not even looked at.
+    pub(super) fn not_chosen(&self, refusal: &Refusal) -> Option<Report> {
+        let runtime = refusal.blocked_runtime()?;
         let (pattern, line, exit_code) = match refusal {
             Refusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
             Refusal::Line(error) => (None, None, Some(error.exit_code())),
             Refusal::Missing { .. } | Refusal::Unavailable(_) => (None, None, None),
         };
         let metrics = json!({
-            "run_id": self.run_id.0,
+            "run_id": self.run_id.as_str(),
             "code_hash": self.code_hash(),
             "runtime": runtime.as_str(),
             "outcome": RunOutcome::Blocked.as_str(),
             "pattern": pattern,
             "line": line,
             "exit_code": exit_code,
-            "tool_call_count": 0,
         });
-        ToolAnswer::failed(json!({
-            "output": "",
-            "error": refusal.to_string(),
-            "metrics": metrics,
-            "tool_calls_made": [],
-            "run_id": self.run_id.0,
-        }))
+        Some(Report {
+            outcome: RunOutcome::Blocked,
+            is_done: false,
+            output: String::new(),
+            error: Some(refusal.to_string()),
+            metrics: members(metrics),
+        })
     }
 
     /// It ran.
-    pub(super) fn ran(&self, runtime: RuntimeName, ran: &Ran, limits: &Limits) -> ToolAnswer {
+    pub(super) fn ran(&self, runtime: RuntimeName, ran: &Ran, limits: &Limits) -> Report {
         let outcome = outcome(&ran.ended);
         let (exit_code, signal) = match ran.ended {
             Ended::Exited(code) => (Some(code), None),
             Ended::Signalled(signal) => (None, Some(signal)),
             Ended::Stopped(_) => (None, None),
         };
-        let content = json!({
-            "output": text(&ran.stdout),
-            "error": error(ran, limits),
-            "metrics": {
-                "run_id": self.run_id.0,
-                "code_hash": self.code_hash(),
-                "runtime": runtime.as_str(),
-                "outcome": outcome.as_str(),
-                "exit_code": exit_code,
-                "signal": signal,
-                "wall_time_ms": rounded_ms(ran.usage.wall_time),
-                "cpu_time_ms": rounded_ms(ran.usage.cpu_time),
-                "start_time_ms": rounded_ms(ran.usage.start_time),
-                "memory_peak_bytes": ran.usage.memory_peak_bytes,
-                "bytes_written": ran.stdout.written_bytes,
-                "bytes_error": ran.stderr.written_bytes,
-                "tool_call_count": 0,
-                "limits_hit": limits_hit(ran),
-                "isolation": {
-                    "tier": ran.tier.as_str(),
-                    "layers": ran.layers.iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
-                },
-                "files": files(&ran.committed),
+        let metrics = json!({
+            "run_id": self.run_id.as_str(),
+            "code_hash": self.code_hash(),
+            "runtime": runtime.as_str(),
+            "outcome": outcome.as_str(),
+            "exit_code": exit_code,
+            "signal": signal,
+            "wall_time_ms": rounded_ms(ran.usage.wall_time),
+            "cpu_time_ms": rounded_ms(ran.usage.cpu_time),
+            "start_time_ms": rounded_ms(ran.usage.start_time),
+            "memory_peak_bytes": ran.usage.memory_peak_bytes,
+            "bytes_written": ran.stdout.written_bytes,
+            "bytes_error": ran.stderr.written_bytes,
+            "limits_hit": limits_hit(ran),
+            "isolation": {
+                "tier": ran.tier.as_str(),
+                "layers": ran.layers.iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
             },
-            "tool_calls_made": [],
-            "run_id": self.run_id.0,
+            "files": ran.committed.as_ref().map_or(Value::Null, files),
         });
-        match (outcome, &ran.committed) {
-            (RunOutcome::Completed, Ok(_)) => ToolAnswer::done(content),
-            _ => ToolAnswer::failed(content),
+        Report {
+            outcome,
+            is_done: outcome == RunOutcome::Completed
+                && ran.committed.as_ref().is_none_or(Result::is_ok),
+            output: text(&ran.stdout),
+            error: error(ran, limits),
+            metrics: members(metrics),
         }
+    }
+}
+
+impl Report {
+    /// Adds what the calls came to.
+    pub(super) fn note_calls(&mut self, calls: &CallsMade) {
+        let latency = |percent| calls.latency_ms(percent);
+        let of_calls = json!({
+            "tool_call_count": calls.total,
+            "tool_latency_p50_ms": latency(50),
+            "tool_latency_p95_ms": latency(95),
+            "tool_latency_p99_ms": latency(99),
+            "error_rate": calls.error_rate(),
+        });
+        self.metrics.extend(members(of_calls));
+    }
+
+    /// The limits that it met, by the names of the policy.
+    pub(super) fn limits_hit(&self) -> Vec<String> {
+        let hit = self.metrics.get("limits_hit").and_then(Value::as_array);
+        let names = hit.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    }
+
+    /// As its record has it.
+    pub(super) fn finished(&self) -> Finished {
+        Finished {
+            outcome: self.outcome,
+            output: self.output.clone(),
+            error: self.error.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// As its caller is told.
+    pub(super) fn into_answer(
+        self,
+        run_id: &RunId,
+        calls: &CallsMade,
+        replayed_from: Option<&RunId>,
+    ) -> ToolAnswer {
+        let mut content = json!({
+            "output": self.output,
+            "error": self.error,
+            "metrics": self.metrics,
+            "tool_calls_made": calls.calls.iter().map(CallMade::to_json).collect::<Vec<_>>(),
+            "run_id": run_id.as_str(),
+        });
+        if let (Some(content), Some(first)) = (content.as_object_mut(), replayed_from) {
+            content.insert("replayed_from_run_id".to_owned(), first.as_str().into());
+        }
+        if self.is_done {
+            ToolAnswer::done(content)
+        } else {
+            ToolAnswer::failed(content)
+        }
+    }
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
     }
 }
 
@@ -175,7 +231,7 @@ fn error(ran: &Ran, limits: &Limits) -> Option<String> {
         Ended::Signalled(signal) => lines.push(format!("it was ended by signal {signal}")),
         Ended::Stopped(why) => lines.push(stopped(*why, limits)),
     }
-    if let Err(error) = &ran.committed {
+    if let Some(Err(error)) = &ran.committed {
         lines.push(match error {
             CommitError::OverLimit { .. } => format!("none of its files were kept: {error}"),
             CommitError::Overtaken { .. } => {
@@ -231,7 +287,7 @@ fn limits_hit(ran: &Ran) -> Vec<&'static str> {
     if ran.stdout.is_truncated() || ran.stderr.is_truncated() {
         hit.push("output_bytes_max");
     }
-    if let Err(CommitError::OverLimit { limit, .. }) = &ran.committed {
+    if let Some(Err(CommitError::OverLimit { limit, .. })) = &ran.committed {
         hit.push(limit);
     }
     hit
@@ -251,10 +307,6 @@ fn files(committed: &Result<Committed, CommitError>) -> Value {
         }),
         Err(_) => Value::Null,
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    Millis::from(duration).get()
 }
 
 /// Milliseconds with one digit after the point: a run may take less than one.
@@ -292,7 +344,11 @@ pub(super) fn schema() -> Value {
                     "memory_peak_bytes": whole("The most memory at any moment."),
                     "bytes_written": whole("What was written to standard output."),
                     "bytes_error": whole("What was written to standard error."),
-                    "tool_call_count": whole("How many tools the code called."),
+                    "tool_call_count": whole("How many calls of tools the code made."),
+                    "tool_latency_p50_ms": { "type": ["number", "null"] },
+                    "tool_latency_p95_ms": { "type": ["number", "null"] },
+                    "tool_latency_p99_ms": { "type": ["number", "null"] },
+                    "error_rate": number("Which part of the calls failed."),
                     "limits_hit": { "type": "array", "items": { "type": "string" } },
                     "isolation": {
                         "type": "object",
@@ -309,8 +365,13 @@ pub(super) fn schema() -> Value {
                     "line": { "type": ["integer", "null"], "description": "Where in the code." },
                 },
             },
-            "tool_calls_made": { "type": "array", "items": { "type": "object" } },
+            "tool_calls_made": {
+                "type": "array",
+                "description": "The calls that the code made, in their order; not more than are kept.",
+                "items": { "type": "object" },
+            },
             "run_id": { "type": "string" },
+            "replayed_from_run_id": { "type": "string", "description": "Of a replay." },
             "retry_after_ms": { "type": "integer", "description": "When rate limited." },
         },
         "required": ["output", "error", "metrics", "tool_calls_made"],

@@ -1,0 +1,73 @@
+//! `mooring events list`
+
+use serde_json::Value;
+
+use super::gateway::Gateway;
+use super::table::{cell, rows, table};
+use super::{ClientError, Told, good, now_ms, raw};
+use crate::cli::EventsCommand;
+
+pub(super) async fn run(
+    gateway: &Gateway,
+    command: EventsCommand,
+    is_json: bool,
+) -> Result<Told, ClientError> {
+    let EventsCommand::List {
+        limit,
+        of,
+        kind,
+        since,
+    } = command;
+    let since = match since {
+        None => None,
+        Some(text) => Some(now_ms().saturating_sub(length_ms(&text)?).to_string()),
+    };
+    let parameters = [
+        ("limit", limit.map(|limit| limit.to_string())),
+        ("user", of),
+        ("kind", kind),
+        ("since", since),
+    ];
+    let answer = gateway
+        .get(&["code", "security-events"], &parameters)
+        .await?;
+    Ok(if is_json {
+        raw(&answer)
+    } else {
+        good(list(&answer))
+    })
+}
+
+/// A length of time such as `30m`, in milliseconds.
+pub(super) fn length_ms(text: &str) -> Result<u64, ClientError> {
+    let wrong =
+        || ClientError::Flag("--since is a number and s, m, h or d, such as 12h".to_owned());
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return Err(wrong()),
+    };
+    let number = text.strip_suffix(unit).unwrap_or_default();
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds * 1_000).ok_or_else(wrong)
+}
+
+fn list(answer: &Value) -> String {
+    let row = |event: &Value| {
+        [
+            "/created_at",
+            "/kind",
+            "/user_email",
+            "/run_id",
+            "/tool",
+            "/message",
+        ]
+        .map(|pointer| cell(event, pointer))
+        .to_vec()
+    };
+    let rows: Vec<Vec<String>> = rows(answer, "events").iter().map(row).collect();
+    table(&["WHEN", "KIND", "USER", "RUN", "TOOL", "MESSAGE"], &rows)
+}

@@ -1,0 +1,143 @@
+//! Requests to a gateway's REST interface.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+use super::ClientError;
+use super::target::Target;
+use crate::upstream::tls_config;
+
+/// How long an answer may take: longer than the longest run, which a replay waits for.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// Longest answer: a run with all that it printed, and every call that it made.
+const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// A gateway, and the server that it is asked about.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    target: Target,
+}
+
+impl Gateway {
+    pub(super) fn new(target: Target) -> Result<Self, ClientError> {
+        let is_url = target.gateway.parse::<http::Uri>().is_ok_and(|uri| {
+            uri.authority().is_some() && matches!(uri.scheme_str(), Some("http" | "https"))
+        });
+        if !is_url {
+            let message = "--gateway is an http:// or https:// URL".to_owned();
+            return Err(ClientError::Flag(message));
+        }
+        Ok(Self { target })
+    }
+
+    /// The server's id.
+    pub(super) fn server(&self) -> &str {
+        &self.target.server
+    }
+
+    /// Asks for what is there. Parameters without a value are left out.
+    pub(super) async fn get(
+        &self,
+        path: &[&str],
+        parameters: &[(&str, Option<String>)],
+    ) -> Result<Value, ClientError> {
+        let mut url = self.url(path);
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for (name, value) in parameters {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            url = format!("{url}?{query}");
+        }
+        self.ask(Method::GET, &url, Bytes::new()).await
+    }
+
+    /// Asks for something to be done.
+    pub(super) async fn post(&self, path: &[&str], body: &Value) -> Result<Value, ClientError> {
+        let url = self.url(path);
+        self.ask(Method::POST, &url, Bytes::from(body.to_string()))
+            .await
+    }
+
+    fn url(&self, path: &[&str]) -> String {
+        let mut url = format!("{}/servers", self.target.gateway);
+        for part in std::iter::once(self.server()).chain(path.iter().copied()) {
+            url.push('/');
+            url.extend(url::form_urlencoded::byte_serialize(part.as_bytes()));
+        }
+        // A space is written otherwise in a path than in a form.
+        url.replace('+', "%20")
+    }
+
+    async fn ask(&self, method: Method, url: &str, body: Bytes) -> Result<Value, ClientError> {
+        let unprepared = |error: &dyn std::fmt::Display| ClientError::Request(error.to_string());
+        let mut request = Request::new(Full::new(body));
+        *request.uri_mut() = url
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| unprepared(&error))?;
+        *request.method_mut() = method;
+        let headers = request.headers_mut();
+        headers.extend(self.target.headers.clone());
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let tls = tls_config(url.starts_with("https:")).map_err(|error| unprepared(&error))?;
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let unreachable =
+            |source: Box<dyn std::error::Error + Send + Sync>| ClientError::Unreachable {
+                gateway: self.target.gateway.clone(),
+                source,
+            };
+        let answered = async {
+            let reply = client.request(request).await?;
+            let status = reply.status();
+            let body = Limited::new(reply.into_body(), ANSWER_BYTES_MAX)
+                .collect()
+                .await?;
+            Ok((status, body.to_bytes()))
+        };
+        let (status, body) = match tokio::time::timeout(ANSWERS_WITHIN, answered).await {
+            Ok(answered) => answered.map_err(unreachable)?,
+            Err(elapsed) => return Err(unreachable(elapsed.into())),
+        };
+        let answer: Option<Value> = serde_json::from_slice(&body).ok();
+        match answer {
+            Some(answer) if status.is_success() => Ok(answer),
+            Some(answer) if answer.get("error").is_some() => Err(refused(status, &answer)),
+            _ => Err(ClientError::Answer {
+                gateway: self.target.gateway.clone(),
+                status,
+            }),
+        }
+    }
+}
+
+/// A refusal: of this interface, whose codes are words, or of the door in front of it, whose codes are numbers.
+fn refused(status: http::StatusCode, answer: &Value) -> ClientError {
+    let code = match answer.pointer("/error/code") {
+        Some(Value::String(word)) => super::table::printable(word),
+        Some(other) => other.to_string(),
+        None => String::new(),
+    };
+    let message = answer.pointer("/error/message").and_then(Value::as_str);
+    ClientError::Refused {
+        status,
+        code,
+        message: super::table::printable(message.unwrap_or_default()),
+    }
+}

@@ -1,0 +1,117 @@
+//! Which gateway is asked, about which server, and as whom.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::ClientError;
+use crate::cli::ClientArguments;
+use crate::settings::{AuthSettings, Environment, Flags, ServerKind, Settings};
+
+/// The code server of a gateway without settings.
+const STANDARD_SERVER: &str = "sandbox";
+/// The headers that name who asks, where no settings say otherwise.
+const STANDARD_HEADERS: [HeaderName; 3] = [
+    HeaderName::from_static("x-mooring-user"),
+    HeaderName::from_static("x-mooring-teams"),
+    HeaderName::from_static("x-mooring-roles"),
+];
+
+/// Which gateway is asked, about which server, and as whom.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Without a slash at the end.
+    pub(super) gateway: String,
+    /// The id of a code server.
+    pub(super) server: String,
+    /// What says who asks.
+    pub(super) headers: HeaderMap,
+}
+
+impl Target {
+    /// What the flags say, and the settings where the flags say nothing.
+    pub(super) fn find(arguments: &ClientArguments) -> Result<Self, ClientError> {
+        let settings = if arguments.gateway.is_none() || arguments.config.is_some() {
+            let flags = Flags {
+                config: arguments.config.clone(),
+                ..Flags::default()
+            };
+            Some(Settings::load(&Environment::of_process(), &flags)?.settings)
+        } else {
+            None
+        };
+        Self::of(arguments, settings.as_ref())
+    }
+
+    pub(super) fn of(
+        arguments: &ClientArguments,
+        settings: Option<&Settings>,
+    ) -> Result<Self, ClientError> {
+        let names = match settings.map(|settings| &settings.auth) {
+            Some(AuthSettings::TrustedHeader(auth)) => {
+                [&auth.user_header, &auth.teams_header, &auth.roles_header].map(Clone::clone)
+            }
+            Some(AuthSettings::None) | None => STANDARD_HEADERS,
+        };
+        let given = [&arguments.user, &arguments.teams, &arguments.roles];
+        let mut headers = HeaderMap::new();
+        for ((name, value), flag) in names.into_iter().zip(given).zip(["user", "teams", "roles"]) {
+            if let Some(value) = value {
+                let value = HeaderValue::from_bytes(value.as_bytes())
+                    .map_err(|_| ClientError::Flag(format!("--{flag} has control characters")))?;
+                headers.insert(name, value);
+            }
+        }
+        Ok(Self {
+            gateway: gateway(arguments, settings),
+            server: server(arguments, settings)?,
+            headers,
+        })
+    }
+}
+
+fn gateway(arguments: &ClientArguments, settings: Option<&Settings>) -> String {
+    match (&arguments.gateway, settings) {
+        (Some(url), _) if url.contains("://") => url.trim_end_matches('/').to_owned(),
+        (Some(address), _) => format!("http://{}", address.trim_end_matches('/')),
+        (None, Some(settings)) => format!("http://{}", reachable(settings.listen.address)),
+        (None, None) => String::new(),
+    }
+}
+
+/// The address by which a listener is reached from its own machine.
+fn reachable(mut listens: SocketAddr) -> SocketAddr {
+    match listens.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => listens.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => listens.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    listens
+}
+
+fn server(arguments: &ClientArguments, settings: Option<&Settings>) -> Result<String, ClientError> {
+    if let Some(server) = &arguments.server {
+        return Ok(server.clone());
+    }
+    let Some(settings) = settings else {
+        return Ok(STANDARD_SERVER.to_owned());
+    };
+    let of_code =
+        |server: &&crate::settings::ServerSettings| matches!(server.kind, ServerKind::Code(_));
+    let ids: Vec<&str> = settings
+        .servers
+        .iter()
+        .filter(of_code)
+        .map(|server| server.id.as_str())
+        .collect();
+    match &*ids {
+        [id] => Ok((*id).to_owned()),
+        [] => Err(ClientError::Flag(
+            "the settings have no server of kind code; name one with --server".to_owned(),
+        )),
+        several => Err(ClientError::Flag(format!(
+            "name one of the code servers with --server: {}",
+            several.join(", ")
+        ))),
+    }
+}

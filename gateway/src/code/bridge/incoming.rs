@@ -1,0 +1,104 @@
+//! Bytes of the program, received without anything that was sent along, and taken apart into frames.
+//!
+//! Invariant: no more is held than one frame and one piece that was read behind it, and no memory is taken on the word of
+//! a length alone.
+
+use std::io::{self, IoSliceMut};
+
+use bytes::{Buf, BytesMut};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// Bytes of a frame's length.
+pub(super) const LENGTH_BYTES: usize = 4;
+
+/// Read at once.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// What was read and not yet taken.
+pub(super) struct Incoming {
+    bytes: BytesMut,
+    /// Where the kernel writes.
+    piece: Vec<u8>,
+    frame_bytes_max: usize,
+}
+
+/// What the kernel had.
+pub(super) enum Received {
+    /// Bytes.
+    Bytes,
+    /// Something was sent along with bytes. Neither was taken.
+    More,
+    /// Nothing comes any more.
+    End,
+}
+
+/// What stands at the beginning.
+pub(super) enum Next {
+    /// A whole frame, without its length.
+    Frame(BytesMut),
+    /// Less than that.
+    Part,
+    /// The length of something that is longer than a frame may be.
+    TooLong(u32),
+}
+
+impl Incoming {
+    pub(super) fn new(frame_bytes_max: usize) -> Self {
+        Self {
+            bytes: BytesMut::new(),
+            piece: vec![0; PIECE_BYTES],
+            frame_bytes_max,
+        }
+    }
+
+    /// Waits for the next piece. Nothing is lost where it is not waited for any more.
+    ///
+    /// A piece that came with descriptors ends where they do, so that a short one does not mean that nothing more is
+    /// there, as the stream's own reading takes it.
+    pub(super) async fn receive(&mut self, from: &UnixStream) -> io::Result<Received> {
+        let received = from
+            .async_io(Interest::READABLE, || {
+                // No room for anything but bytes: the kernel closes descriptors, and says that there were some.
+                let mut room = RecvAncillaryBuffer::default();
+                let mut slices = [IoSliceMut::new(&mut self.piece)];
+                Ok(recvmsg(from, &mut slices, &mut room, RecvFlags::DONTWAIT)?)
+            })
+            .await?;
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Ok(Received::More);
+        }
+        let piece = self.piece.get(..received.bytes).unwrap_or_default();
+        self.bytes.extend_from_slice(piece);
+        Ok(if piece.is_empty() {
+            Received::End
+        } else {
+            Received::Bytes
+        })
+    }
+
+    /// What is there of a frame that is not whole.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes the next frame.
+    pub(super) fn next(&mut self) -> Next {
+        let Some(length) = self.bytes.first_chunk::<LENGTH_BYTES>() else {
+            return Next::Part;
+        };
+        let length = u32::from_be_bytes(*length);
+        let Some(frame_bytes) = usize::try_from(length)
+            .ok()
+            .filter(|&bytes| bytes <= self.frame_bytes_max)
+        else {
+            return Next::TooLong(length);
+        };
+        if self.bytes.len() - LENGTH_BYTES < frame_bytes {
+            return Next::Part;
+        }
+        self.bytes.advance(LENGTH_BYTES);
+        Next::Frame(self.bytes.split_to(frame_bytes))
+    }
+}

@@ -1,0 +1,140 @@
+//! What a tool asks during a call: it goes to the client of the run, whose answer may come to any worker.
+//!
+//! A code server keeps no MCP session, so the id of the question says where the answer belongs:
+//! `n:<language>:<server>:<id>`, where `<id>` is the one that the server's own client would be given, sealed where the fleet
+//! has keys. Whose session it is follows from who answers.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use mooring_session::names::ServerName;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use crate::code::place::Language;
+
+/// Questions and their like that may wait to be sent to one client.
+const WAITING_MAX: usize = 64;
+/// What the id of a question begins with.
+const PREFIX: &str = "n:";
+
+/// The client of a run, as far as it can be spoken to.
+#[derive(Clone, Debug)]
+pub(crate) struct RunClient {
+    /// None where it has not said that it can be asked.
+    questions: Option<mpsc::Sender<Box<str>>>,
+}
+
+impl RunClient {
+    /// One that cannot be asked anything.
+    pub(crate) const fn silent() -> Self {
+        Self { questions: None }
+    }
+
+    /// One that can be asked, and where its questions come out.
+    pub(crate) fn asked() -> (Self, mpsc::Receiver<Box<str>>) {
+        let (questions, asked) = mpsc::channel(WAITING_MAX);
+        let questions = Some(questions);
+        (Self { questions }, asked)
+    }
+
+    /// Asks. False where nobody hears it.
+    pub(super) fn ask(&self, message: Box<str>) -> bool {
+        (self.questions.as_ref()).is_some_and(|questions| questions.try_send(message).is_ok())
+    }
+}
+
+/// Where the answer to a question belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerPlace {
+    /// Which of the client's sessions.
+    pub(crate) language: Language,
+    /// Who asked.
+    pub(crate) server: ServerName,
+    /// The id by which it asked, as JSON text.
+    id_json: Box<str>,
+}
+
+impl AnswerPlace {
+    /// The place that the id of an answer names; none where the id is no question's.
+    pub(crate) fn read(id_json: &str) -> Option<Self> {
+        let id: String = serde_json::from_str(id_json).ok()?;
+        let mut parts = id.strip_prefix(PREFIX)?.splitn(3, ':');
+        let (language, server, inner) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self {
+            language: Language::ALL.into_iter().find(|l| l.as_str() == language)?,
+            server: ServerName::parse(server.as_bytes()).ok()?,
+            id_json: serde_json::to_string(inner).ok()?.into(),
+        })
+    }
+
+    /// The answer as that server's own client would give it.
+    pub(crate) fn answer(&self, text: &str) -> Option<Bytes> {
+        with_id(text, &self.id_json).map(Bytes::from)
+    }
+}
+
+/// A server's request with the id of a question. None where its id is no string, which it always is here.
+pub(super) fn question(text: &str, language: Language, server: &str) -> Option<Box<str>> {
+    let message: Members<'_> = serde_json::from_str(text).ok()?;
+    let id: String = serde_json::from_str(message.get("id")?.get()).ok()?;
+    let id = serde_json::to_string(&format!("{PREFIX}{language}:{server}:{id}")).ok()?;
+    with_id(text, &id).map(Into::into)
+}
+
+type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
+
+/// A message with another id. Its other members stay byte for byte.
+fn with_id(text: &str, id_json: &str) -> Option<String> {
+    let mut message: Members<'_> = serde_json::from_str(text).ok()?;
+    let id: &RawValue = serde_json::from_str(id_json).ok()?;
+    message.insert("id", id);
+    serde_json::to_string(&message).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn an_answer_goes_back_to_where_the_question_came_from() {
+        let asked = r#"{"jsonrpc":"2.0","id":"s:7.ab:\"x\"","method":"elicitation/create","params":{"n":1.00}}"#;
+        let question = question(asked, Language::Python, "tools").unwrap();
+        assert!(question.contains(r#""params":{"n":1.00}"#), "{question}");
+        let id: serde_json::Value = serde_json::from_str(&question).unwrap();
+        let id = id.get("id").unwrap().to_string();
+        assert_eq!(id, r#""n:python:tools:s:7.ab:\"x\"""#);
+        let place = AnswerPlace::read(&id).unwrap();
+        assert_eq!(place.language, Language::Python);
+        assert_eq!(place.server.as_str(), "tools");
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept"}}}}"#);
+        assert_eq!(
+            place.answer(&answer).unwrap(),
+            r#"{"id":"s:7.ab:\"x\"","jsonrpc":"2.0","result":{"action":"accept"}}"#
+        );
+        for no_question in [
+            "1",
+            "\"s:1:2\"",
+            "\"n:perl:tools:x\"",
+            "\"n:python:\"",
+            "null",
+        ] {
+            assert_eq!(AnswerPlace::read(no_question), None, "{no_question}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_gone_or_takes_nothing_hears_nothing() {
+        assert!(!RunClient::silent().ask("x".into()));
+        let (client, asked) = RunClient::asked();
+        for _ in 0..WAITING_MAX {
+            assert!(client.ask("x".into()));
+        }
+        assert!(!client.ask("x".into()));
+        drop(asked);
+        let (client, asked) = RunClient::asked();
+        drop(asked);
+        assert!(!client.ask("x".into()));
+    }
+}

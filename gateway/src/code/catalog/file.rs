@@ -1,0 +1,100 @@
+//! A server's list on the volume: `base/.catalog/<server>.json`, beside the lock of whoever asks for it anew.
+//!
+//! Invariant: a list is written under another name and renamed, so that nobody reads half of one.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::ListedTool;
+
+/// The directory of all lists.
+const DIRECTORY: &str = ".catalog";
+
+/// A list, and when it was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Listed {
+    /// In milliseconds since 1970.
+    pub(super) at_ms: u64,
+    pub(super) tools: Vec<ListedTool>,
+}
+
+/// Where the list of one server is.
+#[derive(Clone, Debug)]
+pub(super) struct ListFile {
+    path: PathBuf,
+    lock: PathBuf,
+}
+
+/// Whoever holds this is the one who asks.
+#[derive(Debug)]
+pub(super) struct Asking {
+    _lock: File,
+}
+
+impl ListFile {
+    pub(super) fn new(base_dir: &Path, server: &str) -> Self {
+        let directory = base_dir.join(DIRECTORY);
+        Self {
+            path: directory.join(format!("{server}.json")),
+            lock: directory.join(format!("{server}.lock")),
+        }
+    }
+
+    /// The list. None where there is none, or none that this version understands.
+    pub(super) fn read(&self) -> Option<Listed> {
+        serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
+    }
+
+    /// None where another one asks.
+    pub(super) fn ask(&self) -> io::Result<Option<Asking>> {
+        if let Some(directory) = self.lock.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut options = OpenOptions::new();
+        let lock = options
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&self.lock)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Some(Asking { _lock: lock })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Puts the list in the place of the one before. Whoever asks does it alone.
+    pub(super) fn write(&self, _asking: &Asking, listed: &Listed) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        fs::write(&new, serde_json::to_vec(listed)?)?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn one_asks_and_all_read() {
+        let base = tempfile::tempdir().unwrap();
+        let file = ListFile::new(base.path(), "tools");
+        assert_eq!(file.read(), None);
+        let asking = file.ask().unwrap().unwrap();
+        assert!(file.ask().unwrap().is_none(), "another one asks");
+        let listed = Listed {
+            at_ms: 7,
+            tools: Vec::new(),
+        };
+        file.write(&asking, &listed).unwrap();
+        drop(asking);
+        assert!(file.ask().unwrap().is_some());
+        assert_eq!(ListFile::new(base.path(), "tools").read(), Some(listed));
+        fs::write(&file.path, "{").unwrap();
+        assert_eq!(file.read(), None);
+    }
+}

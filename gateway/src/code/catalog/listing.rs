@@ -1,0 +1,165 @@
+//! Asking a server for its tools, as a client that comes, looks and goes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{ListedTool, MountableServer};
+use crate::code::calls::{Dialogue, DialogueError, Upstreams};
+use crate::dispatch::ReplyBody;
+use crate::mcp::header::MCP_SESSION_ID;
+use crate::mcp::listing::{Page, PageError};
+use crate::mcp::{EnvelopeError, Kind, Listing, Message, Sender, call};
+
+/// Most pages of one list.
+const PAGES_MAX: usize = 64;
+/// Most tools of one server.
+const TOOLS_MAX: usize = 4_096;
+
+/// Why a server's tools are not known.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListError {
+    /// The answer broke off, or was too long.
+    #[error(transparent)]
+    Reply(#[from] DialogueError),
+    /// It did not answer.
+    #[error("it gave no answer (status {0})")]
+    Silent(u16),
+    /// Its answer is no message.
+    #[error(transparent)]
+    Message(#[from] EnvelopeError),
+    /// It answered with an error.
+    #[error("it refused: {0}")]
+    Refused(Box<str>),
+    /// Its answer is no list.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// Its list is too long.
+    #[error("it lists more than {TOOLS_MAX} tools, or more than {PAGES_MAX} pages")]
+    TooLong,
+}
+
+/// Asks for the whole list.
+pub(super) async fn list(
+    upstreams: &Arc<dyn Upstreams>,
+    server: &MountableServer,
+) -> Result<Vec<ListedTool>, ListError> {
+    let id = server.id.as_str();
+    // As code is introduced: servers show some tools only to clients that can do what they need.
+    let greeting = call::initialize("1", &call::code_initialize_params());
+    let reply = upstreams.visit(id, None, Bytes::from(greeting)).await;
+    let session_id = reply.headers().get(MCP_SESSION_ID).cloned();
+    result(reply).await?;
+    let listed = pages(upstreams, server, session_id.as_ref()).await;
+    if let Some(session_id) = &session_id {
+        upstreams.leave(id, session_id).await;
+    }
+    listed
+}
+
+async fn pages(
+    upstreams: &Arc<dyn Upstreams>,
+    server: &MountableServer,
+    session_id: Option<&HeaderValue>,
+) -> Result<Vec<ListedTool>, ListError> {
+    let id = server.id.as_str();
+    let initialized = Bytes::from_static(call::initialized().as_bytes());
+    drop(upstreams.visit(id, session_id, initialized).await);
+    let mut tools = Vec::new();
+    let mut cursor: Option<Box<str>> = None;
+    for number in 0..PAGES_MAX {
+        let request_id = format!("\"list-{number}\"");
+        let text = call::list(&request_id, Listing::Tools, cursor.as_deref());
+        let reply = upstreams.visit(id, session_id, Bytes::from(text)).await;
+        let page = Page::read(Listing::Tools, &result(reply).await?)?;
+        let entries = page.entries.iter();
+        tools.extend(entries.filter_map(|entry| tool(entry.text(), &server.tags)));
+        if tools.len() > TOOLS_MAX {
+            return Err(ListError::TooLong);
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(tools);
+        }
+    }
+    Err(ListError::TooLong)
+}
+
+/// The result of the one response in a reply.
+async fn result(reply: Response<ReplyBody>) -> Result<Box<str>, ListError> {
+    let mut dialogue = Dialogue::new(reply);
+    while let Some(text) = dialogue.next().await? {
+        let message = Message::parse(text.as_bytes(), Sender::Upstream)?;
+        match (message.kind(), message.outcome()) {
+            (Kind::Result, Some(result)) => return Ok(result.into()),
+            (Kind::Error, Some(error)) => return Err(ListError::Refused(error.into())),
+            _ => {}
+        }
+    }
+    Err(ListError::Silent(dialogue.status().as_u16()))
+}
+
+/// A tool, as far as it is mounted.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Definition {
+    name: String,
+    #[serde(default)]
+    title: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    input_schema: Option<Value>,
+    #[serde(default)]
+    output_schema: Option<Value>,
+    #[serde(default)]
+    annotations: Option<Value>,
+    #[serde(default, rename = "_meta")]
+    meta: Option<Value>,
+}
+
+/// None for what is no definition of a tool.
+fn tool(text: &str, server_tags: &[String]) -> Option<ListedTool> {
+    let definition: Definition = serde_json::from_str(text).ok()?;
+    let own = definition.meta.iter().flat_map(tags);
+    let tags: BTreeSet<String> = own.chain(server_tags.iter().cloned()).collect();
+    Some(ListedTool {
+        name: definition.name,
+        title: definition.title,
+        description: definition.description.unwrap_or_default(),
+        tags: tags.into_iter().collect(),
+        input_schema: (definition.input_schema).unwrap_or_else(|| json!({ "type": "object" })),
+        output_schema: definition.output_schema,
+        annotations: definition.annotations,
+    })
+}
+
+/// The tags that a tool has itself: MCP has no field for them, so servers put them into `_meta`, as `tags` or, those of
+/// FastMCP, as `fastmcp.tags`.
+fn tags(meta: &Value) -> impl Iterator<Item = String> {
+    ["/tags", "/fastmcp/tags", "/_fastmcp/tags"]
+        .into_iter()
+        .filter_map(|pointer| meta.pointer(pointer)?.as_array())
+        .flatten()
+        .filter_map(|tag| tag.as_str().map(str::to_owned))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_tool_has_its_servers_tags_and_its_own() {
+        let text = r#"{"name":"a","inputSchema":{"type":"object"},"_meta":{"fastmcp":{"tags":["x","s"]},"tags":["y"]}}"#;
+        let tool = tool(text, &["s".to_owned()]).unwrap();
+        assert_eq!(tool.tags, ["s", "x", "y"]);
+        assert_eq!(tool.description, "");
+        assert_eq!(super::tool("{}", &[]), None);
+        assert_eq!(super::tool(r#"{"name":1}"#, &[]), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! What is mounted: the tools of other servers, as their servers list them.
+//!
+//! One worker of the fleet asks a server, as a client of its own, and writes the answer to the volume; the others read it
+//! there. What is older than `code.catalog_ttl_seconds` is asked for again while it is still used. A server that does not
+//! answer keeps the tools it had.
+//!
+//! Invariants: no call waits for a server that it has an earlier list of; what one worker sees is what the fleet sees, for
+//! as long as the volume is there.
+
+mod file;
+mod listing;
+mod source;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mooring_session::names::ServerName;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::source::Source;
+use super::calls::Upstreams;
+
+/// One tool, as its server lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ListedTool {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its name for people.
+    pub(crate) title: Option<String>,
+    /// What it does.
+    pub(crate) description: String,
+    /// What it is filed under: the server's tags and its own, sorted, each once.
+    pub(crate) tags: Vec<String>,
+    /// What it takes.
+    pub(crate) input_schema: Value,
+    /// What it returns, where that is said.
+    pub(crate) output_schema: Option<Value>,
+    /// What its server says of how it behaves.
+    pub(crate) annotations: Option<Value>,
+}
+
+/// The tools of one server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ServerTools {
+    /// The server's id.
+    pub(crate) server: ServerName,
+    /// Its tools, in its own order.
+    pub(crate) tools: Arc<[ListedTool]>,
+}
+
+/// A server whose tools may be mounted.
+#[derive(Clone, Debug)]
+pub(crate) struct MountableServer {
+    /// Its id.
+    pub(crate) id: ServerName,
+    /// What all its tools are filed under.
+    pub(crate) tags: Vec<String>,
+}
+
+/// The lists of all servers.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    sources: Vec<Arc<Source>>,
+}
+
+impl Catalog {
+    /// Of these servers, shared below `base_dir` where the volume can be used.
+    pub(crate) fn new(
+        servers: Vec<MountableServer>,
+        base_dir: Option<&Path>,
+        ttl: Duration,
+    ) -> Self {
+        let sources = servers
+            .into_iter()
+            .map(|server| Arc::new(Source::new(server, base_dir, ttl)))
+            .collect();
+        Self { sources }
+    }
+
+    /// What is known of every server that is wanted, asked for where nothing is. A server that is away is left out.
+    pub(crate) async fn tools(
+        &self,
+        upstreams: &Arc<dyn Upstreams>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<ServerTools> {
+        let wanted = (self.sources.iter()).filter(|source| is_wanted(source.server()));
+        let asking = wanted.map(|source| source.tools(upstreams));
+        join_all(asking).await.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! Runs whose worker died.
+
+use super::super::lost::Orphans;
+use super::*;
+
+fn workers(names: &[&str]) -> Vec<WorkerId> {
+    names
+        .iter()
+        .map(|name| WorkerId::parse(name.as_bytes()).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
+    let fixture = Fixture::new();
+    let (dead, sweeper, other) = (
+        fixture.as_worker("dead:1"),
+        fixture.as_worker("a:1"),
+        fixture.as_worker("b:1"),
+    );
+    let recording = dead.begin(&fixture.server, new_run("ada"));
+    let id = recording.run_id().to_owned();
+    // As if the process were killed: nothing is written any more.
+    std::mem::forget(recording);
+    let server = &fixture.server;
+    let live = workers(&["a:1", "b:1", "dead:2"]);
+    let marks = sweeper.running(server).unwrap();
+    assert_eq!(marks.len(), 1);
+    let mut orphans = Orphans::default();
+    let long = Duration::from_secs(3_600);
+    // One look is not enough.
+    assert_eq!(
+        sweeper
+            .end_lost(server, &marks, &live, &mut orphans, long)
+            .unwrap(),
+        0
+    );
+    assert_eq!(fixture.whole(&id).record.status(), RunStatus::Running);
+    let end = |records: &Records, orphans: &mut Orphans| {
+        records
+            .end_lost(server, &marks, &live, orphans, Duration::ZERO)
+            .unwrap()
+    };
+    assert_eq!(end(&sweeper, &mut orphans), 1);
+    assert_eq!(end(&other, &mut Orphans::default()), 0, "it has ended");
+    let whole = fixture.whole(&id);
+    assert_eq!(whole.record.status(), RunStatus::Lost);
+    assert!(whole.texts.error.unwrap().contains("died"));
+    assert!(sweeper.running(server).unwrap().is_empty());
+}
+
+#[test]
+fn the_runs_of_a_worker_that_lives_are_left_alone() {
+    let fixture = Fixture::new();
+    let other = fixture.as_worker("b:1");
+    let recording = fixture.begin("ada");
+    let id = recording.run_id().to_owned();
+    let marks = other.running(&fixture.server).unwrap();
+    let mut orphans = Orphans::default();
+    let live = workers(&["w:1"]);
+    let ended = other.end_lost(&fixture.server, &marks, &live, &mut orphans, Duration::ZERO);
+    assert_eq!(ended.unwrap(), 0);
+    // Nor does a worker give itself up, whatever the store says.
+    let ended =
+        fixture
+            .records
+            .end_lost(&fixture.server, &marks, &[], &mut orphans, Duration::ZERO);
+    assert_eq!(ended.unwrap(), 0);
+    assert_eq!(fixture.whole(&id).record.status(), RunStatus::Running);
+    recording.finish(finished(""));
+}
+
+#[test]
+fn a_worker_that_is_missed_and_heard_again_counts_from_the_beginning() {
+    let fixture = Fixture::new();
+    let other = fixture.as_worker("b:1");
+    let _recording = fixture.begin("ada");
+    let marks = other.running(&fixture.server).unwrap();
+    let mut orphans = Orphans::default();
+    let mut look = |live: &[&str], after| {
+        let live = workers(live);
+        other
+            .end_lost(&fixture.server, &marks, &live, &mut orphans, after)
+            .unwrap()
+    };
+    let long = Duration::from_secs(3_600);
+    assert_eq!(look(&[], long), 0);
+    assert_eq!(look(&["w:1"], Duration::ZERO), 0);
+    assert_eq!(look(&[], long), 0);
+}

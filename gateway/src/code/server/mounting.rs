@@ -1,0 +1,161 @@
+//! What is mounted in a session: the tools that the server's rules let in, and the skills that its user may see.
+//!
+//! Invariant: it follows from what other servers list, from the rules, from the skills, and from who asks; so any worker mounts the same,
+//! and makes nothing anew while nothing has changed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::spawn_blocking;
+
+use super::failure::Failure;
+use super::{CallContext, CodeServer};
+use crate::code::catalog::{ListedTool, ServerTools};
+use crate::code::place::Language;
+use crate::code::skills::{SkillSet, SkillSource, Viewer};
+use crate::code::volume::{Mounted, MountedSkill, MountedTool};
+use crate::settings::StubFormat;
+
+/// Most variants of one server that are remembered: one for each language and set of skills in use.
+const REMEMBERED_MAX: usize = 32;
+
+/// What was mounted lately, by what it was made from.
+#[derive(Debug, Default)]
+pub(super) struct MountedCache(Mutex<VecDeque<(Ingredients, Mounted)>>);
+
+/// All that decides what is mounted.
+#[derive(Clone, Debug)]
+struct Ingredients {
+    language: Language,
+    tools: Vec<ServerTools>,
+    /// The digest of the skills.
+    skills: Box<str>,
+}
+
+impl Ingredients {
+    /// Whether it is the same, told by identity: a list that was read anew and says the same is the same list.
+    fn is(&self, other: &Self) -> bool {
+        self.language == other.language
+            && self.skills == other.skills
+            && self.tools.len() == other.tools.len()
+            && (self.tools.iter().zip(&other.tools))
+                .all(|(a, b)| a.server == b.server && Arc::ptr_eq(&a.tools, &b.tools))
+    }
+}
+
+impl MountedCache {
+    fn find(&self, ingredients: &Ingredients) -> Option<Mounted> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, mounted) = remembered.iter().find(|(of, _)| of.is(ingredients))?;
+        Some(mounted.clone())
+    }
+
+    fn note(&self, ingredients: Ingredients, mounted: Mounted) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.pop_front();
+        }
+        remembered.push_back((ingredients, mounted));
+    }
+}
+
+impl CodeServer {
+    /// What is mounted for who asks.
+    pub(super) async fn mounted(
+        &self,
+        context: &CallContext,
+        language: Language,
+    ) -> Result<Mounted, Failure> {
+        let skills = self.skills(context).await?;
+        let ingredients = Ingredients {
+            language,
+            tools: self.listed(context).await,
+            skills: skills.digest().into(),
+        };
+        if let Some(mounted) = self.mounted.find(&ingredients) {
+            return Ok(mounted);
+        }
+        let mounted = Mounted::new(
+            &self.id,
+            language,
+            self.format_in(language),
+            self.chosen(&ingredients.tools),
+            mounted_skills(skills).await?,
+        )?;
+        self.mounted.note(ingredients, mounted.clone());
+        Ok(mounted)
+    }
+
+    /// The tools of the servers that may be mounted here at all. Nobody else is asked.
+    async fn listed(&self, context: &CallContext) -> Vec<ServerTools> {
+        let may_call = self.policy.calls.are_allowed;
+        let catalog = &self.services.catalog;
+        catalog
+            .tools(&context.upstreams, |server| {
+                may_call && self.mounts.mounts_of(server)
+            })
+            .await
+    }
+
+    /// The skills that who asks may see at this moment.
+    async fn skills(&self, context: &CallContext) -> Result<SkillSet, Failure> {
+        let skills = self.services.skills()?.clone();
+        let viewer = Viewer {
+            principal: context.asker.principal.as_str().to_owned(),
+            teams: context.asker.teams.to_vec(),
+        };
+        let id = self.id.clone();
+        Ok(spawn_blocking(move || skills.visible(&id, &viewer)).await??)
+    }
+
+    /// Stubs are for the code that runs in the session; a description for people and programs is the same for all.
+    fn format_in(&self, language: Language) -> StubFormat {
+        match self.stub_format {
+            StubFormat::Json => StubFormat::Json,
+            StubFormat::Python | StubFormat::TypeScript => StubFormat::of(language),
+        }
+    }
+
+    /// The tools that the rules mount.
+    fn chosen(&self, servers: &[ServerTools]) -> Vec<MountedTool> {
+        let tools = servers.iter().flat_map(|server| {
+            let id = server.server.as_str();
+            (server.tools.iter())
+                .filter(move |tool| self.mounts.mounts(id, &tool.name, &tool.tags))
+                .map(move |tool| mounted_tool(id, tool))
+        });
+        tools.collect()
+    }
+}
+
+fn mounted_tool(server: &str, tool: &ListedTool) -> MountedTool {
+    MountedTool {
+        id: format!("{server}__{}", tool.name),
+        name: tool.name.clone(),
+        original_name: tool.name.clone(),
+        server: server.to_owned(),
+        title: tool.title.clone(),
+        description: tool.description.clone(),
+        tags: tool.tags.clone(),
+        input_schema: tool.input_schema.clone(),
+        output_schema: tool.output_schema.clone(),
+        annotations: tool.annotations.clone(),
+    }
+}
+
+/// Each skill as a file of its own, in whichever language it is: the other one's are read by nobody.
+async fn mounted_skills(skills: SkillSet) -> Result<Vec<MountedSkill>, Failure> {
+    let sources = spawn_blocking(move || skills.sources()).await??;
+    let mounted = sources.into_iter().map(|SkillSource { skill, source }| {
+        let extension = if skill.language == Language::TypeScript.as_str() {
+            "ts"
+        } else {
+            "py"
+        };
+        MountedSkill {
+            name: format!("{}.{extension}", skill.name),
+            source,
+        }
+    });
+    Ok(mounted.collect())
+}

@@ -1,0 +1,68 @@
+//! What a skill may be called: a name that both languages can import.
+
+use crate::code::place::Language;
+
+/// Longest name, in bytes: with its extension it is the name of a file, which has at most 255.
+pub(crate) const NAME_BYTES_MAX: usize = 251;
+
+/// The words that Python cannot import.
+const PYTHON_KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
+];
+
+/// Why a skill cannot be called so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NameError {
+    /// It is no identifier.
+    #[error(
+        "the name of a skill is an identifier: ASCII letters, digits and underscores, beginning with a letter, at most {NAME_BYTES_MAX} of them"
+    )]
+    Identifier,
+    /// It is a word of the language.
+    #[error("a word of the language cannot be the name of a skill")]
+    Keyword,
+}
+
+/// Whether a skill of this language may have the name. A leading underscore is the gateway's own.
+pub(super) fn check(name: &str, language: Language) -> Result<(), NameError> {
+    let is_identifier = name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.len() <= NAME_BYTES_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !is_identifier {
+        return Err(NameError::Identifier);
+    }
+    if language == Language::Python && PYTHON_KEYWORDS.contains(&name) {
+        return Err(NameError::Keyword);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let long = "x".repeat(NAME_BYTES_MAX);
+        for name in ["a", "csv_report2", "X", "classy", &long] {
+            assert_eq!(check(name, Language::Python), Ok(()), "{name}");
+        }
+        let too_long = "x".repeat(NAME_BYTES_MAX + 1);
+        for name in [
+            "", "_a", "2a", "a-b", "a.b", "../a", "ä", "a b", "a\n", &too_long,
+        ] {
+            assert_eq!(
+                check(name, Language::Python),
+                Err(NameError::Identifier),
+                "{name}"
+            );
+        }
+        assert_eq!(check("class", Language::Python), Err(NameError::Keyword));
+        assert_eq!(check("lambda", Language::TypeScript), Ok(()));
+    }
+}

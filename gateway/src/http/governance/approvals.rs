@@ -1,0 +1,145 @@
+//! Approvals: what waits for somebody, and what was decided.
+
+use axum::extract::Request;
+use axum::response::Response;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::problem::Problem;
+use super::rights::Right;
+use super::skills::{self, Nothing};
+use super::visitor::Visitor;
+use super::{blocking, body, json};
+use crate::code::skills::{ChangeError, Skill, SkillStatus};
+use crate::code::volume::{rfc3339, unix_now_ms};
+
+/// Where an approval is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Pending,
+    Expired,
+    Approved,
+    Rejected,
+}
+
+impl Standing {
+    const ALL: [Self; 4] = [Self::Pending, Self::Expired, Self::Approved, Self::Rejected];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Expired => "expired",
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    fn of(skill: &Skill, now_ms: u64) -> Self {
+        match skill.status {
+            SkillStatus::Pending if skill.is_expired(now_ms) => Self::Expired,
+            SkillStatus::Pending => Self::Pending,
+            // It was approved before it was revoked.
+            SkillStatus::Approved | SkillStatus::Revoked => Self::Approved,
+            SkillStatus::Rejected => Self::Rejected,
+        }
+    }
+}
+
+/// Why it is rejected.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rejected {
+    #[serde(default)]
+    reason: String,
+}
+
+/// `GET /servers/{id}/skills/approvals`: for those who do not approve, those of their own skills.
+pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
+    let query = visitor.query(&["status"])?;
+    let words = Standing::ALL.map(Standing::as_str).join(", ");
+    let parse = |word: &str| Standing::ALL.into_iter().find(|s| s.as_str() == word);
+    let wanted = query.read("status", &format!("one of {words}"), parse)?;
+    let all = skills::all(&visitor.governed()?).await?;
+    let now_ms = unix_now_ms();
+    let mine = |skill: &Skill| skill.owner_email == visitor.identity.principal;
+    let approvals: Vec<Value> = all
+        .iter()
+        .filter(|skill| skills::sees(&visitor, skill))
+        .filter(|skill| visitor.may(Right::SkillsApprove) || mine(skill))
+        .filter_map(|skill| told(skill, wanted, now_ms))
+        .collect();
+    Ok(json(StatusCode::OK, &json!({"approvals": approvals})))
+}
+
+/// None where nobody had to approve it, or where it is not wanted.
+fn told(skill: &Skill, wanted: Option<Standing>, now_ms: u64) -> Option<Value> {
+    let id = skill.approval_id.as_ref()?;
+    let standing = Standing::of(skill, now_ms);
+    wanted.is_none_or(|wanted| wanted == standing).then(|| {
+        json!({
+            "id": id,
+            "skill_id": skill.id,
+            "name": skill.name,
+            "version": skill.version,
+            "language": skill.language,
+            "scope": skill.scope.to_string(),
+            "status": standing.as_str(),
+            "requested_by": skill.owner_email,
+            "requested_at": rfc3339(skill.created_at_ms),
+            "expires_at": skill.approval_expires_at_ms.map(rfc3339),
+            "decided_by": skill.decided_by,
+            "decided_at": skill.decided_at_ms.map(rfc3339),
+            "rejection_reason": skill.rejection_reason,
+        })
+    })
+}
+
+/// `POST /servers/{id}/skills/approvals/{approval}/approve`
+pub(super) async fn approve(visitor: Visitor, request: Request) -> Result<Response, Problem> {
+    let (id, by) = seen(&visitor).await?;
+    let Nothing {} = body::read(&visitor.app, request).await?;
+    let governed = visitor.governed()?;
+    decided(
+        blocking(move || Ok::<_, Problem>(governed.skills.approve(&governed.server, &id, &by)))
+            .await?,
+    )
+}
+
+/// `POST /servers/{id}/skills/approvals/{approval}/reject`
+pub(super) async fn reject(visitor: Visitor, request: Request) -> Result<Response, Problem> {
+    let (id, by) = seen(&visitor).await?;
+    let Rejected { reason } = body::read(&visitor.app, request).await?;
+    let governed = visitor.governed()?;
+    decided(
+        blocking(move || {
+            Ok::<_, Problem>(governed.skills.reject(&governed.server, &id, &by, &reason))
+        })
+        .await?,
+    )
+}
+
+/// The approval that the path names, where the principal decides about it; and who decides.
+async fn seen(visitor: &Visitor) -> Result<(String, String), Problem> {
+    visitor.query(&[])?;
+    visitor.needs(Right::SkillsApprove)?;
+    let id = visitor.named();
+    let all = skills::all(&visitor.governed()?).await?;
+    let found = all
+        .iter()
+        .find(|skill| skill.approval_id.as_deref() == Some(id));
+    match found.filter(|skill| skills::sees(visitor, skill)) {
+        Some(_) => Ok((id.to_owned(), visitor.identity.principal.clone())),
+        None => Err(Problem::no_approval()),
+    }
+}
+
+fn decided(changed: Result<Skill, ChangeError>) -> Result<Response, Problem> {
+    let skill = match changed {
+        Ok(skill) => skill,
+        Err(ChangeError::NoSkill) => return Err(Problem::no_approval()),
+        Err(error) => return Err(error.into()),
+    };
+    let told = told(&skill, None, unix_now_ms()).unwrap_or(Value::Null);
+    Ok(json(StatusCode::OK, &told))
+}

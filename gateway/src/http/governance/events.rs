@@ -1,0 +1,63 @@
+//! Security events, newest first.
+
+use std::collections::HashMap;
+
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::problem::Problem;
+use super::visitor::Visitor;
+use super::{blocking, json};
+use crate::code::records::{EventFilter, EventKind, RecordsError, RunId};
+use crate::code::server::Governed;
+
+/// How many events a list has unless it is asked for more.
+const USUAL: usize = 100;
+/// Most events of one list.
+const MOST: usize = 1_000;
+
+/// `GET /servers/{id}/code/security-events`
+pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
+    let query = visitor.query(&["limit", "user", "kind", "since"])?;
+    let words = EventKind::ALL.map(EventKind::as_str).join(", ");
+    let filter = EventFilter {
+        limit: query.limit(USUAL, MOST)?,
+        kind: query.read("kind", &format!("one of {words}"), EventKind::parse)?,
+        since_ms: query.read("since", "a number of milliseconds since 1970", |text| {
+            text.parse().ok()
+        })?,
+        user: visitor.whose(query.text("user"))?,
+    };
+    let governed = visitor.governed()?;
+    let events = blocking(move || with_status(&governed, &filter)).await?;
+    Ok(json(StatusCode::OK, &json!({"events": events})))
+}
+
+/// The events, each with where its run is now.
+fn with_status(governed: &Governed, filter: &EventFilter) -> Result<Vec<Value>, RecordsError> {
+    let mut known: HashMap<String, Option<&'static str>> = HashMap::new();
+    let events = governed.records.events(&governed.server, filter)?;
+    let with_status = events.into_iter().map(|event| {
+        let status = event.run_id.as_ref().and_then(|id| {
+            *known
+                .entry(id.clone())
+                .or_insert_with(|| status(governed, id))
+        });
+        let mut json = event.to_json();
+        if let Value::Object(fields) = &mut json {
+            fields.insert("run_status".to_owned(), status.into());
+        }
+        json
+    });
+    Ok(with_status.collect())
+}
+
+/// None where the run's record is gone before its events.
+fn status(governed: &Governed, id: &str) -> Option<&'static str> {
+    let run = governed
+        .records
+        .run(&governed.server, &RunId::parse(id)?)
+        .ok()?;
+    Some(run.status().as_str())
+}

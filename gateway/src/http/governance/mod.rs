@@ -1,0 +1,98 @@
+//! The REST side of code servers: their runs, sessions, security events and skills, for people and their tools.
+//!
+//! ```text
+//! GET  /servers/{id}/code/runs                       ?limit= &status= &user= &before=
+//! GET  /servers/{id}/code/runs/{run}
+//! POST /servers/{id}/code/runs/{run}/replay          {mode}
+//! GET  /servers/{id}/code/sessions                   ?limit= &user=
+//! GET  /servers/{id}/code/security-events            ?limit= &user= &kind= &since=
+//! GET  /servers/{id}/skills                          ?status= &name=
+//! POST /servers/{id}/skills                          {name, source_code, language, description, scope}
+//! GET  /servers/{id}/skills/{name}                   ?version=
+//! GET  /servers/{id}/skills/approvals                ?status=
+//! POST /servers/{id}/skills/approvals/{approval}/approve
+//! POST /servers/{id}/skills/approvals/{approval}/reject   {reason}
+//! POST /servers/{id}/skills/{skill id}/revoke
+//! ```
+//!
+//! Invariants: what a principal may not see is answered as if it were not there. An error has a code that others script
+//! against, and names no path of the host.
+
+mod approvals;
+mod body;
+mod events;
+mod problem;
+mod query;
+mod replay;
+mod rights;
+mod runs;
+mod sessions;
+mod skills;
+mod visitor;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::response::Response;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use self::problem::Problem;
+use super::{App, answer};
+
+/// The routes, to be guarded as all others are.
+pub(super) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/servers/{id}/code/runs", get(runs::list))
+        .route("/servers/{id}/code/runs/{run}", get(runs::show))
+        .route("/servers/{id}/code/runs/{run}/replay", post(replay::replay))
+        .route("/servers/{id}/code/sessions", get(sessions::list))
+        .route("/servers/{id}/code/security-events", get(events::list))
+        .route(
+            "/servers/{id}/skills",
+            get(skills::list).post(skills::create),
+        )
+        .route("/servers/{id}/skills/{skill}", get(skills::show))
+        .route("/servers/{id}/skills/{skill}/revoke", post(skills::revoke))
+        .route("/servers/{id}/skills/approvals", get(approvals::list))
+        .route(
+            "/servers/{id}/skills/approvals/{approval}/approve",
+            post(approvals::approve),
+        )
+        .route(
+            "/servers/{id}/skills/approvals/{approval}/reject",
+            post(approvals::reject),
+        )
+        .method_not_allowed_fallback(not_allowed)
+}
+
+async fn not_allowed() -> Problem {
+    Problem::new(
+        problem::Code::MethodNotAllowed,
+        "this path takes another method",
+    )
+}
+
+/// A reply that is this JSON.
+fn json(status: StatusCode, value: &Value) -> Response {
+    answer::json(status, Bytes::from(value.to_string()))
+}
+
+/// Works on the volume, on a thread of its own.
+async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, Problem> {
+    match spawn_blocking(work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(error) => {
+            tracing::error!(%error, "a request about runs or skills ended by itself");
+            Err(Problem::internal())
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What a request is refused with: one table of codes and statuses.
+//!
+//! The body is `{"error": {"code": "...", "message": "..."}}`.
+
+use axum::response::{IntoResponse, Response};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::code::records::RecordsError;
+use crate::code::replay::ReplayError;
+use crate::code::server::Failure;
+use crate::code::skills::{ChangeError, CreateError, SkillsError};
+use crate::identity::IdentityError;
+use crate::store::StoreError;
+
+/// Why a request is refused. Others script against the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// Nobody is named as the sender.
+    Unauthenticated,
+    /// The sender may not do this.
+    Forbidden,
+    /// No code server has this id.
+    ServerNotFound,
+    /// There is no such run, or none that the sender may see.
+    RunNotFound,
+    /// Likewise a skill.
+    SkillNotFound,
+    /// Likewise an approval.
+    ApprovalNotFound,
+    /// A parameter is unknown, repeated, or has no valid value.
+    InvalidQuery,
+    /// The body is no JSON of this shape.
+    InvalidBody,
+    /// The Content-Type is not application/json.
+    UnsupportedMediaType,
+    /// The body is longer than the limit.
+    BodyTooLarge,
+    /// The path has other methods.
+    MethodNotAllowed,
+    /// The skill cannot be made so.
+    SkillInvalid,
+    /// Its source has a pattern of dangerous code.
+    SkillBlocked,
+    /// The server has as many skills as it may.
+    SkillsFull,
+    /// The skill is not so that this can be done with it.
+    SkillStatus,
+    /// It was not approved in time.
+    ApprovalExpired,
+    /// The run goes on.
+    RunRunning,
+    /// Its record cannot be run again.
+    RunNotReplayable,
+    /// The settings do not allow it.
+    ReplayDisabled,
+    /// The replay was refused as a run of its own would have been.
+    ReplayRefused,
+    /// Too much ran lately.
+    RateLimited,
+    /// The volume or the store cannot be used at present.
+    Unavailable,
+    /// A defect of the gateway.
+    Internal,
+}
+
+impl Code {
+    const fn row(self) -> (&'static str, StatusCode) {
+        use StatusCode as S;
+        match self {
+            Self::Unauthenticated => ("unauthenticated", S::UNAUTHORIZED),
+            Self::Forbidden => ("forbidden", S::FORBIDDEN),
+            Self::ServerNotFound => ("server_not_found", S::NOT_FOUND),
+            Self::RunNotFound => ("run_not_found", S::NOT_FOUND),
+            Self::SkillNotFound => ("skill_not_found", S::NOT_FOUND),
+            Self::ApprovalNotFound => ("approval_not_found", S::NOT_FOUND),
+            Self::InvalidQuery => ("invalid_query", S::BAD_REQUEST),
+            Self::InvalidBody => ("invalid_body", S::BAD_REQUEST),
+            Self::UnsupportedMediaType => ("unsupported_media_type", S::UNSUPPORTED_MEDIA_TYPE),
+            Self::BodyTooLarge => ("body_too_large", S::PAYLOAD_TOO_LARGE),
+            Self::MethodNotAllowed => ("method_not_allowed", S::METHOD_NOT_ALLOWED),
+            Self::SkillInvalid => ("skill_invalid", S::UNPROCESSABLE_ENTITY),
+            Self::SkillBlocked => ("skill_blocked", S::UNPROCESSABLE_ENTITY),
+            Self::SkillsFull => ("skills_full", S::CONFLICT),
+            Self::SkillStatus => ("skill_status", S::CONFLICT),
+            Self::ApprovalExpired => ("approval_expired", S::CONFLICT),
+            Self::RunRunning => ("run_running", S::CONFLICT),
+            Self::RunNotReplayable => ("run_not_replayable", S::CONFLICT),
+            Self::ReplayDisabled => ("replay_disabled", S::FORBIDDEN),
+            Self::ReplayRefused => ("replay_refused", S::UNPROCESSABLE_ENTITY),
+            Self::RateLimited => ("rate_limited", S::TOO_MANY_REQUESTS),
+            Self::Unavailable => ("unavailable", S::SERVICE_UNAVAILABLE),
+            Self::Internal => ("internal", S::INTERNAL_SERVER_ERROR),
+        }
+    }
+}
+
+/// A request that is refused.
+#[derive(Debug)]
+pub(super) struct Problem {
+    code: Code,
+    message: String,
+    retry_after_seconds: Option<u64>,
+}
+
+impl Problem {
+    /// With a message for the caller's eyes.
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        let retry_after_seconds = matches!(code, Code::Unavailable).then_some(1);
+        Self {
+            code,
+            message: message.into(),
+            retry_after_seconds,
+        }
+    }
+
+    /// A defect.
+    pub(super) fn internal() -> Self {
+        Self::new(Code::Internal, "internal error")
+    }
+
+    /// No run, or none that is to be seen.
+    pub(super) fn no_run() -> Self {
+        Self::new(Code::RunNotFound, "there is no such run")
+    }
+
+    /// No skill, or none that is to be seen.
+    pub(super) fn no_skill() -> Self {
+        Self::new(Code::SkillNotFound, "there is no such skill")
+    }
+
+    /// No approval, or none that is to be seen.
+    pub(super) fn no_approval() -> Self {
+        Self::new(Code::ApprovalNotFound, "there is no such approval")
+    }
+
+    fn unavailable() -> Self {
+        Self::new(
+            Code::Unavailable,
+            "the files of this gateway cannot be used at present; its operator finds the reason in its log and in /readyz",
+        )
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (code, status) = self.code.row();
+        let body = json!({"error": {"code": code, "message": self.message}});
+        let mut reply = super::json(status, &body);
+        if let Some(seconds) = self.retry_after_seconds {
+            reply
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        reply
+    }
+}
+
+impl From<IdentityError> for Problem {
+    fn from(error: IdentityError) -> Self {
+        let code = match error.status() {
+            StatusCode::FORBIDDEN => Code::Forbidden,
+            _ => Code::Unauthenticated,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<Failure> for Problem {
+    fn from(_: Failure) -> Self {
+        Self::unavailable()
+    }
+}
+
+impl From<RecordsError> for Problem {
+    fn from(error: RecordsError) -> Self {
+        match &error {
+            RecordsError::NoRun => Self::no_run(),
+            RecordsError::Unreadable => Self::new(Code::Unavailable, error.to_string()),
+            RecordsError::Server(cause) | RecordsError::Read(cause) => {
+                tracing::warn!(%error, %cause, "records were not read");
+                Self::unavailable()
+            }
+        }
+    }
+}
+
+impl From<SkillsError> for Problem {
+    fn from(error: SkillsError) -> Self {
+        match &error {
+            SkillsError::Unreadable => Self::new(Code::Unavailable, error.to_string()),
+            SkillsError::Server(cause) | SkillsError::Read(cause) => {
+                tracing::warn!(%error, %cause, "skills were not read");
+                Self::unavailable()
+            }
+        }
+    }
+}
+
+impl From<CreateError> for Problem {
+    fn from(error: CreateError) -> Self {
+        let message = error.to_string();
+        match error {
+            CreateError::Name(_) | CreateError::Source | CreateError::Description => {
+                Self::new(Code::SkillInvalid, message)
+            }
+            CreateError::Blocked(_) => Self::new(Code::SkillBlocked, message),
+            CreateError::Full => Self::new(Code::SkillsFull, message),
+            CreateError::Busy => Self::new(Code::Unavailable, message),
+            CreateError::Read(error) => error.into(),
+            CreateError::Write(cause) => unwritten(&cause),
+        }
+    }
+}
+
+impl From<ChangeError> for Problem {
+    fn from(error: ChangeError) -> Self {
+        let message = error.to_string();
+        match error {
+            ChangeError::NoSkill => Self::no_skill(),
+            ChangeError::Status(_) => Self::new(Code::SkillStatus, message),
+            ChangeError::Expired => Self::new(Code::ApprovalExpired, message),
+            ChangeError::Busy => Self::new(Code::Unavailable, message),
+            ChangeError::Read(error) => error.into(),
+            ChangeError::Write(cause) => unwritten(&cause),
+        }
+    }
+}
+
+fn unwritten(cause: &std::io::Error) -> Problem {
+    tracing::warn!(%cause, "a change of skills was not stored");
+    Problem::unavailable()
+}
+
+impl From<ReplayError> for Problem {
+    fn from(error: ReplayError) -> Self {
+        let message = error.to_string();
+        match error {
+            ReplayError::Off => Self::new(Code::ReplayDisabled, message),
+            ReplayError::NoRun => Self::no_run(),
+            ReplayError::Running => Self::new(Code::RunRunning, message),
+            ReplayError::Record(_) => Self::new(Code::RunNotReplayable, message),
+            ReplayError::Refused(_) => Self::new(Code::ReplayRefused, message),
+            ReplayError::RateLimited { retry_after_ms } => Self {
+                retry_after_seconds: Some(retry_after_ms.div_ceil(1_000)),
+                ..Self::new(Code::RateLimited, message)
+            },
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(%error, "sessions were not listed");
+        Self::new(Code::Unavailable, "the session store is not available")
+    }
+}

@@ -1,0 +1,67 @@
+//! The parameters of a request. An unknown one is refused: a filter that was misspelt must not list everything.
+
+use std::collections::BTreeMap;
+
+use url::form_urlencoded;
+
+use super::problem::{Code, Problem};
+
+/// The parameters of a request, each at most once.
+#[derive(Debug)]
+pub(super) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// Reads them.
+    pub(super) fn parse(text: &str, known: &[&str]) -> Result<Self, Problem> {
+        let mut values = BTreeMap::new();
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            if !known.contains(&&*name) {
+                let known = match known.join(", ") {
+                    none if none.is_empty() => "none".to_owned(),
+                    some => some,
+                };
+                return Err(invalid(format!(
+                    "a parameter is unknown; known are: {known}"
+                )));
+            }
+            let name = name.into_owned();
+            if values.contains_key(&name) {
+                return Err(invalid(format!("the parameter {name} is repeated")));
+            }
+            values.insert(name, value.into_owned());
+        }
+        Ok(Self(values))
+    }
+
+    /// A text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A value that `read` makes of a text; `shape` says what is read.
+    pub(super) fn read<T>(
+        &self,
+        name: &str,
+        shape: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        match read(text) {
+            Some(value) => Ok(Some(value)),
+            None => Err(invalid(format!("{name} is {shape}"))),
+        }
+    }
+
+    /// How many are asked for, from 1.
+    pub(super) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
+        let shape = format!("a number from 1 to {most}");
+        let read = |text: &str| text.parse().ok().filter(|limit| (1..=most).contains(limit));
+        Ok(self.read("limit", &shape, read)?.unwrap_or(usual))
+    }
+}
+
+fn invalid(message: String) -> Problem {
+    Problem::new(Code::InvalidQuery, message)
+}

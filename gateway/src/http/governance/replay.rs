@@ -1,0 +1,67 @@
+//! `POST .../replay {mode}`: runs a recorded run again, in the session of who asks.
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::response::Response;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::problem::{Code, Problem};
+use super::visitor::Visitor;
+use super::{body, json, runs};
+use crate::code::replay::{ReplayMode, ReplayRequest, Replays};
+use crate::code::server::Repeater;
+use crate::http::nested::Inside;
+use crate::metrics;
+
+/// What is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    mode: Option<String>,
+}
+
+/// Runs it again. What was begun goes on whoever still waits.
+pub(super) async fn replay(visitor: Visitor, request: Request) -> Result<Response, Problem> {
+    visitor.query(&[])?;
+    let asked: Asked = body::read(&visitor.app, request).await?;
+    let mode = match asked.mode.as_deref() {
+        None => ReplayMode::default(),
+        Some(word) => ReplayMode::parse(word).ok_or_else(|| {
+            let words = ReplayMode::ALL.map(ReplayMode::as_str).join(", ");
+            Problem::new(Code::InvalidBody, format!("mode is one of {words}"))
+        })?,
+    };
+    let request = ReplayRequest {
+        run_id: runs::seen(&visitor).await?,
+        principal: visitor.principal.clone(),
+        teams: visitor.identity.teams.clone(),
+        mode,
+    };
+    let repeater = Repeater {
+        server: Arc::clone(&visitor.server),
+        upstreams: Arc::new(Inside(Arc::clone(&visitor.app))),
+    };
+    let replayed = tokio::spawn(async move { repeater.replay(request).await });
+    let replayed = match replayed.await {
+        Ok(Ok(replayed)) => replayed,
+        Ok(Err(error)) => {
+            metrics::code_replayed(mode.as_str(), "refused");
+            return Err(error.into());
+        }
+        Err(error) => {
+            tracing::error!(%error, "a replay ended by itself");
+            return Err(Problem::internal());
+        }
+    };
+    let is_same = replayed.report.is_same();
+    metrics::code_replayed(mode.as_str(), if is_same { "same" } else { "different" });
+    let answer = json!({
+        "replay": replayed.report.to_json(),
+        "run": replayed.record.to_json(),
+        "answer": replayed.answer,
+    });
+    Ok(json(StatusCode::OK, &answer))
+}

@@ -1,0 +1,203 @@
+//! Skills: listed, shown, made and revoked.
+
+use axum::extract::Request;
+use axum::response::Response;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::problem::{Code, Problem};
+use super::rights::Right;
+use super::visitor::Visitor;
+use super::{blocking, body, json};
+use crate::code::place::Language;
+use crate::code::records::{EventKind, SecurityEvent};
+use crate::code::server::Governed;
+use crate::code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
+use crate::code::volume::unix_now_ms;
+
+/// What is to be made.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    name: String,
+    #[serde(alias = "source")]
+    source_code: String,
+    language: Option<String>,
+    #[serde(default)]
+    description: String,
+    scope: Option<String>,
+}
+
+/// `GET /servers/{id}/skills`
+pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
+    let query = visitor.query(&["status", "name"])?;
+    let words = SkillStatus::ALL.map(SkillStatus::as_str).join(", ");
+    let status = query.read("status", &format!("one of {words}"), SkillStatus::parse)?;
+    let name = query.text("name").map(str::to_owned);
+    let governed = visitor.governed()?;
+    let all = all(&governed).await?;
+    let is_wanted = |skill: &&Skill| {
+        sees(&visitor, skill)
+            && status.is_none_or(|status| skill.status == status)
+            && name.as_ref().is_none_or(|name| skill.name == *name)
+    };
+    let skills: Vec<Value> = all
+        .iter()
+        .filter(is_wanted)
+        .map(|skill| told(&governed, skill, &all))
+        .collect();
+    Ok(json(StatusCode::OK, &json!({"skills": skills})))
+}
+
+/// `GET /servers/{id}/skills/{name}`: the newest version that is to be seen, or the one that is asked for, with its source
+/// and all others without.
+pub(super) async fn show(visitor: Visitor) -> Result<Response, Problem> {
+    let query = visitor.query(&["version"])?;
+    let version: Option<u32> =
+        query.read("version", "a number from 1", |text| text.parse().ok())?;
+    let governed = visitor.governed()?;
+    let all = all(&governed).await?;
+    let seen: Vec<&Skill> = all
+        .iter()
+        .filter(|skill| skill.name == visitor.named() && sees(&visitor, skill))
+        .collect();
+    let asked = |skill: &&&Skill| version.is_none_or(|version| skill.version == version);
+    let skill = seen.iter().rfind(asked).ok_or_else(Problem::no_skill)?;
+    let mut shown = told(&governed, skill, &all);
+    let versions: Vec<Value> = seen
+        .iter()
+        .map(|skill| told(&governed, skill, &all))
+        .collect();
+    let source = {
+        let (governed, skill) = (governed.clone(), Skill::clone(skill));
+        blocking(move || governed.skills.source(&governed.server, &skill)).await?
+    };
+    if let Value::Object(fields) = &mut shown {
+        fields.insert("source_code".to_owned(), source.into());
+        fields.insert("versions".to_owned(), versions.into());
+    }
+    Ok(json(StatusCode::OK, &shown))
+}
+
+/// `POST /servers/{id}/skills`
+pub(super) async fn create(visitor: Visitor, request: Request) -> Result<Response, Problem> {
+    visitor.query(&[])?;
+    visitor.needs(Right::SkillsCreate)?;
+    let asked: Asked = body::read(&visitor.app, request).await?;
+    let governed = visitor.governed()?;
+    let language = match asked.language.as_deref() {
+        None => governed.language,
+        Some(word) => Language::parse(word).ok_or_else(|| {
+            Problem::new(
+                Code::SkillInvalid,
+                "language is python, typescript or javascript",
+            )
+        })?,
+    };
+    let new = NewSkill {
+        scope: scope(&visitor, &governed, asked.scope.as_deref())?,
+        name: asked.name,
+        language,
+        source: asked.source_code,
+        description: asked.description,
+        author: visitor.identity.principal.clone(),
+    };
+    let principal = visitor.principal.clone();
+    let (skill, governed) = blocking(move || {
+        let Governed {
+            server,
+            skills,
+            patterns,
+            ..
+        } = &governed;
+        let name = new.name.clone();
+        let made = skills.create(server, new, governed.requires_approval, patterns);
+        if let Err(error @ CreateError::Blocked(_)) = &made {
+            let message = format!("the skill {name:?} was refused: {error}");
+            let event = SecurityEvent::new(EventKind::PolicyBlock, message);
+            governed.records.event(server, &principal, &event);
+        }
+        made.map(|skill| (skill, governed))
+    })
+    .await?;
+    let all = all(&governed).await?;
+    Ok(json(StatusCode::CREATED, &told(&governed, &skill, &all)))
+}
+
+/// `POST /servers/{id}/skills/{skill id}/revoke`
+pub(super) async fn revoke(visitor: Visitor, request: Request) -> Result<Response, Problem> {
+    visitor.query(&[])?;
+    visitor.needs(Right::SkillsRevoke)?;
+    let Nothing {} = body::read(&visitor.app, request).await?;
+    let governed = visitor.governed()?;
+    let skill = all(&governed)
+        .await?
+        .into_iter()
+        .find(|skill| skill.id == visitor.named());
+    let skill = skill
+        .filter(|skill| sees(&visitor, skill))
+        .ok_or_else(Problem::no_skill)?;
+    let by = visitor.identity.principal.clone();
+    let changed = {
+        let governed = governed.clone();
+        blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?
+    };
+    let all = all(&governed).await?;
+    Ok(json(StatusCode::OK, &told(&governed, &changed, &all)))
+}
+
+/// A body that says nothing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// Every version of every skill of the server.
+pub(super) async fn all(governed: &Governed) -> Result<Vec<Skill>, Problem> {
+    let governed = governed.clone();
+    blocking(move || governed.skills.all(&governed.server)).await
+}
+
+/// Whether a version is to be seen: by those of its scope where it is approved, by those of its scope who decide about
+/// skills, by who made it, and by an admin.
+pub(super) fn sees(visitor: &Visitor, skill: &Skill) -> bool {
+    let decides = visitor.may(Right::SkillsApprove) || visitor.may(Right::SkillsRevoke);
+    let is_in_scope = visitor.viewer().sees(&skill.scope);
+    visitor.is_admin()
+        || skill.owner_email == visitor.identity.principal
+        || (is_in_scope && (decides || skill.status == SkillStatus::Approved))
+}
+
+/// As it is told. The version that is mounted for all of its scope is active.
+fn told(governed: &Governed, skill: &Skill, all: &[Skill]) -> Value {
+    let is_later = |other: &Skill| {
+        other.name == skill.name
+            && other.scope == skill.scope
+            && other.status == SkillStatus::Approved
+            && other.version > skill.version
+    };
+    let is_active = skill.status == SkillStatus::Approved && !all.iter().any(is_later);
+    skill.to_json(governed.server.as_str(), is_active, unix_now_ms())
+}
+
+/// The scope of a new skill: the one that is asked for, or that of the server. Where the server has one it is the only
+/// one; else a principal may name itself and its teams, and an admin anybody.
+fn scope(visitor: &Visitor, governed: &Governed, asked: Option<&str>) -> Result<Scope, Problem> {
+    let of_server = Scope::of_settings(governed.skills_scope.as_ref());
+    let scope = match asked {
+        None => of_server.clone(),
+        Some(text) => Scope::parse(text).ok_or_else(|| {
+            let message = "scope is server, team:<id> or user:<email>";
+            Problem::new(Code::SkillInvalid, message)
+        })?,
+    };
+    let is_of_server = scope == of_server || of_server == Scope::Server;
+    let is_own = visitor.is_admin() || visitor.viewer().sees(&scope);
+    if is_of_server && is_own {
+        return Ok(scope);
+    }
+    Err(Problem::new(
+        Code::Forbidden,
+        "a skill cannot be made for others than those of this server, of a team of one's own, or oneself",
+    ))
+}

@@ -1,0 +1,125 @@
+//! Who asks what of which code server: what every request here begins with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, FromRequestParts, RawPathParams};
+use http::request::Parts;
+use mooring_session::names::Principal;
+
+use super::problem::{Code, Problem};
+use super::query::Query;
+use super::rights::{self, Right};
+use crate::code::server::{CodeServer, Governed};
+use crate::code::skills::Viewer;
+use crate::http::App;
+use crate::identity::{Identity, identify};
+
+/// A request that names somebody, and a code server that is there.
+pub(super) struct Visitor {
+    pub(super) app: Arc<App>,
+    pub(super) server: Arc<CodeServer>,
+    pub(super) identity: Identity,
+    pub(super) principal: Principal,
+    query: Option<String>,
+    /// The part of the path behind the server's id: a run, a skill, an approval.
+    named: Option<String>,
+}
+
+impl FromRequestParts<Arc<App>> for Visitor {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let ConnectInfo(peer) = ConnectInfo::<SocketAddr>::from_request_parts(parts, app)
+            .await
+            .map_err(|_| Problem::internal())?;
+        let identity = identify(&app.auth, peer.ip(), &parts.headers)?;
+        // Identities are checked against the same limits.
+        let principal =
+            Principal::parse(identity.principal.as_bytes()).map_err(|_| Problem::internal())?;
+        let params = RawPathParams::from_request_parts(parts, app)
+            .await
+            .map_err(|_| Problem::new(Code::ServerNotFound, "the path is not UTF-8"))?;
+        let named = params.iter().find(|(name, _)| *name != "id");
+        let id = params.iter().find(|(name, _)| *name == "id");
+        let server = id.and_then(|(_, id)| app.code.as_ref()?.get(id).cloned());
+        let server = server.ok_or_else(|| {
+            Problem::new(Code::ServerNotFound, "no server of kind code has this id")
+        })?;
+        Ok(Self {
+            named: named.map(|(_, value)| value.to_owned()),
+            query: parts.uri.query().map(str::to_owned),
+            app: Arc::clone(app),
+            server,
+            identity,
+            principal,
+        })
+    }
+}
+
+impl Visitor {
+    /// Whether the principal may do everything.
+    pub(super) fn is_admin(&self) -> bool {
+        rights::is_admin(&self.app.auth, &self.identity)
+    }
+
+    /// Whether the principal may do this.
+    pub(super) fn may(&self, right: Right) -> bool {
+        rights::may(&self.app.auth, &self.identity, right)
+    }
+
+    /// Refuses a principal who may not do this.
+    pub(super) fn needs(&self, right: Right) -> Result<(), Problem> {
+        if self.may(right) {
+            return Ok(());
+        }
+        let role = right.role();
+        Err(Problem::new(
+            Code::Forbidden,
+            format!("this needs the role {role}, or admin"),
+        ))
+    }
+
+    /// What the server keeps for people to look at.
+    pub(super) fn governed(&self) -> Result<Governed, Problem> {
+        Ok(self.server.governed()?)
+    }
+
+    /// What the path names.
+    pub(super) fn named(&self) -> &str {
+        self.named.as_deref().unwrap_or_default()
+    }
+
+    /// The parameters, of which only these may be there.
+    pub(super) fn query(&self, known: &[&str]) -> Result<Query, Problem> {
+        Query::parse(self.query.as_deref().unwrap_or_default(), known)
+    }
+
+    /// Whose things a list is to have: those of `user`, where that is asked for; else everybody's for those who may see
+    /// them, and one's own for others.
+    pub(super) fn whose(&self, user: Option<&str>) -> Result<Option<String>, Problem> {
+        let own = self.identity.principal.as_str();
+        match user {
+            Some(user) if user == own => Ok(Some(user.to_owned())),
+            Some(user) => {
+                self.needs(Right::ServersRead)?;
+                Ok(Some(user.to_owned()))
+            }
+            None if self.may(Right::ServersRead) => Ok(None),
+            None => Ok(Some(own.to_owned())),
+        }
+    }
+
+    /// Whether what is this principal's is to be seen.
+    pub(super) fn sees_of(&self, user: &str) -> bool {
+        self.identity.principal == user || self.may(Right::ServersRead)
+    }
+
+    /// The eyes that skills are seen with.
+    pub(super) fn viewer(&self) -> Viewer {
+        Viewer {
+            principal: self.identity.principal.clone(),
+            teams: self.identity.teams.clone(),
+        }
+    }
+}

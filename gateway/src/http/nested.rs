@@ -1,0 +1,127 @@
+//! Requests that begin inside the gateway: calls of code, and visits to see what tools there are. They take the way of
+//! every other request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
+use mooring_session::names::Principal;
+
+use super::endpoint::{Arrival, Visit, delete, serve_message};
+use super::target::Target;
+use super::{App, answer, kept};
+use crate::affinity::Session;
+use crate::code::calls::Upstreams;
+use crate::dispatch::ReplyBody;
+use crate::mcp::envelope::Sender;
+use crate::mcp::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
+use crate::mcp::{ErrorBody, ErrorKind, Message, Revision};
+
+/// In whose name the gateway looks at servers.
+const VISITOR: &[u8] = b"mooring";
+
+/// The servers of this gateway, as code and the catalog reach them.
+pub(super) struct Inside(pub(super) Arc<App>);
+
+impl fmt::Debug for Inside {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Inside")
+    }
+}
+
+impl Upstreams for Inside {
+    fn send(
+        &self,
+        session: &Session,
+        server: &str,
+        text: Bytes,
+    ) -> BoxFuture<'static, http::Response<ReplyBody>> {
+        let Some(server) = self.0.servers.get(server).cloned() else {
+            return unknown();
+        };
+        let session = session.clone();
+        let visit = Visit {
+            app: Arc::clone(&self.0),
+            server,
+            principal: session.principal.clone(),
+            headers: HeaderMap::new(),
+            begun: None,
+        };
+        // The session is kept whatever the server's setting is: code has no other.
+        on_its_own(async move {
+            match Message::parse(&text, Sender::Client) {
+                Ok(message) => kept::post_in(&visit, session, &text, &message).await,
+                Err(cause) => answer::error(&ErrorBody::from(&cause)),
+            }
+        })
+    }
+
+    fn visit(
+        &self,
+        server: &str,
+        session_id: Option<&HeaderValue>,
+        text: Bytes,
+    ) -> BoxFuture<'static, http::Response<ReplyBody>> {
+        let Some(arrival) = self.visitor(server, session_id) else {
+            return unknown();
+        };
+        on_its_own(async move {
+            match Message::parse(&text, Sender::Client) {
+                Ok(message) => serve_message(arrival, &text, &message, Revision::OFFERED).await,
+                Err(cause) => answer::error(&ErrorBody::from(&cause)),
+            }
+        })
+    }
+
+    fn leave(&self, server: &str, session_id: &HeaderValue) -> BoxFuture<'static, ()> {
+        match self.visitor(server, Some(session_id)) {
+            Some(arrival) => delete(arrival).map(drop).boxed(),
+            None => std::future::ready(()).boxed(),
+        }
+    }
+}
+
+impl Inside {
+    fn visitor(&self, server: &str, session_id: Option<&HeaderValue>) -> Option<Arrival> {
+        let app = Arc::clone(&self.0);
+        let target = Target::Upstream(app.servers.get(server).cloned()?);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        if let Ok(revision) = HeaderValue::from_str(Revision::OFFERED.as_str()) {
+            headers.insert(MCP_PROTOCOL_VERSION, revision);
+        }
+        if let Some(id) = session_id {
+            headers.insert(MCP_SESSION_ID, id.clone());
+        }
+        Some(Arrival {
+            app,
+            target,
+            principal: Principal::parse(VISITOR).ok()?,
+            teams: Arc::default(),
+            headers,
+            begun: None,
+        })
+    }
+}
+
+/// What was begun is finished, whoever still waits: no half-made binding is left behind.
+fn on_its_own(
+    work: impl Future<Output = Response> + Send + 'static,
+) -> BoxFuture<'static, http::Response<ReplyBody>> {
+    let task = tokio::spawn(work);
+    task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
+        .boxed()
+}
+
+fn unknown() -> BoxFuture<'static, http::Response<ReplyBody>> {
+    std::future::ready(answer::plain(ErrorKind::ServerNotFound, None)).boxed()
+}

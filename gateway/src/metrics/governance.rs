@@ -1,0 +1,98 @@
+//! The metrics of records of runs, of security events and of skills.
+
+use metrics::{counter, describe_counter};
+
+/// Records that were not written, by `record`.
+const RECORD_FAILURES: &str = "mooring_code_record_failures_total";
+/// Runs whose worker died with them, as this worker ended their records.
+const RUNS_LOST: &str = "mooring_code_runs_lost_total";
+/// Security events, by `kind`.
+const EVENTS: &str = "mooring_code_security_events_total";
+/// Records removed by age or number, by `record`.
+const PRUNED: &str = "mooring_code_records_pruned_total";
+/// Changes of skills, by `change`.
+const SKILLS: &str = "mooring_code_skill_changes_total";
+/// Replays, by `mode` and `outcome`.
+const REPLAYS: &str = "mooring_code_replays_total";
+
+/// Every metric here.
+#[cfg(test)]
+pub(super) const ALL: [&str; 6] = [RECORD_FAILURES, RUNS_LOST, EVENTS, PRUNED, SKILLS, REPLAYS];
+
+pub(super) fn describe() {
+    describe_counter!(RECORD_FAILURES, "Records that were not written");
+    describe_counter!(RUNS_LOST, "Runs whose worker died with them");
+    describe_counter!(EVENTS, "Security events of code servers, by kind");
+    describe_counter!(PRUNED, "Records removed by age or number");
+    describe_counter!(SKILLS, "Changes of skills");
+    describe_counter!(REPLAYS, "Replays of recorded runs");
+    for record in Record::ALL {
+        counter!(RECORD_FAILURES, "record" => record.as_str()).absolute(0);
+    }
+    for record in ["run", "event"] {
+        counter!(PRUNED, "record" => record).absolute(0);
+    }
+    counter!(RUNS_LOST).absolute(0);
+}
+
+/// What was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The beginning or the end of a run.
+    Run,
+    /// The calls of a run: some of them are not in its record.
+    Calls,
+    /// A security event.
+    Event,
+    /// An event or a blocked run beyond the number of a minute.
+    Flood,
+}
+
+impl Record {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Run, Self::Calls, Self::Event, Self::Flood];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Calls => "calls",
+            Self::Event => "event",
+            Self::Flood => "flood",
+        }
+    }
+}
+
+/// A record was not written.
+pub fn code_record_failed(record: Record) {
+    counter!(RECORD_FAILURES, "record" => record.as_str()).increment(1);
+}
+
+/// So many records of runs that died with their worker were ended.
+pub fn code_runs_lost(count: u64) {
+    counter!(RUNS_LOST).increment(count);
+}
+
+/// A security event. `kind` is one of a fixed few.
+pub fn code_security_event(kind: &'static str) {
+    counter!(EVENTS, "kind" => kind).increment(1);
+}
+
+/// So many records were removed.
+pub fn code_records_pruned(runs: usize, events: usize) {
+    for (record, count) in [("run", runs), ("event", events)] {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        counter!(PRUNED, "record" => record).increment(count);
+    }
+}
+
+/// A skill was changed. `change` is one of a fixed few.
+pub fn code_skill_changed(change: &'static str) {
+    counter!(SKILLS, "change" => change).increment(1);
+}
+
+/// A run was run again. Both are one of a fixed few.
+pub fn code_replayed(mode: &'static str, outcome: &'static str) {
+    counter!(REPLAYS, "mode" => mode, "outcome" => outcome).increment(1);
+}
