@@ -7,6 +7,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
+# Most tests wait for processes more than they compute.
+TEST_THREADS ?= 4
 FUZZ_RUNS ?= 1000000
 FUZZ_SEED ?= 1
 # What scripts/packages.sh installs for the tests.
@@ -39,7 +41,7 @@ tools: ## Install the Debian packages, clients and servers that the tests drive
 .PHONY: test
 test: tools ## Build and run every test, against real servers and clients
 	cargo build --locked --workspace --lib --bins --tests
-	cargo test --locked --workspace --no-fail-fast
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --no-fail-fast
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
 .PHONY: fuzz
@@ -70,6 +72,8 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 	@scripts/packages.sh cc libclang redis nginx
 	cargo build --locked --release --package mooring --package mooring-module
 	cargo bench --locked --package mooring-module --bench commands
+	cargo bench --locked --package mooring --bench bridge
+	cargo bench --locked --package mooring --bench stubs
 	cargo bench --locked --package mooring-tests --bench whole
 
 .PHONY: advisories

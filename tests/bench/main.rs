@@ -19,6 +19,7 @@ use tempfile::TempDir;
 mod arrangement;
 mod child;
 mod code;
+mod code_mode;
 mod cost;
 mod figures;
 mod forward;
@@ -70,6 +71,8 @@ enum Part {
     Recovery,
     /// Runs of code, and a thousand code sessions.
     Code,
+    /// Code that calls tools.
+    CodeMode,
     /// Calls of a child process at the worker that holds it, and at another.
     Forward,
     /// Calls with turns, and without.
@@ -129,6 +132,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Code) {
         println!("{}\n", code::measure().await?);
+    }
+    if wants(Part::CodeMode) {
+        println!("{}\n", code_mode::measure().await?);
     }
     if wants(Part::Forward) {
         println!("{}\n", forward::measure(&logs, arguments.plan()).await?);

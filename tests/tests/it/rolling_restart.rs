@@ -211,7 +211,7 @@ fn settings(
          [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {urls:?}\n\n\
          [[servers]]\nid = \"child\"\nkind = \"stdio\"\ncommand = {command:?}\n\n\
          [[servers]]\nid = \"sandbox\"\nkind = \"code\"\n\
-         sandbox_policy = {{ max_runs_per_minute = 1000 }}\n",
+         sandbox_policy = {{ max_runs_per_minute = 1000 }}\nmount_rules = {{ exclude_servers = [\"*\"] }}\n",
         redis.url(),
         keys.toml(),
     );

@@ -82,6 +82,13 @@ fn calls() -> Vec<(&'static str, Value, bool, &'static str)> {
             "no such file",
         ),
         ("fs_browse", json!({"path": "/etc"}), true, "must lie in"),
+        ("tool_search", json!({"query": "x"}), false, "\"total\":0"),
+        (
+            "tool_search",
+            json!({"query": "x", "detail": "all"}),
+            true,
+            "must be one of",
+        ),
         (
             "fs_write",
             json!({"path": "/tools/a", "content": ""}),
@@ -118,7 +125,13 @@ async fn what_tools_answer_is_what_their_schemas_say() -> anyhow::Result<()> {
     ] {
         let arguments = [&arguments, sdk].concat();
         let report: Report = run_client_for(script, &arguments).await?;
-        let tools = ["shell_exec", "fs_browse", "fs_read", "fs_write"];
+        let tools = [
+            "shell_exec",
+            "fs_browse",
+            "fs_read",
+            "fs_write",
+            "tool_search",
+        ];
         assert_eq!(report.tools, tools, "{script} {sdk:?}");
         assert_eq!(report.answers.len(), calls.len(), "{script} {sdk:?}");
         for ((tool, arguments, is_error, holds), answer) in calls.iter().zip(&report.answers) {

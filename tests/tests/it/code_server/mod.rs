@@ -36,7 +36,16 @@ impl Scene {
     }
 
     async fn session(&self) -> anyhow::Result<McpSession> {
-        let opening = Opening::default().header(USER, ADA)?;
+        self.session_of(Opening::default().capabilities).await
+    }
+
+    /// Of a client with these capabilities.
+    async fn session_of(&self, capabilities: Value) -> anyhow::Result<McpSession> {
+        let opening = Opening {
+            capabilities,
+            ..Opening::default()
+        };
+        let opening = opening.header(USER, ADA)?;
         let url = self.gateway.mcp_url(SERVER);
         McpSession::open_with(&HttpClient::default(), &[url], opening).await
     }

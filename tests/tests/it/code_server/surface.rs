@@ -18,7 +18,11 @@ use crate::rig::refusal;
 #[tokio::test]
 async fn it_says_what_it_is_and_keeps_no_mcp_session() -> anyhow::Result<()> {
     let scene = Scene::start().await?;
-    let mut session = scene.session().await?;
+    // A client that can be asked is given an id that says just that.
+    let asked = scene.session().await?;
+    let id = asked.id().context("an id")?;
+    assert!(id.starts_with("asking-"), "{id}");
+    let mut session = scene.session_of(json!({})).await?;
     assert_eq!(session.id(), None);
     let about = session.initialize_result.clone();
     assert_eq!(about["protocolVersion"], "2025-11-25");
@@ -76,6 +80,7 @@ async fn it_lists_its_tools_and_refuses_what_it_does_not_know() -> anyhow::Resul
         ("shell_exec", false),
         ("fs_browse", true),
         ("fs_read", true),
+        ("tool_search", true),
     ];
     assert_eq!(hints, expected.map(|(name, hint)| (name, json!(hint))));
     for (method, params, code) in [

@@ -1,0 +1,57 @@
+//! A worker that is killed with a run: its record says so, once, whoever looks.
+
+use std::time::Duration;
+
+use mooring_tests::code::Coder;
+use mooring_tests::wait;
+use serde_json::json;
+
+use super::{ADA, Scene, text};
+
+/// A worker has to be missed by the store and then by another worker.
+const LOST_WITHIN: Duration = Duration::from_secs(90);
+
+#[tokio::test]
+async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
+    let mut scene = Scene::start("").await?;
+    let mut ada = Coder::open(&[&scene.gateways[0]], ADA.user).await?;
+    let running = tokio::spawn(async move {
+        let code = "import time\nprint('begun', flush=True)\ntime.sleep(25)";
+        ada.call("shell_exec", json!({"code": code, "language": "python"}))
+            .await
+    });
+    let id = wait::until("the run to begin", LOST_WITHIN, async || {
+        let runs = scene.runs(1, ADA, "?status=running").await?;
+        Ok(runs.first().map(|run| text(run, "id")))
+    })
+    .await?;
+    let another = scene.coder(ADA).await;
+    scene.gateways[0].process().kill_now()?;
+    drop(another);
+    assert!(running.await?.is_err(), "its client hears nothing");
+    let path = format!("code/runs/{id}");
+    wait::until_true("the record to end", LOST_WITHIN, async || {
+        Ok(scene.get(1, &path, ADA).await?["status"] == "lost")
+    })
+    .await?;
+    let run = scene.get(2, &path, ADA).await?;
+    assert!(text(&run, "error").contains("died"));
+    assert!(run["finished_at"].is_string());
+    // A run of a worker that lives is left alone meanwhile, and the session goes on.
+    let mut ada = Coder::open(&[&scene.gateways[1], &scene.gateways[2]], ADA.user).await?;
+    assert_eq!(ada.python("print('on')").await?, "on");
+    let counted = |status: &'static str| {
+        let scene = &scene;
+        async move {
+            scene
+                .runs(2, ADA, &format!("?status={status}"))
+                .await
+                .map(|runs| runs.len())
+        }
+    };
+    assert_eq!(
+        (counted("lost").await?, counted("completed").await?),
+        (1, 1)
+    );
+    Ok(())
+}
