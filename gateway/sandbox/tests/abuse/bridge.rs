@@ -59,9 +59,10 @@ fn all(mut host: UnixStream) -> Vec<u8> {
 fn echo(mut host: UnixStream) {
     let mut length = [0; 4];
     while host.read_exact(&mut length).is_ok() {
-        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
-        host.read_exact(&mut frame).unwrap();
-        host.write_all(&length).unwrap();
+        let mut frame = length.to_vec();
+        frame.resize(length.len() + u32::from_be_bytes(length) as usize, 0);
+        host.read_exact(&mut frame[length.len()..]).unwrap();
+        // At once: the programs take what one reading brings.
         host.write_all(&frame).unwrap();
     }
 }

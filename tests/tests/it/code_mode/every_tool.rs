@@ -1,8 +1,12 @@
-//! Every tool of every mounted server: its stub imports, and calling it in code returns what a client of the server gets.
+//! Every tool of every mounted server: its stub imports and type-checks, and calling it in code returns what a client of
+//! the server gets.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Context;
+use mooring_tests::paths;
 use mooring_tests::session::McpSession;
 use serde_json::{Value, json};
 
@@ -191,6 +195,52 @@ for (const tool of catalog.tools) {
 }
 "#;
 
+/// The type checkers of both languages take every stub of the trees on the volume.
+fn check_types(trees: &[PathBuf]) -> anyhow::Result<()> {
+    let has = |file: &str| {
+        let tree = trees
+            .iter()
+            .find(|tree| tree.join("tools/shapes").join(file).exists());
+        tree.with_context(|| format!("a tree with {file} among {trees:?}"))
+    };
+    let python = has("plain.py")?;
+    let mut mypy = Command::new(paths::tool("python")?);
+    mypy.args([
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-incremental",
+        "--cache-dir=/dev/null",
+    ])
+    .args(["--explicit-package-bases", "-p", "tools"]);
+    passes(mypy.current_dir(python))?;
+    let typescript = has("plain.ts")?;
+    let mut stubs = Vec::new();
+    for entry in std::fs::read_dir(typescript.join("tools"))? {
+        let server = entry?.path();
+        if server.is_dir() {
+            stubs.extend(std::fs::read_dir(&server)?.filter_map(|stub| Some(stub.ok()?.path())));
+        }
+    }
+    stubs.retain(|stub| stub.extension().is_some_and(|extension| extension == "ts"));
+    anyhow::ensure!(stubs.len() >= 55, "{} stubs", stubs.len());
+    let cache = tempfile::tempdir()?;
+    let mut deno = Command::new(paths::tool("deno")?);
+    deno.args(["check", "--quiet", "--no-config", "--no-remote"])
+        .arg("--import-map=tools/_import_map.json")
+        .args(stubs)
+        .env("DENO_DIR", cache.path());
+    passes(deno.current_dir(typescript))
+}
+
+fn passes(checker: &mut Command) -> anyhow::Result<()> {
+    let checked = checker.output()?;
+    let said =
+        [checked.stdout, checked.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    anyhow::ensure!(checked.status.success(), "{}", said.concat());
+    Ok(())
+}
+
 #[tokio::test]
 async fn every_tool_imports_and_returns_what_a_direct_call_does() -> anyhow::Result<()> {
     let upstreams = Upstreams::start().await?;
@@ -245,5 +295,5 @@ async fn every_tool_imports_and_returns_what_a_direct_call_does() -> anyhow::Res
         }
         assert!(called >= 55, "{called} tools were called in {language}");
     }
-    Ok(())
+    check_types(&rig.volume.own(".tools")?)
 }
