@@ -21,6 +21,7 @@ pub mod mcp;
 pub mod metrics;
 pub mod peer;
 pub mod pooled;
+pub mod secret_file;
 mod serve;
 pub mod settings;
 pub mod stdio;

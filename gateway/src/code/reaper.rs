@@ -16,7 +16,7 @@ use rand::seq::SliceRandom;
 use tokio::task::spawn_blocking;
 
 use super::place::CodePlace;
-use super::server::Services;
+use super::server::{Kept, Services};
 use super::volume::{Retired, Volume, unix_now_ms};
 use crate::affinity::{Forgotten, jittered};
 use crate::metrics::{self, SessionRetired};
@@ -40,7 +40,7 @@ const SWEEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Looks for tombstones and cleans up after them, until it is stopped. The pauses between two looks are `interval`, give
 /// or take a quarter.
 pub(crate) async fn reap(services: Arc<Services>, interval: Duration) {
-    let Ok(volume) = &services.volume else {
+    let Ok(Kept { volume, .. }) = &services.kept else {
         return;
     };
     let reaper = Reaper {
@@ -65,7 +65,7 @@ pub(crate) async fn reap(services: Arc<Services>, interval: Duration) {
 
 /// Sweeps what no store tells of, until it is stopped.
 pub(crate) async fn sweep(services: Arc<Services>) {
-    let Ok(volume) = &services.volume else {
+    let Ok(Kept { volume, .. }) = &services.kept else {
         return;
     };
     let interval = (services.session_ttl_max / SWEEPS_PER_TTL).max(SWEEP_INTERVAL_MIN);

@@ -11,6 +11,7 @@ use std::io;
 use std::path::Path;
 
 use super::mac::{KEY_BYTES_MAX, MacKey, MacRing, Purpose};
+use crate::secret_file::SecretFileError;
 
 mod file;
 
@@ -73,7 +74,9 @@ impl KeyRing {
     /// See [`KeyRingError`].
     pub fn read_or_generate(path: &Path) -> Result<Self, KeyRingError> {
         match file::read(path) {
-            Err(KeyRingError::Open { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+            Err(KeyRingError::File(SecretFileError::Open { error, .. }))
+                if error.kind() == io::ErrorKind::NotFound =>
+            {
                 file::generate(path)?;
                 file::read(path)
             }

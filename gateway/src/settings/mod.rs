@@ -39,9 +39,9 @@ use source::{Layers, Value};
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
 pub use code::{
-    CallPolicy, CodePolicy, CodeServerSettings, CodeSettings, CodeTool, CodeToolSettings,
-    DangerousPatterns, MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType, RuntimeSettings,
-    SkillScope, SkillSettings, StubFormat, TokenizationSettings,
+    CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
+    CodeToolSettings, DangerousPatterns, MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType,
+    RuntimeSettings, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::ListenSettings;

@@ -19,7 +19,7 @@ use crate::affinity::{Affinity, Introduction, OpenError, Session};
 use crate::code::place::Language;
 use crate::code::volume::Mounted;
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
-use crate::settings::CallPolicy;
+use crate::settings::{CallPolicy, CallVerdict};
 
 /// What a code session's calls need.
 #[derive(Debug)]
@@ -73,16 +73,18 @@ impl Callee for Onward {
 impl Onward {
     fn check(&self, call: &NestedCall) -> Result<(), CallError> {
         let name = format!("{}/{}", call.server, call.tool);
-        if !self.policy.are_allowed {
-            return Err(denied("code may not call tools on this server"));
-        }
-        if self.policy.deny.matches(&name) {
-            return Err(denied(format!("the policy of this server denies {name}")));
-        }
-        if !self.policy.allow.is_empty() && !self.policy.allow.matches(&name) {
-            return Err(denied(format!(
-                "the policy of this server does not allow {name}"
-            )));
+        match self.policy.verdict(&call.server, &call.tool) {
+            CallVerdict::Allowed => {}
+            CallVerdict::NoneAllowed => {
+                return Err(denied("code may not call tools on this server"));
+            }
+            CallVerdict::Denied => {
+                return Err(denied(format!("the policy of this server denies {name}")));
+            }
+            CallVerdict::NotAllowed => {
+                let message = format!("the policy of this server does not allow {name}");
+                return Err(denied(message));
+            }
         }
         if self
             .code_servers

@@ -35,10 +35,11 @@ impl CodeServer {
     /// # Errors
     /// The volume cannot be used.
     pub(crate) fn governed(&self) -> Result<Governed, Failure> {
+        let kept = self.services.kept()?;
         Ok(Governed {
             server: self.id.clone(),
-            records: self.services.records()?.clone(),
-            skills: self.services.skills()?.clone(),
+            records: kept.records.clone(),
+            skills: kept.skills.clone(),
             skills_scope: self.skills.scope.clone(),
             requires_approval: self.skills.require_approval,
             patterns: self.patterns().clone(),

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 
-use super::Services;
+use super::{Kept, Services};
 use crate::affinity::{Affinity, jittered};
 use crate::code::records::{Live, keep};
 
 /// Ends the records of runs that died with their worker, and removes old ones, until it is stopped.
 pub(crate) async fn keep_records(services: Arc<Services>, interval: Duration) {
-    let Ok(records) = services.records() else {
+    let Ok(Kept { records, .. }) = &services.kept else {
         return;
     };
     let living = Living(services.affinity.clone());

@@ -36,7 +36,7 @@ use self::mounting::MountedCache;
 pub(crate) use self::protocol::Asked;
 pub(crate) use self::replaying::Repeater;
 pub use self::services::OpenError;
-pub(crate) use self::services::{Own, Services};
+pub(crate) use self::services::{Kept, Own, Services};
 pub(crate) use self::state::CodeState;
 use crate::affinity::Affinity;
 use crate::code::calls::{RunClient, Upstreams};

@@ -99,7 +99,7 @@ impl CodeServer {
 
     /// The skills that who asks may see at this moment.
     async fn skills(&self, context: &CallContext) -> Result<SkillSet, Failure> {
-        let skills = self.services.skills()?.clone();
+        let skills = self.services.kept()?.skills.clone();
         let viewer = Viewer {
             principal: context.asker.principal.as_str().to_owned(),
             teams: context.asker.teams.to_vec(),

@@ -71,7 +71,13 @@ impl Replays for Repeater {
 impl Repeater {
     async fn recorded(&self, id: &RunId) -> Result<WholeRun, ReplayError> {
         const AWAY: ReplayError = ReplayError::Record("the volume cannot be used");
-        let records = self.server.services.records().map_err(|_| AWAY)?.clone();
+        let records = self
+            .server
+            .services
+            .kept()
+            .map_err(|_| AWAY)?
+            .records
+            .clone();
         let (server, id) = (self.server.id.clone(), id.clone());
         match spawn_blocking(move || records.whole_run(&server, &id)).await {
             Ok(Ok(run)) => Ok(run),

@@ -114,7 +114,7 @@ impl CodeServer {
     /// Begins the record, before anything of the run does.
     async fn record(&self, known: &Known, mut record: NewRun) -> Result<Recording, Failure> {
         record.session_id = Some(known.session.id.as_str().into());
-        let records = self.services.records()?.clone();
+        let records = self.services.kept()?.records.clone();
         let server = self.id.clone();
         Ok(spawn_blocking(move || records.begin(&server, record)).await?)
     }

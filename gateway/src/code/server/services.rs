@@ -56,22 +56,30 @@ pub(crate) struct Own {
     pub(super) addresses: Arc<AddressPolicy>,
 }
 
+/// The volume, and what is kept there beside the sessions' files.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// The sessions' files.
+    pub(crate) volume: Volume,
+    /// Records of runs.
+    pub(crate) records: Records,
+    /// Skills.
+    pub(crate) skills: Skills,
+}
+
 /// What all code servers of a process share.
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) affinity: Affinity,
-    pub(crate) volume: Result<Volume, VolumeProblem>,
+    /// What is kept on the volume, where that can be used.
+    pub(crate) kept: Result<Kept, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
-    /// Skills; none where there is no volume to keep them.
-    skills: Option<Skills>,
     /// Whether runs may be repeated.
     pub(super) is_replay_enabled: bool,
     /// Where code may connect to that may use the network.
     pub(super) addresses: Arc<AddressPolicy>,
     /// How maps of tokens are kept.
     pub(super) token_maps: MapOptions,
-    /// Records of runs; none where there is no volume to keep them.
-    records: Option<Records>,
     pub(crate) patterns: Patterns,
     /// The same for servers that let code use the network.
     pub(super) patterns_with_raw_http: Patterns,
@@ -134,14 +142,16 @@ impl Services {
             }
             Err(error) => tracing::error!(%error, "code cannot be run"),
         }
+        let shared = volume.as_ref().ok().map(Volume::base_dir);
+        let catalog = Catalog::new(mountable, shared, settings.catalog_ttl);
         Ok(Self {
-            skills: volume.as_ref().ok().cloned().map(Skills::new),
             addresses: own.addresses,
             token_maps: MapOptions { key: token_key },
             is_replay_enabled: settings.replay_enabled,
-            records: volume.as_ref().ok().map(|volume| {
-                let options = records_options(settings, affinity.worker());
-                Records::new(volume.clone(), options)
+            kept: volume.map(|volume| Kept {
+                records: Records::new(volume.clone(), records_options(settings, affinity.worker())),
+                skills: Skills::new(volume.clone()),
+                volume,
             }),
             affinity,
             patterns_with_raw_http: patterns.with_raw_http(),
@@ -150,44 +160,20 @@ impl Services {
             session_ttl_max,
             session_ttl_min: session_ttls.iter().min().copied().unwrap_or_default(),
             ids: own.ids,
-            catalog: {
-                let shared = volume.as_ref().ok().map(Volume::base_dir);
-                Catalog::new(mountable, shared, settings.catalog_ttl)
-            },
+            catalog,
             stops: Stops::default(),
             places: Places::new(settings.runs_at_once.get()),
             file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
             active: Active::default(),
-            volume,
             sandbox,
         })
     }
 
-    /// The volume, where it can be used.
-    pub(super) fn volume(&self) -> Result<&Volume, Failure> {
-        self.volume
+    /// What is kept on the volume.
+    pub(crate) fn kept(&self) -> Result<&Kept, Failure> {
+        self.kept
             .as_ref()
             .map_err(|problem| Failure::Volume(problem.clone()))
-    }
-
-    /// The records of runs, where there is a volume.
-    pub(crate) fn records(&self) -> Result<&Records, Failure> {
-        match (&self.records, &self.volume) {
-            (Some(records), _) => Ok(records),
-            (None, Err(problem)) => Err(Failure::Volume(problem.clone())),
-            // Where there is a volume there are records.
-            (None, Ok(_)) => Err(Failure::Overloaded),
-        }
-    }
-
-    /// The skills, where there is a volume.
-    pub(crate) fn skills(&self) -> Result<&Skills, Failure> {
-        match (&self.skills, &self.volume) {
-            (Some(skills), _) => Ok(skills),
-            (None, Err(problem)) => Err(Failure::Volume(problem.clone())),
-            // Where there is a volume there are skills.
-            (None, Ok(_)) => Err(Failure::Overloaded),
-        }
     }
 
     /// The sandbox, where it stands.

@@ -74,7 +74,7 @@ impl CodeServer {
         context: &CallContext,
         language: Option<Language>,
     ) -> Result<Known, Failure> {
-        let volume = self.services.volume()?;
+        let volume = &self.services.kept()?.volume;
         let language = self.language_or_default(language);
         let place = CodePlace::new(&self.id, &context.asker.principal, language)?;
         let session = self.session_at(&place)?;

@@ -18,9 +18,9 @@ impl CodeServers {
     /// Looks at the volume anew; the sandbox was proved at the start.
     pub(crate) async fn state(&self) -> CodeState {
         let services = self.services();
-        let volume = match &services.volume {
-            Ok(volume) => {
-                let volume = volume.clone();
+        let volume = match &services.kept {
+            Ok(kept) => {
+                let volume = kept.volume.clone();
                 spawn_blocking(move || volume.health()).await
             }
             Err(problem) => Ok(Err(problem.clone())),

@@ -4,51 +4,25 @@
 //! which is derived from it, so that no key is ever used for more lines than one map has.
 
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
 
+use crate::secret_file::{self, SecretFileError};
+
 /// How long the key is.
 const KEY_BYTES: usize = 32;
 /// Most bytes of the file: the key in hexadecimal digits, and room for white space.
 const FILE_BYTES_MAX: u64 = 1024;
-/// What nobody but the owner may have.
-const MODE_OF_OTHERS: u32 = 0o077;
-/// The same for a file of root's, which its group may read, as orchestrators mount secrets for other users.
-const MODE_OF_OTHERS_IF_ROOTS: u32 = 0o037;
-const ROOT: u32 = 0;
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenKeyError {
-    /// The file cannot be opened or read.
-    #[error("cannot read the key file {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-    /// It is a directory, a pipe or the like.
-    #[error("the key file {} is not a regular file", path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Others than its owner can read or write it.
-    #[error("the key file {} has mode {mode:04o}: only its owner may read it (0600 or 0400; 0640 where it is root's)", path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
+    /// The file cannot be read, or others can read it too.
+    #[error(transparent)]
+    File(#[from] SecretFileError),
     /// What is in it is no key. It is never repeated.
     #[error("the key file {} does not hold 32 bytes as 64 hexadecimal digits or in base64", path.display())]
     NoKey {
@@ -68,7 +42,9 @@ impl TokenKey {
     /// # Errors
     /// See [`TokenKeyError`], which names the file.
     pub(crate) fn read(path: &Path) -> Result<Self, TokenKeyError> {
-        let text = read_text(path)?;
+        let text = secret_file::read(path, FILE_BYTES_MAX)?;
+        // What is no text is no key.
+        let text = String::from_utf8(text).unwrap_or_default();
         let bytes = parse(text.trim()).ok_or_else(|| TokenKeyError::NoKey {
             path: path.to_owned(),
         })?;
@@ -98,43 +74,6 @@ impl fmt::Debug for TokenKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("TokenKey")
     }
-}
-
-fn read_text(path: &Path) -> Result<String, TokenKeyError> {
-    let failed = |error| TokenKeyError::Read {
-        path: path.to_owned(),
-        error,
-    };
-    // A pipe would be waited for, so it is opened without waiting and refused below.
-    let no_wait = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(no_wait)
-        .open(path)
-        .map_err(failed)?;
-    let about = file.metadata().map_err(failed)?;
-    if !about.is_file() {
-        return Err(TokenKeyError::NotAFile {
-            path: path.to_owned(),
-        });
-    }
-    let of_others = if about.uid() == ROOT {
-        MODE_OF_OTHERS_IF_ROOTS
-    } else {
-        MODE_OF_OTHERS
-    };
-    if about.mode() & of_others != 0 {
-        return Err(TokenKeyError::Exposed {
-            path: path.to_owned(),
-            mode: about.mode() & 0o7777,
-        });
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    // What is no text is no key.
-    Ok(String::from_utf8(bytes).unwrap_or_default())
 }
 
 fn parse(text: &str) -> Option<[u8; KEY_BYTES]> {
@@ -192,8 +131,14 @@ mod tests {
         assert!(exposed.to_string().contains("has mode 0644"), "{exposed}");
         let directory = tempfile::tempdir().unwrap();
         let none = TokenKey::read(directory.path()).unwrap_err();
-        assert!(matches!(none, TokenKeyError::NotAFile { .. }), "{none}");
+        assert!(
+            matches!(none, TokenKeyError::File(SecretFileError::NotAFile { .. })),
+            "{none}"
+        );
         let absent = TokenKey::read(&directory.path().join("x")).unwrap_err();
-        assert!(matches!(absent, TokenKeyError::Read { .. }), "{absent}");
+        assert!(
+            matches!(absent, TokenKeyError::File(SecretFileError::Open { .. })),
+            "{absent}"
+        );
     }
 }

@@ -95,7 +95,7 @@ fn a_file_that_others_can_read_is_refused() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         match KeyRing::read(&path) {
             Ok(_) => assert!(is_taken, "{mode:o}"),
-            Err(KeyRingError::Exposed { mode: told, .. }) => {
+            Err(KeyRingError::File(SecretFileError::Exposed { mode: told, .. })) => {
                 assert!(!is_taken, "{mode:o}");
                 assert_eq!(told, mode);
             }
@@ -110,24 +110,24 @@ fn what_is_no_key_file_is_refused() {
     let absent = directory.path().join("absent");
     assert!(matches!(
         KeyRing::read(&absent),
-        Err(KeyRingError::Open { .. })
+        Err(KeyRingError::File(SecretFileError::Open { .. }))
     ));
     assert!(matches!(
         KeyRing::read(directory.path()),
-        Err(KeyRingError::NotAFile { .. })
+        Err(KeyRingError::File(SecretFileError::NotAFile { .. }))
     ));
     let pipe = directory.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
     assert!(matches!(
         KeyRing::read(&pipe),
-        Err(KeyRingError::NotAFile { .. })
+        Err(KeyRingError::File(SecretFileError::NotAFile { .. }))
     ));
     let large = directory.path().join("large");
     fs::write(&large, "#".repeat(64 * 1024 + 1)).unwrap();
     fs::set_permissions(&large, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(matches!(
         KeyRing::read(&large),
-        Err(KeyRingError::TooLarge { .. })
+        Err(KeyRingError::File(SecretFileError::TooLarge { .. }))
     ));
     fs::write(&large, "#".repeat(64 * 1024)).unwrap();
     assert!(matches!(

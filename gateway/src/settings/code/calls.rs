@@ -98,14 +98,33 @@ pub struct CallPolicy {
 }
 
 impl CallPolicy {
-    /// Whether code may call this tool, if it is mounted.
+    /// Whether code may call this tool, if it is mounted. What denies wins.
     #[must_use]
-    pub fn allows(&self, server: &str, tool: &str) -> bool {
+    pub fn verdict(&self, server: &str, tool: &str) -> CallVerdict {
         let name = format!("{server}/{tool}");
-        self.are_allowed
-            && !self.deny.matches(&name)
-            && (self.allow.is_empty() || self.allow.matches(&name))
+        if !self.are_allowed {
+            CallVerdict::NoneAllowed
+        } else if self.deny.matches(&name) {
+            CallVerdict::Denied
+        } else if self.allow.is_empty() || self.allow.matches(&name) {
+            CallVerdict::Allowed
+        } else {
+            CallVerdict::NotAllowed
+        }
     }
+}
+
+/// What a policy says of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallVerdict {
+    /// It may be made.
+    Allowed,
+    /// Code may call no tool at all.
+    NoneAllowed,
+    /// A pattern denies it.
+    Denied,
+    /// There are patterns that allow, and none of them is for it.
+    NotAllowed,
 }
 
 /// What `[code]` says for every server.

@@ -29,7 +29,7 @@ use super::servers::{ServerKind, ServerSettings};
 use super::source::Environment;
 use crate::code::place::Language;
 
-pub use calls::CallPolicy;
+pub use calls::{CallPolicy, CallVerdict};
 pub use mounts::MountRules;
 pub use network::NetworkPolicy;
 pub use patterns::DangerousPatterns;

@@ -75,7 +75,7 @@ fn what_denies_wins_over_what_allows() {
     fn check(policy: &str, tool: &str, expected: bool) {
         let found = server(&format!("sandbox_policy = {{ {policy} }}"));
         let (id, name) = tool.split_once('/').unwrap();
-        let allows = found.policy.calls.allows(id, name);
+        let allows = found.policy.calls.verdict(id, name) == CallVerdict::Allowed;
         assert_eq!(allows, expected, "{policy}: {tool}");
     }
     check("", "a/b", true);
@@ -106,11 +106,14 @@ fn a_server_wins_over_the_standard_also_by_saying_less() {
                [[servers]]\nid = \"other\"\nkind = \"code\"\n";
     let settings = settings(&format!("{standard}{CODE_SERVER}{own}"), &[]);
     let policy = &code(&settings, "sandbox").policy;
-    assert!(policy.calls.allows("b", "c") && !policy.calls.allows("a", "x"));
+    let allows = |policy: &CodePolicy, server, tool| {
+        policy.calls.verdict(server, tool) == CallVerdict::Allowed
+    };
+    assert!(allows(policy, "b", "c") && !allows(policy, "a", "x"));
     assert_eq!((policy.calls.calls_max, policy.calls.at_once_max), (7, 2));
     assert_eq!(policy.network, NetworkPolicy::None);
     let other = &code(&settings, "other").policy;
-    assert!(!other.calls.allows("b", "c"));
+    assert!(!allows(other, "b", "c"));
     let eight = NetworkPolicy::PublicHttp { connections_max: 8 };
     assert_eq!(other.network, eight);
 }

@@ -1,0 +1,112 @@
+//! Files that hold a secret: who may be able to read one, and how it is read.
+//!
+//! Invariant: nothing of the secret is in an error.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// What nobody but the owner may have.
+const MODE_OF_OTHERS: u32 = 0o077;
+/// The same for a file of root's, which its group may read, as orchestrators mount secrets for other users.
+const MODE_OF_OTHERS_IF_ROOTS: u32 = 0o037;
+const ROOT: u32 = 0;
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+
+/// Why a secret could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    /// The file cannot be opened.
+    #[error("cannot open the key file {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It is a directory, a pipe or the like.
+    #[error("the key file {} is not a regular file", path.display())]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others than its owner can read or write it.
+    #[error("the key file {} has mode {mode:04o}: only its owner may read it (0600 or 0400; 0640 where it is root's)", path.display())]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It is larger than such a file can be.
+    #[error("the key file {} is larger than {bytes_max} bytes", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How large it may be.
+        bytes_max: u64,
+    },
+    /// It cannot be read.
+    #[error("cannot read the key file {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// Reads the whole file. Nobody but its owner may be able to; where it is root's, its group may as well.
+///
+/// # Errors
+/// See [`SecretFileError`].
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, SecretFileError> {
+    let path_buf = || path.to_owned();
+    let failed_to_read = |error| SecretFileError::Read {
+        path: path_buf(),
+        error,
+    };
+    // A pipe would be waited for, so it is opened without waiting and refused below.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(path)
+        .map_err(|error| SecretFileError::Open {
+            path: path_buf(),
+            error,
+        })?;
+    let about = file.metadata().map_err(failed_to_read)?;
+    if !about.is_file() {
+        return Err(SecretFileError::NotAFile { path: path_buf() });
+    }
+    let of_others = if about.uid() == ROOT {
+        MODE_OF_OTHERS_IF_ROOTS
+    } else {
+        MODE_OF_OTHERS
+    };
+    if about.mode() & of_others != 0 {
+        return Err(SecretFileError::Exposed {
+            path: path_buf(),
+            mode: about.mode() & 0o7777,
+        });
+    }
+    read_at_most(file, bytes_max)
+        .map_err(failed_to_read)?
+        .ok_or_else(|| SecretFileError::TooLarge {
+            path: path_buf(),
+            bytes_max,
+        })
+}
+
+/// All of it; none where it is too large.
+fn read_at_most(file: File, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let read = file
+        .take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    let is_within = u64::try_from(read).is_ok_and(|read| read <= bytes_max);
+    Ok(is_within.then_some(bytes))
+}
