@@ -27,6 +27,7 @@ mod fixture_legacy;
 mod fixture_stdio;
 mod fleet;
 mod governance;
+mod governed_fleet;
 mod group;
 mod group_kinds;
 mod handshakes;

@@ -295,5 +295,5 @@ async fn every_tool_imports_and_returns_what_a_direct_call_does() -> anyhow::Res
         }
         assert!(called >= 55, "{called} tools were called in {language}");
     }
-    check_types(&rig.volume.own(".tools")?)
+    check_types(&rig.0.volume.own(".tools")?)
 }

@@ -11,28 +11,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooring_tests::client::HttpClient;
-use mooring_tests::code::{CodeVolume, SERVER, USER};
-use mooring_tests::fleet_keys::FleetKeys;
-use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::paths;
-use mooring_tests::redis::Redis;
+use mooring_tests::code::USER;
+use mooring_tests::gateway::Settings;
 use mooring_tests::servers::{Server, filesystem_command, memory_command, shapes_command};
 use mooring_tests::session::{McpSession, Opening};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::keyed::{instances_table, keyed_settings, stdio_table};
+use crate::governed_fleet::GovernedFleet;
+use crate::keyed::{instances_table, stdio_table};
 
 /// Runs call real servers, each of which has to be started first.
 const RUN_WITHIN: Duration = Duration::from_secs(90);
 
 /// A code server, other servers, and three gateways in front of all.
-struct Rig {
-    gateways: Vec<Gateway>,
-    volume: CodeVolume,
-    _redis: Redis,
-    _keys: FleetKeys,
-}
+struct Rig(GovernedFleet);
 
 impl Rig {
     /// `tables` is TOML of the other servers, `of_code` what the code server says besides its id and kind.
@@ -45,32 +38,15 @@ impl Rig {
         of_code: &str,
         change: impl FnOnce(Settings) -> Settings,
     ) -> anyhow::Result<Self> {
-        let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
-        let code = format!("[[servers]]\nid = {SERVER:?}\nkind = \"code\"\n{of_code}\n");
-        let settings = keyed_settings(&redis, &keys, &format!("{tables}\n{code}"))
-            .env(
-                "MOORING_CODE_BASE_DIR",
-                &volume.path().display().to_string(),
-            )
-            .env("MOORING_CODE_DEFAULT_MAX_RUNS_PER_MINUTE", "1000")
-            .env("MOORING_CODE_DEFAULT_MAX_EXECUTION_TIME_MS", "60000")
-            .env(
-                "MOORING_CODE_DENO_PATH",
-                &paths::tool("deno")?.display().to_string(),
-            )
-            .env("MOORING_AUTH_MODE", "trusted-header")
-            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
-        let gateways = Gateway::fleet(3, &change(settings)).await?;
-        Ok(Self {
-            gateways,
-            volume,
-            _redis: redis,
-            _keys: keys,
-        })
+        let patient = |settings: Settings| {
+            settings.env("MOORING_CODE_DEFAULT_MAX_EXECUTION_TIME_MS", "60000")
+        };
+        let started = GovernedFleet::start(tables, of_code, |settings| change(patient(settings)));
+        Ok(Self(started.await?))
     }
 
     fn endpoints(&self, server: &str) -> Vec<String> {
-        self.gateways.iter().map(|g| g.mcp_url(server)).collect()
+        self.0.gateways.iter().map(|g| g.mcp_url(server)).collect()
     }
 
     /// A user's client of a server, whose every request goes to another gateway, and which cannot be asked anything.

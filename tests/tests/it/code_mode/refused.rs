@@ -54,7 +54,7 @@ async fn the_policy_and_the_mounts_hold_and_every_refusal_is_recorded() -> anyho
                     ToolNotMountedError not_mounted\nToolNotMountedError not_mounted\n";
     assert_eq!(answer["output"], expected, "{answer}");
     let events = governed(
-        &rig.gateways[1],
+        &rig.0.gateways[1],
         ADA,
         "/servers/sandbox/code/security-events",
     )
@@ -173,7 +173,7 @@ async fn abuse_of_the_bridge_ends_the_bridge_and_nothing_else() -> anyhow::Resul
         printed(&mut session, "python", next).await?;
     }
     let events = governed(
-        &rig.gateways[0],
+        &rig.0.gateways[0],
         ADA,
         "/servers/sandbox/code/security-events?kind=bridge_violation",
     )

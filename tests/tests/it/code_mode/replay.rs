@@ -39,7 +39,7 @@ async fn a_recorded_replay_prints_the_same_and_calls_nothing() -> anyhow::Result
     assert_eq!(first["output"], "1\n2\n3\n", "{first}");
     let run_id = first["run_id"].as_str().context("a run id")?;
 
-    let again = replayed(&rig.gateways[2], run_id, None).await?;
+    let again = replayed(&rig.0.gateways[2], run_id, None).await?;
     assert_eq!(again["answer"]["output"], first["output"], "{again}");
     assert_eq!(
         again["answer"]["replayed_from_run_id"], first["run_id"],
@@ -56,10 +56,10 @@ async fn a_recorded_replay_prints_the_same_and_calls_nothing() -> anyhow::Result
         .await?;
     assert_eq!(kept["structuredContent"]["content"], "xx", "{kept}");
 
-    let live = replayed(&rig.gateways[0], run_id, Some("live")).await?;
+    let live = replayed(&rig.0.gateways[0], run_id, Some("live")).await?;
     assert_eq!(live["answer"]["output"], "7\n8\n9\n", "{live}");
     assert_eq!(live["replay"]["same_output"], false, "{live}");
-    let runs = governed(&rig.gateways[1], ADA, "/servers/sandbox/code/runs").await?;
+    let runs = governed(&rig.0.gateways[1], ADA, "/servers/sandbox/code/runs").await?;
     let runs = runs["runs"].as_array().cloned().unwrap_or_default();
     assert_eq!(runs.len(), 4, "{runs:?}");
     assert!(
@@ -83,7 +83,7 @@ async fn a_replay_that_leaves_its_record_says_where() -> anyhow::Result<()> {
     assert_eq!(first["metrics"]["outcome"], "completed", "{first}");
     session.call("fs_write", write("whoami")).await?;
     let run_id = first["run_id"].as_str().context("a run id")?;
-    let again = replayed(&rig.gateways[1], run_id, Some("recorded")).await?;
+    let again = replayed(&rig.0.gateways[1], run_id, Some("recorded")).await?;
     assert_eq!(again["replay"]["same"], false, "{again}");
     let divergences = again["replay"]["divergences"]
         .as_array()

@@ -122,11 +122,11 @@ async fn tools_are_resolved_once_for_the_fleet_and_found_by_words() -> anyhow::R
         let found = &found["structuredContent"];
         assert_eq!(found["tools"][0]["name"], "increment", "{found}");
     }
-    let listed = rig.volume.own(".catalog")?;
+    let listed = rig.0.volume.own(".catalog")?;
     let is_list = |path: &&std::path::PathBuf| path.extension().is_some_and(|e| e == "json");
     assert_eq!(listed.iter().filter(is_list).count(), 1, "{listed:?}");
     let mut made = 0.0;
-    for gateway in &rig.gateways {
+    for gateway in &rig.0.gateways {
         // Every gateway mounts, one has asked.
         made += gateway
             .metric(

@@ -71,7 +71,7 @@ async fn a_token_is_one_sessions_and_outlives_its_gateways() -> anyhow::Result<(
     let mut session = rig.open("sandbox", ADA).await?;
     let first = printed(&mut session, "python", code).await?;
     assert_eq!(first, "TKN_EMAIL_000001\nTKN_EMAIL_000002");
-    for gateway in &mut rig.gateways {
+    for gateway in &mut rig.0.gateways {
         gateway.restart().await?;
     }
     let mut session = rig.open("sandbox", ADA).await?;
@@ -102,7 +102,7 @@ async fn records_hold_tokens_and_what_is_off_changes_nothing() -> anyhow::Result
     let answer = run(&mut session, "python", code).await?;
     let run_id = answer["run_id"].as_str().unwrap_or_default().to_owned();
     let path = format!("/servers/sandbox/code/runs/{run_id}");
-    let record: Value = super::refused::governed(&rig.gateways[0], ADA, &path).await?;
+    let record: Value = super::refused::governed(&rig.0.gateways[0], ADA, &path).await?;
     let text = record.to_string();
     assert!(text.contains("TKN_EMAIL_000001"), "{record}");
     assert!(!text.contains("ada@one.example"), "{record}");

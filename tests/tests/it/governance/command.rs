@@ -11,7 +11,7 @@ use super::{ADA, ADMIN, BOB, EVE, Scene, Who, text};
 
 /// Runs a command against the first gateway.
 async fn mooring(scene: &Scene, who: Who, words: &[&str]) -> anyhow::Result<Output> {
-    let url = scene.gateways[0].url("");
+    let url = scene.fleet.gateways[0].url("");
     let mut command = Command::new(paths::binary("mooring")?);
     command
         .args(words)

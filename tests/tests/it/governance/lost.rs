@@ -14,7 +14,7 @@ const LOST_WITHIN: Duration = Duration::from_secs(90);
 #[tokio::test]
 async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
     let mut scene = Scene::start("").await?;
-    let mut ada = Coder::open(&[&scene.gateways[0]], ADA.user).await?;
+    let mut ada = Coder::open(&[&scene.fleet.gateways[0]], ADA.user).await?;
     let running = tokio::spawn(async move {
         let code = "import time\nprint('begun', flush=True)\ntime.sleep(25)";
         ada.call("shell_exec", json!({"code": code, "language": "python"}))
@@ -26,7 +26,7 @@ async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
     })
     .await?;
     let another = scene.coder(ADA).await;
-    scene.gateways[0].process().kill_now()?;
+    scene.fleet.gateways[0].process().kill_now()?;
     drop(another);
     assert!(running.await?.is_err(), "its client hears nothing");
     let path = format!("code/runs/{id}");
@@ -38,7 +38,11 @@ async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
     assert!(text(&run, "error").contains("died"));
     assert!(run["finished_at"].is_string());
     // A run of a worker that lives is left alone meanwhile, and the session goes on.
-    let mut ada = Coder::open(&[&scene.gateways[1], &scene.gateways[2]], ADA.user).await?;
+    let mut ada = Coder::open(
+        &[&scene.fleet.gateways[1], &scene.fleet.gateways[2]],
+        ADA.user,
+    )
+    .await?;
     assert_eq!(ada.python("print('on')").await?, "on");
     let counted = |status: &'static str| {
         let scene = &scene;

@@ -15,13 +15,11 @@ use anyhow::Context;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use mooring_tests::client::HttpClient;
-use mooring_tests::code::{CodeVolume, Coder, SERVER, USER};
-use mooring_tests::fleet_keys::FleetKeys;
+use mooring_tests::code::{Coder, SERVER, USER};
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::redis::Redis;
 use serde_json::{Value, json};
 
-use crate::keyed::keyed_settings;
+use crate::governed_fleet::GovernedFleet;
 
 /// A request that runs code waits for it.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
@@ -62,11 +60,8 @@ const ADMIN: Who = Who {
 
 /// Three gateways on one volume and one store, with one code server.
 struct Scene {
-    gateways: Vec<Gateway>,
+    fleet: GovernedFleet,
     client: HttpClient,
-    _volume: CodeVolume,
-    _redis: Redis,
-    _keys: FleetKeys,
 }
 
 impl Scene {
@@ -81,29 +76,15 @@ impl Scene {
         of_code: &str,
         change: impl FnOnce(Settings) -> Settings,
     ) -> anyhow::Result<Self> {
-        let (redis, keys, volume) = (Redis::start().await?, FleetKeys::new()?, CodeVolume::new()?);
-        let code = format!("[[servers]]\nid = {SERVER:?}\nkind = \"code\"\n{of_code}\n");
-        let settings = keyed_settings(&redis, &keys, &format!("{tables}\n{code}"))
-            .env(
-                "MOORING_CODE_BASE_DIR",
-                &volume.path().display().to_string(),
-            )
-            .env("MOORING_CODE_DEFAULT_MAX_RUNS_PER_MINUTE", "1000")
-            .env("MOORING_AUTH_MODE", "trusted-header")
-            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1");
-        let gateways = Gateway::fleet(3, &change(settings)).await?;
         Ok(Self {
-            gateways,
+            fleet: GovernedFleet::start(tables, of_code, change).await?,
             client: HttpClient::new(ANSWERED_WITHIN),
-            _volume: volume,
-            _redis: redis,
-            _keys: keys,
         })
     }
 
     /// A client of the code server, whose every request goes to another gateway.
     async fn coder(&self, who: Who) -> anyhow::Result<Coder> {
-        let gateways: Vec<&Gateway> = self.gateways.iter().collect();
+        let gateways: Vec<&Gateway> = self.fleet.gateways.iter().collect();
         Coder::open(&gateways, who.user).await
     }
 
@@ -116,7 +97,7 @@ impl Scene {
         who: Who,
         body: Option<&Value>,
     ) -> anyhow::Result<(StatusCode, Value)> {
-        let url = self.gateways[gateway].url(&format!("/servers/{SERVER}/{path}"));
+        let url = self.fleet.gateways[gateway].url(&format!("/servers/{SERVER}/{path}"));
         let mut request = Request::builder()
             .method(method)
             .uri(url)

@@ -136,7 +136,7 @@ async fn requests_that_are_not_right_are_refused_by_name() -> anyhow::Result<()>
         let refused = scene.refused(Method::GET, path, ADA, None).await?;
         assert_eq!(refused, (status, code.to_owned()), "{path}");
     }
-    let url = scene.gateways[0].url("/servers/none/code/runs");
+    let url = scene.fleet.gateways[0].url("/servers/none/code/runs");
     let request = http::Request::get(url).header(USER, ADA.user);
     let reply = scene
         .client

@@ -12,7 +12,12 @@ async fn mounted(scene: &Scene, who: Who) -> anyhow::Result<Vec<String>> {
     let opening = Opening::default()
         .header(USER, who.user)?
         .header("x-mooring-teams", who.teams)?;
-    let endpoints: Vec<String> = scene.gateways.iter().map(|g| g.mcp_url(SERVER)).collect();
+    let endpoints: Vec<String> = scene
+        .fleet
+        .gateways
+        .iter()
+        .map(|g| g.mcp_url(SERVER))
+        .collect();
     let mut session = McpSession::open_with(&scene.client, &endpoints, opening).await?;
     let result = session
         .call("fs_browse", json!({"path": "/skills"}))
@@ -112,7 +117,7 @@ async fn a_server_may_have_the_skills_of_a_team() -> anyhow::Result<()> {
         .await?;
     assert_eq!(refused, (403, "forbidden".to_owned()));
     // A client that names no team is in none.
-    let gateway = &scene.gateways[0];
+    let gateway = &scene.fleet.gateways[0];
     let mut without = Coder::open(&[gateway], ADA.user).await?;
     assert!(
         !without
