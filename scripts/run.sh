@@ -74,7 +74,14 @@ of this machine:
     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
     -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"shell_exec","arguments":{"code":"ls / | sort"}}}'
 
-It also serves an MCP server with two instances that remember something per session, at
+It also serves an MCP server with two instances. Code in the sandbox calls its tools as functions, and only what it
+prints comes back:
+
+  curl -s $sandbox \\
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\
+    -d '{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"shell_exec","arguments":{"language":"python","code":"from tools.tools import increment; print(sum(increment()[\"count\"] for _ in range(10)))"}}}'
+
+Clients call it, too. Its instances remember something per session, at
 
   $endpoint
 

@@ -37,6 +37,13 @@ pub fn started_with(argument: &str) -> anyhow::Result<BTreeSet<u32>> {
     Ok(found)
 }
 
+/// What a process calls itself; none where it is gone.
+#[must_use]
+pub fn name_of(id: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// Whether a process of this id lives; a zombie does not.
 #[must_use]
 pub fn is_running(id: u32) -> bool {

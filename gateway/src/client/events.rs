@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::gateway::Gateway;
 use super::table::{cell, rows, table};
-use super::{ClientError, Told, good, now_ms, raw};
+use super::{ClientError, Told, good, raw};
 use crate::cli::EventsCommand;
+use crate::code::volume::unix_now_ms;
 
 pub(super) async fn run(
     gateway: &Gateway,
@@ -20,7 +21,7 @@ pub(super) async fn run(
     } = command;
     let since = match since {
         None => None,
-        Some(text) => Some(now_ms().saturating_sub(length_ms(&text)?).to_string()),
+        Some(text) => Some(unix_now_ms().saturating_sub(length_ms(&text)?).to_string()),
     };
     let parameters = [
         ("limit", limit.map(|limit| limit.to_string())),

@@ -10,8 +10,6 @@ mod skills;
 mod table;
 mod target;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::StatusCode;
 use serde_json::Value;
 
@@ -140,13 +138,6 @@ fn good(text: String) -> Told {
 /// The answer as it is, and a line's end.
 fn raw(answer: &Value) -> Told {
     good(format!("{answer}\n"))
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -9,9 +9,7 @@ use super::gateway::Gateway;
 use super::table::{cell, fields, printable, rows, table};
 use super::{ClientError, Told, good, raw};
 use crate::cli::SkillsCommand;
-
-/// Longest source that is read, in bytes: one more than the gateway takes, so that it is the gateway who refuses it.
-const SOURCE_BYTES_MAX: u64 = 1024 * 1024 + 1;
+use crate::code::skills::SOURCE_BYTES_MAX;
 
 pub(super) async fn run(
     gateway: &Gateway,
@@ -69,10 +67,12 @@ pub(super) async fn run(
 }
 
 fn source(file: &Path) -> Result<String, ClientError> {
+    // One byte more than the gateway takes, so that it is the gateway who refuses what is too long.
+    let bytes_max = u64::try_from(SOURCE_BYTES_MAX.saturating_add(1)).unwrap_or(u64::MAX);
     let read = |input: &mut dyn std::io::Read| {
         let mut text = String::new();
         input
-            .take(SOURCE_BYTES_MAX)
+            .take(bytes_max)
             .read_to_string(&mut text)
             .map(|_| text)
     };

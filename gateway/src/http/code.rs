@@ -48,17 +48,12 @@ pub(super) struct CodeVisit {
 }
 
 /// One message.
-pub(super) async fn post(
-    visit: &CodeVisit,
-    body: &Bytes,
-    message: &Message<'_>,
-    revision: Revision,
-) -> Response {
+pub(super) async fn post(visit: &CodeVisit, message: &Message<'_>, revision: Revision) -> Response {
     match message.kind() {
         Kind::Request => {}
         // What a client tells here changes nothing: a run ends by itself, or at its limits.
         Kind::Notification => return empty(StatusCode::ACCEPTED),
-        Kind::Result | Kind::Error => return answered(visit, body, message).await,
+        Kind::Result | Kind::Error => return answered(visit, message).await,
     }
     let Some(id) = message.id() else {
         return answer::plain(ErrorKind::InvalidRequest, None);
@@ -95,7 +90,7 @@ pub(super) async fn post(
 }
 
 /// The client answers what a tool asked during a run.
-async fn answered(visit: &CodeVisit, body: &Bytes, message: &Message<'_>) -> Response {
+async fn answered(visit: &CodeVisit, message: &Message<'_>) -> Response {
     let place = message.id().and_then(|id| AnswerPlace::read(id.as_json()));
     let session = place.as_ref().and_then(|place| {
         let session = visit
@@ -103,11 +98,7 @@ async fn answered(visit: &CodeVisit, body: &Bytes, message: &Message<'_>) -> Res
             .session_of(&visit.asker.principal, place.language);
         session.ok()
     });
-    let text = str::from_utf8(body).ok();
-    let answer = place
-        .as_ref()
-        .zip(text)
-        .and_then(|(place, text)| place.answer(text));
+    let answer = place.as_ref().and_then(|place| place.answer(message));
     match (place, session, answer) {
         (Some(place), Some(session), Some(answer)) => {
             let inside = Inside(Arc::clone(&visit.app));

@@ -202,7 +202,7 @@ pub(super) async fn serve_message(
             kept::post(&visit, body, message, revision).await
         }
         Way::Upstream(visit) => unkept::post(&visit, body, message, revision).await,
-        Way::Code(visit) => code::post(&visit, body, message, revision).await,
+        Way::Code(visit) => code::post(&visit, message, revision).await,
         Way::Group(visit) => group::post(&visit, body, message, revision).await,
     };
     let method = message.method().label();

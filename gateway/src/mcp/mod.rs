@@ -32,7 +32,7 @@ pub use listing::Listing;
 pub use mark::Rebound;
 pub use marker::Marker;
 pub use method::Method;
-pub use rewrite::{Downward, RewriteError, Upward, rewrite_down, rewrite_up};
+pub use rewrite::{Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id};
 pub use sse::{Passing, SseRewriter, Verdict};
 pub use stream::{StreamError, StreamRewriter};
 pub use version::{Revision, VersionError};

@@ -209,6 +209,14 @@ fn undo_down<'a>(
     })
 }
 
+/// A message with another id, given as JSON text; all else of it stays byte for byte. None where it has no id.
+#[must_use]
+pub fn with_id(message: &Message<'_>, id_json: &str) -> Option<String> {
+    let id = message.id()?;
+    let text = replace(message.text, id.as_json(), id_json).ok()?;
+    Some(text.into_owned())
+}
+
 fn replace<'a>(text: &'a str, part: &str, with: &str) -> Result<Cow<'a, str>, RewriteError> {
     let at = span_of(text, part).ok_or(RewriteError::Splice)?;
     let with = Fill::Text(Cow::Borrowed(with));

@@ -51,17 +51,27 @@ pub(crate) fn descendants(root: Pid) -> io::Result<Vec<i32>> {
     Ok(found)
 }
 
-/// Each thread has children of its own.
+/// Each thread has children of its own. Those of a thread that has ended meanwhile belong to another one.
 fn children(pid: i32) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let text = fs::read_to_string(thread?.path().join("children"))?;
+        let text = match fs::read_to_string(thread?.path().join("children")) {
+            Ok(text) => text,
+            Err(error) if is_over(&error) => continue,
+            Err(error) => return Err(error),
+        };
         found.extend(
             text.split_whitespace()
                 .filter_map(|child| child.parse::<i32>().ok()),
         );
     }
     Ok(found)
+}
+
+/// Whether a read of `/proc` failed because its thread ended: before the file was opened, or while it was read.
+fn is_over(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 fn memory_of(pid: i32) -> io::Result<u64> {

@@ -3,7 +3,6 @@
 //! A call passes through layers that all are a [`Callee`]: it is recorded, its tokens are turned back, the policy is asked,
 //! and then it goes where a client's call would go, over the bindings of the code session.
 
-mod dialogue;
 mod onward;
 mod outcome;
 mod question;
@@ -11,10 +10,12 @@ mod upstreams;
 
 use serde_json::{Map, Value};
 
-pub(crate) use dialogue::{Dialogue, DialogueError};
 pub(crate) use onward::Onward;
 pub(crate) use question::{AnswerPlace, RunClient};
 pub(crate) use upstreams::Upstreams;
+
+/// Longest message of a server's reply.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// One call that code makes of a tool.
 #[derive(Clone, Debug, PartialEq)]

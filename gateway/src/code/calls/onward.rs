@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use mooring_session::names::ServerName;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::dialogue::{Dialogue, DialogueError};
 use super::outcome::outcome;
 use super::question::{RunClient, question};
-use super::{CallError, CallErrorKind, Callee, NestedCall, Upstreams};
-use crate::affinity::{Affinity, Introduction, OpenError, Session};
+use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
+use crate::affinity::{Affinity, Introduction, Session};
 use crate::code::place::Language;
 use crate::code::volume::Mounted;
+use crate::dispatch::{ReadError, ReplyMessages};
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
 use crate::settings::{CallPolicy, CallVerdict};
 
@@ -52,7 +53,11 @@ impl Callee for Onward {
         self.introduce().await?;
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let id_json = format!("\"{}.{number}\"", self.run_id);
-        let text = json!({ "name": call.tool, "arguments": call.arguments }).to_string();
+        let params = Params {
+            name: &call.tool,
+            arguments: &call.arguments,
+        };
+        let text = serde_json::to_string(&params).map_err(|_| defect())?;
         let text = call::again(&id_json, Method::ToolsCall, Some(&text));
         let mut open = Open {
             onward: self,
@@ -64,7 +69,9 @@ impl Callee for Onward {
             .upstreams
             .send(&self.session, &call.server, Bytes::from(text))
             .await;
-        let answered = self.listen(Dialogue::new(reply), &call.server).await;
+        let answered = self
+            .listen(ReplyMessages::of(reply, MESSAGE_BYTES_MAX), &call.server)
+            .await;
         open.is_over = true;
         answered
     }
@@ -72,17 +79,20 @@ impl Callee for Onward {
 
 impl Onward {
     fn check(&self, call: &NestedCall) -> Result<(), CallError> {
-        let name = format!("{}/{}", call.server, call.tool);
+        let name = || format!("{}/{}", call.server, call.tool);
         match self.policy.verdict(&call.server, &call.tool) {
             CallVerdict::Allowed => {}
             CallVerdict::NoneAllowed => {
                 return Err(denied("code may not call tools on this server"));
             }
             CallVerdict::Denied => {
-                return Err(denied(format!("the policy of this server denies {name}")));
+                return Err(denied(format!(
+                    "the policy of this server denies {}",
+                    name()
+                )));
             }
             CallVerdict::NotAllowed => {
-                let message = format!("the policy of this server does not allow {name}");
+                let message = format!("the policy of this server does not allow {}", name());
                 return Err(denied(message));
             }
         }
@@ -99,7 +109,7 @@ impl Onward {
         if !self.is_mounted(call) {
             return Err(CallError::new(
                 CallErrorKind::NotMounted,
-                format!("no tool {name} is mounted in this session"),
+                format!("no tool {} is mounted in this session", name()),
             ));
         }
         Ok(())
@@ -126,7 +136,6 @@ impl Onward {
         match noted.await {
             Ok(()) => Ok(()),
             Err(error) => {
-                let error: OpenError = error;
                 tracing::info!(session = %self.session.digest, %error, "a code session could not be introduced to servers");
                 Err(CallError::new(
                     CallErrorKind::Unavailable,
@@ -137,13 +146,13 @@ impl Onward {
     }
 
     /// Reads the reply to its answer. What the server asks meanwhile is passed on or answered; what it tells has no reader.
-    async fn listen(&self, mut reply: Dialogue, server: &str) -> Result<Value, CallError> {
-        let is_served = reply.status().is_success();
+    async fn listen(&self, mut reply: ReplyMessages, server: &str) -> Result<Value, CallError> {
+        let is_served = reply.status.is_success();
         loop {
             let text = match reply.next().await {
                 Ok(Some(text)) => text,
-                Ok(None) | Err(DialogueError::Broken) => return Err(broken()),
-                Err(error @ DialogueError::TooLarge) => {
+                Ok(None) | Err(ReadError::Broke(_)) => return Err(broken()),
+                Err(error @ (ReadError::TooLong(_) | ReadError::Event(_))) => {
                     return Err(CallError::new(CallErrorKind::Limit, error.to_string()));
                 }
             };
@@ -167,7 +176,7 @@ impl Onward {
         let answer = match (message.method(), message.method_name()) {
             (Method::Ping, _) => call::empty_result(id.as_json()).into_bytes().into(),
             (_, Some(ELICITATION)) => {
-                let question = question(message.text(), self.language, server);
+                let question = question(message, self.language, server);
                 if question.is_some_and(|question| self.client.ask(question)) {
                     return;
                 }
@@ -206,6 +215,20 @@ impl Drop for Open<'_> {
             self.onward.tell(self.server, Bytes::from(text));
         }
     }
+}
+
+/// The params of `tools/call`.
+#[derive(Serialize)]
+struct Params<'a> {
+    name: &'a str,
+    arguments: &'a Map<String, Value>,
+}
+
+fn defect() -> CallError {
+    CallError::new(
+        CallErrorKind::Internal,
+        "the call could not be written down, which is a defect of the gateway",
+    )
 }
 
 fn denied(message: impl Into<String>) -> CallError {

@@ -4,14 +4,12 @@
 //! `n:<language>:<server>:<id>`, where `<id>` is the one that the server's own client would be given, sealed where the fleet
 //! has keys. Whose session it is follows from who answers.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use mooring_session::names::ServerName;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use crate::code::place::Language;
+use crate::mcp::{Message, with_id};
 
 /// Questions and their like that may wait to be sent to one client.
 const WAITING_MAX: usize = 64;
@@ -62,45 +60,40 @@ impl AnswerPlace {
         let mut parts = id.strip_prefix(PREFIX)?.splitn(3, ':');
         let (language, server, inner) = (parts.next()?, parts.next()?, parts.next()?);
         Some(Self {
-            language: Language::ALL.into_iter().find(|l| l.as_str() == language)?,
+            language: Language::parse(language)?,
             server: ServerName::parse(server.as_bytes()).ok()?,
             id_json: serde_json::to_string(inner).ok()?.into(),
         })
     }
 
-    /// The answer as that server's own client would give it.
-    pub(crate) fn answer(&self, text: &str) -> Option<Bytes> {
-        with_id(text, &self.id_json).map(Bytes::from)
+    /// The answer as that server's own client would give it. None where it has no id, which it always has here.
+    pub(crate) fn answer(&self, message: &Message<'_>) -> Option<Bytes> {
+        with_id(message, &self.id_json).map(Bytes::from)
     }
 }
 
 /// A server's request with the id of a question. None where its id is no string, which it always is here.
-pub(super) fn question(text: &str, language: Language, server: &str) -> Option<Box<str>> {
-    let message: Members<'_> = serde_json::from_str(text).ok()?;
-    let id: String = serde_json::from_str(message.get("id")?.get()).ok()?;
+pub(super) fn question(
+    message: &Message<'_>,
+    language: Language,
+    server: &str,
+) -> Option<Box<str>> {
+    let id: String = serde_json::from_str(message.id()?.as_json()).ok()?;
     let id = serde_json::to_string(&format!("{PREFIX}{language}:{server}:{id}")).ok()?;
-    with_id(text, &id).map(Into::into)
-}
-
-type Members<'a> = BTreeMap<&'a str, &'a RawValue>;
-
-/// A message with another id. Its other members stay byte for byte.
-fn with_id(text: &str, id_json: &str) -> Option<String> {
-    let mut message: Members<'_> = serde_json::from_str(text).ok()?;
-    let id: &RawValue = serde_json::from_str(id_json).ok()?;
-    message.insert("id", id);
-    serde_json::to_string(&message).ok()
+    with_id(message, &id).map(Into::into)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
+    use crate::mcp::Sender;
 
     #[test]
     fn an_answer_goes_back_to_where_the_question_came_from() {
         let asked = r#"{"jsonrpc":"2.0","id":"s:7.ab:\"x\"","method":"elicitation/create","params":{"n":1.00}}"#;
-        let question = question(asked, Language::Python, "tools").unwrap();
+        let asked = Message::parse(asked.as_bytes(), Sender::Upstream).unwrap();
+        let question = question(&asked, Language::Python, "tools").unwrap();
         assert!(question.contains(r#""params":{"n":1.00}"#), "{question}");
         let id: serde_json::Value = serde_json::from_str(&question).unwrap();
         let id = id.get("id").unwrap().to_string();
@@ -109,9 +102,10 @@ mod tests {
         assert_eq!(place.language, Language::Python);
         assert_eq!(place.server.as_str(), "tools");
         let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept"}}}}"#);
+        let answer = Message::parse(answer.as_bytes(), Sender::Client).unwrap();
         assert_eq!(
             place.answer(&answer).unwrap(),
-            r#"{"id":"s:7.ab:\"x\"","jsonrpc":"2.0","result":{"action":"accept"}}"#
+            r#"{"jsonrpc":"2.0","id":"s:7.ab:\"x\"","result":{"action":"accept"}}"#
         );
         for no_question in [
             "1",

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{ListedTool, MountableServer};
-use crate::code::calls::{Dialogue, DialogueError, Upstreams};
-use crate::dispatch::ReplyBody;
+use crate::code::calls::{MESSAGE_BYTES_MAX, Upstreams};
+use crate::dispatch::{ReadError, ReplyBody, ReplyMessages};
 use crate::mcp::header::MCP_SESSION_ID;
 use crate::mcp::listing::{Page, PageError};
 use crate::mcp::{EnvelopeError, Kind, Listing, Message, Sender, call};
@@ -25,7 +25,7 @@ const TOOLS_MAX: usize = 4_096;
 pub(super) enum ListError {
     /// The answer broke off, or was too long.
     #[error(transparent)]
-    Reply(#[from] DialogueError),
+    Reply(#[from] ReadError),
     /// It did not answer.
     #[error("it gave no answer (status {0})")]
     Silent(u16),
@@ -38,6 +38,9 @@ pub(super) enum ListError {
     /// Its answer is no list.
     #[error(transparent)]
     Page(#[from] PageError),
+    /// It did not answer in time.
+    #[error("it did not answer in time")]
+    Late,
     /// Its list is too long.
     #[error("it lists more than {TOOLS_MAX} tools, or more than {PAGES_MAX} pages")]
     TooLong,
@@ -91,8 +94,8 @@ async fn pages(
 
 /// The result of the one response in a reply.
 async fn result(reply: Response<ReplyBody>) -> Result<Box<str>, ListError> {
-    let mut dialogue = Dialogue::new(reply);
-    while let Some(text) = dialogue.next().await? {
+    let mut messages = ReplyMessages::of(reply, MESSAGE_BYTES_MAX);
+    while let Some(text) = messages.next().await? {
         let message = Message::parse(text.as_bytes(), Sender::Upstream)?;
         match (message.kind(), message.outcome()) {
             (Kind::Result, Some(result)) => return Ok(result.into()),
@@ -100,7 +103,7 @@ async fn result(reply: Response<ReplyBody>) -> Result<Box<str>, ListError> {
             _ => {}
         }
     }
-    Err(ListError::Silent(dialogue.status().as_u16()))
+    Err(ListError::Silent(messages.status.as_u16()))
 }
 
 /// A tool, as far as it is mounted.

@@ -67,15 +67,17 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    /// Of these servers, shared below `base_dir` where the volume can be used.
+    /// Of these servers, shared below `base_dir` where the volume can be used. A list is believed for `ttl`, and its server
+    /// is waited for as long as for any answer.
     pub(crate) fn new(
         servers: Vec<MountableServer>,
         base_dir: Option<&Path>,
         ttl: Duration,
+        answer_timeout: Duration,
     ) -> Self {
         let sources = servers
             .into_iter()
-            .map(|server| Arc::new(Source::new(server, base_dir, ttl)))
+            .map(|server| Arc::new(Source::new(server, base_dir, ttl, answer_timeout)))
             .collect();
         Self { sources }
     }

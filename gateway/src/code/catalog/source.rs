@@ -28,7 +28,9 @@ pub(super) struct Source {
     ttl: Duration,
     known: Mutex<Known>,
     /// Held by whoever of this worker asks.
-    asking: Arc<tokio::sync::Mutex<()>>,
+    asking: tokio::sync::Mutex<()>,
+    /// Longest wait for the whole of an answer.
+    answer_timeout: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +44,19 @@ struct Known {
 }
 
 impl Source {
-    pub(super) fn new(server: MountableServer, base_dir: Option<&Path>, ttl: Duration) -> Self {
+    pub(super) fn new(
+        server: MountableServer,
+        base_dir: Option<&Path>,
+        ttl: Duration,
+        answer_timeout: Duration,
+    ) -> Self {
         Self {
             file: base_dir.map(|base| ListFile::new(base, server.id.as_str())),
             server,
             ttl,
             known: Mutex::default(),
-            asking: Arc::default(),
+            asking: tokio::sync::Mutex::default(),
+            answer_timeout,
         }
     }
 
@@ -63,7 +71,10 @@ impl Source {
         self: &Arc<Self>,
         upstreams: &Arc<dyn Upstreams>,
     ) -> Option<ServerTools> {
-        let (tools, is_due) = self.known();
+        let (mut tools, mut is_due) = self.known();
+        if tools.is_none() && self.read_file().await {
+            (tools, is_due) = self.known();
+        }
         if is_due {
             let (source, upstreams) = (Arc::clone(self), Arc::clone(upstreams));
             let refreshing = tokio::spawn(async move { source.refresh(&upstreams).await });
@@ -90,18 +101,18 @@ impl Source {
 
     async fn refresh(&self, upstreams: &Arc<dyn Upstreams>) {
         let (known, _) = self.known();
-        let _asking = match Arc::clone(&self.asking).try_lock_owned() {
+        let _asking = match self.asking.try_lock() {
             Ok(asking) => asking,
             // Another call asks; whoever has nothing waits for that.
             Err(_) if known.is_some() => return,
-            Err(_) => Arc::clone(&self.asking).lock_owned().await,
+            Err(_) => self.asking.lock().await,
         };
         while self.known().1 {
             if self.read_file().await && !self.known().1 {
                 return;
             }
             match self.ask_alone().await {
-                Ok(Some(asking)) => return self.ask(upstreams, asking.as_ref()).await,
+                Ok(Some(asking)) => return self.ask(upstreams, asking).await,
                 // Another worker asks.
                 Ok(None) if known.is_some() => return,
                 Ok(None) => tokio::time::sleep(PAUSE).await,
@@ -136,8 +147,10 @@ impl Source {
         Ok(asked.map_err(std::io::Error::other)??.map(Some))
     }
 
-    async fn ask(&self, upstreams: &Arc<dyn Upstreams>, asking: Option<&Asking>) {
-        let listed = match list(upstreams, &self.server).await {
+    /// Asks, and no longer than an answer may take: nobody else asks meanwhile.
+    async fn ask(&self, upstreams: &Arc<dyn Upstreams>, asking: Option<Asking>) {
+        let answer = tokio::time::timeout(self.answer_timeout, list(upstreams, &self.server));
+        let listed = match answer.await.unwrap_or(Err(ListError::Late)) {
             Ok(tools) => Listed {
                 at_ms: unix_now_ms(),
                 tools,
@@ -145,7 +158,7 @@ impl Source {
             Err(error) => return self.failed(&error),
         };
         if let (Some(file), Some(asking)) = (&self.file, asking)
-            && let Err(error) = file.write(asking, &listed)
+            && let Err(error) = write(file.clone(), asking, listed.clone()).await
         {
             tracing::warn!(server = %self.server.id, %error, "the list of tools was not written to the volume");
         }
@@ -168,4 +181,11 @@ impl Source {
             known.not_before = None;
         }
     }
+}
+
+/// Writes the list, and lets the next one ask.
+async fn write(file: ListFile, asking: Asking, listed: Listed) -> std::io::Result<()> {
+    spawn_blocking(move || file.write(&asking, &listed))
+        .await
+        .map_err(std::io::Error::other)?
 }

@@ -19,6 +19,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -27,6 +28,8 @@ use tokio::task::{JoinHandle, JoinSet};
 pub(crate) use addresses::AddressPolicy;
 pub(crate) use refusal::Refused;
 
+/// How long nothing is accepted after the system had no room for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Most refusals that are reported of one run. All are counted.
 const REPORTED_MAX: u64 = 100;
 
@@ -170,7 +173,7 @@ async fn answer(
                 // Of one connection, or of this process, which has to close something first.
                 Err(error) => {
                     tracing::debug!(%error, "a connection of a sandbox could not be accepted");
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
         }

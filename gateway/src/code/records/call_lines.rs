@@ -1,16 +1,18 @@
-//! The two lines that the log of calls has of each call.
+//! The two lines that the log of calls has of each call. What is written is borrowed: it may be large.
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The line before a call.
 #[derive(Serialize, Deserialize)]
-pub(super) struct BeganLine {
+pub(super) struct BeganLine<'a> {
     pub(super) seq: u64,
-    pub(super) server: String,
-    pub(super) tool: String,
+    pub(super) server: Cow<'a, str>,
+    pub(super) tool: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) arguments: Option<serde_json::Map<String, Value>>,
+    pub(super) arguments: Option<Cow<'a, Map<String, Value>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) omitted_bytes: Option<u64>,
     pub(super) key: String,
@@ -19,7 +21,7 @@ pub(super) struct BeganLine {
 
 /// The line after it.
 #[derive(Serialize, Deserialize)]
-pub(super) struct EndedLine {
+pub(super) struct EndedLine<'a> {
     pub(super) seq: u64,
     pub(super) latency_ms: f64,
     #[serde(
@@ -27,7 +29,7 @@ pub(super) struct EndedLine {
         deserialize_with = "given",
         skip_serializing_if = "Option::is_none"
     )]
-    pub(super) result: Option<Value>,
+    pub(super) result: Option<Cow<'a, Value>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<ErrorLine>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +44,8 @@ pub(super) struct ErrorLine {
 }
 
 /// A result may be null, which is not the same as none.
-fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+fn given<'de, 'a, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Cow<'a, Value>>, D::Error> {
+    Value::deserialize(deserializer).map(|value| Some(Cow::Owned(value)))
 }

@@ -7,6 +7,7 @@
 //!
 //! Invariant: a line is written before what it tells of goes any further. The log of one run has a bounded length.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,12 +28,14 @@ use crate::metrics::{self, Record};
 const BODIES_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Most bytes of the log: where bodies have no more room, lines without them have.
 pub(super) const BYTES_MAX: u64 = BODIES_BYTES_MAX + 4 * 1024 * 1024;
+/// Most ends that a line is written with: its own, and that of a line before it that has none.
+const LINE_ENDS_MAX: usize = 2;
 /// Most calls that answers and records list.
-const LISTED_MAX: usize = 1_000;
-/// Longest name of a tool or server in a line without a body, in characters.
-const NAME_CHARS_MAX: usize = 256;
+pub(super) const LISTED_MAX: usize = 1_000;
+/// Longest name of a tool or server in lists and in a line without a body, in characters.
+pub(super) const NAME_CHARS_MAX: usize = 256;
 /// Longest message of an error in lists, in characters.
-const ERROR_CHARS_MAX: usize = 1_000;
+pub(super) const ERROR_CHARS_MAX: usize = 1_000;
 
 /// One call, as answers and records list it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,6 +115,8 @@ impl CallLog {
     /// Notes that a call begins. Blocks.
     pub(super) fn began(&self, call: &NestedCall) -> OpenCall {
         let (began, started_at_ms) = (Instant::now(), unix_now_ms());
+        // Before the others wait for this one.
+        let key = key(call);
         let mut state = self.lock();
         state.total = state.total.saturating_add(1);
         let seq = state.total;
@@ -135,18 +140,18 @@ impl CallLog {
         }
         let mut line = BeganLine {
             seq,
-            server: call.server.to_string(),
-            tool: call.tool.to_string(),
-            arguments: Some(call.arguments.clone()),
+            server: Cow::Borrowed(&call.server),
+            tool: Cow::Borrowed(&call.tool),
+            arguments: Some(Cow::Borrowed(&call.arguments)),
             omitted_bytes: None,
-            key: key(call),
+            key,
             started_at_ms,
         };
         self.append(&mut state, &serde_json::to_vec(&line), |bytes| {
             line.arguments = None;
             line.omitted_bytes = Some(bytes);
-            line.server = head(&line.server, NAME_CHARS_MAX);
-            line.tool = head(&line.tool, NAME_CHARS_MAX);
+            line.server = head(&call.server, NAME_CHARS_MAX).into();
+            line.tool = head(&call.tool, NAME_CHARS_MAX).into();
             serde_json::to_vec(&line)
         });
         OpenCall { seq, began }
@@ -158,7 +163,7 @@ impl CallLog {
         let mut line = EndedLine {
             seq: open.seq,
             latency_ms,
-            result: result.as_ref().ok().cloned(),
+            result: result.as_ref().ok().map(Cow::Borrowed),
             error: result.as_ref().err().map(|error| ErrorLine {
                 kind: error.kind.as_str().to_owned(),
                 message: error.message.clone(),
@@ -221,15 +226,11 @@ impl CallLog {
             return;
         }
         let appended = match line {
-            Ok(line) if state.bytes.saturating_add(length(line)) <= BODIES_BYTES_MAX => {
-                self.write(state, line)
-            }
+            Ok(line) if state.has_room(line, BODIES_BYTES_MAX) => self.write(state, line),
             Ok(line) => {
                 state.is_incomplete = true;
                 match shorten(length(line)) {
-                    Ok(line) if state.bytes.saturating_add(length(&line)) <= BYTES_MAX => {
-                        self.write(state, &line)
-                    }
+                    Ok(line) if state.has_room(&line, BYTES_MAX) => self.write(state, &line),
                     _ => Ok(()),
                 }
             }
@@ -251,7 +252,7 @@ impl CallLog {
                     .append(&self.run.day(), &format!("{}.calls", self.run))?,
             );
         }
-        let mut bytes = Vec::with_capacity(line.len().saturating_add(2));
+        let mut bytes = Vec::with_capacity(line.len().saturating_add(LINE_ENDS_MAX));
         if state.is_torn {
             bytes.push(b'\n');
         }
@@ -260,15 +261,23 @@ impl CallLog {
         let Some(file) = &mut state.file else {
             return Err(io::ErrorKind::NotFound.into());
         };
+        // Before it is written: nobody knows how much there is of a line that is torn.
+        state.bytes = state.bytes.saturating_add(length(&bytes));
         state.is_torn = true;
         file.write_all(&bytes)?;
         state.is_torn = false;
-        state.bytes = state.bytes.saturating_add(length(&bytes));
         Ok(())
     }
 }
 
 impl State {
+    /// Whether a line, with the ends that it is written with, makes the log no longer than this.
+    fn has_room(&self, line: &[u8], bytes_max: u64) -> bool {
+        let ends = u64::try_from(LINE_ENDS_MAX).unwrap_or(u64::MAX);
+        let bytes = length(line).saturating_add(ends);
+        self.bytes.saturating_add(bytes) <= bytes_max
+    }
+
     fn note_end(&mut self, open: &OpenCall, latency_ms: f64, error: Option<&CallError>) {
         if self.is_closed {
             return;

@@ -2,13 +2,15 @@
 //!
 //! Invariant: a log that was cut off anywhere is read as far as it goes, and says that it is not whole.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
 use super::call_lines::{BeganLine, EndedLine};
-use super::call_log::{BYTES_MAX, CallMade};
+use super::call_log::{BYTES_MAX, CallMade, ERROR_CHARS_MAX, NAME_CHARS_MAX};
 use super::id::RunId;
+use super::stored::head;
 use crate::code::calls::{CallError, CallErrorKind};
 use crate::code::volume::Area;
 
@@ -82,10 +84,10 @@ fn parse(bytes: &[u8]) -> RecordedCalls {
     let mut is_complete = bytes.is_empty() || bytes.ends_with(b"\n");
     let lines = bytes.split(|byte| *byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
-        if let Ok(began) = serde_json::from_slice::<BeganLine>(line) {
+        if let Ok(began) = serde_json::from_slice::<BeganLine<'_>>(line) {
             is_complete &= began.omitted_bytes.is_none();
             calls.insert(began.seq, RecordedCall::from(began));
-        } else if let Ok(ended) = serde_json::from_slice::<EndedLine>(line)
+        } else if let Ok(ended) = serde_json::from_slice::<EndedLine<'_>>(line)
             && let Some(call) = calls.get_mut(&ended.seq)
         {
             is_complete &= ended.omitted_bytes.is_none();
@@ -101,10 +103,10 @@ fn parse(bytes: &[u8]) -> RecordedCalls {
     }
 }
 
-fn outcome(line: EndedLine) -> RecordedOutcome {
+fn outcome(line: EndedLine<'_>) -> RecordedOutcome {
     match (line.result, line.error) {
         _ if line.omitted_bytes.is_some() => RecordedOutcome::Omitted,
-        (Some(result), _) => RecordedOutcome::Result(result),
+        (Some(result), _) => RecordedOutcome::Result(result.into_owned()),
         (None, Some(error)) => {
             let kind = KINDS.into_iter().find(|kind| kind.as_str() == error.kind);
             let kind = kind.unwrap_or(CallErrorKind::Internal);
@@ -114,13 +116,13 @@ fn outcome(line: EndedLine) -> RecordedOutcome {
     }
 }
 
-impl From<BeganLine> for RecordedCall {
-    fn from(line: BeganLine) -> Self {
+impl From<BeganLine<'_>> for RecordedCall {
+    fn from(line: BeganLine<'_>) -> Self {
         Self {
             seq: line.seq,
-            server: line.server,
-            tool: line.tool,
-            arguments: line.arguments,
+            server: line.server.into_owned(),
+            tool: line.tool.into_owned(),
+            arguments: line.arguments.map(Cow::into_owned),
             key: line.key,
             started_at_ms: line.started_at_ms,
             latency_ms: None,
@@ -130,15 +132,19 @@ impl From<BeganLine> for RecordedCall {
 }
 
 impl RecordedCall {
-    /// As answers and lists have it.
+    /// As answers and lists have it: cut as those of runs that end are.
     pub(super) fn made(&self) -> CallMade {
         let error = match &self.outcome {
             RecordedOutcome::Result(_) | RecordedOutcome::Omitted => None,
-            RecordedOutcome::Error(error) => Some(error.message.clone()),
+            RecordedOutcome::Error(error) => Some(head(&error.message, ERROR_CHARS_MAX)),
             RecordedOutcome::Unended => Some("the run ended before the call did".to_owned()),
         };
         CallMade {
-            name: format!("{}/{}", self.server, self.tool),
+            name: format!(
+                "{}/{}",
+                head(&self.server, NAME_CHARS_MAX),
+                head(&self.tool, NAME_CHARS_MAX)
+            ),
             started_at_ms: self.started_at_ms,
             latency_ms: self.latency_ms.unwrap_or_default(),
             success: matches!(self.outcome, RecordedOutcome::Result(_)),

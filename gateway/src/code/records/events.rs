@@ -10,11 +10,11 @@ use std::io;
 use mooring_session::names::Principal;
 use serde::{Deserialize, Serialize};
 
-use super::id::{RunId, is_day_directory};
+use super::id::{RunId, name_mark};
+use super::list::days;
 use super::stored::{VERSION, head};
 use super::{EVENTS, stored};
 use crate::code::volume::Area;
-use crate::digest;
 
 /// Longest message kept, in characters.
 const MESSAGE_CHARS_MAX: usize = 2_000;
@@ -130,6 +130,7 @@ impl SecurityEvent {
 /// One event, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredEvent {
+    #[serde(deserialize_with = "stored::version")]
     pub(super) version: u32,
     /// The event's id; it tells when it happened.
     pub(crate) id: String,
@@ -174,7 +175,7 @@ impl StoredEvent {
     }
 
     fn file_name(&self) -> String {
-        let user = user_mark(&self.user_email);
+        let user = name_mark(&self.user_email);
         format!("{}.{}.{user}", self.id, self.kind.as_str())
     }
 }
@@ -192,12 +193,6 @@ pub(crate) struct EventFilter {
     pub(crate) limit: usize,
 }
 
-/// What of a principal stands in the names of files.
-fn user_mark(user: &str) -> String {
-    let hash = digest::hex(user.as_bytes());
-    hash.get(..16).unwrap_or(&hash).to_owned()
-}
-
 /// Stores an event.
 pub(super) fn store(area: &Area, event: &StoredEvent) -> io::Result<()> {
     let Some(id) = RunId::parse(&event.id) else {
@@ -210,7 +205,7 @@ pub(super) fn store(area: &Area, event: &StoredEvent) -> io::Result<()> {
 
 /// The events asked for, newest first.
 pub(super) fn list(area: &Area, filter: &EventFilter) -> io::Result<Vec<StoredEvent>> {
-    let user = filter.user.as_deref().map(user_mark);
+    let user = filter.user.as_deref().map(name_mark);
     let is_wanted = |name: &str| {
         let mut parts = name.split('.');
         let id = parts.next().and_then(RunId::parse);
@@ -224,7 +219,7 @@ pub(super) fn list(area: &Area, filter: &EventFilter) -> io::Result<Vec<StoredEv
     let since_day = filter.since_ms.map(super::id::day_directory);
     let mut events = Vec::new();
     let mut looked_at = 0_usize;
-    for day in days(area)? {
+    for day in days(area, EVENTS)? {
         if since_day.as_ref().is_some_and(|since| day < *since) || looked_at >= LOOKED_AT_MAX {
             break;
         }
@@ -251,12 +246,4 @@ pub(super) fn list(area: &Area, filter: &EventFilter) -> io::Result<Vec<StoredEv
         }
     }
     Ok(events)
-}
-
-/// The days that have events, newest first.
-pub(super) fn days(area: &Area) -> io::Result<Vec<String>> {
-    let mut days = area.names(EVENTS)?;
-    days.retain(|day| is_day_directory(day));
-    days.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(days)
 }

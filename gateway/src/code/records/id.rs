@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::code::volume::unix_now_ms;
+use crate::digest;
 
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1_000;
 /// Letters and digits of an id.
@@ -59,6 +60,12 @@ impl fmt::Display for RunId {
 /// The directory of the day of this moment.
 pub(super) fn day_directory(unix_ms: u64) -> String {
     format!("{:06}", unix_ms / MS_PER_DAY)
+}
+
+/// What of a principal or worker stands in the names of files: two may share it.
+pub(super) fn name_mark(name: &str) -> String {
+    let hash = digest::hex(name.as_bytes());
+    hash.get(..16).unwrap_or(&hash).to_owned()
 }
 
 /// Whether a name is that of the directory of a day.

@@ -49,9 +49,8 @@ async fn end_lost(
     live: &impl Live,
     mut orphans: Orphans,
 ) -> Orphans {
-    let (records, servers) = (records.clone(), servers.to_owned());
     let looked = {
-        let (records, servers) = (records.clone(), servers.clone());
+        let (records, servers) = (records.clone(), servers.to_owned());
         spawn_blocking(move || marks(&records, servers)).await
     };
     let Ok(marks) = looked else { return orphans };
@@ -63,6 +62,7 @@ async fn end_lost(
         orphans.forget();
         return orphans;
     };
+    let records = records.clone();
     let ended = spawn_blocking(move || {
         for (server, marks) in &marks {
             match records.end_lost(server, marks, &live, &mut orphans, MISSED_MIN) {

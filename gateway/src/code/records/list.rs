@@ -1,5 +1,7 @@
 //! Reading records: one, or the newest ones. What is listed is read; the rest is only seen by its name.
 
+use std::io;
+
 use mooring_session::names::ServerName;
 
 use super::calls_read::{self, RecordedCalls};
@@ -13,7 +15,7 @@ pub(super) const BEGUN: &str = ".run";
 /// Most bytes of it.
 const BEGUN_BYTES_MAX: usize = 64 * 1024;
 /// Most bytes of what says how it ended.
-const ENDED_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub(super) const ENDED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most bytes of code.
 const CODE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most bytes of what it printed: settings go to 10 million characters of at most 12 bytes in JSON, twice.
@@ -82,7 +84,7 @@ impl Records {
         let area = self.read_area(server)?;
         let before_day = filter.before.as_ref().map(RunId::day);
         let (mut found, mut looked_at) = (Vec::new(), 0_usize);
-        for day in days(&area)? {
+        for day in days(&area, "").map_err(RecordsError::Read)? {
             if before_day.as_ref().is_some_and(|before| day > *before) {
                 continue;
             }
@@ -168,26 +170,29 @@ fn record(area: &Area, id: &RunId) -> Result<RunRecord, RecordsError> {
 
 pub(super) fn begun(area: &Area, id: &RunId) -> Result<Begun, RecordsError> {
     let path = format!("{}/{id}{BEGUN}", id.day());
-    let bytes = area
-        .read(&path, BEGUN_BYTES_MAX)
-        .map_err(RecordsError::Read)?;
-    let bytes = bytes.ok_or(RecordsError::NoRun)?;
+    let bytes = read(area, &path, BEGUN_BYTES_MAX)?.ok_or(RecordsError::NoRun)?;
     stored::read(&bytes).ok_or(RecordsError::Unreadable)
 }
 
 fn ended(area: &Area, id: &RunId) -> Result<Option<Ended>, RecordsError> {
     let path = format!("{}/{id}.end", id.day());
-    let bytes = area
-        .read(&path, ENDED_BYTES_MAX)
-        .map_err(RecordsError::Read)?;
-    bytes
+    read(area, &path, ENDED_BYTES_MAX)?
         .map(|bytes| stored::read(&bytes).ok_or(RecordsError::Unreadable))
         .transpose()
 }
 
-/// The days that have runs, newest first.
-pub(super) fn days(area: &Area) -> Result<Vec<String>, RecordsError> {
-    let mut days = area.names("").map_err(RecordsError::Read)?;
+/// One file of a record. One that is too large says nothing about the volume: it costs its own run only.
+fn read(area: &Area, path: &str, bytes_max: usize) -> Result<Option<Vec<u8>>, RecordsError> {
+    area.read(path, bytes_max)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => RecordsError::Unreadable,
+            _ => RecordsError::Read(error),
+        })
+}
+
+/// The days that have a directory in this one, newest first; `""` has those of runs.
+pub(super) fn days(area: &Area, directory: &str) -> io::Result<Vec<String>> {
+    let mut days = area.names(directory)?;
     days.retain(|name| is_day_directory(name));
     days.sort_unstable_by(|a, b| b.cmp(a));
     Ok(days)

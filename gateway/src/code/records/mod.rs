@@ -50,7 +50,7 @@ pub(crate) use events::{EventFilter, EventKind, SecurityEvent, StoredEvent};
 pub(crate) use id::RunId;
 pub(crate) use keeper::{Live, keep};
 pub(crate) use list::{RunFilter, RunRecord, WholeRun};
-pub(crate) use recording::{Finished, NewRun, Recording, ReplayOf};
+pub(crate) use recording::{Finished, NewRun, Recording, ReplayOf, RunEvents};
 pub(crate) use stored::RunStatus;
 
 use self::flood::Flood;
@@ -98,7 +98,7 @@ pub(crate) enum RecordsError {
     /// There is no such run.
     #[error("there is no such run")]
     NoRun,
-    /// What is there was written by a later version, or is not whole.
+    /// What is there was written by a later version, is not whole, or is too large.
     #[error("the record of this run cannot be read by this version of the gateway")]
     Unreadable,
 }

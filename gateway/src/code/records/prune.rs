@@ -12,7 +12,7 @@ use mooring_session::time::Millis;
 
 use super::id::{RunId, day_directory};
 use super::list::{self, BEGUN};
-use super::{EVENTS, Records, RecordsError, events};
+use super::{EVENTS, Records, RecordsError};
 use crate::code::volume::Area;
 
 /// Most files removed in one pass.
@@ -113,7 +113,7 @@ impl Pass<'_> {
 
     fn runs(&mut self, kept_max: usize) -> Result<(), RecordsError> {
         let mut kept = 0_usize;
-        for day in list::days(self.area)? {
+        for day in list::days(self.area, "").map_err(RecordsError::Read)? {
             if self.is_full() {
                 return Ok(());
             }
@@ -173,7 +173,7 @@ impl Pass<'_> {
 
     fn events(&mut self) -> io::Result<()> {
         let mut kept = 0_usize;
-        for day in events::days(self.area)? {
+        for day in list::days(self.area, EVENTS)? {
             let path = format!("{EVENTS}/{day}");
             let mut names = self.area.names(&path)?;
             names.sort_unstable_by(|a, b| b.cmp(a));

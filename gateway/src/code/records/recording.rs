@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::call_log::{CallLog, CallsMade};
 use super::events::{SecurityEvent, StoredEvent};
-use super::id::RunId;
+use super::id::{RunId, name_mark};
 use super::list::RunRecord;
 use super::recorded::Recorded;
 use super::stored::{Begun, Ended, RunStatus, Texts, VERSION};
@@ -303,13 +303,7 @@ pub(super) fn write_ended(
 
 /// The name of the mark of a run that goes on.
 pub(super) fn mark(run: &RunId, worker: &str) -> String {
-    format!("{run}.{}", worker_mark(worker))
-}
-
-/// What of a worker stands in the names of marks.
-pub(super) fn worker_mark(worker: &str) -> String {
-    let hash = digest::hex(worker.as_bytes());
-    hash.get(..16).unwrap_or(&hash).to_owned()
+    format!("{run}.{}", name_mark(worker))
 }
 
 fn remove_mark(area: &Area, run: &RunId, worker: &str) {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: both files have a version. A later one is not read, and counts as a record that is there.
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -79,6 +80,7 @@ impl From<RunOutcome> for RunStatus {
 /// What was known when the run began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begun {
+    #[serde(deserialize_with = "version")]
     pub(super) version: u32,
     /// The run's id.
     pub(crate) id: String,
@@ -113,6 +115,7 @@ pub(crate) struct Begun {
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ended {
+    #[serde(deserialize_with = "version")]
     pub(super) version: u32,
     /// Never `running`.
     pub(crate) status: RunStatus,
@@ -170,12 +173,16 @@ pub(super) fn head(text: &str, chars_max: usize) -> String {
 
 /// Reads a stored value; none where it is of a later version or not whole.
 pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    #[derive(Deserialize)]
-    struct Versioned {
-        version: u32,
+    serde_json::from_slice(bytes).ok()
+}
+
+/// The version of a stored value, which everything stored has: a later one is refused.
+pub(super) fn version<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let version = u32::deserialize(deserializer)?;
+    if version > VERSION {
+        return Err(D::Error::custom("a later version wrote it"));
     }
-    let Versioned { version } = serde_json::from_slice(bytes).ok()?;
-    (version <= VERSION).then(|| serde_json::from_slice(bytes).ok())?
+    Ok(version)
 }
 
 #[cfg(test)]
@@ -190,6 +197,22 @@ mod tests {
             "äö\n[truncated: the first 2 of 3 characters]"
         );
         assert_eq!(cut("", 0), "");
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_not_read() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Stored {
+            #[serde(deserialize_with = "version")]
+            version: u32,
+        }
+        assert_eq!(
+            read(br#"{"version": 1}"#),
+            Some(Stored { version: VERSION })
+        );
+        for bytes in [br#"{"version": 2}"#.as_slice(), b"{}", b"{\"version\": 1"] {
+            assert_eq!(read::<Stored>(bytes), None);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::settings::StubFormat;
 /// Most variants of one server that are remembered: one for each language and set of skills in use.
 const REMEMBERED_MAX: usize = 32;
 
-/// What was mounted lately, by what it was made from.
+/// What was mounted lately, by what it was made from; what was used last comes last.
 #[derive(Debug, Default)]
 pub(super) struct MountedCache(Mutex<VecDeque<(Ingredients, Mounted)>>);
 
@@ -45,13 +45,18 @@ impl Ingredients {
 
 impl MountedCache {
     fn find(&self, ingredients: &Ingredients) -> Option<Mounted> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, mounted) = remembered.iter().find(|(of, _)| of.is(ingredients))?;
-        Some(mounted.clone())
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = remembered.iter().position(|(of, _)| of.is(ingredients))?;
+        let found = remembered.remove(at)?;
+        let mounted = found.1.clone();
+        remembered.push_back(found);
+        Some(mounted)
     }
 
     fn note(&self, ingredients: Ingredients, mounted: Mounted) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Others may have made the same meanwhile.
+        remembered.retain(|(of, _)| !of.is(&ingredients));
         if remembered.len() >= REMEMBERED_MAX {
             remembered.pop_front();
         }

@@ -99,9 +99,7 @@ fn execution(
     let begun = &recorded.record.begun;
     let code = recorded.code.as_deref();
     let code = code.ok_or(ReplayError::Record("its code was not recorded"))?;
-    let language = Language::ALL
-        .into_iter()
-        .find(|l| l.as_str() == begun.language);
+    let language = Language::parse(&begun.language);
     // A line of simple commands is what names no language.
     let language = language.filter(|_| begun.runtime != "shell");
     let replay_of = ReplayOf {

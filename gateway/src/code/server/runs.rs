@@ -14,7 +14,8 @@ use mooring_sandbox::{
     Ended, Job, Layer, Limits, Network, Outcome, Output, Program, Sandbox, Stop, TakeListener,
     Tier, Trees, Usage,
 };
-use tokio::task::spawn_blocking;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::failure::Failure;
 use super::nested::CallsGoTo;
@@ -25,7 +26,7 @@ use crate::code::bridge::{self, Bridge, BridgeLimits, Served};
 use crate::code::calls::Callee;
 use crate::code::place::Language;
 use crate::code::proxy::{Proxy, ProxyOptions};
-use crate::code::records::{EventKind, Finished, NewRun, Recording, SecurityEvent};
+use crate::code::records::{EventKind, Finished, NewRun, Recording, RunEvents, SecurityEvent};
 use crate::code::tokens::Tokenizer;
 use crate::metrics::{self, LockUse, RunOutcome};
 use crate::settings::NetworkPolicy;
@@ -135,7 +136,7 @@ impl CodeServer {
         let callee = self.callee(context, known, &run, tokenizer.clone());
         let callee = Veiled::new(tokenizer.clone(), recording.callee(callee));
         let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
-        let (proxy, network) = self.network(recording)?;
+        let (proxy, network) = self.network(recording);
         let ran = spawn_blocking(move || {
             let _place = place;
             run_held(
@@ -152,8 +153,10 @@ impl CodeServer {
             Some(bridge) => bridge.end().await,
             None => Served::default(),
         };
-        if let Some(proxy) = proxy {
+        if let Some((proxy, noting)) = proxy {
             proxy.end().await;
+            // What it refused is in the record before that ends.
+            noting.await?;
         }
         let mut ran = ran??;
         if let Some(tokenizer) = tokenizer {
@@ -187,22 +190,33 @@ impl CodeServer {
     }
 
     /// The way out to public addresses, where the policy has one.
-    fn network(&self, recording: &Recording) -> Result<(Option<Proxy>, Network), Failure> {
+    fn network(&self, recording: &Recording) -> (Option<(Proxy, JoinHandle<()>)>, Network) {
         let NetworkPolicy::PublicHttp { connections_max } = self.policy.network else {
-            return Ok((None, Network::None));
+            return (None, Network::None);
         };
-        let events = recording.events();
+        let (tell, told) = mpsc::unbounded_channel();
         let options = ProxyOptions {
             policy: Arc::clone(&self.services.addresses),
             connections_max,
             on_refused: Box::new(move |refused| {
                 let event = SecurityEvent::new(EventKind::NetworkRefused, refused.to_string());
-                let events = events.clone();
-                spawn_blocking(move || events.note(event));
+                // Heard until the proxy has ended.
+                let _ = tell.send(event);
             }),
         };
         let (proxy, give) = Proxy::prepare(options);
-        Ok((Some(proxy), Network::Proxy(TakeListener::new(give))))
+        let noting = tokio::spawn(note_all(recording.events(), told));
+        let network = Network::Proxy(TakeListener::new(give));
+        (Some((proxy, noting)), network)
+    }
+}
+
+/// Notes events as they come, until nobody is left who could tell of one. A proxy tells of so many only.
+async fn note_all(events: RunEvents, mut told: mpsc::UnboundedReceiver<SecurityEvent>) {
+    while let Some(event) = told.recv().await {
+        let events = events.clone();
+        // What cannot be recorded is counted there.
+        let _ = spawn_blocking(move || events.note(event)).await;
     }
 }
 

@@ -143,7 +143,12 @@ impl Services {
             Err(error) => tracing::error!(%error, "code cannot be run"),
         }
         let shared = volume.as_ref().ok().map(Volume::base_dir);
-        let catalog = Catalog::new(mountable, shared, settings.catalog_ttl);
+        let catalog = Catalog::new(
+            mountable,
+            shared,
+            settings.catalog_ttl,
+            affinity.options().answer_timeout,
+        );
         Ok(Self {
             addresses: own.addresses,
             token_maps: MapOptions { key: token_key },

@@ -39,12 +39,6 @@ pub(super) struct Index {
     pub(super) versions: BTreeMap<String, u32>,
 }
 
-/// What every version has.
-#[derive(Deserialize)]
-struct Versioned {
-    version: u32,
-}
-
 impl Index {
     fn empty() -> Self {
         Self {
@@ -78,13 +72,8 @@ pub(super) fn load(area: &Area, known: Option<Arc<Index>>) -> Result<Arc<Index>,
 }
 
 fn parse(bytes: &[u8], revision: u64) -> Result<Index, SkillsError> {
-    let Versioned { version } =
-        serde_json::from_slice(bytes).map_err(|_| SkillsError::Unreadable)?;
-    if version > VERSION {
-        return Err(SkillsError::Unreadable);
-    }
     let index: Index = serde_json::from_slice(bytes).map_err(|_| SkillsError::Unreadable)?;
-    if index.revision != revision {
+    if index.version > VERSION || index.revision != revision {
         return Err(SkillsError::Unreadable);
     }
     Ok(index)

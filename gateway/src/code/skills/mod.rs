@@ -94,7 +94,7 @@ impl Skills {
     ) -> Result<SkillSet, SkillsError> {
         let area = self.area(server)?;
         let index = self.index(server, &area)?;
-        Ok(SkillSet::of(area, &index, viewer))
+        Ok(SkillSet::of(area, index, viewer))
     }
 
     /// Every version of every skill, by name and then by version.
@@ -129,7 +129,10 @@ impl Skills {
             let read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
             read.get(server).cloned()
         };
-        let index = index::load(area, known)?;
+        let index = index::load(area, known.clone())?;
+        if known.is_some_and(|known| Arc::ptr_eq(&known, &index)) {
+            return Ok(index);
+        }
         let mut read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.insert(server.clone(), Arc::clone(&index));
         Ok(index)

@@ -1,17 +1,10 @@
 //! What a skill may be called: a name that both languages can import.
 
 use crate::code::place::Language;
+use crate::code::stubs::is_python_keyword;
 
 /// Longest name, in bytes: with its extension it is the name of a file, which has at most 255.
 pub(crate) const NAME_BYTES_MAX: usize = 251;
-
-/// The words that Python cannot import.
-const PYTHON_KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
-    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-    "with", "yield",
-];
 
 /// Why a skill cannot be called so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +29,7 @@ pub(super) fn check(name: &str, language: Language) -> Result<(), NameError> {
     if !is_identifier {
         return Err(NameError::Identifier);
     }
-    if language == Language::Python && PYTHON_KEYWORDS.contains(&name) {
+    if language == Language::Python && is_python_keyword(name) {
         return Err(NameError::Keyword);
     }
     Ok(())

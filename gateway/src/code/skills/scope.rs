@@ -10,7 +10,7 @@ use crate::settings::SkillScope;
 const NAME_BYTES_MAX: usize = 320;
 
 /// Who may see a skill.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Scope {
     /// Everybody who may use the server.

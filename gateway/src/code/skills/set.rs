@@ -1,6 +1,7 @@
 //! What one principal has mounted at `/skills`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::index::Index;
 use super::scope::Viewer;
@@ -13,7 +14,9 @@ use crate::digest;
 #[derive(Clone, Debug)]
 pub(crate) struct SkillSet {
     area: Area,
-    skills: Vec<Skill>,
+    index: Arc<Index>,
+    /// Where they are in the index.
+    positions: Vec<usize>,
     digest: String,
 }
 
@@ -27,21 +30,19 @@ pub(crate) struct SkillSource {
 }
 
 impl SkillSet {
-    pub(super) fn of(area: Area, index: &Index, viewer: &Viewer) -> Self {
-        let mut latest: BTreeMap<&str, &Skill> = BTreeMap::new();
-        let approved = |skill: &&Skill| skill.status == SkillStatus::Approved;
-        for skill in index.skills.iter().filter(approved) {
-            if !viewer.sees(&skill.scope) {
+    pub(super) fn of(area: Area, index: Arc<Index>, viewer: &Viewer) -> Self {
+        let mut latest: BTreeMap<&str, (usize, &Skill)> = BTreeMap::new();
+        for (position, skill) in index.skills.iter().enumerate() {
+            if skill.status != SkillStatus::Approved || !viewer.sees(&skill.scope) {
                 continue;
             }
-            let best = latest.entry(&skill.name).or_insert(skill);
-            if skill.version > best.version {
-                *best = skill;
+            let best = latest.entry(&skill.name).or_insert((position, skill));
+            if skill.version > best.1.version {
+                *best = (position, skill);
             }
         }
-        let skills: Vec<Skill> = latest.into_values().cloned().collect();
         let mut material = String::new();
-        for skill in &skills {
+        for (_, skill) in latest.values() {
             // None of these has a space or a line's end in it.
             material.push_str(&format!(
                 "{} {} {} {}\n",
@@ -50,15 +51,16 @@ impl SkillSet {
         }
         Self {
             digest: digest::hex(material.as_bytes()),
+            positions: latest.into_values().map(|(position, _)| position).collect(),
             area,
-            skills,
+            index,
         }
     }
 
     /// The skills, without their sources.
     #[cfg(test)]
-    pub(crate) fn skills(&self) -> &[Skill] {
-        &self.skills
+    pub(crate) fn skills(&self) -> Vec<&Skill> {
+        self.each().collect()
     }
 
     /// Changes with every change of what is mounted, and with nothing else: what was made of a set with this digest is
@@ -78,7 +80,12 @@ impl SkillSet {
                 skill: skill.clone(),
             })
         };
-        self.skills.iter().map(with_source).collect()
+        self.each().map(with_source).collect()
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Skill> {
+        let skill = |position: &usize| self.index.skills.get(*position);
+        self.positions.iter().filter_map(skill)
     }
 }
 

@@ -104,10 +104,12 @@ impl Skill {
     /// As lists have it. `is_active`: it is the version that those who see it have mounted.
     pub(crate) fn to_json(&self, server: &str, is_active: bool, now_ms: u64) -> Value {
         let at = |ms: Option<u64>| ms.map(rfc3339);
-        let (team, is_approved) = match &self.scope {
-            Scope::Team(id) => (Some(id), self.decided_as(SkillStatus::Approved)),
-            Scope::Server | Scope::User(_) => (None, self.decided_as(SkillStatus::Approved)),
+        let team = match &self.scope {
+            Scope::Team(id) => Some(id),
+            Scope::Server | Scope::User(_) => None,
         };
+        // What is revoked was approved before.
+        let is_approved = matches!(self.status, SkillStatus::Approved | SkillStatus::Revoked);
         json!({
             "id": self.id,
             "server_id": server,
@@ -133,11 +135,5 @@ impl Skill {
             "revoked_by": self.revoked_by,
             "revoked_at": at(self.revoked_at_ms),
         })
-    }
-
-    /// Whether it is, or was before it was revoked, so.
-    fn decided_as(&self, status: SkillStatus) -> bool {
-        self.status == status
-            || (self.status == SkillStatus::Revoked && status == SkillStatus::Approved)
     }
 }

@@ -152,7 +152,8 @@ pub(crate) fn format_word(format: StubFormat) -> &'static str {
     }
 }
 
-fn pretty(value: &impl Serialize) -> Result<String, serde_json::Error> {
+/// A value as JSON that people read too.
+pub(super) fn pretty(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     Ok(text)

@@ -10,12 +10,12 @@ const EXACT: std::ops::RangeInclusive<i64> = -9_007_199_254_740_991..=9_007_199_
 
 /// One of these values, where all of them can be named; else what they all are.
 pub(super) fn literals(values: &[Value]) -> Kind {
-    if values.is_empty() || values.len() > limits::LITERALS_MAX {
-        let kinds: Vec<Kind> = values.iter().map(loosely).collect();
-        return Kind::union(kinds);
-    }
-    let kinds: Vec<Kind> = values.iter().map(literal).collect();
-    Kind::union(kinds)
+    let of = if values.len() > limits::LITERALS_MAX {
+        loosely
+    } else {
+        literal
+    };
+    Kind::union(values.iter().map(of))
 }
 
 fn literal(value: &Value) -> Kind {

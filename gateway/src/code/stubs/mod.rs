@@ -38,6 +38,7 @@ mod typescript_types;
 use std::collections::BTreeMap;
 
 pub(crate) use catalog::format_word;
+pub(crate) use names::is_python_keyword;
 pub(crate) use skill_tree::{is_own_name, skills};
 pub use tool::MountedTool;
 

@@ -7,7 +7,7 @@
 //!
 //! Invariant: which identifier a name has follows from the set of names alone, and no two of a set share one.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::limits;
 
@@ -88,7 +88,7 @@ const TYPESCRIPT_WORDS: &[&str] = &[
 ];
 
 /// Whether this is a word of Python that names nothing.
-pub(super) fn is_python_keyword(name: &str) -> bool {
+pub(crate) fn is_python_keyword(name: &str) -> bool {
     PYTHON_KEYWORDS.contains(&name)
 }
 
@@ -102,11 +102,12 @@ pub(super) fn identifiers<'a>(
     names.dedup();
     let mut taken = Taken::new(role);
     let mut found = BTreeMap::new();
-    let (exact, other): (Vec<&str>, Vec<&str>) = names
+    let (exact, other): (Vec<_>, Vec<_>) = names
         .into_iter()
-        .partition(|name| identifier(name, role) == *name);
-    for name in exact.into_iter().chain(other) {
-        found.insert(name, taken.take(&identifier(name, role)));
+        .map(|name| (name, identifier(name, role)))
+        .partition(|(name, wanted)| wanted == name);
+    for (name, wanted) in exact.into_iter().chain(other) {
+        found.insert(name, taken.take(&wanted));
     }
     found
 }
@@ -152,6 +153,8 @@ fn is_word(text: &str, role: Role) -> bool {
 struct Taken {
     role: Role,
     folded: HashSet<String>,
+    /// The last number tried for each identifier that was wanted, folded: those up to it stay taken.
+    tried: HashMap<String, u32>,
 }
 
 impl Taken {
@@ -159,17 +162,20 @@ impl Taken {
         Self {
             role,
             folded: HashSet::new(),
+            tried: HashMap::new(),
         }
     }
 
     /// The identifier itself where it is free, else with the first number that is.
     fn take(&mut self, wanted: &str) -> String {
+        let own = self.own_claim(wanted);
         let mut found = wanted.to_owned();
-        let mut number = 1_u32;
+        let mut number = self.tried.get(&own).copied().unwrap_or(1);
         while !self.is_free(&found) {
             number = number.saturating_add(1);
             found = format!("{wanted}_{number}");
         }
+        self.tried.insert(own, number);
         for claim in self.claims(&found) {
             self.folded.insert(claim);
         }
@@ -180,19 +186,20 @@ impl Taken {
         !self.claims(text).any(|claim| self.folded.contains(&claim))
     }
 
-    /// What else the identifier stands for.
+    /// The identifier itself, and what else it stands for.
     fn claims(&self, text: &str) -> impl Iterator<Item = String> + use<> {
-        let (own, beside) = match self.role {
-            // Parameters are in no file's name.
-            Role::Parameter => (text.to_owned(), None),
-            Role::Server => (text.to_ascii_lowercase(), None),
-            Role::Tool => {
-                let own = text.to_ascii_lowercase();
-                let beside = format!("{own}{ASYNC_SUFFIX}");
-                (own, Some(beside))
-            }
-        };
+        let own = self.own_claim(text);
+        let beside = (self.role == Role::Tool).then(|| format!("{own}{ASYNC_SUFFIX}"));
         std::iter::once(own).chain(beside)
+    }
+
+    /// The identifier itself, as it is compared.
+    fn own_claim(&self, text: &str) -> String {
+        match self.role {
+            // Parameters are in no file's name.
+            Role::Parameter => text.to_owned(),
+            Role::Server | Role::Tool => text.to_ascii_lowercase(),
+        }
     }
 }
 

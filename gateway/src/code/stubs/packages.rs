@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use super::catalog::pretty;
 use super::names::ASYNC_SUFFIX;
 use super::text::typescript_string;
 use super::{Package, StubFile};
@@ -79,9 +80,7 @@ fn import_map(packages: &[Package<'_>], format: StubFormat) -> Result<String, se
             imports.insert(format!("tools/{}", package.name), path);
         }
     }
-    let mut text = serde_json::to_string_pretty(&json!({ "imports": imports }))?;
-    text.push('\n');
-    Ok(text)
+    pretty(&json!({ "imports": imports }))
 }
 
 /// The package of one server.

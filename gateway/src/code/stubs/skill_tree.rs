@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::StubFile;
+use super::catalog::pretty;
 
 /// A package that reads a skill when it is asked for.
 const PACKAGE: &str = "\"\"\"The skills of this session. _meta.json tells which.\"\"\"\n\n\
@@ -34,12 +35,11 @@ pub(crate) fn skills(skills: &[(&str, &str)]) -> Result<Vec<StubFile>, serde_jso
     let mut module = String::from("// The skills of this session.\n");
     let mut listed = Vec::new();
     for (file, _) in skills {
-        let language = match file.rsplit_once('.') {
-            Some((_, "py")) => "python",
-            Some((_, "ts")) => "typescript",
+        let (name, language) = match file.rsplit_once('.') {
+            Some((name, "py")) => (name, "python"),
+            Some((name, "ts")) => (name, "typescript"),
             _ => continue,
         };
-        let name = file.rsplit_once('.').map_or(*file, |(name, _)| name);
         listed.push(json!({"name": name, "file": file, "language": language}));
         if language == "typescript" && is_identifier(name) {
             let _ = writeln!(module, "export * as {name} from \"./{file}\";");
@@ -49,9 +49,7 @@ pub(crate) fn skills(skills: &[(&str, &str)]) -> Result<Vec<StubFile>, serde_jso
         module.push_str("export {};\n");
     }
     let meta = json!({"skill_count": listed.len(), "skills": listed});
-    let mut meta = serde_json::to_string_pretty(&meta)?;
-    meta.push('\n');
-    let own = [PACKAGE.to_owned(), meta, module];
+    let own = [PACKAGE.to_owned(), pretty(&meta)?, module];
     let mut files: Vec<StubFile> = OWN
         .iter()
         .zip(own)

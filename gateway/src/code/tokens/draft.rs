@@ -1,6 +1,8 @@
 //! A text or a JSON value on its way to the agent, with gaps where personal data was. All gaps are found first and filled
 //! together, so that a value with a thousand addresses asks the map once.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::detect::{Detector, Hint};
@@ -135,8 +137,9 @@ impl DraftValue {
             }
             Self::Object(fields) => {
                 let mut object = Map::with_capacity(fields.len());
+                let mut next = HashMap::new();
                 for (key, value) in fields {
-                    let key = own_key(&object, key.filled(tokens));
+                    let key = own_key(&object, &mut next, key.filled(tokens));
                     object.insert(key, value.filled(tokens));
                 }
                 Value::Object(object)
@@ -157,12 +160,18 @@ fn unescaped(text: &str) -> Option<String> {
 }
 
 /// Two keys become one only where the map has no room; then the second gets a number, so that nothing is lost.
-fn own_key(object: &Map<String, Value>, key: String) -> String {
+/// `next` has the first number not tried yet of each key: a thousand equal keys do not count from 2 a thousand times.
+fn own_key(object: &Map<String, Value>, next: &mut HashMap<String, u64>, key: String) -> String {
     if !object.contains_key(&key) {
         return key;
     }
-    (2_u64..)
-        .map(|number| format!("{key}_{number}"))
-        .find(|other| !object.contains_key(other))
-        .unwrap_or(key)
+    let first = next.get(&key).copied().unwrap_or(2);
+    let free = (first..)
+        .map(|number| (number, format!("{key}_{number}")))
+        .find(|(_, other)| !object.contains_key(other));
+    let Some((number, other)) = free else {
+        return key;
+    };
+    next.insert(key, number.saturating_add(1));
+    other
 }

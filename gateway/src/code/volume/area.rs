@@ -8,8 +8,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mooring_session::names::ServerName;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
@@ -24,8 +23,6 @@ use crate::code::place;
 const NEW_PREFIX: &str = ".new-";
 /// How often a directory is made again where somebody who prunes removes it, empty, in between.
 const ATTEMPTS_MAX: usize = 100;
-/// The pause between two looks at a lock that another holds.
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// What an area holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +50,9 @@ pub(crate) struct Area {
 }
 
 /// A lock of an area, held until it is dropped or the process ends.
-pub(crate) struct AreaLock(#[allow(dead_code, reason = "held, and let go of")] Locked);
+pub(crate) struct AreaLock {
+    _file: Locked,
+}
 
 impl Volume {
     /// The host's own directory for a server. It is made when something is first written there.
@@ -78,6 +77,17 @@ impl Area {
 
     fn path(&self, path: &str) -> String {
         format!("{}/{path}", self.root)
+    }
+
+    /// Takes the last step of a path in the directory above it: only a step to a single name follows no link.
+    fn in_parent<T>(
+        &self,
+        path: &str,
+        step: impl FnOnce(BorrowedFd<'_>, &str) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let parent = directory::open_directory(self.base(), self.path(above))?;
+        step(parent.as_fd(), name)
     }
 
     /// The whole of a file; none where there is none.
@@ -121,8 +131,10 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn is_there(&self, path: &str) -> io::Result<bool> {
-        let path = self.path(path);
-        match fs::statat(self.base(), path, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = |parent: BorrowedFd<'_>, name: &str| {
+            fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        };
+        match self.in_parent(path, stat) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
             Err(errno) => Err(errno.into()),
@@ -134,7 +146,7 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn modified_at_ms(&self, path: &str) -> io::Result<Option<u64>> {
-        match directory::modified_at_ms(self.base(), &self.path(path)) {
+        match self.in_parent(path, directory::modified_at_ms) {
             Ok(at_ms) => Ok(Some(at_ms)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -146,8 +158,9 @@ impl Area {
     /// # Errors
     /// There is no file, or the file system refused.
     pub(crate) fn set_modified(&self, path: &str, unix_ms: u64) -> io::Result<()> {
-        let path = self.path(path);
-        Ok(directory::set_modified(self.base(), &path, unix_ms)?)
+        Ok(self.in_parent(path, |parent, name| {
+            directory::set_modified(parent, name, unix_ms)
+        })?)
     }
 
     /// Puts a file in the place of one that may be there.
@@ -200,7 +213,9 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn remove(&self, path: &str) -> io::Result<bool> {
-        match fs::unlinkat(self.base(), self.path(path), AtFlags::empty()) {
+        let unlink =
+            |parent: BorrowedFd<'_>, name: &str| fs::unlinkat(parent, name, AtFlags::empty());
+        match self.in_parent(path, unlink) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno.into()),
@@ -212,7 +227,12 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn remove_empty(&self, path: &str) -> io::Result<bool> {
-        Ok(directory::remove_empty(self.base(), self.path(path))?)
+        let removed = self.in_parent(path, |parent, name| directory::remove_empty(parent, name));
+        match removed {
+            // What is above it is not there either.
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            settled => Ok(settled?),
+        }
     }
 
     /// Removes what killed processes were writing in a directory longer than `lies_ms` ago.
@@ -246,15 +266,12 @@ impl Area {
         let file = self.within("", |directory| {
             Ok(directory::open(directory, name, flags, FILE_MODE)?)
         })?;
-        let started = Instant::now();
-        while !lock::try_lock(file.as_fd())? {
-            let left = wait.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            thread::sleep(PAUSE.min(left));
+        if !lock::lock_within(file.as_fd(), wait)? {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(AreaLock(Locked(file)))
+        Ok(AreaLock {
+            _file: Locked(file),
+        })
     }
 
     /// Works in a directory, which is made where it is missing; `""` is the area's own.

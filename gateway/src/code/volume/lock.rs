@@ -97,16 +97,10 @@ pub(super) fn take(
 ) -> Result<SessionLock, LockError> {
     let file = open_file(base, &of).map_err(LockError::Open)?;
     let started = Instant::now();
-    let mut pause = PAUSE_MIN;
-    while !try_lock(file.as_fd()).map_err(LockError::Lock)? {
-        let left = wait.saturating_sub(started.elapsed());
-        if left.is_zero() {
-            return Err(LockError::Busy {
-                waited_ms: super::millis(started.elapsed()),
-            });
-        }
-        thread::sleep(pause.min(left));
-        pause = pause.saturating_mul(2).min(PAUSE_MAX);
+    if !lock_within(file.as_fd(), wait).map_err(LockError::Lock)? {
+        return Err(LockError::Busy {
+            waited_ms: super::millis(started.elapsed()),
+        });
     }
     Ok(SessionLock {
         of,
@@ -139,6 +133,21 @@ impl Drop for Locked {
         // Where it fails, the lock goes with the last description of the file.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
+}
+
+/// Locks a file, or waits for it at most this long; a wait of zero looks once. Says whether it did.
+pub(super) fn lock_within(file: BorrowedFd<'_>, wait: Duration) -> Result<bool, Errno> {
+    let started = Instant::now();
+    let mut pause = PAUSE_MIN;
+    while !try_lock(file)? {
+        let left = wait.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        thread::sleep(pause.min(left));
+        pause = pause.saturating_mul(2).min(PAUSE_MAX);
+    }
+    Ok(true)
 }
 
 /// Locks a file where nobody else has it locked; says whether it did.

@@ -63,9 +63,10 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     let all = skills::all(&visitor.governed()?).await?;
     let now_ms = unix_now_ms();
     let mine = |skill: &Skill| skill.owner_email == visitor.identity.principal;
+    let is_seen = skills::sees(&visitor);
     let approvals: Vec<Value> = all
         .iter()
-        .filter(|skill| skills::sees(&visitor, skill))
+        .filter(|skill| is_seen(skill))
         .filter(|skill| visitor.may(Right::SkillsApprove) || mine(skill))
         .filter_map(|skill| told(skill, wanted, now_ms))
         .collect();
@@ -128,7 +129,8 @@ async fn seen(visitor: &Visitor) -> Result<(String, String), Problem> {
     let found = all
         .iter()
         .find(|skill| skill.approval_id.as_deref() == Some(id));
-    match found.filter(|skill| skills::sees(visitor, skill)) {
+    let is_seen = skills::sees(visitor);
+    match found.filter(|skill| is_seen(skill)) {
         Some(_) => Ok((id.to_owned(), visitor.identity.principal.clone())),
         None => Err(Problem::no_approval()),
     }

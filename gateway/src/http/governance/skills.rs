@@ -1,5 +1,7 @@
 //! Skills: listed, shown, made and revoked.
 
+use std::collections::HashMap;
+
 use axum::extract::Request;
 use axum::response::Response;
 use http::StatusCode;
@@ -37,15 +39,16 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     let name = query.text("name").map(str::to_owned);
     let governed = visitor.governed()?;
     let all = all(&governed).await?;
+    let (is_seen, newest) = (sees(&visitor), newest(&all));
     let is_wanted = |skill: &&Skill| {
-        sees(&visitor, skill)
+        is_seen(skill)
             && status.is_none_or(|status| skill.status == status)
             && name.as_ref().is_none_or(|name| skill.name == *name)
     };
     let skills: Vec<Value> = all
         .iter()
         .filter(is_wanted)
-        .map(|skill| told(&governed, skill, &all))
+        .map(|skill| told(&governed, skill, &newest))
         .collect();
     Ok(json(StatusCode::OK, &json!({"skills": skills})))
 }
@@ -58,16 +61,17 @@ pub(super) async fn show(visitor: Visitor) -> Result<Response, Problem> {
         query.read("version", "a number from 1", |text| text.parse().ok())?;
     let governed = visitor.governed()?;
     let all = all(&governed).await?;
+    let (is_seen, newest) = (sees(&visitor), newest(&all));
     let seen: Vec<&Skill> = all
         .iter()
-        .filter(|skill| skill.name == visitor.named() && sees(&visitor, skill))
+        .filter(|skill| skill.name == visitor.named() && is_seen(skill))
         .collect();
     let asked = |skill: &&&Skill| version.is_none_or(|version| skill.version == version);
     let skill = seen.iter().rfind(asked).ok_or_else(Problem::no_skill)?;
-    let mut shown = told(&governed, skill, &all);
+    let mut shown = told(&governed, skill, &newest);
     let versions: Vec<Value> = seen
         .iter()
-        .map(|skill| told(&governed, skill, &all))
+        .map(|skill| told(&governed, skill, &newest))
         .collect();
     let source = {
         let (governed, skill) = (governed.clone(), Skill::clone(skill));
@@ -122,7 +126,8 @@ pub(super) async fn create(visitor: Visitor, request: Request) -> Result<Respons
     })
     .await?;
     let all = all(&governed).await?;
-    Ok(json(StatusCode::CREATED, &told(&governed, &skill, &all)))
+    let told = told(&governed, &skill, &newest(&all));
+    Ok(json(StatusCode::CREATED, &told))
 }
 
 /// `POST /servers/{id}/skills/{skill id}/revoke`
@@ -135,16 +140,15 @@ pub(super) async fn revoke(visitor: Visitor, request: Request) -> Result<Respons
         .await?
         .into_iter()
         .find(|skill| skill.id == visitor.named());
-    let skill = skill
-        .filter(|skill| sees(&visitor, skill))
-        .ok_or_else(Problem::no_skill)?;
+    let skill = skill.filter(sees(&visitor)).ok_or_else(Problem::no_skill)?;
     let by = visitor.identity.principal.clone();
     let changed = {
         let governed = governed.clone();
         blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?
     };
     let all = all(&governed).await?;
-    Ok(json(StatusCode::OK, &told(&governed, &changed, &all)))
+    let told = told(&governed, &changed, &newest(&all));
+    Ok(json(StatusCode::OK, &told))
 }
 
 /// A body that says nothing.
@@ -158,25 +162,39 @@ pub(super) async fn all(governed: &Governed) -> Result<Vec<Skill>, Problem> {
     blocking(move || governed.skills.all(&governed.server)).await
 }
 
-/// Whether a version is to be seen: by those of its scope where it is approved, by those of its scope who decide about
-/// skills, by who made it, and by an admin.
-pub(super) fn sees(visitor: &Visitor, skill: &Skill) -> bool {
+/// Says whether a version is to be seen: by those of its scope where it is approved, by those of its scope who decide
+/// about skills, by who made it, and by an admin. What the visitor may do is asked once for all versions.
+pub(super) fn sees(visitor: &Visitor) -> impl Fn(&Skill) -> bool {
+    let (viewer, is_admin) = (visitor.viewer(), visitor.is_admin());
     let decides = visitor.may(Right::SkillsApprove) || visitor.may(Right::SkillsRevoke);
-    let is_in_scope = visitor.viewer().sees(&skill.scope);
-    visitor.is_admin()
-        || skill.owner_email == visitor.identity.principal
-        || (is_in_scope && (decides || skill.status == SkillStatus::Approved))
+    move |skill: &Skill| {
+        let is_in_scope = viewer.sees(&skill.scope);
+        is_admin
+            || skill.owner_email == viewer.principal
+            || (is_in_scope && (decides || skill.status == SkillStatus::Approved))
+    }
+}
+
+/// The newest approved version of each name in each scope.
+type Newest<'a> = HashMap<(&'a str, &'a Scope), u32>;
+
+fn newest(all: &[Skill]) -> Newest<'_> {
+    let mut newest = Newest::new();
+    let approved = |skill: &&Skill| skill.status == SkillStatus::Approved;
+    for skill in all.iter().filter(approved) {
+        let best = newest.entry((&skill.name, &skill.scope)).or_default();
+        *best = skill.version.max(*best);
+    }
+    newest
 }
 
 /// As it is told. The version that is mounted for all of its scope is active.
-fn told(governed: &Governed, skill: &Skill, all: &[Skill]) -> Value {
-    let is_later = |other: &Skill| {
-        other.name == skill.name
-            && other.scope == skill.scope
-            && other.status == SkillStatus::Approved
-            && other.version > skill.version
-    };
-    let is_active = skill.status == SkillStatus::Approved && !all.iter().any(is_later);
+fn told(governed: &Governed, skill: &Skill, newest: &Newest<'_>) -> Value {
+    let of: (&str, &Scope) = (&skill.name, &skill.scope);
+    let is_newest = newest
+        .get(&of)
+        .is_none_or(|version| *version <= skill.version);
+    let is_active = skill.status == SkillStatus::Approved && is_newest;
     skill.to_json(governed.server.as_str(), is_active, unix_now_ms())
 }
 

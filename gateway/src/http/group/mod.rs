@@ -204,7 +204,7 @@ impl Errand<'_> {
                         .driven()
                         .begin(&self.session, &server.id, InFlightKind::Call);
                 let visit = self.visit.at_code(server);
-                code::post(&visit, self.body, message, self.revision).await
+                code::post(&visit, message, self.revision).await
             }
         };
         passed(reply, member.id(), moved)

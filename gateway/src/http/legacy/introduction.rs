@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::super::{answer, endpoint};
 use super::answering::Asked;
-use crate::legacy::downstream::{Introduced, ReplyMessages};
+use crate::dispatch::ReplyMessages;
+use crate::legacy::downstream::Introduced;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::MCP_SESSION_ID;
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Revision};

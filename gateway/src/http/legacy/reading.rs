@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 
 use super::answering::Asked;
-use crate::legacy::downstream::ReplyMessages;
+use crate::dispatch::ReplyMessages;
 use crate::mcp::envelope::Sender;
 use crate::mcp::{Id, Message};
 

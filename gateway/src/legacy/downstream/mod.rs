@@ -9,11 +9,9 @@
 mod body;
 mod open_stream;
 mod queue;
-mod reply;
 mod streams;
 
 pub use body::StreamBody;
 pub use open_stream::{Introduced, OpenStream};
 pub use queue::StreamOver;
-pub use reply::{ReadError, ReplyMessages};
 pub use streams::{Slot, Streams};

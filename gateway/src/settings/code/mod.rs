@@ -27,7 +27,6 @@ use super::knob::{About, Choice, Integer, Knob, Named, Switch};
 use super::reader::Reader;
 use super::servers::{ServerKind, ServerSettings};
 use super::source::Environment;
-use crate::code::place::Language;
 
 pub use calls::{CallPolicy, CallVerdict};
 pub use mounts::MountRules;
@@ -148,8 +147,6 @@ pub struct CodeSettings {
 pub struct CodeServerSettings {
     /// What `/tools` describes the tools of other servers in.
     pub stub_format: StubFormat,
-    /// The language that this is for; the runtime's where it is for none.
-    pub stub_language: Language,
     /// What it allows its runs.
     pub policy: CodePolicy,
     /// Which tools of other servers are mounted.
@@ -217,10 +214,8 @@ impl CodeServerSettings {
     /// What a server says of itself, and the standard where it says nothing.
     pub(super) fn parse(reader: &mut Reader<'_>, standard: &CodeStandard) -> Self {
         let policy = PolicyDraft::own(reader, &standard.policy).policy();
-        let stub_format = stubs::parse(reader, policy.language);
         Self {
-            stub_format,
-            stub_language: stub_format.language(policy.language),
+            stub_format: stubs::parse(reader, policy.language),
             policy,
             mounts: mounts::parse(reader),
             tokenization: TokensDraft::own(reader, &standard.tokens).settings(),
@@ -233,7 +228,6 @@ impl CodeServerSettings {
         let policy = standard.policy.policy();
         Self {
             stub_format: StubFormat::of(policy.language),
-            stub_language: policy.language,
             policy,
             mounts: MountRules::default(),
             tokenization: standard.tokens.settings(),

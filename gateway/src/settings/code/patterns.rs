@@ -2,13 +2,10 @@
 
 use regex::{Regex, RegexBuilder};
 
-use crate::settings::knob::{About, Disclosure, Knob, List};
+use super::pair;
+use crate::settings::knob::{About, Knob, List};
 use crate::settings::reader::{Reader, Reason};
 
-/// Most patterns of one language.
-const PATTERNS_MAX: usize = 256;
-/// Longest pattern in bytes.
-const PATTERN_BYTES_MAX: usize = 512;
 /// Largest compiled pattern in bytes: a list of them must not take the gateway's memory.
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 
@@ -34,13 +31,7 @@ const TYPESCRIPT: List = list(
 );
 
 const fn list(about: About) -> List {
-    List {
-        about: about.unset(UNSET),
-        shape: SHAPE,
-        items_max: PATTERNS_MAX,
-        item_bytes_max: PATTERN_BYTES_MAX,
-        disclosure: Disclosure::Open,
-    }
+    pair::patterns(about.unset(UNSET), SHAPE)
 }
 
 /// The rows of `[code]` about patterns.
@@ -62,7 +53,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> DangerousPatterns {
     }
 }
 
-fn compile(text: &str) -> Result<Regex, Reason> {
+/// The expression that a text is, where it is one and not too large.
+pub(super) fn compile(text: &str) -> Result<Regex, Reason> {
     RegexBuilder::new(text)
         .size_limit(COMPILED_BYTES_MAX)
         .build()
@@ -70,7 +62,7 @@ fn compile(text: &str) -> Result<Regex, Reason> {
 }
 
 /// Why an expression is none. The library draws a caret under the mistake; its last line says in words what it is.
-pub(super) fn regex_reason(error: &regex::Error) -> Reason {
+fn regex_reason(error: &regex::Error) -> Reason {
     let drawn = error.to_string();
     let words = drawn.lines().last().unwrap_or_default();
     words.strip_prefix("error: ").unwrap_or(words).to_owned()

@@ -50,16 +50,6 @@ impl StubFormat {
             Language::TypeScript => Self::TypeScript,
         }
     }
-
-    /// The language that it is for; `runtime` where it is for none.
-    #[must_use]
-    pub const fn language(self, runtime: Language) -> Language {
-        match self {
-            Self::Python => Language::Python,
-            Self::TypeScript => Language::TypeScript,
-            Self::Json => runtime,
-        }
-    }
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>, runtime: Language) -> StubFormat {

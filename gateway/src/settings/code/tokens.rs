@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
-use super::patterns::regex_reason;
+use super::patterns::compile;
 use crate::settings::knob::{About, Choice, Disclosure, Knob, List, Named, Switch, Text};
 use crate::settings::paths::absolute_file;
 use crate::settings::reader::{Reader, Reason};
@@ -14,8 +14,6 @@ use crate::settings::reader::{Reader, Reason};
 const PATTERNS_MAX: usize = 32;
 /// Longest category in bytes.
 const CATEGORY_BYTES_MAX: usize = 24;
-/// Largest compiled pattern in bytes.
-const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 
 const ENABLED: &str = "Whether personal data in what tools answer and in what runs print is replaced by tokens, and tokens in \
                        the arguments of tools by the data.";
@@ -276,10 +274,7 @@ fn parse_pattern(text: &str) -> Result<(String, Regex), Reason> {
     if !is_category(category) {
         return Err(format!("{category:?} is no category"));
     }
-    let compiled = RegexBuilder::new(pattern)
-        .size_limit(COMPILED_BYTES_MAX)
-        .build()
-        .map_err(|error| regex_reason(&error))?;
+    let compiled = compile(pattern)?;
     if compiled.is_match("") {
         return Err("it matches the empty text".to_owned());
     }

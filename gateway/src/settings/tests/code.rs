@@ -51,7 +51,6 @@ fn the_standard_server_has_the_documented_defaults() {
     assert_eq!(common.tools.browse_entries_max, 1000);
 
     let sandbox = code(&settings, "sandbox");
-    assert_eq!(sandbox.stub_language, Language::Python);
     assert_eq!(sandbox.stub_format, StubFormat::Python);
     let policy = &sandbox.policy;
     assert_eq!(policy.language, Language::Python);
@@ -193,7 +192,6 @@ fn a_whole_contextforge_environment_file_is_accepted() {
     );
     let sandbox = code(&settings, "sandbox");
     assert_eq!(sandbox.policy.language, Language::TypeScript);
-    assert_eq!(sandbox.stub_language, Language::TypeScript);
     assert_eq!(sandbox.stub_format, StubFormat::TypeScript);
 }
 
@@ -242,7 +240,7 @@ fn a_policy_may_be_pasted_flat_or_nested() {
         let found = server(fields);
         let policy = &found.policy;
         assert_eq!(policy.language, Language::TypeScript, "{fields}");
-        assert_eq!(found.stub_language, Language::TypeScript, "{fields}");
+        assert_eq!(found.stub_format, StubFormat::TypeScript, "{fields}");
         assert_eq!(policy.limits.memory_bytes, 512 * MIB, "{fields}");
         assert_eq!(policy.limits.wall_time, Duration::from_secs(10), "{fields}");
         assert_eq!(policy.session_ttl, Duration::from_secs(120), "{fields}");
@@ -269,7 +267,7 @@ fn a_server_wins_over_the_standard() {
                [[servers]]\nid = \"other\"\nkind = \"code\"\nsandbox_policy = { max_cpu_time_ms = 900 }\n";
     let settings = settings(&format!("{standard}{CODE_SERVER}{own}"), &[]);
     let sandbox = code(&settings, "sandbox");
-    assert_eq!(sandbox.stub_language, Language::Python);
+    assert_eq!(sandbox.stub_format, StubFormat::Python);
     assert_eq!(sandbox.policy.language, Language::TypeScript);
     let limits = &sandbox.policy.limits;
     assert_eq!(limits.memory_bytes, 64 * MIB);

@@ -201,7 +201,7 @@ fn every_kind_of_server_has_tags() {
 fn stubs_may_be_descriptions_alone() {
     let json = server("stub_language = \"json\"\nsandbox_policy = { runtime = \"deno\" }");
     assert_eq!(json.stub_format, StubFormat::Json);
-    assert_eq!(json.stub_language, Language::TypeScript);
+    assert_eq!(json.policy.language, Language::TypeScript);
     refused(
         "stub_language = \"rust\"",
         &["\"python\", \"typescript\" or \"json\""],

@@ -122,7 +122,8 @@ fn arguments(files: &str) -> BTreeMap<(&'static str, &'static str), Value> {
 }
 
 /// Tools whose answer is another one each time, or tells whose session it is: that they answer alike is enough.
-const CHANGING: [&str; 9] = [
+const CHANGING: [&str; 10] = [
+    "get-env",
     "get_file_info",
     "increment",
     "whoami",
@@ -286,7 +287,7 @@ async fn every_tool_imports_and_returns_what_a_direct_call_does() -> anyhow::Res
                 clients.insert(key.0, rig.open_with(key.0, ADA, opening).await?);
             }
             called += 1;
-            if CHANGING.contains(&key.1) || tool == "get-env" {
+            if CHANGING.contains(&key.1) {
                 continue;
             }
             let client = clients.get_mut(key.0).context("a client")?;

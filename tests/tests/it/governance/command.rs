@@ -29,6 +29,14 @@ async fn printed(scene: &Scene, who: Who, words: &[&str]) -> anyhow::Result<Stri
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// The value that is printed behind a name, which two spaces or more end.
+fn field<'a>(printed: &'a str, name: &str) -> Option<&'a str> {
+    printed.lines().find_map(|line| {
+        let (named, value) = line.split_once("  ")?;
+        (named == name).then(|| value.trim())
+    })
+}
+
 #[tokio::test]
 async fn the_commands_say_what_the_gateway_has() -> anyhow::Result<()> {
     let scene = Scene::start("skills_require_approval = true").await?;
@@ -46,7 +54,7 @@ async fn the_commands_say_what_the_gateway_has() -> anyhow::Result<()> {
     let shown = printed(&scene, ADA, &["runs", "show", &id]).await?;
     assert!(shown.contains("hello \\u{1b}[2J"), "{shown}");
     let replayed = printed(&scene, ADA, &["runs", "replay", &id]).await?;
-    assert!(replayed.contains("same "), "{replayed}");
+    assert_eq!(field(&replayed, "same"), Some("true"), "{replayed}");
 
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("greeting.py");
@@ -65,14 +73,15 @@ async fn the_commands_say_what_the_gateway_has() -> anyhow::Result<()> {
             .contains(&approval)
     );
     let approved = printed(&scene, EVE, &["skills", "approve", &approval]).await?;
-    assert!(approved.contains("approved"), "{approved}");
+    assert_eq!(field(&approved, "status"), Some("approved"), "{approved}");
     assert!(
         printed(&scene, BOB, &["skills", "show", "greeting"])
             .await?
             .contains("x = 1")
     );
     let revoked = printed(&scene, EVE, &["skills", "revoke", &skill]).await?;
-    assert!(revoked.contains("revoked"), "{revoked}");
+    assert_eq!(field(&revoked, "status"), Some("revoked"), "{revoked}");
+    assert_eq!(field(&revoked, "revoked by"), Some(EVE.user), "{revoked}");
     assert!(
         printed(&scene, ADMIN, &["events", "list", "--since", "1h"])
             .await?

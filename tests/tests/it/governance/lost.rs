@@ -1,4 +1,4 @@
-//! A worker that is killed with a run: its record says so, once, whoever looks.
+//! A worker that is killed with a run: its record says so, once, whoever looks. Runs of workers that live go on.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use mooring_tests::code::Coder;
 use mooring_tests::wait;
 use serde_json::json;
 
-use super::{ADA, Scene, text};
+use super::{ADA, BOB, Scene, text};
 
 /// A worker has to be missed by the store and then by another worker.
 const LOST_WITHIN: Duration = Duration::from_secs(90);
@@ -25,9 +25,19 @@ async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
         Ok(runs.first().map(|run| text(run, "id")))
     })
     .await?;
-    let another = scene.coder(ADA).await;
+    // A run of a worker that lives goes on all the while.
+    let mut bob = Coder::open(&[&scene.fleet.gateways[1]], BOB.user).await?;
+    let living = tokio::spawn(async move {
+        let code = "import time\ntime.sleep(20)\nprint('lived')";
+        bob.call("shell_exec", json!({"code": code, "language": "python"}))
+            .await
+    });
+    let living_id = wait::until("the other run to begin", LOST_WITHIN, async || {
+        let runs = scene.runs(1, BOB, "?status=running").await?;
+        Ok(runs.first().map(|run| text(run, "id")))
+    })
+    .await?;
     scene.fleet.gateways[0].process().kill_now()?;
-    drop(another);
     assert!(running.await?.is_err(), "its client hears nothing");
     let path = format!("code/runs/{id}");
     wait::until_true("the record to end", LOST_WITHIN, async || {
@@ -37,7 +47,10 @@ async fn a_run_whose_worker_is_killed_is_lost() -> anyhow::Result<()> {
     let run = scene.get(2, &path, ADA).await?;
     assert!(text(&run, "error").contains("died"));
     assert!(run["finished_at"].is_string());
-    // A run of a worker that lives is left alone meanwhile, and the session goes on.
+    living.await??;
+    let lived = scene.get(2, &format!("code/runs/{living_id}"), BOB).await?;
+    assert_eq!(lived["status"], "completed", "{lived}");
+    // The session goes on.
     let mut ada = Coder::open(
         &[&scene.fleet.gateways[1], &scene.fleet.gateways[2]],
         ADA.user,

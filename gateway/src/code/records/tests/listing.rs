@@ -1,5 +1,6 @@
 //! Lists: newest first, page by page, filtered.
 
+use super::super::list::ENDED_BYTES_MAX;
 use super::*;
 
 #[test]
@@ -43,6 +44,30 @@ fn runs_are_listed_newest_first_over_days_and_pages() {
     assert_eq!(listed(status(RunStatus::Running)).len(), 0);
     let _running = fixture.begin("ada");
     assert_eq!(listed(status(RunStatus::Running)).len(), 1);
+}
+
+#[test]
+fn a_record_that_is_too_large_keeps_no_other_from_being_listed() {
+    let fixture = Fixture::new();
+    let ids = ["ada", "bob"].map(|user| {
+        let recording = fixture.begin(user);
+        let id = recording.run_id().to_owned();
+        recording.finish(finished(""));
+        id
+    });
+    let large = RunId::parse(&ids[0]).unwrap();
+    let end = format!(".runs/sandbox/{}/{large}.end", large.day());
+    let end = std::fs::File::options()
+        .write(true)
+        .open(fixture.base.join(end))
+        .unwrap();
+    end.set_len(u64::try_from(ENDED_BYTES_MAX).unwrap() + 1)
+        .unwrap();
+    let listed = fixture.list(&all());
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].begun.id, ids[1]);
+    let read = fixture.records.run(&fixture.server, &large);
+    assert!(matches!(read, Err(RecordsError::Unreadable)), "{read:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Runs whose worker died.
 
+use super::super::call_log::BYTES_MAX;
 use super::super::lost::Orphans;
 use super::*;
 
@@ -77,14 +78,43 @@ fn a_worker_that_is_missed_and_heard_again_counts_from_the_beginning() {
     let _recording = fixture.begin("ada");
     let marks = other.running(&fixture.server).unwrap();
     let mut orphans = Orphans::default();
-    let mut look = |live: &[&str], after| {
+    let look = |orphans: &mut Orphans, live: &[&str], after| {
         let live = workers(live);
         other
-            .end_lost(&fixture.server, &marks, &live, &mut orphans, after)
+            .end_lost(&fixture.server, &marks, &live, orphans, after)
             .unwrap()
     };
     let long = Duration::from_secs(3_600);
-    assert_eq!(look(&[], long), 0);
-    assert_eq!(look(&["w:1"], Duration::ZERO), 0);
-    assert_eq!(look(&[], long), 0);
+    assert_eq!(look(&mut orphans, &[], long), 0);
+    assert!(!orphans.is_empty(), "it is missed");
+    assert_eq!(look(&mut orphans, &["w:1"], Duration::ZERO), 0);
+    assert!(orphans.is_empty(), "it was heard");
+    assert_eq!(look(&mut orphans, &[], long), 0);
+}
+
+#[test]
+fn a_record_that_cannot_be_ended_holds_up_no_other() {
+    let fixture = Fixture::new();
+    let dead = fixture.as_worker("dead:1");
+    let ids = ["ada", "bob"].map(|user| {
+        let recording = dead.begin(&fixture.server, new_run(user));
+        let id = RunId::parse(recording.run_id()).unwrap();
+        std::mem::forget(recording);
+        id
+    });
+    let calls = format!(".runs/sandbox/{}/{}.calls", ids[0].day(), ids[0]);
+    let calls = std::fs::File::create(fixture.base.join(calls)).unwrap();
+    calls.set_len(BYTES_MAX + 1).unwrap();
+    let marks = fixture.records.running(&fixture.server).unwrap();
+    assert_eq!(marks.len(), 2);
+    let mut orphans = Orphans::default();
+    let ended =
+        fixture
+            .records
+            .end_lost(&fixture.server, &marks, &[], &mut orphans, Duration::ZERO);
+    assert_eq!(ended.unwrap(), 1);
+    assert_eq!(
+        fixture.whole(ids[1].as_str()).record.status(),
+        RunStatus::Lost
+    );
 }

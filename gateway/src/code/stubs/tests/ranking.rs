@@ -86,6 +86,7 @@ fn the_exact_name_comes_first_and_the_order_is_always_the_same() {
         ),
     ] {
         let found = names(query);
+        assert!(!expected.is_empty() || found.is_empty(), "{query}");
         let shown = &found[..expected.len().min(found.len())];
         assert_eq!(shown, expected, "{query}: {found:?}");
     }

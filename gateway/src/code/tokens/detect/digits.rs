@@ -9,6 +9,13 @@ use std::ops::Range;
 use super::Hint;
 use crate::settings::PersonalDataType;
 
+/// What [`find`] looks for, all of it in one go.
+pub(super) const TYPES: [PersonalDataType; 3] = [
+    PersonalDataType::CreditCard,
+    PersonalDataType::Ssn,
+    PersonalDataType::Phone,
+];
+
 /// Most digits of one number.
 const DIGITS_MAX: usize = 19;
 /// Most groups of one number: its digits, each alone.
@@ -185,10 +192,10 @@ fn is_card(digits: &[u8]) -> bool {
         14 => matches!(first(2), 30 | 36 | 38 | 39),
         16 if matches!(first(2), 51..=55) || matches!(first(4), 2221..=2720) => true,
         16..=19 => matches!(first(2), 35 | 60 | 62 | 64 | 65 | 81),
-        12 | 13 => matches!(first(2), 50 | 56..=69),
+        13 => matches!(first(2), 50 | 56..=69),
         _ => false,
     };
-    is_issued && digits.len() >= 13 && luhn(digits)
+    is_issued && luhn(digits)
 }
 
 fn luhn(digits: &[u8]) -> bool {

@@ -111,12 +111,18 @@ impl Detector {
                 });
             }
         };
-        email::find(text, |range| push(PersonalDataType::Email, range));
-        digits::find(text, hint, &mut push);
-        if hint == Hint::Name {
-            push(PersonalDataType::Name, 0..text.len());
-        } else {
-            named::find(text, |range| push(PersonalDataType::Name, range));
+        if self.looks_for(PersonalDataType::Email) {
+            email::find(text, |range| push(PersonalDataType::Email, range));
+        }
+        if digits::TYPES.iter().any(|kind| self.looks_for(*kind)) {
+            digits::find(text, hint, &mut push);
+        }
+        if self.looks_for(PersonalDataType::Name) {
+            if hint == Hint::Name {
+                push(PersonalDataType::Name, 0..text.len());
+            } else {
+                named::find(text, |range| push(PersonalDataType::Name, range));
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ from _thread import allocate_lock as _allocate_lock, start_new_thread as _start_
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from queue import SimpleQueue
     from types import ModuleType
     from typing import Any, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
@@ -307,13 +308,15 @@ class _Bridge:
             if self._later is None:
                 from queue import SimpleQueue
 
-                self._later = SimpleQueue()
-                self._start(self._write_all)
+                later: SimpleQueue[bytes] = SimpleQueue()
+                self._start(lambda: self._write_all(later))
+                # Only now: frames in a queue that no thread reads would wait forever.
+                self._later = later
         self._later.put(frame)
 
-    def _write_all(self) -> None:
+    def _write_all(self, frames: SimpleQueue[bytes]) -> None:
         while True:
-            self.write(self._later.get())
+            self.write(frames.get())
 
     def _read_all(self) -> None:
         reason = "the bridge to the tools is closed"

@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use crate::dispatch::ReplyBody;
+use super::ReplyBody;
 use crate::mcp::{EventError, EventParser};
 use crate::upstream::is_event_stream;
 
