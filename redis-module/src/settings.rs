@@ -234,7 +234,10 @@ mod tests {
         assert_eq!(prefixes::text(), "a: b:");
         assert!(prefixes::cover(b"b:1") && !prefixes::cover(b"mcpgw:1"));
         take(&[]).unwrap();
-        assert_eq!(prefixes::text(), "mcpgw: mcpgw:code_exec_session:");
+        assert_eq!(
+            prefixes::text(),
+            "mcpgw: mcpgw:code_exec_session: mcpgw:agent_session:"
+        );
         for (words, message) in [
             (
                 &["prefixes", " "][..],

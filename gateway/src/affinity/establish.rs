@@ -193,6 +193,7 @@ impl Affinity {
             instances: untried,
             avoid: None,
             reason: super::settle::reason_text(Loss::InstanceRefuses),
+            upstream_session: None,
             ownership: server.ownership,
         };
         let rebound = self.store().rebind(&session.key, &request).await?;

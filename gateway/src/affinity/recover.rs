@@ -142,6 +142,7 @@ impl Affinity {
             instances: server.instance_names(),
             avoid: (loss == Loss::InstanceRefuses).then(|| lost.instance.clone()),
             reason: reason_text(loss),
+            upstream_session: None,
             ownership: server.ownership,
         };
         let rebound = match self.store().rebind(&session.key, &request).await {

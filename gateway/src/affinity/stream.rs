@@ -225,6 +225,7 @@ impl Affinity {
             instances: vec![InstanceName::parse(NOTHING)?],
             avoid: None,
             reason: Reason::parse(b"the worker that held the stream is dead").ok(),
+            upstream_session: None,
             ownership: Ownership::Owned,
         };
         let rebound = self.store().rebind(&session.key, &rebind).await?;

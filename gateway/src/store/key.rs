@@ -10,8 +10,8 @@ use std::sync::Arc;
 use mooring_session::limits::KEY_BYTES_MAX;
 use mooring_session::names::{NameError, Problem, ServerName, SessionId};
 
-/// Server, user and language.
-const CODE_PARTS: usize = 3;
+/// Server, user, and a third: the language of code, or the parent of an agent.
+const PARTS: usize = 3;
 
 /// Which sessions a key is of. Each family is listed and cleaned up by itself, because what a session leaves behind is
 /// another thing in each: upstream sessions, or a directory.
@@ -22,17 +22,21 @@ pub enum Family {
     Mcp,
     /// Of code: `<prefix>code_exec_session:<server>:<user_slug>:<language>`.
     Code,
+    /// Of agents that are programs: `<prefix>agent_session:<server>:<user_slug>:<parent>`. They leave nothing behind that
+    /// could be cleaned up, so nobody reaps them: their tombstones end by themselves.
+    Agent,
 }
 
 impl Family {
     /// Every family.
-    pub(super) const ALL: [Self; 2] = [Self::Mcp, Self::Code];
+    pub(super) const ALL: [Self; 3] = [Self::Mcp, Self::Code, Self::Agent];
 
     /// What stands between a store's prefix and the rest of a key.
     const fn word(self) -> &'static str {
         match self {
             Self::Mcp => "session_affinity:",
             Self::Code => "code_exec_session:",
+            Self::Agent => "agent_session:",
         }
     }
 
@@ -75,13 +79,38 @@ impl SessionKey {
         language: &str,
         id: &SessionId,
     ) -> Result<Self, NameError> {
-        let rest = format!("{}:{user_slug}:{language}", server.as_str());
-        check_code(prefix, &rest)?;
-        Ok(Self::of(Family::Code, prefix, &rest, Some(id.clone())))
+        Self::of_parts(Family::Code, prefix, server, [user_slug, language], id)
+    }
+
+    /// The key of an agent session: `<prefix>agent_session:<server>:<user_slug>:<parent_part>`. The id stands in the record
+    /// alone.
+    ///
+    /// # Errors
+    /// A part is empty, holds a colon, a space or what is not visible ASCII, or the key is longer than 1024 bytes.
+    pub fn agent(
+        prefix: &str,
+        server: &ServerName,
+        user_slug: &str,
+        parent_part: &str,
+        id: &SessionId,
+    ) -> Result<Self, NameError> {
+        Self::of_parts(Family::Agent, prefix, server, [user_slug, parent_part], id)
+    }
+
+    fn of_parts(
+        family: Family,
+        prefix: &str,
+        server: &ServerName,
+        [user_slug, last]: [&str; 2],
+        id: &SessionId,
+    ) -> Result<Self, NameError> {
+        let rest = format!("{}:{user_slug}:{last}", server.as_str());
+        check_parts(family, prefix, &rest)?;
+        Ok(Self::of(family, prefix, &rest, Some(id.clone())))
     }
 
     /// The key that a store named in an answer; none where it is of no family under `prefix`, because a Redis may hold
-    /// sessions of others too. That of a code session does not tell the session's id.
+    /// sessions of others too. That of a code or agent session does not tell the session's id.
     pub(super) fn named(prefix: &str, key: &[u8]) -> Option<Self> {
         let rest = key.strip_prefix(prefix.as_bytes())?;
         let (family, rest) = Family::ALL.into_iter().find_map(|family| {
@@ -90,9 +119,9 @@ impl SessionKey {
         })?;
         match family {
             Family::Mcp => Some(Self::mcp(prefix, &SessionId::parse(rest).ok()?)),
-            Family::Code => {
+            Family::Code | Family::Agent => {
                 let rest = std::str::from_utf8(rest).ok()?;
-                check_code(prefix, rest).ok()?;
+                check_parts(family, prefix, rest).ok()?;
                 Some(Self::of(family, prefix, rest, None))
             }
         }
@@ -120,7 +149,7 @@ impl SessionKey {
         self.family
     }
 
-    /// The id of the session that stands under it; none for the key of a code session that a store named.
+    /// The id of the session that stands under it; none for the key of a code or agent session that a store named.
     #[must_use]
     pub const fn id(&self) -> Option<&SessionId> {
         self.id.as_ref()
@@ -159,21 +188,24 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// Whether `rest` is server, user and language, so that no two of them share a key.
-fn check_code(prefix: &str, rest: &str) -> Result<(), NameError> {
-    let fail = |problem| {
-        Err(NameError {
-            what: "code session",
-            problem,
-        })
-    };
-    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic());
-    if rest.split(':').count() != CODE_PARTS || !rest.split(':').all(is_part) {
-        return fail(Problem::Alphabet(
+/// Whether `rest` is server, user and a third, so that no two of them share a key.
+fn check_parts(family: Family, prefix: &str, rest: &str) -> Result<(), NameError> {
+    let (what, expected) = match family {
+        Family::Agent => (
+            "agent session",
+            "a server, a user and a parent of visible ASCII without colons are expected",
+        ),
+        Family::Mcp | Family::Code => (
+            "code session",
             "a server, a user and a language of visible ASCII without colons are expected",
-        ));
+        ),
+    };
+    let fail = |problem| Err(NameError { what, problem });
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic());
+    if rest.split(':').count() != PARTS || !rest.split(':').all(is_part) {
+        return fail(Problem::Alphabet(expected));
     }
-    if Family::Code.head(prefix).len() + rest.len() > KEY_BYTES_MAX {
+    if family.head(prefix).len() + rest.len() > KEY_BYTES_MAX {
         return fail(Problem::TooLong(KEY_BYTES_MAX));
     }
     Ok(())
@@ -248,6 +280,39 @@ mod tests {
     }
 
     #[test]
+    fn an_agent_session_is_a_family_of_its_own() {
+        let server = ServerName::parse(b"coder").unwrap();
+        let id = SessionId::parse(b"0123456789abcdef01234567").unwrap();
+        let agent =
+            |user: &str, parent: &str| SessionKey::agent("mcpgw:", &server, user, parent, &id);
+        let key = agent("zoe-0011223344556677", "chat-1.a_B").unwrap();
+        assert_eq!(
+            key.secret(),
+            "mcpgw:agent_session:coder:zoe-0011223344556677:chat-1.a_B"
+        );
+        assert_eq!((key.family(), key.id()), (Family::Agent, Some(&id)));
+        let named = SessionKey::named("mcpgw:", key.secret().as_bytes()).unwrap();
+        assert_eq!(
+            (&named, named.family(), named.id()),
+            (&key, Family::Agent, None)
+        );
+        assert!(agent("zoe", "~0123456789abcdef0123456789abcdef").is_ok());
+        for (user, parent) in [
+            ("a:b", "c"),
+            ("a", "b:c"),
+            ("", "c"),
+            ("a", ""),
+            ("a", "b c"),
+        ] {
+            let refused = agent(user, parent).unwrap_err();
+            assert_eq!(refused.what, "agent session", "{user} {parent}");
+        }
+        let longest = KEY_BYTES_MAX - "mcpgw:agent_session:coder:a:".len();
+        assert!(agent("a", &"p".repeat(longest)).is_ok());
+        assert!(agent("a", &"p".repeat(longest + 1)).is_err());
+    }
+
+    #[test]
     fn no_two_code_sessions_share_a_key() {
         for (server, user, language) in [
             ("a:b", "c", "python"),
@@ -287,6 +352,9 @@ mod tests {
             b"mcpgw:code_exec_session:a::c",
             b"mcpgw:code_exec_session:a:b:\xff",
             b"other:code_exec_session:a:b:c",
+            b"mcpgw:agent_session:a:b",
+            b"mcpgw:agent_session:a:b:c:d",
+            b"other:agent_session:a:b:c",
             b"",
         ] {
             assert_eq!(named(foreign), None, "{}", foreign.escape_ascii());

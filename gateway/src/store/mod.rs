@@ -135,6 +135,20 @@ impl Store {
         SessionKey::code(&self.prefix, server, user_slug, language, id)
     }
 
+    /// The key of an agent session in this store; `id` is what its record will hold.
+    ///
+    /// # Errors
+    /// See [`SessionKey::agent`].
+    pub fn agent_key(
+        &self,
+        server: &ServerName,
+        user_slug: &str,
+        parent_part: &str,
+        id: &SessionId,
+    ) -> Result<SessionKey, NameError> {
+        SessionKey::agent(&self.prefix, server, user_slug, parent_part, id)
+    }
+
     /// Whether the store is all there, without waiting.
     #[must_use]
     pub fn status(&self) -> StoreStatus {

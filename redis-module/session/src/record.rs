@@ -168,7 +168,7 @@ pub struct Binding {
     pub last_reason: Option<Reason>,
     /// The attempt that made this epoch.
     pub token: Token,
-    /// The upstream session that the claim under way leaves behind; dropped when it is confirmed.
+    /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed.
     pub previous: Option<UpstreamSession>,
 }
 

@@ -1,7 +1,9 @@
 //! `SESSION.REBIND key principal server epoch worker token LEASE ms INSTANCES n instance... [AVOID instance]
-//! [REASON text] [OWNED]`
+//! [REASON text] [UPSTREAM upstream_session] [OWNED]`
 
-use mooring_session::names::{InstanceName, Principal, Reason, ServerName, Token, WorkerId};
+use mooring_session::names::{
+    InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
+};
 use mooring_session::record::Binding;
 use mooring_session::rules::{self, Rebind, Rebound};
 
@@ -44,6 +46,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         claim_clause::INSTANCES,
         ArgumentSpec::text(c"instance").after(c"AVOID").optional(),
         ArgumentSpec::text(c"text").after(c"REASON").optional(),
+        ArgumentSpec::text(c"upstream_session")
+            .after(c"UPSTREAM")
+            .optional(),
         claim_clause::OWNED,
     ],
     reply: "`won` 0|1, `previous` (the upstream session left behind), then the binding",
@@ -51,7 +56,10 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
 A compare-and-set on the epoch: of many callers that see one loss, exactly one moves the binding. Where the epoch
 matches, the caller gets a new claim with a new epoch, `rebinds` grows by one, and `previous` is the upstream session
 left behind, for the winner to delete. Where it does not match, or another attempt's claim is live, nothing changes:
-`won` is 0 and the binding in the answer is to be adopted.
+`won` is 0 and the binding in the answer is to be adopted. The same token again gets the same answer.
+
+With UPSTREAM, which says that the new upstream session is there already, the binding is `bound` at once; `previous` is
+null where that is the one that it was bound to before.
 
 The present instance is kept where it is among INSTANCES and is not AVOIDed; else placement is as in SESSION.BIND. Every
 move is logged at level notice.",
@@ -75,13 +83,15 @@ enum Word {
     Claim(Part),
     Avoid,
     Reason,
+    Upstream,
 }
 
-const OPTIONS: [OptionWord<Word>; 5] = [
+const OPTIONS: [OptionWord<Word>; 6] = [
     Part::Lease.option(Word::Claim(Part::Lease)),
     Part::Instances.option(Word::Claim(Part::Instances)),
     OptionWord::once("AVOID", Word::Avoid),
     OptionWord::once("REASON", Word::Reason),
+    OptionWord::once("UPSTREAM", Word::Upstream),
     Part::Owned.option(Word::Claim(Part::Owned)),
 ];
 
@@ -107,13 +117,15 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
     let epoch = words.epoch()?;
     let worker = words.name(WorkerId::parse)?;
     let token = words.name(Token::parse)?;
-    let (mut claim, mut avoid, mut reason) = (ClaimClause::new(), None, None);
+    let mut claim = ClaimClause::new();
+    let (mut avoid, mut reason, mut upstream_session) = (None, None, None);
     let mut seen = Seen::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Claim(part) => claim.take(part, &mut words)?,
             Word::Avoid => avoid = Some(words.name(InstanceName::parse)?),
             Word::Reason => reason = Some(words.name(Reason::parse)?),
+            Word::Upstream => upstream_session = Some(words.name(UpstreamSession::parse)?),
         }
     }
     let (lease, instances, ownership) = claim.whole()?;
@@ -127,6 +139,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
         instances,
         avoid,
         reason,
+        upstream_session,
         ownership,
     })
 }

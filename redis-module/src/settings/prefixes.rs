@@ -16,9 +16,9 @@ use crate::ffi::TextSetting;
 pub(crate) static SETTING: TextSetting = TextSetting::new(c"prefixes", text, |value| {
     set(value).map_err(|refused| refused.to_string())
 });
-/// The prefixes when nobody says anything: what the gateway's keys begin with. Those of code sessions have one of their
-/// own, because a cap on MCP sessions counts under the prefix of their keys.
-pub(crate) const DEFAULT: &CStr = c"mcpgw: mcpgw:code_exec_session:";
+/// The prefixes when nobody says anything: what the gateway's keys begin with. Those of code sessions and of agent
+/// sessions have one of their own each, because a cap counts under the prefix of the keys that it is for.
+pub(crate) const DEFAULT: &CStr = c"mcpgw: mcpgw:code_exec_session: mcpgw:agent_session:";
 /// What it does; for the reference page.
 #[cfg(test)]
 pub(crate) const MEANING: &str = "the prefixes of the keys that are indexed, separated by spaces; a key is counted, \

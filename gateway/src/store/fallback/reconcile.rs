@@ -257,6 +257,7 @@ fn rebind_to(record: &Record, server: &ServerName, binding: &Binding, epoch: u64
         instances,
         avoid: None,
         reason: binding.last_reason.clone(),
+        upstream_session: None,
         ownership: ownership(binding),
     }
 }

@@ -186,6 +186,9 @@ impl Wire for Rebind {
         if let Some(reason) = &self.reason {
             command.arg("REASON").arg(reason.as_str());
         }
+        if let Some(upstream_session) = &self.upstream_session {
+            command.arg("UPSTREAM").arg(upstream_session.as_str());
+        }
         ownership(self.ownership, command);
     }
 

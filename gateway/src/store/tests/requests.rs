@@ -31,7 +31,13 @@ pub(crate) fn code_key(user: &str) -> SessionKey {
     SessionKey::code(PREFIX, &server("sandbox"), user, "python", &id).unwrap()
 }
 
-/// The creation of the session under such a key.
+/// The key of an agent session of `user` for a parent.
+pub(crate) fn agent_key(user: &str, parent: &str) -> SessionKey {
+    let id = id("0123456789abcdef01234567");
+    SessionKey::agent(PREFIX, &server("coder"), user, parent, &id).unwrap()
+}
+
+/// The creation of the session under the key of a code session.
 pub(crate) fn code_create() -> Create {
     Create {
         content_hash: Some(ContentHash::parse(b"9f86d081").unwrap()),
@@ -115,6 +121,7 @@ pub(crate) fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
         instances: vec![instance(to)],
         avoid: None,
         reason: None,
+        upstream_session: None,
         ownership: Ownership::Shared,
     }
 }

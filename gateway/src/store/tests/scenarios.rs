@@ -21,6 +21,7 @@ use crate::store::{Family, Order, SessionKey, SessionQuery, Store, StoreError};
 over_every_store! {
     a_principal_at_its_cap_ends_the_session_not_used_for_longest;
     code_sessions_take_no_place_of_a_cap;
+    agent_sessions_have_a_cap_of_their_own;
     a_tombstone_is_cleaned_once_and_forgotten;
     sessions_are_listed_page_by_page;
     each_family_is_listed_and_reaped_by_itself;
@@ -85,6 +86,43 @@ async fn code_sessions_take_no_place_of_a_cap(store: &Store) {
         unreachable!("the cap is refused: {second:?}");
     };
     assert_eq!(store.named_key(&least_recently_used), Some(first));
+}
+
+/// Neither do sessions of clients and of code take a place of it, nor it of theirs.
+async fn agent_sessions_have_a_cap_of_their_own(store: &Store) {
+    let code = make::code_key("alice-0011223344556677");
+    store.create(&code, &make::code_create()).await.unwrap();
+    store
+        .create(&make::key("a"), &capped("a", 1))
+        .await
+        .unwrap();
+    let agents =
+        ["one", "two", "three"].map(|parent| make::agent_key("alice-0011223344556677", parent));
+    let create = capped("0123456789abcdef01234567", 2);
+    for key in &agents[..2] {
+        store.create(key, &create).await.unwrap();
+    }
+    let Err(StoreError::Refused(Refusal::Cap {
+        cap: 2,
+        least_recently_used,
+    })) = store.create(&agents[2], &create).await
+    else {
+        unreachable!("the cap is refused");
+    };
+    let idlest = store.named_key(&least_recently_used).unwrap();
+    assert!(agents[..2].contains(&idlest));
+    store.end(&idlest, &make::end()).await.unwrap();
+    store.create(&agents[2], &create).await.unwrap();
+    store
+        .create(&make::key("a"), &capped("a", 1))
+        .await
+        .unwrap();
+    let query = SessionQuery {
+        family: Family::Agent,
+        id_pattern: Some("coder:alice-*".into()),
+        ..SessionQuery::default()
+    };
+    assert_same(walk(store, query).await, &agents);
 }
 
 async fn a_tombstone_is_cleaned_once_and_forgotten(store: &Store) {

@@ -94,6 +94,7 @@ impl Side<'_> {
             instances: instances(op),
             avoid: (op.flags & 2 == 0).then(|| make::instance("i0")),
             reason: (op.flags & 1 == 0).then(|| Reason::parse("it broke %s".as_bytes()).unwrap()),
+            upstream_session: (op.flags & 4 == 0).then(|| make::upstream("u-rebind")),
             ownership: ownership(op),
             ..make::rebind(self.epoch(op), &token(op), "i0")
         }

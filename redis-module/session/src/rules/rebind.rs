@@ -31,6 +31,8 @@ pub struct Rebind {
     pub avoid: Option<InstanceName>,
     /// Why, for people.
     pub reason: Option<Reason>,
+    /// The upstream's session, where it is already initialised: then the binding is bound at once.
+    pub upstream_session: Option<UpstreamSession>,
     /// Whether only the caller can drive the binding.
     pub ownership: Ownership,
 }
@@ -56,7 +58,8 @@ enum Comparison {
     Adopt,
 }
 
-/// Moves the binding to a new claim.
+/// Moves the binding to a new claim, or, where its upstream session comes with the request, to a binding that holds at
+/// once.
 ///
 /// # Errors
 /// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is alive and
@@ -87,7 +90,7 @@ pub fn rebind(
             Written::Record
         }
         Comparison::Again if binding.phase != Phase::Bound => {
-            claim_again(binding, request.lease, context);
+            go_on(binding, request, context);
             Written::Record
         }
         Comparison::Again | Comparison::Adopt => Written::Nothing,
@@ -173,9 +176,12 @@ fn take_over(
     // A claim that was never confirmed has no upstream session of its own: what it left behind still waits.
     let left_behind = binding.upstream_session.take().or(binding.previous.take());
     *binding = Binding {
-        phase: claimed(request.lease, context),
+        phase: match request.upstream_session {
+            Some(_) => Phase::Bound,
+            None => claimed(request.lease, context),
+        },
         instance,
-        upstream_session: None,
+        upstream_session: request.upstream_session.clone(),
         owner: request.ownership.owner(&request.worker),
         driver: request.worker.clone(),
         epoch,
@@ -183,6 +189,21 @@ fn take_over(
         rebinds: binding.rebinds.saturating_add(1),
         last_reason: request.reason.clone(),
         token: request.token.clone(),
-        previous: left_behind,
+        // What goes on in the new epoch is not left behind, and nobody may delete it.
+        previous: left_behind.filter(|left| Some(left) != request.upstream_session.as_ref()),
     };
+}
+
+/// The holder of a claim renews its lease, or tells what it has initialised meanwhile.
+fn go_on(binding: &mut Binding, request: &Rebind, context: &Context<'_>) {
+    match &request.upstream_session {
+        Some(upstream_session) => {
+            binding.phase = Phase::Bound;
+            binding.upstream_session = Some(upstream_session.clone());
+            binding
+                .previous
+                .take_if(|previous| previous == upstream_session);
+        }
+        None => claim_again(binding, request.lease, context),
+    }
 }

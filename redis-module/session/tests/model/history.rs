@@ -332,8 +332,11 @@ impl KeyHistory {
         let moves = held.epoch == request.epoch && !is_anothers;
         if !moves {
             judge_holder(held, &request.token, won, binding)?;
-            if won {
-                held.progress.renew(step.now(), request.lease);
+            if won && matches!(held.progress, Progress::Claimed { .. }) {
+                match &request.upstream_session {
+                    Some(session) => held.progress = Progress::Bound(Some(session.clone())),
+                    None => held.progress.renew(step.now(), request.lease),
+                }
             }
             return Ok(());
         }
@@ -355,8 +358,11 @@ impl KeyHistory {
             token: request.token.clone(),
             instance: binding.instance.clone(),
             owner: (request.ownership == Ownership::Owned).then(|| request.worker.clone()),
-            progress: Progress::claimed(step.now(), request.lease),
-            left_behind,
+            progress: match &request.upstream_session {
+                Some(session) => Progress::Bound(Some(session.clone())),
+                None => Progress::claimed(step.now(), request.lease),
+            },
+            left_behind: left_behind.filter(|left| Some(left) != request.upstream_session.as_ref()),
         };
         self.issue(&request.server, attempt)
     }

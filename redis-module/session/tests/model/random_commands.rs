@@ -39,8 +39,8 @@ enum BindingVerb {
     /// Whose it will be, and whether it comes with an upstream session.
     Bind(Ownership, bool),
     Confirm,
-    /// Whose it will be, and whether it avoids an instance.
-    Rebind(Ownership, bool),
+    /// Whose it will be, whether it avoids an instance, and whether it comes with an upstream session.
+    Rebind(Ownership, bool, bool),
     /// Whether it says a token.
     Unbind(bool),
 }
@@ -85,12 +85,14 @@ fn verb() -> impl Strategy<Value = Verb> {
 fn binding_verb() -> impl Strategy<Value = BindingVerb> {
     let ownership = prop_oneof![3 => Just(Ownership::Shared), 1 => Just(Ownership::Owned)];
     let bind = (ownership.clone(), prop::bool::weighted(0.2));
-    let rebind = (ownership, any::<bool>());
+    let rebind = (ownership, any::<bool>(), prop::bool::weighted(0.3));
     prop_oneof![
         4 => Just(BindingVerb::Route),
         4 => bind.prop_map(|(ownership, ready)| BindingVerb::Bind(ownership, ready)),
         4 => Just(BindingVerb::Confirm),
-        4 => rebind.prop_map(|(ownership, avoids)| BindingVerb::Rebind(ownership, avoids)),
+        4 => rebind.prop_map(|(ownership, avoids, ready)| {
+            BindingVerb::Rebind(ownership, avoids, ready)
+        }),
         2 => any::<bool>().prop_map(BindingVerb::Unbind),
     ]
 }
@@ -272,7 +274,7 @@ fn binding_command(
             token: told,
             upstream_session: Some(session),
         }),
-        BindingVerb::Rebind(ownership, avoids) => Command::Rebind(Rebind {
+        BindingVerb::Rebind(ownership, avoids, ready) => Command::Rebind(Rebind {
             principal: who(draw),
             server: target,
             epoch,
@@ -282,6 +284,7 @@ fn binding_command(
             instances,
             avoid: avoids.then(|| instance("a")),
             reason: None,
+            upstream_session: ready.then_some(session),
             ownership,
         }),
         BindingVerb::Unbind(with_token) => Command::Unbind(Unbind {

@@ -269,6 +269,7 @@ impl Task {
             instances: INSTANCES.map(instance).to_vec(),
             avoid: chance.percent(50).then(|| binding.instance.clone()),
             reason: None,
+            upstream_session: None,
             ownership: self.ownership(),
         }))
     }

@@ -4,7 +4,7 @@ use mooring_session::limits::INSTANCES_MAX;
 use mooring_session::rules::{Ownership, Rebind};
 
 use crate::states::{EPOCH, NOW, State, a_rebind, confirm_as, slot_in};
-use crate::support::{Command, instance, reason, token, worker};
+use crate::support::{Command, instance, reason, token, upstream, worker};
 use crate::{check, describe, run, run_on, run_while_turn_held};
 
 fn rebind(change: impl Fn(&mut Rebind)) -> Command {
@@ -165,6 +165,65 @@ fn what_an_unconfirmed_claim_left_behind_is_handed_on() {
         describe(&outcome),
         "won 1 claimed a +5000 - left u1, record"
     );
+}
+
+#[test]
+fn an_upstream_session_that_is_there_already_is_bound_at_once() {
+    let ready = rebind(|request| request.upstream_session = Some(upstream("u2")));
+    check(
+        &ready,
+        &[
+            (State::Absent, "NOSESSION"),
+            (State::Active, "STALE"),
+            (State::EndedBound, "ENDED"),
+            (State::Claimed, "won 0 claimed a -400 - left -, nothing"),
+            (State::Lapsed, "won 1 bound a +0 u2 left -, record"),
+            (State::Bound, "won 1 bound a +0 u2 left u1, record"),
+            (State::Owned, "OWNED"),
+            (State::OwnedByTheDead, "won 1 bound a +0 u2 left u1, record"),
+        ],
+    );
+    let late = rebind(|request| {
+        request.epoch = EPOCH - 1;
+        request.upstream_session = Some(upstream("u2"));
+    });
+    check(
+        &late,
+        &[(State::Bound, "won 0 bound a -400 u1 left -, nothing")],
+    );
+}
+
+/// Of those who saw one epoch and come with a session each, one is kept, and the others learn which.
+#[test]
+fn a_retry_with_an_upstream_session_gets_the_same_answer() {
+    let ready = |by: &str, session: &str| {
+        rebind(|request| {
+            request.token = token(by);
+            request.upstream_session = Some(upstream(session));
+        })
+    };
+    let (mut slot, first) = run(&ready("mine", "u2"), State::Bound);
+    let again = run_on(&mut slot, &ready("mine", "u2"), NOW + 20_000 - 5_000);
+    assert_eq!(describe(&again), "won 1 bound a +0 u2 left u1, life");
+    assert_eq!(again.unwrap().reply, first.unwrap().reply);
+    let late = run_on(&mut slot, &ready("late", "u3"), NOW + 15_000);
+    assert_eq!(describe(&late), "won 0 bound a +0 u2 left -, nothing");
+    // A claim that was asked for without one is ended by it, and what it left behind is told still.
+    let (mut slot, _) = run(&rebind(|_| {}), State::Bound);
+    let ended = run_on(&mut slot, &ready("mine", "u2"), NOW + 1);
+    assert_eq!(describe(&ended), "won 1 bound a +0 u2 left u1, record");
+}
+
+#[test]
+fn a_session_that_goes_on_is_not_left_behind() {
+    let same = rebind(|request| request.upstream_session = Some(upstream("u1")));
+    check(
+        &same,
+        &[(State::Bound, "won 1 bound a +0 u1 left -, record")],
+    );
+    let (mut slot, _) = run(&rebind(|_| {}), State::Bound);
+    let outcome = run_on(&mut slot, &same, NOW);
+    assert_eq!(describe(&outcome), "won 1 bound a +0 u1 left -, record");
 }
 
 #[test]

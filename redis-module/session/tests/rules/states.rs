@@ -219,6 +219,7 @@ pub(crate) fn a_rebind() -> Rebind {
         instances: vec![instance("a"), instance("b")],
         avoid: None,
         reason: None,
+        upstream_session: None,
         ownership: Ownership::Shared,
     }
 }

@@ -134,7 +134,7 @@ async fn prefixes_are_a_list_that_is_taken_whole_or_refused() -> anyhow::Result<
     let get = "CONFIG GET mooring.prefixes";
     assert_eq!(
         c.show(get)?,
-        "[mooring.prefixes, mcpgw: mcpgw:code_exec_session:]"
+        "[mooring.prefixes, mcpgw: mcpgw:code_exec_session: mcpgw:agent_session:]"
     );
     let set = |c: &mut Connection, list: &str| -> anyhow::Result<String> {
         let words = [&b"CONFIG"[..], b"SET", b"mooring.prefixes", list.as_bytes()];
@@ -157,7 +157,7 @@ async fn prefixes_are_a_list_that_is_taken_whole_or_refused() -> anyhow::Result<
         );
         assert_eq!(
             c.show(get)?,
-            "[mooring.prefixes, mcpgw: mcpgw:code_exec_session:]"
+            "[mooring.prefixes, mcpgw: mcpgw:code_exec_session: mcpgw:agent_session:]"
         );
     }
     for good in ["mcpgw:", &many(16), &"x".repeat(64), "  a:   b:c: "] {

@@ -100,6 +100,37 @@ async fn the_life_of_a_session_in_resp3() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn a_rebind_that_brings_its_upstream_session_is_bound_at_once() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run(&format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"))?;
+    let bound = c.run(&format!(
+        "SESSION.BIND {KEY} zoe tools w:1 token1 LEASE 60000 INSTANCES 1 one UPSTREAM up1"
+    ))?;
+    let epoch = bound.field("epoch").integer();
+    let rebind = format!(
+        "SESSION.REBIND {KEY} zoe tools {epoch} w:2 token2 LEASE 60000 INSTANCES 1 one UPSTREAM up2"
+    );
+    for _ in ["first", "again"] {
+        assert_eq!(
+            c.show(&rebind)?,
+            "{won: 1, previous: up1, server: tools, state: bound, instance: one, upstream_session: up2, owner: null, \
+             owner_alive: null, owner_address: null, driver: w:2, epoch: #, bound_at: #, lease_until: null, rebinds: 1, \
+             last_reason: null}"
+        );
+    }
+    let late = c.run(&rebind.replace("token2", "token3").replace("up2", "up3"))?;
+    assert_eq!(
+        (
+            late.field("won").integer(),
+            late.field("upstream_session").to_string()
+        ),
+        (0, "up2".to_owned())
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_owned_binding_shows_its_owner_and_is_orphaned_with_it() -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let mut c = Connection::open_resp3(&redis)?;

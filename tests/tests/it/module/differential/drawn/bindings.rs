@@ -122,6 +122,7 @@ impl Draw<'_> {
             instances: vec![parsed!(InstanceName, present), parsed!(InstanceName, other)],
             avoid,
             reason,
+            upstream_session: self.upstream(3),
             ownership: self.ownership(),
         })
     }
