@@ -73,6 +73,7 @@ bench: ## Run every benchmark and print the figures of docs/benchmarks.md
 	cargo build --locked --release --package mooring --package mooring-module
 	cargo bench --locked --package mooring-module --bench commands
 	cargo bench --locked --package mooring --bench bridge
+	cargo bench --locked --package mooring --bench conversations
 	cargo bench --locked --package mooring --bench stubs
 	cargo bench --locked --package mooring-tests --bench whole
 

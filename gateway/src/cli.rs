@@ -1,7 +1,10 @@
-//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, and the commands that ask a running
-//! gateway. Flags are settings: what is wrong with them ends with the same exit code as a bad file.
+//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, the commands that ask a running
+//! gateway, and `mooring sessions`, which works on the store. Flags are settings: what is wrong with them ends with the
+//! same exit code as a bad file.
 
 mod governance;
+mod sessions;
+mod stdio;
 
 use std::path::PathBuf;
 
@@ -11,6 +14,10 @@ pub use self::governance::{
     ClientArguments, EventsArguments, EventsCommand, RunsArguments, RunsCommand, SkillsArguments,
     SkillsCommand,
 };
+pub use self::sessions::{
+    OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
+};
+pub use self::stdio::StdioArguments;
 use crate::settings::Flags;
 
 /// Exit code after a clean stop.
@@ -30,12 +37,16 @@ Examples:
       serves one MCP server at http://127.0.0.1:4444/mcp, sessions in a local file
   mooring serve --config mooring.toml --store redis://127.0.0.1:6379
       serves what the file says; sessions in a Redis that has the mooring module loaded
+  mooring stdio --server tools=http://127.0.0.1:9001/mcp
+      serves the same to the client that starts it; started anew, it finds its session again
   mooring config check --config mooring.toml
       says what is wrong with a file and starts nothing
   mooring config reference
       explains every setting
   mooring runs list --status failed
       lists what failed at a running gateway; skills and events likewise
+  mooring sessions import sessions.json --server claude
+      takes the sessions of agents that another server kept in a file
 
 Exit codes:
   0   clean stop (SIGTERM, SIGINT)
@@ -75,6 +86,9 @@ pub enum Command {
     /// Serve MCP until stopped (the default)
     #[command(after_help = EXAMPLES)]
     Serve(ServeArguments),
+    /// Serve one client over standard input and output, and find its session again
+    #[command(after_help = EXAMPLES)]
+    Stdio(StdioArguments),
     /// Check and explain settings; starts nothing
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -84,6 +98,8 @@ pub enum Command {
     Skills(SkillsArguments),
     /// List the security events of a code server
     Events(EventsArguments),
+    /// List, show and end sessions; take and write those of agents
+    Sessions(SessionsArguments),
 }
 
 /// What to do with settings.
@@ -102,7 +118,7 @@ pub enum ConfigCommand {
 /// The flags of `mooring serve`. A flag wins over the environment and the file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServeArguments {
-    /// The settings file (TOML); else the one that MOORING_CONFIG names
+    /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Address and port to listen on [default: 127.0.0.1:4444]
@@ -123,6 +139,7 @@ impl From<ServeArguments> for Flags {
             listen: arguments.listen,
             store: arguments.store,
             servers: arguments.servers,
+            wanted: None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! go, [`store`] remembers, [`upstream`] reaches the servers, and [`mcp`] knows the protocol's bytes.
 
 pub mod affinity;
+pub mod agent;
 mod background;
 pub mod cli;
 pub mod client;
@@ -11,6 +12,7 @@ pub mod code;
 pub mod connection;
 mod digest;
 pub mod dispatch;
+pub mod downlink;
 pub mod fleet;
 pub mod group;
 pub mod http;
@@ -23,9 +25,10 @@ pub mod peer;
 pub mod pooled;
 pub mod secret_file;
 mod serve;
+pub mod sessions_command;
 pub mod settings;
 pub mod stdio;
 pub mod store;
 pub mod upstream;
 
-pub use serve::{ServeError, serve};
+pub use serve::{ServeError, StdioOptions, serve, serve_stdio};

@@ -8,13 +8,14 @@ use std::time::Duration;
 use clap::Parser;
 use mooring_gateway::cli::{
     Cli, Command, ConfigCommand, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE, EXIT_SERVICE_MISSING,
-    ServeArguments,
+    ServeArguments, SessionsArguments, StdioArguments,
 };
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::code::volume;
-use mooring_gateway::settings::{Environment, Loaded, Settings, SettingsError, generate};
+use mooring_gateway::sessions_command;
+use mooring_gateway::settings::{Environment, Flags, Loaded, Settings, SettingsError, generate};
 use mooring_gateway::stdio::supervisor;
-use mooring_gateway::{ServeError, logs, serve};
+use mooring_gateway::{ServeError, logs, serve, serve_stdio};
 
 /// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
 /// for files and housekeeping. They are made when they are needed.
@@ -50,16 +51,31 @@ fn main() -> ExitCode {
     };
     let code = match cli.into_command() {
         Command::Serve(arguments) => run_serve(arguments),
+        Command::Stdio(arguments) => run_stdio(arguments),
         Command::Config(command) => run_config(command),
         Command::Runs(arguments) => run_client(ClientCommand::Runs(arguments)),
         Command::Skills(arguments) => run_client(ClientCommand::Skills(arguments)),
         Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
+        Command::Sessions(arguments) => run_sessions(arguments),
     };
     ExitCode::from(code)
 }
 
 fn run_serve(arguments: ServeArguments) -> u8 {
-    let loaded = match load(arguments) {
+    run_gateway(&arguments.into(), serve)
+}
+
+fn run_stdio(arguments: StdioArguments) -> u8 {
+    let (flags, options) = arguments.split();
+    run_gateway(&flags, |settings| serve_stdio(settings, options))
+}
+
+/// Runs a gateway to its end: settings first and whole, then logs, then `serve`.
+fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
+    flags: &Flags,
+    serve: impl FnOnce(Settings) -> S,
+) -> u8 {
+    let loaded = match Settings::load(&Environment::of_process(), flags) {
         Ok(loaded) => loaded,
         Err(error) => return complain(&error, EXIT_BAD_SETTINGS),
     };
@@ -79,6 +95,9 @@ fn run_serve(arguments: ServeArguments) -> u8 {
     match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
+        Err(error @ (ServeError::NoServer { .. } | ServeError::LivesInOneWorker { .. })) => {
+            complain(&error, EXIT_BAD_SETTINGS)
+        }
         Err(error) => complain(&error, EXIT_FAILURE),
     }
 }
@@ -121,6 +140,26 @@ fn run_client(command: ClientCommand) -> u8 {
             EXIT_CLEAN if !told.is_good => EXIT_FAILURE,
             code => code,
         },
+        Err(error) => complain(&error, error.exit_code()),
+    }
+}
+
+/// Works on the store.
+fn run_sessions(arguments: SessionsArguments) -> u8 {
+    let runtime = match runtime(1) {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error, EXIT_FAILURE),
+    };
+    match runtime.block_on(sessions_command::run(arguments)) {
+        Ok(outcome) => {
+            for remark in &outcome.remarks {
+                let _ = writeln!(std::io::stderr(), "mooring: {remark}");
+            }
+            match print(&outcome.text) {
+                EXIT_CLEAN if outcome.is_fruitless => EXIT_FAILURE,
+                code => code,
+            }
+        }
         Err(error) => complain(&error, error.exit_code()),
     }
 }

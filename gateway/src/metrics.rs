@@ -1,11 +1,13 @@
 //! Every metric of the gateway, named once. Labels are bounded sets, never ids or e-mails.
 
+mod agent;
 mod code;
 mod forward;
 mod governance;
 
 use std::time::Duration;
 
+pub use agent::{AgentOutcome, agent_run};
 pub use code::{
     LockUse, RunOutcome, SessionRetired, code_files_refused, code_lock_held, code_rate_limited,
     code_run, code_session_opened, code_session_retired, code_snapshot, code_tools_tree,
@@ -81,6 +83,7 @@ pub fn describe() {
         UPSTREAM_SECONDS,
         "Sending upstream to the head of the response"
     );
+    agent::describe();
     code::describe();
     forward::describe();
     governance::describe();

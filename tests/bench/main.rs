@@ -23,6 +23,7 @@ mod code_mode;
 mod cost;
 mod figures;
 mod forward;
+mod fresh;
 mod idle;
 mod load;
 mod pair;
@@ -79,6 +80,8 @@ enum Part {
     Turn,
     /// The start of a child process.
     Start,
+    /// Clients that start their server anew for each call.
+    Fresh,
 }
 
 /// What this program does where it does not measure.
@@ -144,6 +147,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if wants(Part::Start) {
         println!("{}\n", start::measure(&logs).await?);
+    }
+    if wants(Part::Fresh) {
+        println!("{}\n", fresh::measure().await?);
     }
     Ok(())
 }

@@ -50,6 +50,26 @@ impl Settings {
         self.state_home = Some(directory.to_owned());
         self
     }
+
+    /// `mooring` with these settings, to do what `subcommand` says. Its own files lie in `directory`.
+    pub fn command(&self, subcommand: &str, directory: &Path) -> anyhow::Result<Command> {
+        let file = directory.join("mooring.toml");
+        std::fs::write(&file, &self.toml).context("write the configuration file")?;
+        let mut command = Command::new(paths::binary("mooring")?);
+        let given = self.environment.iter().map(|(name, value)| (name, value));
+        command
+            .args([subcommand, "--config"])
+            .arg(&file)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", directory)
+            .env(
+                "XDG_STATE_HOME",
+                self.state_home.as_deref().unwrap_or(directory),
+            )
+            .envs(given);
+        Ok(command)
+    }
 }
 
 /// A running gateway.
@@ -174,25 +194,10 @@ fn sum_of(text: &str, name: &str, labels: &[&str]) -> f64 {
 }
 
 fn spawn(name: &str, port: u16, settings: &Settings, directory: &Path) -> anyhow::Result<Process> {
-    let file = directory.join("mooring.toml");
-    std::fs::write(&file, &settings.toml).context("write the configuration file")?;
-    let state_home = settings.state_home.as_deref().unwrap_or(directory);
-    let mut command = Command::new(paths::binary("mooring")?);
+    let mut command = settings.command("serve", directory)?;
     command
-        .args(["serve", "--config"])
-        .arg(&file)
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-        .env("HOME", directory)
-        .env("XDG_STATE_HOME", state_home)
         .env("MOORING_LISTEN_ADDRESS", format!("127.0.0.1:{port}"))
-        .env("MOORING_WORKER_NAME", name)
-        .envs(
-            settings
-                .environment
-                .iter()
-                .map(|(name, value)| (name, value)),
-        );
+        .env("MOORING_WORKER_NAME", name);
     Process::start(name, &mut command, &directory.join("gateway.log"))
 }
 

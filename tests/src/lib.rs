@@ -4,6 +4,7 @@
 //! signalled, each by its own id; every wait has a name and a bound; nothing is written outside a
 //! temporary directory. Where a process is waited for in vain, or a test panics, its log is shown.
 
+pub mod agent;
 pub mod client;
 pub mod code;
 pub mod compose;
@@ -26,4 +27,5 @@ pub mod servers;
 pub mod session;
 pub mod sse;
 pub mod stdio;
+pub mod stdio_client;
 pub mod wait;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use mooring_session::Refusal;
 use mooring_session::names::Principal;
-use mooring_session::rules::{Create, End, EndWhen, Touch};
+use mooring_session::rules::{Create, Created, End, EndWhen, Touch};
 
 use super::open::OpenError;
 use super::{Affinity, Session};
@@ -28,16 +28,20 @@ enum Room {
 }
 
 impl Affinity {
-    /// Creates the record. At the principal's cap the least recently used of its idle sessions is ended for it.
+    /// Creates the record, or finds it. At the principal's cap the least recently used of its idle sessions is ended for it.
     ///
     /// # Errors
     /// [`OpenError::AtCap`] where none is idle; what the store says.
-    pub(super) async fn admit(&self, session: &Session, create: &Create) -> Result<(), OpenError> {
+    pub(super) async fn admit(
+        &self,
+        session: &Session,
+        create: &Create,
+    ) -> Result<Created, OpenError> {
         let mut held = 0;
         let mut spared = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let least_recently_used = match self.store().create(&session.key, create).await {
-                Ok(_) => return Ok(()),
+                Ok(created) => return Ok(created),
                 Err(StoreError::Refused(Refusal::Cap {
                     cap,
                     least_recently_used,

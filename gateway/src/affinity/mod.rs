@@ -8,6 +8,7 @@ mod admission;
 mod carried_over;
 mod cleaning;
 mod close;
+mod continued;
 mod driven;
 mod establish;
 mod news;
@@ -32,8 +33,10 @@ use mooring_session::time::Millis;
 
 pub(crate) use cleaning::Forgotten;
 pub use close::Closed;
+pub use continued::Beginning;
 pub use driven::{Driven, Driver, InFlight, InFlightKind};
 pub use news::pass_on_news;
+pub(crate) use open::labels;
 pub use open::{Introduction, OpenError, Opened, Subscribed};
 pub use owned::{Dial, Owned, OwnedOptions, Place, Sent, sweep_owned, watch_owners};
 pub(crate) use reaper::jittered;
@@ -171,6 +174,6 @@ impl Affinity {
 }
 
 /// A token that nothing else has, and that says nothing.
-fn fresh_token() -> Result<Token, NameError> {
+pub(crate) fn fresh_token() -> Result<Token, NameError> {
     Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
 }

@@ -184,7 +184,11 @@ impl Affinity {
         }
     }
 
-    fn creation(&self, session: &Session, labels: BTreeMap<LabelName, LabelValue>) -> Create {
+    pub(super) fn creation(
+        &self,
+        session: &Session,
+        labels: BTreeMap<LabelName, LabelValue>,
+    ) -> Create {
         Create {
             id: session.id.clone(),
             principal: session.principal.clone(),
@@ -269,7 +273,7 @@ impl Affinity {
         self.set_labels(session, labels(pairs)).await
     }
 
-    async fn set_labels(
+    pub(super) async fn set_labels(
         &self,
         session: &Session,
         labels: BTreeMap<LabelName, LabelValue>,
@@ -285,7 +289,7 @@ impl Affinity {
 }
 
 /// What a record says of how its client has introduced itself.
-fn introduced(
+pub(super) fn introduced(
     params_digest: &InitDigest,
     introduction: &Introduction<'_>,
 ) -> BTreeMap<LabelName, LabelValue> {
@@ -305,7 +309,7 @@ pub enum Subscribed {
 }
 
 /// Labels from pairs; a pair that is out of the limits of a label is left out, because it only serves convenience.
-fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
+pub(crate) fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
     pairs
         .iter()
         .filter_map(|(name, value)| {

@@ -223,7 +223,7 @@ impl Affinity {
     fn noted(&self, session: &Session, server: &Server, routed: Routed) -> Option<BindingView> {
         if let Some(lost) = &routed.worker_lost {
             metrics::affinity_rebind("worker");
-            tracing::warn!(
+            tracing::info!(
                 session = %session.digest,
                 server = %server.id,
                 from = %lost.worker,

@@ -22,7 +22,7 @@ pub struct ClientArguments {
     /// The roles of who asks, separated by commas
     #[arg(long, global = true, value_name = "ROLE[,ROLE]")]
     pub roles: Option<String>,
-    /// The settings file (TOML); else the one that MOORING_CONFIG names
+    /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print the gateway's answer as it is

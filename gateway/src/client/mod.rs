@@ -7,7 +7,7 @@ mod events;
 mod gateway;
 mod runs;
 mod skills;
-mod table;
+pub(crate) mod table;
 mod target;
 
 use http::StatusCode;

@@ -6,7 +6,7 @@ use serde_json::Value;
 const CELL_CHARS_MAX: usize = 80;
 
 /// Rows with aligned columns under their titles.
-pub(super) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let mut lines: Vec<Vec<String>> = vec![titles.iter().map(ToString::to_string).collect()];
     lines.extend(
         rows.iter()
@@ -33,7 +33,7 @@ pub(super) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// One line of a table, cut where it is too long.
-fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let line = printable(text).replace(['\n', '\t'], " ");
     match line.char_indices().nth(CELL_CHARS_MAX) {
         None => line,
@@ -45,7 +45,7 @@ fn shortened(text: &str) -> String {
 }
 
 /// A text that does nothing to a terminal: control characters are shown as Rust writes them.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -65,7 +65,7 @@ fn is_direction(character: char) -> bool {
 }
 
 /// A value of an answer as a cell; a hyphen where there is none.
-pub(super) fn cell(row: &Value, pointer: &str) -> String {
+pub(crate) fn cell(row: &Value, pointer: &str) -> String {
     match row.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -74,7 +74,7 @@ pub(super) fn cell(row: &Value, pointer: &str) -> String {
 }
 
 /// The rows of a list in an answer.
-pub(super) fn rows<'a>(answer: &'a Value, list: &str) -> &'a [Value] {
+pub(crate) fn rows<'a>(answer: &'a Value, list: &str) -> &'a [Value] {
     answer
         .get(list)
         .and_then(Value::as_array)
@@ -83,7 +83,7 @@ pub(super) fn rows<'a>(answer: &'a Value, list: &str) -> &'a [Value] {
 }
 
 /// Named values, a line each.
-pub(super) fn fields(of: &Value, named: &[(&str, &str)]) -> String {
+pub(crate) fn fields(of: &Value, named: &[(&str, &str)]) -> String {
     let width = named
         .iter()
         .map(|(name, _)| name.len())

@@ -3,6 +3,8 @@
 //! Invariant: a link that is down says why, once, and before its last message is taken; `gone` follows when nothing of
 //! the server is left in this worker.
 
+use std::process::ExitStatus;
+
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -11,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 #[derive(Debug)]
 pub struct Link {
     /// Messages to the server, each one JSON text. Bounded; closed when the link is down. Dropping the last sender asks
-    /// for an orderly shutdown after what was sent has been delivered.
+    /// for an orderly shutdown after what was sent has been delivered. Closed from the start where nothing is taken.
     pub to_server: mpsc::Sender<Bytes>,
     /// Messages from the server in their order, each one JSON text without a newline. Ends when the link is down, after
     /// `end` was set. Bounded: a server whose messages are not taken waits.
@@ -32,7 +34,7 @@ pub enum LinkEnd {
     Closed,
     /// The server's process ended by itself, or was killed; with what the system says of it.
     #[error("the server ended: {0}")]
-    Exited(Box<str>),
+    Exited(ExitStatus),
     /// The transport broke, with the reason.
     #[error("the connection broke: {0}")]
     Broken(Box<str>),
@@ -108,13 +110,16 @@ pub fn pair(messages_max: usize) -> (Link, Far) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
     use super::*;
 
     #[tokio::test]
     async fn the_first_reason_stays() {
         let (mut link, far) = pair(1);
         far.ending.tell(LinkEnd::Closed);
-        far.ending.tell(LinkEnd::Exited("exit status: 1".into()));
+        far.ending
+            .tell(LinkEnd::Exited(ExitStatus::from_raw(1 << 8)));
         drop(far);
         assert_eq!(link.from_server.recv().await, None);
         assert_eq!(*link.end.borrow(), Some(LinkEnd::Closed));

@@ -15,10 +15,10 @@ use super::directory::{Known, Places};
 use super::merge::{MemberList, merge};
 use super::{Group, Member};
 use crate::affinity::{Affinity, Moved, Session};
-use crate::code::server::{Asked as CodeAsked, CodeServer};
+use crate::code::server::CodeServer;
 use crate::dispatch::{Asked, DeliverError, Question, ask};
 use crate::mcp::listing::{Entry, Page, PageError};
-use crate::mcp::{EnvelopeError, Kind, Listing, Message, Revision, Sender, call};
+use crate::mcp::{EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server};
 use crate::upstream::{ExchangeError, Outgoing, Server};
 
 /// Most pages of one member's list.
@@ -228,9 +228,9 @@ impl Scope {
     ) -> Result<Option<Vec<Entry>>, Failure> {
         let text = call::list(&self.affinity.next_id(), listing, None);
         let message = Message::parse(text.as_bytes(), Sender::Client)?;
-        match server.asked(&message, self.revision) {
-            CodeAsked::Result(result) => Ok(Some(Page::read(listing, &result)?.entries)),
-            CodeAsked::Error(_) | CodeAsked::Call(_) => Ok(None),
+        match tool_server::asked(server, &message, self.revision) {
+            tool_server::Asked::Result(result) => Ok(Some(Page::read(listing, &result)?.entries)),
+            tool_server::Asked::Error(_) | tool_server::Asked::Call(_) => Ok(None),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use http_body_util::Full;
 use mooring_session::Refusal;
@@ -243,4 +243,14 @@ pub(super) fn unpooled(cause: &PooledError, id: Option<Id<'_>>) -> Response {
         PooledError::OutcomeUnknown(_) => plain(ErrorKind::OutcomeUnknown, id),
         PooledError::Answer(cause) => exchange(cause, id),
     }
+}
+/// The answer to a GET or DELETE at a server that is the gateway itself.
+pub(super) fn only_post() -> Response {
+    let mut reply = error(
+        &ErrorBody::new(ErrorKind::MethodNotAllowed)
+            .detail("this server keeps no MCP sessions; everything is a POST"),
+    );
+    let allowed = HeaderValue::from_static("POST");
+    reply.headers_mut().insert(ALLOW, allowed);
+    reply
 }

@@ -12,17 +12,18 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mooring_session::names::{Principal, SessionId};
 
+use super::agent::AgentVisit;
 use super::code::CodeVisit;
 use super::group::GroupVisit;
 use super::target::Target;
-use super::{App, answer, code, door, group, kept, unkept};
+use super::{App, agent, answer, code, door, group, kept, unkept};
 use crate::affinity::{Closed, Session};
 use crate::code::server::Asker;
 use crate::dispatch::empty;
 use crate::identity::identify;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, VersionError};
+use crate::mcp::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError};
 use crate::metrics;
 use crate::upstream::Server;
 
@@ -40,12 +41,15 @@ pub(super) struct Arrival {
     pub(super) headers: HeaderMap,
     /// The session, where it began before its client introduced itself.
     pub(super) begun: Option<Session>,
+    /// What tells the client from others of its session, where there may be others.
+    pub(super) lane: Option<Lane>,
 }
 
 /// Which way it goes.
 enum Way {
     Upstream(Visit),
     Code(CodeVisit),
+    Agent(AgentVisit),
     Group(GroupVisit),
 }
 
@@ -58,6 +62,8 @@ pub(super) struct Visit {
     pub(super) headers: HeaderMap,
     /// The session that an `initialize` opens; none where it begins one.
     pub(super) begun: Option<Session>,
+    /// What tells the client from others of its session, where there may be others.
+    pub(super) lane: Option<Lane>,
 }
 
 impl Visit {
@@ -107,6 +113,7 @@ async fn serve(
         teams,
         headers: head.headers,
         begun: None,
+        lane: None,
     };
     match head.method {
         HttpMethod::POST => post(arrival, body).await,
@@ -203,6 +210,7 @@ pub(super) async fn serve_message(
         }
         Way::Upstream(visit) => unkept::post(&visit, body, message, revision).await,
         Way::Code(visit) => code::post(&visit, message, revision).await,
+        Way::Agent(visit) => agent::post(&visit, message, revision).await,
         Way::Group(visit) => group::post(&visit, body, message, revision).await,
     };
     let method = message.method().label();
@@ -222,7 +230,7 @@ pub(super) async fn get(arrival: Arrival) -> Response {
     match arrival.way() {
         Way::Upstream(visit) if visit.server.keeps_sessions => kept::get(&visit).await,
         Way::Upstream(visit) => unkept::get(&visit),
-        Way::Code(_) => code::not_allowed(),
+        Way::Code(_) | Way::Agent(_) => answer::only_post(),
         Way::Group(visit) => group::get(&visit).await,
     }
 }
@@ -236,7 +244,7 @@ pub(super) async fn delete(arrival: Arrival) -> Response {
                 .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
         }
         Way::Upstream(visit) => unkept::delete(&visit),
-        Way::Code(_) => code::not_allowed(),
+        Way::Code(_) | Way::Agent(_) => answer::only_post(),
         Way::Group(visit) => tokio::spawn(async move { group::delete(&visit).await })
             .await
             .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
@@ -252,6 +260,7 @@ impl Arrival {
                 principal: self.principal,
                 headers: self.headers,
                 begun: self.begun,
+                lane: self.lane,
             }),
             Target::Code(server) => Way::Code(CodeVisit {
                 app: self.app,
@@ -262,6 +271,11 @@ impl Arrival {
                 },
                 headers: self.headers,
             }),
+            Target::Agent(server) => Way::Agent(AgentVisit {
+                server,
+                principal: self.principal,
+                headers: self.headers,
+            }),
             Target::Group(group) => Way::Group(GroupVisit {
                 app: self.app,
                 group,
@@ -269,6 +283,7 @@ impl Arrival {
                 teams: self.teams,
                 headers: self.headers,
                 begun: self.begun,
+                lane: self.lane,
             }),
         }
     }

@@ -47,7 +47,7 @@ pub(super) async fn post_in(
     body: &Bytes,
     message: &Message<'_>,
 ) -> Response {
-    let up = match rewrite_up(message, None) {
+    let up = match rewrite_up(message, visit.lane) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
@@ -208,7 +208,7 @@ async fn initialize(
         let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
         return answer::error(&error.detail("initialize needs params"));
     };
-    let up = match rewrite_up(message, None) {
+    let up = match rewrite_up(message, visit.lane) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };

@@ -3,11 +3,8 @@
 //! Invariant: a POST is served by the worker that holds the stream, and by no other; one whose stream is open nowhere is
 //! answered with 404, upon which the client begins anew. The session id that its query holds is a secret and never logged.
 
-mod answering;
 mod delivery;
-mod introduction;
 mod opening;
-mod reading;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +12,7 @@ use std::sync::Arc;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use http::header::ALLOW;
-use http::{HeaderValue, Method as HttpMethod, StatusCode, Uri};
+use http::{HeaderValue, Method as HttpMethod, Uri};
 use mooring_session::names::{Principal, ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
@@ -137,11 +134,6 @@ fn not_allowed(allowed: &'static str) -> Response {
     let allowed = HeaderValue::from_static(allowed);
     reply.headers_mut().insert(ALLOW, allowed);
     reply
-}
-
-/// The client's session is over, or was never here.
-fn is_session_over(status: StatusCode) -> bool {
-    status == ErrorKind::SessionNotFound.status()
 }
 
 #[cfg(test)]

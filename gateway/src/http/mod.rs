@@ -2,17 +2,21 @@
 //!
 //! Invariant: a request that fails a check reaches neither the store nor an upstream.
 
+mod agent;
 mod answer;
 mod code;
 mod door;
+mod downlink;
 mod endpoint;
 mod governance;
 mod group;
 mod health;
 mod kept;
+mod late;
 mod legacy;
 mod nested;
 mod peers;
+mod stdio;
 mod target;
 mod unkept;
 
@@ -28,7 +32,9 @@ use axum::routing::{any, get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use self::peers::Colleague;
+pub use self::stdio::{Front, Keeping};
 use crate::affinity::Affinity;
+use crate::agent::server::AgentServers;
 use crate::code::server::CodeServers;
 use crate::dispatch::RelayOptions;
 use crate::group::Groups;
@@ -42,7 +48,9 @@ use crate::upstream::Servers;
 pub struct App {
     /// The upstream servers.
     pub servers: Arc<Servers>,
-    /// The servers that the gateway answers itself; none where none is configured.
+    /// The servers whose calls are runs of a program.
+    pub agents: AgentServers,
+    /// The servers that run code; none where none is configured.
     pub code: Option<CodeServers>,
     /// The servers that consist of several of the others.
     pub groups: Groups,

@@ -51,6 +51,7 @@ impl Upstreams for Inside {
             principal: session.principal.clone(),
             headers: HeaderMap::new(),
             begun: None,
+            lane: None,
         };
         // The session is kept whatever the server's setting is: code has no other.
         on_its_own(async move {
@@ -109,6 +110,7 @@ impl Inside {
             teams: Arc::default(),
             headers,
             begun: None,
+            lane: None,
         })
     }
 }

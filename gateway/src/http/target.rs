@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::Path;
 
 use super::App;
+use crate::agent::server::AgentServer;
 use crate::code::server::CodeServer;
 use crate::group::Group;
 use crate::upstream::Server;
@@ -16,6 +17,8 @@ pub(super) enum Target {
     Upstream(Arc<Server>),
     /// Code, which the gateway answers itself.
     Code(Arc<CodeServer>),
+    /// A command-line agent, which the gateway runs for each call.
+    Agent(Arc<AgentServer>),
     /// Several of the others as one.
     Group(Arc<Group>),
 }
@@ -26,6 +29,7 @@ impl Target {
         match self {
             Self::Upstream(server) => server.id.as_str(),
             Self::Code(server) => server.id.as_str(),
+            Self::Agent(server) => server.id.as_str(),
             Self::Group(group) => group.id.as_str(),
         }
     }
@@ -36,8 +40,9 @@ impl App {
     pub(super) fn target(&self, id: &str) -> Option<Target> {
         let upstream = || self.servers.get(id).cloned().map(Target::Upstream);
         let code = || self.code.as_ref()?.get(id).cloned().map(Target::Code);
+        let agent = || self.agents.get(id).cloned().map(Target::Agent);
         let group = || self.groups.get(id).cloned().map(Target::Group);
-        upstream().or_else(code).or_else(group)
+        upstream().or_else(code).or_else(agent).or_else(group)
     }
 
     /// The server that a path names; where it names none, the default one.

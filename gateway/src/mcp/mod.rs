@@ -5,6 +5,7 @@
 //! spelling and white space survive byte for byte. Nothing here knows HTTP handlers, stores or
 //! settings, and nothing here waits.
 
+pub(crate) mod arguments;
 pub mod call;
 pub mod envelope;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod renaming;
 pub mod rewrite;
 pub mod sse;
 pub mod stream;
+pub(crate) mod tool_server;
 pub mod version;
 
 mod keys;
@@ -35,6 +37,7 @@ pub use method::Method;
 pub use rewrite::{Downward, RewriteError, Upward, rewrite_down, rewrite_up, with_id};
 pub use sse::{Passing, SseRewriter, Verdict};
 pub use stream::{StreamError, StreamRewriter};
+pub(crate) use tool_server::ToolServer;
 pub use version::{Revision, VersionError};
 
 #[cfg(test)]

@@ -3,17 +3,19 @@
 //! Order matters: what can fail is opened before the port is bound, the worker announces itself before it serves, and
 //! on the way out it says that it is gone after it has stopped accepting.
 
+mod application;
 mod listener;
 mod peers;
 mod servers;
+mod stdio;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::serve::ListenerExt;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use mooring_session::names::{Address, NameError, ServerName, WorkerId};
+use mooring_session::names::{Address, NameError, WorkerId};
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
 use tokio::net::TcpListener;
@@ -21,22 +23,16 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
-use crate::code::proxy::AddressPolicy;
-use crate::code::server::CodeServers;
-use crate::dispatch::{RelayOptions, Seals};
-use crate::fleet::SealKey;
-use crate::group::Groups;
 use crate::http::{App, Colleague, service};
-use crate::legacy::downstream::Streams;
-use crate::pooled::Pool;
-use crate::settings::{self, Settings};
-use crate::store;
-use crate::upstream::{Client, ClientError, ClientOptions};
+use crate::settings::Settings;
+use crate::store::{self, Store};
+use crate::upstream::ClientError;
 use crate::{background, metrics};
 
+use self::application::Parts;
 use self::listener::{LINGER, Listener};
 use self::peers::Peers;
+pub use self::stdio::{StdioOptions, serve_stdio};
 
 /// How long the connections that live here are given after the last reply, at least.
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
@@ -72,6 +68,28 @@ pub enum ServeError {
     /// A configured name is not one that the store takes.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// There is no server of this id to be served alone; exit code 64.
+    #[error("there is no server `{id}` in the settings; there is {known}")]
+    NoServer {
+        /// What was asked for.
+        id: String,
+        /// The ids that there are, as a list.
+        known: String,
+    },
+    /// A server's connections would end with a process that serves one client; exit code 64.
+    #[error(
+        "server `{id}` is of kind {kind}: what it remembers is in a process or connection that would end with this one; \
+         serve it with `mooring serve`, which stays, and let the client connect there"
+    )]
+    LivesInOneWorker {
+        /// The server's id.
+        id: String,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// The session of the only client was ended by somebody else, or has expired.
+    #[error("the session is over; the client may start again")]
+    SessionOver,
     /// The server ended by itself.
     #[error("the server stopped")]
     Run(#[source] std::io::Error),
@@ -82,12 +100,7 @@ pub enum ServeError {
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(settings: Settings) -> Result<(), ServeError> {
-    let recorder = PrometheusBuilder::new()
-        .set_buckets(metrics::BUCKETS_SECONDS)
-        .map_err(ServeError::Metrics)?
-        .install_recorder()
-        .map_err(ServeError::Metrics)?;
-    metrics::describe();
+    let recorder = record_metrics()?;
     let Assembled {
         app,
         listener,
@@ -125,6 +138,16 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     result
 }
 
+fn record_metrics() -> Result<PrometheusHandle, ServeError> {
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(metrics::BUCKETS_SECONDS)
+        .map_err(ServeError::Metrics)?
+        .install_recorder()
+        .map_err(ServeError::Metrics)?;
+    metrics::describe();
+    Ok(recorder)
+}
+
 /// All that serving needs, and nothing of it serves yet.
 struct Assembled {
     app: Arc<App>,
@@ -137,11 +160,7 @@ async fn assemble(
     settings: &Settings,
     recorder: PrometheusHandle,
 ) -> Result<Assembled, ServeError> {
-    let servers = Arc::new(servers::servers(settings)?);
-    let client = client(settings)?;
-    let store = store::open(&settings.store, settings.affinity.session_ttl)
-        .await
-        .map_err(|error| unavailable(settings, &error))?;
+    let store = open_store(settings).await?;
 
     let configured = settings.listen.address;
     let bind_error = |source| ServeError::Bind {
@@ -157,36 +176,13 @@ async fn assemble(
         Some(ring) => Some(Peers::bind(&settings.worker.peers, &worker, ring).await?),
         None => None,
     };
-    let affinity = Affinity::new(
+    let parts = Parts {
         store,
-        client.clone(),
-        Arc::clone(&servers),
-        owned(settings, peers.as_ref())?,
-        worker.clone(),
-        affinity_options(settings),
-    );
-    let code = code_servers(settings, &affinity).await?;
-    let app = Arc::new(App {
-        groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
-        code,
-        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
-        pool: Pool::new(
-            client,
-            worker.boot(),
-            settings.upstream.response_headers_timeout,
-        ),
-        servers,
-        affinity,
-        legacy: Streams::default(),
-        listen: settings.listen.clone(),
-        auth: settings.auth.clone(),
-        relay: RelayOptions {
-            event_bytes_max: settings.upstream.event_bytes_max,
-            seals: Seals::new(ring.as_ref().map(SealKey::new)),
-            stopping: CancellationToken::new(),
-        },
-        metrics: recorder,
-    });
+        worker,
+        peers: peers.as_ref().map(Peers::client),
+        ring,
+    };
+    let app = application::assemble(settings, parts, recorder).await?;
     Ok(Assembled {
         app,
         listener,
@@ -202,6 +198,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     if let Some(code) = &app.code {
         code.stop_runs();
     }
+    app.agents.stop_runs();
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
     affinity.owned().finish(deadline).await;
     // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.
@@ -280,90 +277,6 @@ async fn signalled() {
     }
 }
 
-/// The servers that the gateway answers itself, where some are configured.
-async fn code_servers(
-    settings: &Settings,
-    affinity: &Affinity,
-) -> Result<Option<CodeServers>, ServeError> {
-    let Some(code) = &settings.code else {
-        return Ok(None);
-    };
-    let mut servers = Vec::new();
-    for configured in &settings.servers {
-        if let settings::ServerKind::Code(server) = &configured.kind {
-            let id = ServerName::parse(configured.id.as_str().as_bytes())?;
-            servers.push((id, server.clone()));
-        }
-    }
-    let mountable = servers::mountable(settings)?;
-    let addresses = AddressPolicy::public(store_addresses(settings).await);
-    let servers = CodeServers::open(code, &servers, mountable, addresses, affinity.clone());
-    Ok(Some(servers.await?))
-}
-
-/// The addresses of the store, which no code is to reach whatever else it may. Those of this machine are found when they
-/// are needed.
-async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
-    let host = match &settings.store.location {
-        settings::StoreLocation::Redis(url) => url.host(),
-        settings::StoreLocation::Embedded { .. } => None,
-    };
-    let Some(host) = host else {
-        return Vec::new();
-    };
-    match tokio::net::lookup_host(host).await {
-        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
-        // The store could not be reached by this name either.
-        Err(_) => Vec::new(),
-    }
-}
-
-fn client(settings: &Settings) -> Result<Client, ClientError> {
-    let options = ClientOptions {
-        connect_timeout: settings.upstream.connect_timeout,
-        idle_connection: settings.upstream.idle_connection,
-        lost_after: settings.upstream.lost_after,
-    };
-    let needs_tls = settings
-        .servers
-        .iter()
-        .filter_map(|server| match &server.kind {
-            settings::ServerKind::Http(http) => Some(&http.instances),
-            settings::ServerKind::Sse(sse) => Some(&sse.instances),
-            settings::ServerKind::Code(_)
-            | settings::ServerKind::Stdio(_)
-            | settings::ServerKind::Group(_) => None,
-        })
-        .flatten()
-        .any(|instance| instance.uri().scheme_str() == Some("https"));
-    Client::new(options, needs_tls)
-}
-
-/// What this worker will own, and how it reaches what others own.
-fn owned(settings: &Settings, peers: Option<&Peers>) -> Result<Owned, NameError> {
-    let upstream = &settings.upstream;
-    let options = OwnedOptions {
-        message_bytes_max: upstream.event_bytes_max,
-        events_max: upstream.event_log_events_max,
-        event_bytes_max: upstream.event_log_bytes_max,
-        client_answer_timeout: upstream.client_answer_timeout,
-    };
-    let dials = servers::dials(settings)?;
-    let (beat_ttl, client) = (settings.worker.beat_ttl, peers.map(Peers::client));
-    Ok(Owned::new(dials, options, beat_ttl, client))
-}
-
-fn affinity_options(settings: &Settings) -> AffinityOptions {
-    AffinityOptions {
-        session_ttl: Millis::from(settings.affinity.session_ttl),
-        sessions_max: settings.affinity.sessions_max,
-        claim_lease: Millis::from(settings.upstream.claim_lease),
-        turn_wait_max: settings.affinity.turn_wait_max,
-        answer_timeout: settings.upstream.response_headers_timeout,
-        key_prefix: settings.store.key_prefix.as_str().into(),
-    }
-}
-
 /// The configured name, and an id of this run of it.
 fn worker_id(settings: &Settings, address: SocketAddr) -> Result<WorkerId, NameError> {
     let name = settings.worker.name.resolve(address.port());
@@ -371,11 +284,13 @@ fn worker_id(settings: &Settings, address: SocketAddr) -> Result<WorkerId, NameE
     WorkerId::parse(format!("{name}:{boot:016x}").as_bytes())
 }
 
-fn unavailable(settings: &Settings, error: &store::OpenError) -> ServeError {
-    ServeError::Unavailable {
-        service: format!("the store ({})", settings.store.location),
-        reason: error.to_string(),
-    }
+async fn open_store(settings: &Settings) -> Result<Store, ServeError> {
+    store::open(&settings.store, settings.affinity.session_ttl)
+        .await
+        .map_err(|error| ServeError::Unavailable {
+            service: format!("the store ({})", settings.store.location),
+            reason: error.to_string(),
+        })
 }
 
 fn beat(settings: &Settings, worker: &WorkerId, address: &str) -> Result<Beat, NameError> {

@@ -13,7 +13,9 @@ use crate::settings::{
     self, HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
     UpstreamSettings,
 };
-use crate::stdio::{ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits};
+use crate::stdio::{
+    ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits, Traffic,
+};
 use crate::upstream::{Carriage, Instance, Reach, Server, Servers};
 
 /// What stands for the instance in the bindings of a server that is started here.
@@ -25,7 +27,7 @@ const MESSAGES_WAITING_MAX: usize = 256;
 pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, NameError> {
     let is_upstream = |kind: &ServerKind| match kind {
         ServerKind::Http(_) | ServerKind::Sse(_) | ServerKind::Stdio(_) => true,
-        ServerKind::Code(_) | ServerKind::Group(_) => false,
+        ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => false,
     };
     let upstream = settings
         .servers
@@ -50,7 +52,7 @@ pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
             ServerKind::Http(http) => over_http(id, http)?,
             ServerKind::Sse(sse) => over_sse(id, sse)?,
             ServerKind::Stdio(stdio) => started(id, stdio)?,
-            ServerKind::Code(_) | ServerKind::Group(_) => continue,
+            ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
         servers.push(Arc::new(server));
     }
@@ -130,7 +132,10 @@ pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Dial>, Na
         let dial = match &configured.kind {
             ServerKind::Stdio(stdio) => child(stdio, &settings.upstream),
             ServerKind::Sse(_) => Dial::Sse,
-            ServerKind::Http(_) | ServerKind::Code(_) | ServerKind::Group(_) => continue,
+            ServerKind::Http(_)
+            | ServerKind::Code(_)
+            | ServerKind::Group(_)
+            | ServerKind::Agent(_) => continue,
         };
         dials.insert(ServerName::parse(configured.id.as_str().as_bytes())?, dial);
     }
@@ -147,6 +152,7 @@ fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Dial {
             inherited: variables.inherited().to_vec(),
             set: variables.given().to_vec(),
         },
+        traffic: Traffic::Messages,
         limits: ChildLimits {
             process: ProcessLimits {
                 open_files: stdio.open_files_max.map(|most| most.get()),

@@ -8,6 +8,7 @@
 mod affinity;
 mod auth;
 mod code;
+mod config_home;
 mod file;
 pub mod generate;
 mod hosts;
@@ -29,7 +30,7 @@ mod unknown;
 mod upstream;
 mod worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use file::FileTables;
 use reader::Reader;
@@ -49,9 +50,9 @@ pub use log::{LogFormat, LogLevel, LogSettings};
 pub use peers::{FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{
-    ChildVariables, CommandLine, Concurrency, GroupNames, GroupServerSettings, HttpServerSettings,
-    Instance, OnUpstreamLoss, ServerId, ServerKind, ServerSettings, SseServerSettings,
-    StdioServerSettings, UpstreamHeaders,
+    AgentServerSettings, ChildVariables, CommandLine, Concurrency, GroupNames, GroupServerSettings,
+    HttpServerSettings, Instance, OnUpstreamLoss, ServerId, ServerKind, ServerSettings,
+    SseServerSettings, StdioServerSettings, UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
@@ -94,7 +95,7 @@ pub struct Loaded {
 }
 
 impl Settings {
-    /// Reads the file, if one is named, and takes every value from where it wins.
+    /// Reads the file that is named, or the user's own, and takes every value from where it wins.
     ///
     /// # Errors
     /// Everything that is wrong, at once. Only a file that cannot be read or parsed is reported before its
@@ -119,7 +120,10 @@ impl Settings {
     }
 }
 
-/// The file that `--config`, else `MOORING_CONFIG` names; an empty one where neither does.
+/// The user's own settings file in the directory of the XDG base directory rule.
+const FILE_OF_USER: &str = "mooring/mooring.toml";
+
+/// The file that `--config`, else `MOORING_CONFIG` names; else the user's own, if there is one; else an empty one.
 fn read_file(environment: &Environment, flags: &Flags, errors: &mut SettingsError) -> FileTables {
     match (&flags.config, environment.get(CONFIG_VARIABLE)) {
         (Some(path), _) => FileTables::read(path, "--config", errors),
@@ -137,8 +141,18 @@ fn read_file(environment: &Environment, flags: &Flags, errors: &mut SettingsErro
             });
             FileTables::default()
         }
-        (None, None) => FileTables::default(),
+        (None, None) => match file_of_user(environment) {
+            Some(path) => FileTables::read(&path, "XDG_CONFIG_HOME", errors),
+            None => FileTables::default(),
+        },
     }
+}
+
+/// `$XDG_CONFIG_HOME/mooring/mooring.toml`, if it is there. A directory that may not be looked into is passed over, as the
+/// rule says; a file that is there and cannot be read is not.
+fn file_of_user(environment: &Environment) -> Option<PathBuf> {
+    let path = config_home::config_home(environment)?.join(FILE_OF_USER);
+    path.try_exists().is_ok_and(|exists| exists).then_some(path)
 }
 
 fn parse(

@@ -98,6 +98,8 @@ pub struct Flags {
     pub store: Option<String>,
     /// Every `--server ID=URL[,URL]`.
     pub servers: Vec<String>,
+    /// The `--server ID` of `mooring stdio`.
+    pub wanted: Option<String>,
 }
 
 impl Flags {

@@ -34,8 +34,20 @@ pub struct ChildSpec {
     pub directory: Option<PathBuf>,
     /// What it finds in its environment.
     pub environment: Environment,
+    /// What goes through its pipes.
+    pub traffic: Traffic,
     /// What it may use, and how long its end may take.
     pub limits: ChildLimits,
+}
+
+/// What goes through a child's pipes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Messages both ways, one a line; what is no JSON is dropped. A child that closes its output is no server any more.
+    Messages,
+    /// Its output alone: every line as it was printed, whatever it is. Its standard input is at its end from the start,
+    /// and it may go on when it has closed its output.
+    Output,
 }
 
 /// Limits of one child and of the pipes to it.
@@ -43,7 +55,7 @@ pub struct ChildSpec {
 pub struct ChildLimits {
     /// What the kernel holds each of its processes to.
     pub process: ProcessLimits,
-    /// Longest message that is taken from it, in bytes.
+    /// Longest message, or line of output, that is taken from it, in bytes; a longer one ends it.
     pub message_bytes_max: usize,
     /// Most messages that wait in each direction.
     pub messages_waiting_max: usize,

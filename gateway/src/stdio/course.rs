@@ -3,16 +3,21 @@
 //! Invariant: it says why it ends before its last message is taken, and that it is gone only when no process of the
 //! child is left, whoever ended it.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use bytes::Bytes;
+use tokio::net::unix::pipe;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::child::Label;
+use super::command::Traffic;
 use super::input;
 use super::output::{Output, OutputEnd};
 use super::protocol::Report;
@@ -24,15 +29,23 @@ use crate::connection::link::{Far, LinkEnd};
 /// A child that closes its streams is mostly one that has just ended: so long is waited for that word.
 const EXIT_WORD_WITHIN: Duration = Duration::from_secs(1);
 
+/// What it wrote to its standard error last is read when it is gone. Only a stranger to whom it gave that stream can
+/// keep it open for longer: so long is waited.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+
 /// All that belongs to a running child.
 pub(super) struct Running {
     pub(super) far: Far,
-    pub(super) input: tokio::net::unix::pipe::Sender,
+    /// None where nothing is ever sent to it.
+    pub(super) input: Option<pipe::Sender>,
     pub(super) output: Output,
     pub(super) reports: Reports,
     pub(super) guard: tokio::process::Child,
     /// None where it had ended before anybody looked.
     pub(super) main: Option<Main>,
+    pub(super) traffic: Traffic,
+    /// Reads its standard error, until that is closed.
+    pub(super) errors: JoinHandle<()>,
     pub(super) message_bytes_max: usize,
     pub(super) label: Label,
     pub(super) recent: RecentLines,
@@ -59,8 +72,8 @@ impl Running {
         } = self.far;
         let end = {
             // Dropped only when the reason is settled: the end of its input would be a reason of its own to end.
-            let mut writing = pin!(input::write(self.input, &mut outgoing));
-            let reading = self.output.pass_on(&incoming);
+            let mut writing = pin!(write(self.input, &mut outgoing));
+            let reading = read(&mut self.output, &incoming, self.traffic);
             let seen = tokio::select! {
                 biased;
                 () = stop.cancelled() => Seen::Ended(LinkEnd::Closed),
@@ -80,7 +93,7 @@ impl Running {
             settle(seen, &mut self.reports).await
         };
         outgoing.close();
-        report(&end, &self.label, &self.recent);
+        report(&end, self.traffic, &self.label, &self.recent);
         let may_have_more = matches!(end, LinkEnd::Exited(_) | LinkEnd::Broken(_));
         ending.tell(end);
         self.reports.stop().await;
@@ -102,6 +115,7 @@ impl Running {
         let last = async {
             until_gone(&mut self.reports, self.main.as_ref()).await;
             let _ = self.guard.wait().await;
+            let _ = timeout(LAST_WORDS_WITHIN, self.errors).await;
             drop((self.slot, gone));
             all_gone.cancel();
         };
@@ -109,12 +123,33 @@ impl Running {
     }
 }
 
+/// Writes what is to be sent. Where nothing ever is, it closes the queue and is never done.
+async fn write(
+    input: Option<pipe::Sender>,
+    outgoing: &mut mpsc::Receiver<Bytes>,
+) -> io::Result<()> {
+    match input {
+        Some(input) => input::write(input, outgoing).await,
+        None => {
+            outgoing.close();
+            std::future::pending().await
+        }
+    }
+}
+
+/// Passes on what the child prints. The end of that is a sign where it serves; a program that only prints may go on
+/// without, and this is never done then.
+async fn read(output: &mut Output, incoming: &mpsc::Sender<Bytes>, traffic: Traffic) -> OutputEnd {
+    match (output.pass_on(incoming).await, traffic) {
+        (OutputEnd::Closed, Traffic::Output) => std::future::pending().await,
+        (end, _) => end,
+    }
+}
+
 /// Waits until the child's end is told, or nobody is left who could tell.
 async fn exit_word(reports: &mut Reports) -> LinkEnd {
     match reports.next().await {
-        Some(Report::Exited { status }) => {
-            LinkEnd::Exited(ExitStatus::from_raw(status).to_string().into())
-        }
+        Some(Report::Exited { status }) => LinkEnd::Exited(ExitStatus::from_raw(status)),
         _ => LinkEnd::Broken("its supervisor ended".into()),
     }
 }
@@ -140,9 +175,12 @@ async fn until_gone(reports: &mut Reports, main: Option<&Main>) {
     }
 }
 
-fn report(end: &LinkEnd, label: &Label, recent: &RecentLines) {
+fn report(end: &LinkEnd, traffic: Traffic, label: &Label, recent: &RecentLines) {
     let Label { server, session } = label;
     match end {
+        LinkEnd::Exited(_) if traffic == Traffic::Output => {
+            tracing::debug!(%server, %session, %end, "a program ended");
+        }
         LinkEnd::Closed => tracing::debug!(%server, %session, "a server process is told to end"),
         LinkEnd::Exited(_) | LinkEnd::Broken(_) | LinkEnd::MessageTooLong { .. } => {
             let stderr = recent.lines();

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// A buffer of what was read, from which lines are taken.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     buffer: BytesMut,
     /// Up to here there is no newline.
     looked_at: usize,
@@ -17,7 +17,7 @@ pub(super) struct Lines {
 
 /// What is done about a line that is longer than the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Long {
+pub(crate) enum Long {
     /// It is an error, and nothing more is taken.
     Refuse,
     /// Its beginning is taken, and the rest is skipped.
@@ -26,11 +26,11 @@ pub(super) enum Long {
 
 /// A line was longer than the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(crate) struct TooLong;
 
 impl Lines {
     /// Lines of at most `bytes_max` bytes, the newline not counted.
-    pub(super) fn new(bytes_max: usize, long: Long) -> Self {
+    pub(crate) fn new(bytes_max: usize, long: Long) -> Self {
         Self {
             buffer: BytesMut::new(),
             looked_at: 0,
@@ -41,12 +41,12 @@ impl Lines {
     }
 
     /// Where the next bytes are to be put.
-    pub(super) fn buffer(&mut self) -> &mut BytesMut {
+    pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
     /// The next whole line, without its newline; none where more has to be read.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
         loop {
             let unseen = self.buffer.get(self.looked_at..).unwrap_or_default();
             let newline = memchr::memchr(b'\n', unseen).map(|at| at.saturating_add(self.looked_at));
@@ -81,7 +81,7 @@ impl Lines {
     }
 
     /// What stands behind the last newline when nothing more comes.
-    pub(super) fn rest(&mut self) -> Option<Bytes> {
+    pub(crate) fn rest(&mut self) -> Option<Bytes> {
         let rest = self.buffer.split().freeze();
         (!rest.is_empty() && !self.is_skipping).then_some(rest)
     }

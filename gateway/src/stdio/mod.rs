@@ -1,5 +1,5 @@
 //! Servers that are child processes: a process per session, whose standard input and output speak MCP, one JSON-RPC
-//! message a line.
+//! message a line. Programs that run once and only print are children too, see [`Traffic`].
 //!
 //! Invariant: no process outlives its connection, whatever is killed. Two supervisors stand between a gateway and each
 //! child: see [`supervisor`]. From the outside in: [`Children`] starts them, `course` follows one connection, `input`,
@@ -19,12 +19,13 @@ mod stderr;
 mod strays;
 pub mod supervisor;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use child::{Child, Label};
-pub use command::{ChildLimits, ChildSpec, Environment, INHERITED_DEFAULT, ProcessLimits};
+pub use command::{ChildLimits, ChildSpec, Environment, INHERITED_DEFAULT, ProcessLimits, Traffic};
 pub use error::StartError;
 pub use launcher::Launcher;
+pub(crate) use lines::{Lines, Long};
 pub use protocol::StartFailure;
 pub use start::Children;
 pub use stderr::RecentLines;

@@ -1,7 +1,7 @@
-//! Messages from a child, one a line.
+//! What a child prints, line by line.
 //!
-//! Invariant: only JSON goes on. Some servers print a banner, or log to their standard output by mistake; such a line
-//! is dropped, and said so a few times.
+//! Invariant: where messages are expected, only JSON goes on. Some servers print a banner, or log to their standard
+//! output by mistake; such a line is dropped, and said so a few times. Where output is, every line goes on as it is.
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
@@ -10,6 +10,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use super::child::Label;
+use super::command::Traffic;
 use super::lines::{Lines, Long};
 
 /// Bytes of one read; so much is held for each child that says nothing.
@@ -24,7 +25,7 @@ const SHOWN_BYTES: usize = 200;
 pub(super) enum OutputEnd {
     /// The child closed it, or is gone.
     Closed,
-    /// A message was longer than the most.
+    /// A line was longer than the most.
     TooLong,
 }
 
@@ -32,24 +33,31 @@ pub(super) enum OutputEnd {
 pub(super) struct Output {
     source: pipe::Receiver,
     lines: Lines,
-    /// A message for which there was no room yet.
+    traffic: Traffic,
+    /// A line for which there was no room yet.
     waiting: Option<Bytes>,
     label: Label,
     warnings: u32,
 }
 
 impl Output {
-    pub(super) fn new(source: pipe::Receiver, bytes_max: usize, label: Label) -> Self {
+    pub(super) fn new(
+        source: pipe::Receiver,
+        bytes_max: usize,
+        traffic: Traffic,
+        label: Label,
+    ) -> Self {
         Self {
             source,
             lines: Lines::new(bytes_max, Long::Refuse),
+            traffic,
             waiting: None,
             label,
             warnings: 0,
         }
     }
 
-    /// Passes every message on. It may be given up any time and begun again: no message is lost by that.
+    /// Passes every message or line on. It may be given up any time and begun again: nothing is lost by that.
     pub(super) async fn pass_on(&mut self, incoming: &mpsc::Sender<Bytes>) -> OutputEnd {
         loop {
             self.pass_on_waiting(incoming).await;
@@ -102,6 +110,10 @@ impl Output {
     }
 
     fn take(&mut self, line: Bytes) {
+        if self.traffic == Traffic::Output {
+            self.waiting = Some(line);
+            return;
+        }
         let line = line.slice_ref(line.trim_ascii());
         if is_message(&line) {
             self.waiting = Some(line);

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
@@ -13,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::child::{Child, Label};
-use super::command::ChildSpec;
+use super::command::{ChildSpec, Traffic};
 use super::course::Running;
 use super::error::StartError;
 use super::launcher::Launcher;
@@ -68,7 +69,7 @@ impl Children {
     pub async fn start(&self, spec: &ChildSpec, label: Label) -> Result<Child, StartError> {
         let slot = self.slot()?;
         let limits = &spec.limits;
-        let (near, mut reports, guard) = self.launch()?;
+        let (near, mut reports, guard) = self.launch(spec.traffic)?;
         let started = timeout(limits.start_within, reports.order(spec));
         let pid = started.await.map_err(|_| StartError::Late)??;
 
@@ -79,7 +80,9 @@ impl Children {
         let Label { server, session } = &label;
         tracing::info!(%server, %session, pid, guard_pid, "a server's process was started");
         let (link, far) = link::pair(limits.messages_waiting_max);
-        let output = Output::new(near.output, limits.message_bytes_max, label.clone());
+        let bytes_max = limits.message_bytes_max;
+        let output = Output::new(near.output, bytes_max, spec.traffic, label.clone());
+        let log = super::stderr::log(near.errors, label.clone(), stderr.clone());
         let running = Running {
             far,
             input: near.input,
@@ -87,12 +90,13 @@ impl Children {
             reports,
             guard,
             main: Main::open(pid, guard_pid),
-            message_bytes_max: limits.message_bytes_max,
-            label: label.clone(),
+            traffic: spec.traffic,
+            errors: tokio::spawn(log),
+            message_bytes_max: bytes_max,
+            label,
             recent: stderr.clone(),
             slot,
         };
-        tokio::spawn(super::stderr::log(near.errors, label, stderr.clone()));
         tokio::spawn(running.follow());
         Ok(Child {
             link,
@@ -110,8 +114,11 @@ impl Children {
     }
 
     /// Starts the supervisors, and gives them the child's ends of its streams.
-    fn launch(&self) -> Result<(Near, Reports, tokio::process::Child), StartError> {
-        let (near, far) = streams().map_err(StartError::Pipes)?;
+    fn launch(
+        &self,
+        traffic: Traffic,
+    ) -> Result<(Near, Reports, tokio::process::Child), StartError> {
+        let (near, far) = streams(traffic).map_err(StartError::Pipes)?;
         let (socket, theirs) = UnixStream::pair().map_err(StartError::Pipes)?;
         let guard = self.launcher.start(theirs);
         let guard = guard.map_err(StartError::Supervisor)?;
@@ -123,18 +130,29 @@ impl Children {
 
 /// The gateway's ends of a child's streams.
 struct Near {
-    input: pipe::Sender,
+    /// None where nothing is ever sent.
+    input: Option<pipe::Sender>,
     output: pipe::Receiver,
     errors: pipe::Receiver,
 }
 
-/// Three pipes; the child's ends of them in the order of its descriptors.
-fn streams() -> io::Result<(Near, [OwnedFd; 3])> {
-    let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
+/// A child's streams; its own ends of them in the order of its descriptors.
+fn streams(traffic: Traffic) -> io::Result<(Near, [OwnedFd; 3])> {
+    let (stdin, input) = match traffic {
+        Traffic::Messages => {
+            let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
+            (stdin, Some(pipe::Sender::from_owned_fd(input)?))
+        }
+        // No pipe: some programs take one for a second prompt.
+        Traffic::Output => {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            (rustix::fs::open("/dev/null", flags, Mode::empty())?, None)
+        }
+    };
     let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (errors, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
     let near = Near {
-        input: pipe::Sender::from_owned_fd(input)?,
+        input,
         output: pipe::Receiver::from_owned_fd(output)?,
         errors: pipe::Receiver::from_owned_fd(errors)?,
     };

@@ -95,6 +95,14 @@ pub enum OpenError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The embedded file could not be made, locked or moved aside.
+    #[error("cannot make, lock or move the store's file {path}")]
+    Place {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The embedded file could not be opened.
     #[error("cannot open the store's file {path}")]
     File {

@@ -54,7 +54,7 @@ pub use self::key::{Family, InitDigest, SessionKey};
 use self::memory::MemoryStore;
 pub use self::news::NewsItem;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
-pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery};
+pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::Rated;
 use self::redis::RedisStore;
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
@@ -76,7 +76,7 @@ pub struct Store {
 #[derive(Debug)]
 enum Backend {
     Memory(Box<MemoryStore>, StatusCell),
-    Embedded(EmbeddedStore, StatusCell),
+    Embedded(EmbeddedStore, Arc<StatusCell>),
     Redis(RedisStore, FollowedStatus),
     Fallback(FallbackStore),
 }
@@ -329,7 +329,8 @@ impl Store {
 
     fn status_cell(&self) -> &StatusCell {
         match &*self.backend {
-            Backend::Memory(_, status) | Backend::Embedded(_, status) => status,
+            Backend::Memory(_, status) => status,
+            Backend::Embedded(_, status) => status,
             Backend::Redis(_, followed) => &followed.cell,
             Backend::Fallback(store) => store.status(),
         }

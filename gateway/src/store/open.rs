@@ -109,10 +109,11 @@ pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
             let store = MemoryStore::new(Clock::system(), &options.key_prefix);
             Backend::Memory(Box::new(store), normal())
         }
-        StorePlace::Embedded { path } => Backend::Embedded(
-            EmbeddedStore::open(path, Clock::system(), &options.key_prefix)?,
-            normal(),
-        ),
+        StorePlace::Embedded { path } => {
+            let store = EmbeddedStore::open(path, Clock::system(), &options.key_prefix)?;
+            let status = store.status();
+            Backend::Embedded(store, status)
+        }
         StorePlace::Redis { url, when_away } => {
             let redis = RedisStore::open(url, &options.key_prefix, options.command_timeout).await?;
             match when_away {

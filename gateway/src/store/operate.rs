@@ -21,6 +21,13 @@ impl Store {
         SessionKey::named(&self.prefix, key)
     }
 
+    /// The key of a family whose rest is `place`: the id of an MCP session, server, user and a third part of any other.
+    /// None where no key can be like that.
+    #[must_use]
+    pub fn key_at(&self, family: Family, place: &str) -> Option<SessionKey> {
+        self.key_named(&(family.head(&self.prefix) + place))
+    }
+
     /// One page of the sessions that a query asks for. Touches nothing.
     ///
     /// # Errors

@@ -115,14 +115,18 @@ impl Cursor {
 
 /// The pattern of a family's keys whose rest is like `rest_pattern`: what they start with is taken as it is.
 pub(super) fn key_pattern(family: Family, prefix: &str, rest_pattern: Option<&str>) -> String {
-    let head = family.head(prefix);
-    let mut pattern = String::with_capacity(head.len() + 16);
-    for character in head.chars() {
+    literal_pattern(&family.head(prefix)) + rest_pattern.unwrap_or("*")
+}
+
+/// The pattern that a text alone is like.
+#[must_use]
+pub fn literal_pattern(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
         if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
             pattern.push('\\');
         }
         pattern.push(character);
     }
-    pattern.push_str(rest_pattern.unwrap_or("*"));
     pattern
 }

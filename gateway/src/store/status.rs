@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 pub enum StoreMode {
     /// The store of the settings serves everything.
     Normal,
-    /// Redis is away, or has returned and is still being told what happened: memory serves what is safe to serve.
+    /// Redis is away, or has returned and is still being told what happened: memory serves what is safe to serve. Or the
+    /// file cannot be written: a copy of it in memory serves everything, for this process alone.
     Degraded,
     /// Redis is away, and nothing is served from memory.
     Unavailable,

@@ -9,6 +9,7 @@
 )]
 
 mod affinity_off;
+mod agents;
 mod bodies;
 mod cap;
 mod claim_wakeups;
@@ -60,6 +61,8 @@ mod rolling_restart;
 mod scene;
 mod scripted;
 mod secrets;
+mod sessions_command;
+mod stdio;
 mod store_away;
 mod store_away_load;
 mod stories;

@@ -31,7 +31,7 @@ pub(crate) use refusal::Refused;
 /// How long nothing is accepted after the system had no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Most refusals that are reported of one run. All are counted.
-const REPORTED_MAX: u64 = 100;
+pub(crate) const REPORTED_MAX: u8 = 100;
 
 /// What one run's proxy may do, and whom it tells.
 pub(crate) struct ProxyOptions {
@@ -39,7 +39,7 @@ pub(crate) struct ProxyOptions {
     pub(crate) policy: Arc<AddressPolicy>,
     /// Most connections at the same time. Further ones wait to be accepted.
     pub(crate) connections_max: u32,
-    /// Told of refusals, of the first 100 of a run. It must not block.
+    /// Told of refusals, of the first [`REPORTED_MAX`] of a run. It must not block.
     pub(crate) on_refused: Box<dyn Fn(&Refused) + Send + Sync>,
 }
 
@@ -87,7 +87,7 @@ struct Shared {
 
 impl Shared {
     fn refuse(&self, refused: &Refused) {
-        if self.refused.fetch_add(1, Ordering::Relaxed) < REPORTED_MAX {
+        if self.refused.fetch_add(1, Ordering::Relaxed) < u64::from(REPORTED_MAX) {
             tracing::info!(
                 destination = ?refused.destination,
                 reason = refused.why.as_str(),

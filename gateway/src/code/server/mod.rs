@@ -8,7 +8,6 @@
 //! worker serves any request.
 
 mod answer;
-mod arguments;
 mod failure;
 mod governed;
 mod keeping;
@@ -33,7 +32,6 @@ pub(crate) use self::failure::Failure;
 pub(crate) use self::governed::Governed;
 pub(crate) use self::keeping::keep_records;
 use self::mounting::MountedCache;
-pub(crate) use self::protocol::Asked;
 pub(crate) use self::replaying::Repeater;
 pub use self::services::OpenError;
 pub(crate) use self::services::{Kept, Own, Services};

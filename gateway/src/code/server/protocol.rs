@@ -1,16 +1,15 @@
-//! MCP as a code server speaks it: what it answers at once, and which call takes its time.
+//! What a code server says of itself, and which of its tools a call is for.
 
 use std::sync::Arc;
 
 use mooring_sandbox::Tier;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::answer::ToolAnswer;
-use super::arguments::Arguments;
 use super::{CallContext, CodeServer, tools};
 use crate::code::place::Language;
-use crate::mcp::{ErrorBody, ErrorKind, Message, Method, Revision};
+use crate::mcp::arguments::Arguments;
+use crate::mcp::{Revision, ToolServer};
 use crate::settings::{CodeTool, NetworkPolicy};
 
 /// Where code finds its directories in the degraded tier. Relative paths and variables are the same in both.
@@ -21,16 +20,6 @@ const PLACES_DEGRADED: &str = " In shell_exec the directories stand elsewhere: c
 /// What of the network there is where the policy opens it.
 const NETWORK_PUBLIC: &str = "of the network there is what the proxy in HTTP_PROXY reaches (public addresses over HTTP and HTTPS)";
 
-/// What the client is to be answered.
-pub(crate) enum Asked<'a> {
-    /// This `result`, as JSON text.
-    Result(String),
-    /// This error.
-    Error(ErrorBody<'a>),
-    /// What this call comes to.
-    Call(Call),
-}
-
 /// A tool call that can be made.
 pub(crate) struct Call {
     server: Arc<CodeServer>,
@@ -38,54 +27,18 @@ pub(crate) struct Call {
     arguments: Option<Value>,
 }
 
-/// The params of `tools/call`. Others than these are the protocol's, and mean nothing here.
-#[derive(Deserialize)]
-struct CallParams {
-    #[serde(default)]
-    arguments: Option<Value>,
-}
+impl ToolServer for CodeServer {
+    type Call = Call;
 
-/// The params of `tools/list`.
-#[derive(Default, Deserialize)]
-struct ListParams {
-    #[serde(default)]
-    cursor: Option<Value>,
-}
-
-impl CodeServer {
-    /// What a request is answered with.
-    pub(crate) fn asked<'a>(
-        self: &Arc<Self>,
-        message: &Message<'a>,
-        revision: Revision,
-    ) -> Asked<'a> {
-        let error = |kind: ErrorKind| ErrorBody::new(kind).answering(message.id());
-        match message.method() {
-            Method::Initialize => Asked::Result(self.initialize(revision)),
-            Method::Ping => Asked::Result("{}".to_owned()),
-            Method::ToolsList => match params::<ListParams>(message) {
-                Ok(ListParams { cursor: None }) => Asked::Result(self.tools_json.to_string()),
-                // The list has one page, so no cursor was ever given.
-                Ok(_) => Asked::Error(error(ErrorKind::ParamsRefused).detail("unknown cursor")),
-                Err(cause) => Asked::Error(error(ErrorKind::ParamsRefused).detail(cause)),
-            },
-            Method::ToolsCall => match self.call(message) {
-                Ok(call) => Asked::Call(call),
-                Err(detail) => Asked::Error(error(ErrorKind::ParamsRefused).detail(detail)),
-            },
-            _ => Asked::Error(error(ErrorKind::MethodNotFound)),
-        }
+    fn tools_json(&self) -> &str {
+        &self.tools_json
     }
 
-    fn call(self: &Arc<Self>, message: &Message<'_>) -> Result<Call, String> {
-        let name = message.params.name().ok_or("tools/call needs a name")?;
-        let tool = tools::named(&name, &self.settings)
-            .ok_or_else(|| format!("unknown tool {:?}", shortened(&name)))?;
-        let params: CallParams = params(message).map_err(|cause| cause.to_string())?;
-        Ok(Call {
+    fn call(self: &Arc<Self>, tool: &str, arguments: Option<Value>) -> Option<Call> {
+        Some(Call {
             server: Arc::clone(self),
-            tool,
-            arguments: params.arguments,
+            tool: tools::named(tool, &self.settings)?,
+            arguments,
         })
     }
 
@@ -102,7 +55,9 @@ impl CodeServer {
         })
         .to_string()
     }
+}
 
+impl CodeServer {
     /// How an agent is to use the sandbox.
     fn instructions(&self) -> String {
         const MIB: u64 = 1024 * 1024;
@@ -164,15 +119,4 @@ impl Call {
         };
         answer.into_result()
     }
-}
-
-/// The params of a request; none are as good as an empty object.
-fn params<'a, T: Deserialize<'a>>(message: &Message<'a>) -> Result<T, serde_json::Error> {
-    serde_json::from_str(message.raw_params().unwrap_or("{}"))
-}
-
-/// As much of a name as an error repeats.
-fn shortened(name: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    name.chars().take(CHARS_MAX).collect()
 }

@@ -25,7 +25,7 @@ use super::{CallContext, CodeServer, tokens};
 use crate::code::bridge::{self, Bridge, BridgeLimits, Served};
 use crate::code::calls::Callee;
 use crate::code::place::Language;
-use crate::code::proxy::{Proxy, ProxyOptions};
+use crate::code::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
 use crate::code::records::{EventKind, Finished, NewRun, Recording, RunEvents, SecurityEvent};
 use crate::code::tokens::Tokenizer;
 use crate::metrics::{self, LockUse, RunOutcome};
@@ -194,14 +194,14 @@ impl CodeServer {
         let NetworkPolicy::PublicHttp { connections_max } = self.policy.network else {
             return (None, Network::None);
         };
-        let (tell, told) = mpsc::unbounded_channel();
+        let (tell, told) = mpsc::channel(usize::from(REPORTED_MAX));
         let options = ProxyOptions {
             policy: Arc::clone(&self.services.addresses),
             connections_max,
             on_refused: Box::new(move |refused| {
                 let event = SecurityEvent::new(EventKind::NetworkRefused, refused.to_string());
-                // Heard until the proxy has ended.
-                let _ = tell.send(event);
+                // There is room for all that it tells, and it is heard until the proxy has ended.
+                let _ = tell.try_send(event);
             }),
         };
         let (proxy, give) = Proxy::prepare(options);
@@ -211,8 +211,8 @@ impl CodeServer {
     }
 }
 
-/// Notes events as they come, until nobody is left who could tell of one. A proxy tells of so many only.
-async fn note_all(events: RunEvents, mut told: mpsc::UnboundedReceiver<SecurityEvent>) {
+/// Notes events as they come, until nobody is left who could tell of one.
+async fn note_all(events: RunEvents, mut told: mpsc::Receiver<SecurityEvent>) {
     while let Some(event) = told.recv().await {
         let events = events.clone();
         // What cannot be recorded is counted there.

@@ -1,5 +1,8 @@
 //! How connections end, and what those learn who waited.
 
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
 use super::*;
 
 #[tokio::test]
@@ -12,7 +15,7 @@ async fn a_call_in_flight_breaks_with_the_link_after_what_came_before() {
     bench
         .far
         .ending
-        .tell(LinkEnd::Exited("exit status: 3".into()));
+        .tell(LinkEnd::Exited(ExitStatus::from_raw(3 << 8)));
     drop(bench.far);
     assert_eq!(stream.data().await["method"], "notifications/progress");
     let broken = stream.try_next().await.unwrap().unwrap_err();

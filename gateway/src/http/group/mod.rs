@@ -30,7 +30,9 @@ use crate::affinity::{InFlightKind, Moved, Session};
 use crate::code::server::{Asker, CodeServer};
 use crate::dispatch::empty;
 use crate::group::{Group, Member, Scope};
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Listing, Message, Method, Revision, Sender, call};
+use crate::mcp::{
+    ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Revision, Sender, call,
+};
 use crate::store::StoreError;
 use crate::upstream::Server;
 
@@ -47,6 +49,8 @@ pub(super) struct GroupVisit {
     pub(super) headers: HeaderMap,
     /// The session that an `initialize` opens; none where it begins one.
     pub(super) begun: Option<Session>,
+    /// What tells the client from others of its session, where there may be others.
+    pub(super) lane: Option<Lane>,
 }
 
 /// One message.
@@ -247,6 +251,7 @@ impl GroupVisit {
             principal: self.principal.clone(),
             headers: self.headers.clone(),
             begun: None,
+            lane: self.lane,
         }
     }
 }

@@ -13,10 +13,11 @@ use serde_json::{Map, Value};
 
 use super::GroupVisit;
 use crate::affinity::{Introduction, OpenError, Session, SettleError};
-use crate::code::server::{Asked, CodeServer};
+use crate::code::server::CodeServer;
 use crate::group::{Introduced, Member, introduce};
 use crate::http::answer;
 use crate::http::endpoint::with_session_id;
+use crate::mcp::tool_server::{Asked, asked};
 use crate::mcp::{ErrorBody, ErrorKind, Message, Revision};
 use crate::upstream::Server;
 
@@ -148,7 +149,7 @@ fn code(
     message: &Message<'_>,
     revision: Revision,
 ) -> Result<Map<String, Value>, Absent> {
-    match server.asked(message, revision) {
+    match asked(server, message, revision) {
         Asked::Result(result) => serde_json::from_str(&result).map_err(|_| Absent::Invalid),
         Asked::Error(_) | Asked::Call(_) => Err(Absent::Invalid),
     }

@@ -9,12 +9,11 @@ use http_body_util::BodyExt;
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::view::OwnerView;
 
+use super::super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
 use super::super::{App, answer};
-use super::answering::{Asked, answer_request, serve};
 use crate::affinity::{Place, Session, StreamKind};
 use crate::dispatch::{ReplyBody, empty};
 use crate::fleet::{Forward, Verdict};
-use crate::legacy::downstream::OpenStream;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::MCP_PROTOCOL_VERSION;
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method};
@@ -162,6 +161,7 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
         app: Arc::clone(app),
         stream,
         headers,
+        lane: None,
     };
     if kind != Kind::Request {
         return tell(asked, body).await;
@@ -191,17 +191,9 @@ async fn tell(asked: Asked, body: Bytes) -> Response {
         return reply;
     }
     if message.method() == Method::Initialized && asked.stream.begin_listening() {
-        tokio::spawn(super::answering::listen(asked));
+        tokio::spawn(listen(asked));
     }
     reply
-}
-
-/// Ends the stream of a session that is over.
-pub(super) fn finish_if_over(stream: &OpenStream, status: StatusCode) {
-    if super::is_session_over(status) {
-        tracing::info!(session = %stream.session.digest, "a legacy client's session is over; its stream ends");
-        stream.finish();
-    }
 }
 
 /// What of a client's headers goes with its message: what goes upstream, and the revision.

@@ -13,8 +13,8 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::open_stream::OpenStream;
 use super::streams::Slot;
+use crate::downlink::OpenStream;
 use crate::mcp::event::comment;
 
 /// How long a stream may be silent before a comment keeps it open, well under the usual 60 s of proxies.

@@ -1,17 +1,12 @@
-//! Clients of HTTP+SSE (MCP 2024-11-05): the streams that are open at this worker, and what is written onto them.
+//! Clients of HTTP+SSE (MCP 2024-11-05): the streams that are open at this worker.
 //!
 //! A client opens a stream, which begins its session, and is told where to POST. A POST may arrive at any worker of the
 //! fleet; an owned binding in the session's record names the worker that holds the stream, and that one serves it, as if a
-//! client of Streamable HTTP had POSTed it. What would be the reply to that becomes events of the stream.
-//!
-//! Invariant: each request is answered once on the stream, also where it fails, or the stream ends.
+//! client of Streamable HTTP had POSTed it. What would be the reply to that becomes events of the stream
+//! ([`crate::downlink`]).
 
 mod body;
-mod open_stream;
-mod queue;
 mod streams;
 
 pub use body::StreamBody;
-pub use open_stream::{Introduced, OpenStream};
-pub use queue::StreamOver;
 pub use streams::{Slot, Streams};

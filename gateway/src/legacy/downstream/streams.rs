@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mooring_session::names::ServerName;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::open_stream::OpenStream;
 use crate::affinity::Session;
+use crate::downlink::{OpenStream, Wire};
 use crate::store::SessionKey;
 
 /// Most streams open at one worker at the same time.
@@ -64,7 +64,7 @@ impl Streams {
         epoch: Option<u64>,
     ) -> Arc<OpenStream> {
         let key = session.key.clone();
-        let stream = Arc::new(OpenStream::new(session, server, epoch));
+        let stream = Arc::new(OpenStream::new(session, server, epoch, Wire::Events));
         self.lock().insert(key, Arc::clone(&stream));
         stream
     }

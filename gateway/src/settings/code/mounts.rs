@@ -31,7 +31,7 @@ const INCLUDE_SERVERS: List = patterns(
         "servers.mount_rules.include_servers",
         "Only tools of these servers are mounted.",
     )
-    .unset("those of every server that is no group and not of kind `code`"),
+    .unset("those of every server of kind `http`, `stdio` or `sse`; no others are ever mounted"),
     SERVER_SHAPE,
 );
 

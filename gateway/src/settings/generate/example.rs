@@ -16,7 +16,8 @@ pub fn environment_example() -> String {
          # over the default. An empty variable counts as unset; an unknown one is refused.\n\
          # Servers stand in the settings file ([[servers]]) or in the flag --server; see docs/settings.md.\n\
          \n\
-         # The settings file; the same as the flag --config. Unset: no file is read.\n\
+         # The settings file; the same as the flag --config. Unset: $XDG_CONFIG_HOME/mooring/mooring.toml or\n\
+         # ~/.config/mooring/mooring.toml, if it is there.\n\
          #MOORING_CONFIG=/etc/mooring/mooring.toml\n",
     );
     for section in SECTIONS {

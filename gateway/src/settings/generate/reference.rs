@@ -15,7 +15,8 @@ Every setting of `mooring serve`, read once and whole before a port is bound. Wh
 impossible in combination is refused with exit code 64, all of it at once.
 
 A value is taken from the first of: the command-line flag, the `MOORING_*` environment variable, the older name
-(so that an environment file of ContextForge works), the TOML file (`--config FILE` or `MOORING_CONFIG`), the default.
+(so that an environment file of ContextForge works), the TOML file (`--config FILE` or `MOORING_CONFIG`; where neither
+is given, `$XDG_CONFIG_HOME/mooring/mooring.toml` or `~/.config/mooring/mooring.toml`, if it is there), the default.
 In the environment, lists are separated by commas, `true` may also be written `on`, `yes` or `1` (and `false` `off`,
 `no` or `0`), and an empty variable counts as unset. Numbers have the unit that their name ends with, and none is
 written after them. A list in the environment may also be a JSON array, which patterns with a comma need.
@@ -44,6 +45,11 @@ env = { API_KEY = \"env:FILES_API_KEY\" }
 id = \"all\"
 kind = \"group\"
 members = [\"tools\", \"sandbox\", \"files\"]
+
+[[servers]]
+id = \"claude\"
+kind = \"agent\"
+profile = \"claude\"
 ```
 
 `mooring config check --config FILE` checks a file and starts nothing; `mooring config schema` prints a JSON schema

@@ -1,14 +1,15 @@
 //! One server as it was written: a `[[servers]]` table of the file, a `--server` flag, or both, in which
-//! case the flag's instances win over the file's.
+//! case the flag's instances win over the file's. An agent that is known needs neither: its name says everything.
 
 use super::super::file::{Entry, FileTables, Table};
 use super::super::knob::About;
 use super::super::problem::{Problem, SettingsError};
 use super::super::reader::{kind, value_shown};
 use super::super::source::{Source, Value, Written};
+use super::agent::PROFILE;
 use super::instance::INSTANCES;
-use super::kinds::KIND;
-use super::{ID, SERVERS_MAX, fields};
+use super::kinds::{AGENT, KIND};
+use super::{ID, SERVERS_MAX, agent, fields};
 use crate::settings::knob::Disclosure;
 
 const FLAG: &str = "--server";
@@ -25,7 +26,16 @@ pub(super) struct ServerEntry<'a> {
 #[derive(Debug, Clone, Copy)]
 struct FlagServer<'a> {
     id: &'a str,
-    urls: &'a str,
+    says: FlagSays<'a>,
+}
+
+/// What a flag says of a server besides its id.
+#[derive(Debug, Clone, Copy)]
+enum FlagSays<'a> {
+    /// Where its instances are.
+    Instances(&'a str),
+    /// It is the agent that is known by this id.
+    Agent,
 }
 
 impl ServerEntry<'_> {
@@ -39,9 +49,11 @@ impl ServerEntry<'_> {
 
     fn flagged(&self, about: &About) -> Option<Written> {
         let flag = self.flag?;
-        let text = match about.key {
-            key if key == ID.about.key => flag.id,
-            key if key == INSTANCES.about.key => flag.urls,
+        let text = match (about.key, flag.says) {
+            (key, _) if key == ID.about.key => flag.id,
+            (key, FlagSays::Instances(urls)) if key == INSTANCES.about.key => urls,
+            (key, FlagSays::Agent) if key == KIND.about.key => AGENT,
+            (key, FlagSays::Agent) if key == PROFILE.about.key => flag.id,
             _ => return None,
         };
         Some(Written {
@@ -103,19 +115,23 @@ impl Source for ServerEntry<'_> {
     }
 }
 
-/// Every server of the file in its order, then the servers that only flags name.
+/// Every server of the file in its order, then the servers that only flags name. `wanted` is the one that is to be served
+/// alone: where nobody says what it is, it may be an agent that is known.
 pub(super) fn collect<'a>(
     file: &'a FileTables,
     flags: &'a [String],
+    wanted: Option<&'a str>,
     errors: &mut SettingsError,
 ) -> Vec<ServerEntry<'a>> {
     let mut flags = flag_servers(flags, errors);
+    let mut wanted = wanted.filter(|id| flags.iter().all(|flag| flag.id != *id));
     let mut entries = Vec::new();
     for (index, table) in file_tables(file, errors) {
         let id = match table.get(ID.about.name()).map(|entry| &entry.value) {
             Some(Value::Text(id)) => Some(id.as_str()),
             _ => None,
         };
+        wanted = wanted.filter(|wanted| Some(*wanted) != id);
         let position = flags.iter().position(|flag| Some(flag.id) == id);
         let entry = ServerEntry {
             file,
@@ -125,6 +141,14 @@ pub(super) fn collect<'a>(
         entry.refuse_bad_fields(errors);
         entries.push(entry);
     }
+    flags.extend(
+        wanted
+            .filter(|id| agent::is_profile(id))
+            .map(|id| FlagServer {
+                id,
+                says: FlagSays::Agent,
+            }),
+    );
     entries.extend(flags.into_iter().map(|flag| ServerEntry {
         file,
         table: None,
@@ -180,7 +204,8 @@ fn flag_servers<'a>(flags: &'a [String], errors: &mut SettingsError) -> Vec<Flag
                 format!("the server {id:?} is named twice; give it all its URLs at once")
             }
             Some((id, urls)) if !id.is_empty() && !id.contains("://") => {
-                servers.push(FlagServer { id, urls });
+                let says = FlagSays::Instances(urls);
+                servers.push(FlagServer { id, says });
                 continue;
             }
             _ => "it has no ID in front of an equals sign".to_owned(),

@@ -1,5 +1,5 @@
-//! A server of kind `group`: several of the other servers behind one endpoint. A member is there, is no group itself
-//! and stands in the list once, so that a request ends at a server in one step.
+//! A server of kind `group`: several of the other servers behind one endpoint. A member is there, is neither a group nor
+//! an agent, and stands in the list once, so that a request ends at a server in one step.
 
 use super::super::knob::{About, Disclosure, Knob, List, Switch, quoted};
 use super::super::problem::SettingsError;
@@ -17,7 +17,7 @@ const MEMBERS: List = List {
          the kind `group`. They stay reachable by themselves. A session of the group is kept at every member that it \
          uses, also at one of kind `http` whose own `affinity` is off.",
     ),
-    shape: "ids of configured servers that are no groups, each once",
+    shape: "ids of configured servers that are neither groups nor of kind `agent`, each once",
     items_max: MEMBERS_MAX,
     item_bytes_max: 60,
     disclosure: Disclosure::Open,
@@ -48,7 +48,7 @@ pub enum GroupNames {
 /// One server of kind `group`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupServerSettings {
-    /// 1 to 32 distinct ids of configured servers of other kinds, in the order written.
+    /// 1 to 32 distinct ids of configured servers, neither groups nor agents, in the order written.
     pub members: Vec<ServerId>,
     /// How it names what they offer.
     pub names: GroupNames,
@@ -87,7 +87,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> GroupServerSettings {
     GroupServerSettings { members, names }
 }
 
-/// Refuses members that are not there, and groups in groups.
+/// Refuses members that are not there, and groups and agents in groups.
 pub(super) fn refuse_bad_members(
     servers: &[(ServerSettings, ServerEntry<'_>)],
     errors: &mut SettingsError,
@@ -116,12 +116,20 @@ fn refuse_bad_member(
             let reason = "this is a group, and a group's members are servers".to_owned();
             refuse(reader, value, reason);
         }
+        Some((server, _)) if matches!(server.kind, ServerKind::Agent(_)) => {
+            let reason =
+                "this is of kind agent, whose conversations are not those of an MCP session"
+                    .to_owned();
+            refuse(reader, value, reason);
+        }
         Some(_) => {}
         // With a server refused, the id may well be the one that is missing.
         None if reader.was_refused(&ID.about) => {}
         None => {
             let others = servers.iter().filter(|(server, _)| {
-                server.id != *group && !matches!(server.kind, ServerKind::Group(_))
+                let can_be_member =
+                    !matches!(server.kind, ServerKind::Group(_) | ServerKind::Agent(_));
+                server.id != *group && can_be_member
             });
             let known = quoted(others.map(|(server, _)| server.id.as_str()));
             let reason = if known.is_empty() {

@@ -4,13 +4,14 @@
 use super::super::code;
 use super::super::knob::{About, Choice, Knob, Named, quoted};
 use super::super::reader::Reader;
-use super::{COMMON_KNOBS, group, headers, instance, kept, stdio};
+use super::{COMMON_KNOBS, agent, group, headers, instance, kept, stdio};
 
 pub(super) const HTTP: &str = "http";
 pub(super) const CODE: &str = "code";
 pub(super) const STDIO: &str = "stdio";
 pub(super) const SSE: &str = "sse";
 pub(super) const GROUP: &str = "group";
+pub(super) const AGENT: &str = "agent";
 
 pub(super) const KIND: Choice<Kind> = Choice {
     about: About::new("servers.kind", "What the server is and how it is reached.")
@@ -47,8 +48,14 @@ pub(super) const KIND: Choice<Kind> = Choice {
             value: Kind::Group,
             meaning: "several of the other servers behind one endpoint",
         },
+        Named {
+            name: AGENT,
+            value: Kind::Agent,
+            meaning: "a command-line agent that the gateway runs once for each call; a call can take up the conversation \
+                      of an earlier one",
+        },
     ],
-    later: &["agent"],
+    later: &[],
 };
 
 /// The words of `servers.kind`.
@@ -59,6 +66,7 @@ pub(super) enum Kind {
     Stdio,
     Sse,
     Group,
+    Agent,
 }
 
 impl Kind {
@@ -70,6 +78,7 @@ impl Kind {
             Self::Stdio => STDIO,
             Self::Sse => SSE,
             Self::Group => GROUP,
+            Self::Agent => AGENT,
         }
     }
 }
@@ -82,8 +91,10 @@ pub(in crate::settings) const KNOBS: &[&[Knob]] = &{
         instance::KNOBS,
         kept::KNOBS,
         headers::KNOBS,
+        stdio::PROGRAM_KNOBS,
         stdio::KNOBS,
         group::KNOBS,
+        agent::KNOBS,
         own,
         limits,
         calls,
@@ -96,12 +107,13 @@ pub(in crate::settings) const KNOBS: &[&[Knob]] = &{
 };
 
 /// What each kind has beyond the fields of all.
-const FIELDS: [(&str, &[&[Knob]]); 5] = [
+const FIELDS: [(&str, &[&[Knob]]); 6] = [
     (HTTP, &[instance::KNOBS, kept::KNOBS, headers::KNOBS]),
     (CODE, code::SERVER_KNOBS),
-    (STDIO, &[kept::KNOBS, stdio::KNOBS]),
+    (STDIO, &[kept::KNOBS, stdio::PROGRAM_KNOBS, stdio::KNOBS]),
     (SSE, &[instance::KNOBS, kept::KNOBS, headers::KNOBS]),
     (GROUP, &[group::KNOBS]),
+    (AGENT, &[stdio::PROGRAM_KNOBS, agent::KNOBS]),
 ];
 
 /// The kinds that have this field; none where every kind has it.

@@ -1,6 +1,7 @@
 //! `[[servers]]` and `[default]`: the MCP servers, and which of them `/mcp` means. Ids are unique, and no server has
 //! a field of another kind.
 
+mod agent;
 mod borrowed;
 mod entry;
 mod fields;
@@ -26,6 +27,7 @@ use super::source::{Environment, Flags};
 use entry::ServerEntry;
 use kinds::{KIND, Kind};
 
+pub use agent::AgentServerSettings;
 pub use group::{GroupNames, GroupServerSettings};
 pub use headers::UpstreamHeaders;
 pub use http::HttpServerSettings;
@@ -114,10 +116,6 @@ impl fmt::Display for ServerId {
 
 /// What a server is, with what only such a server has.
 #[derive(Debug, Clone)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are a few hundred at most, and they are made once"
-)]
 pub enum ServerKind {
     /// MCP over Streamable HTTP, somewhere else.
     Http(HttpServerSettings),
@@ -129,6 +127,8 @@ pub enum ServerKind {
     Sse(SseServerSettings),
     /// Several of the others behind one endpoint.
     Group(GroupServerSettings),
+    /// A program that this worker runs once for each call.
+    Agent(AgentServerSettings),
 }
 
 impl ServerKind {
@@ -140,6 +140,7 @@ impl ServerKind {
             Self::Stdio(_) => kinds::STDIO,
             Self::Sse(_) => kinds::SSE,
             Self::Group(_) => kinds::GROUP,
+            Self::Agent(_) => kinds::AGENT,
         }
     }
 
@@ -148,7 +149,7 @@ impl ServerKind {
     pub fn lives_in_one_worker(&self) -> bool {
         match self {
             Self::Stdio(_) | Self::Sse(_) => true,
-            Self::Http(_) | Self::Code(_) | Self::Group(_) => false,
+            Self::Http(_) | Self::Code(_) | Self::Group(_) | Self::Agent(_) => false,
         }
     }
 }
@@ -179,7 +180,7 @@ pub(super) fn parse(
     standards: Standards<'_>,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
-    let entries = entry::collect(file, &flags.servers, errors);
+    let entries = entry::collect(file, &flags.servers, flags.wanted.as_deref(), errors);
     if entries.is_empty() && standards.code.is_enabled {
         return vec![ServerSettings {
             id: ServerId(STANDARD_ID.to_owned()),
@@ -241,6 +242,7 @@ fn parse_one(
         Kind::Stdio => ServerKind::Stdio(stdio::parse(&mut reader, environment)),
         Kind::Sse => ServerKind::Sse(sse::parse(&mut reader, environment)),
         Kind::Group => ServerKind::Group(group::parse(&mut reader)),
+        Kind::Agent => ServerKind::Agent(agent::parse(&mut reader, environment)),
     };
     let tags = reader.list(&TAGS, parse_tag).unwrap_or_default();
     Some(ServerSettings {

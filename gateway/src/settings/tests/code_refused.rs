@@ -18,7 +18,7 @@ fn fields_of_the_other_kind_are_refused() {
         ("concurrency = \"serial\"", kept),
         ("on_upstream_loss = \"fail\"", kept),
         ("headers = { A = \"b\" }", reached),
-        ("command = [\"a\"]", "\"stdio\""),
+        ("command = [\"a\"]", "\"stdio\" or \"agent\""),
         ("members = [\"a\"]", "\"group\""),
     ] {
         let name = field.split(' ').next().unwrap();

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod agent;
 mod code;
 mod code_governed;
 mod code_refused;
@@ -15,6 +16,7 @@ mod peers;
 mod refused;
 mod sse;
 mod stdio;
+mod user_file;
 
 use std::time::Duration;
 

@@ -210,17 +210,13 @@ fn bad_servers_are_refused() {
         check_refused(&file, &[], parts);
     }
     check(
-        "kind = \"agent\"\ncommand = [\"x\"]\nresume = [\"y\"]",
+        "kind = \"stdoi\"\ncommand = [\"x\"]",
         &[
-            "\"agent\" is not served by this version of mooring",
-            "allowed: \"http\", \"code\", \"code_execution\", \"stdio\", \"sse\" or \"group\"",
+            "servers[0].kind = \"stdoi\"",
+            "allowed: \"http\", \"code\", \"code_execution\", \"stdio\", \"sse\", \"group\" or \"agent\"",
         ],
     );
-    check(
-        "kind = \"stdoi\"\ncommand = [\"x\"]",
-        &["servers[0].kind = \"stdoi\"", "\"stdio\", \"sse\""],
-    );
-    check("type = \"agent\"", &["not served", "servers[0].type"]);
+    check("type = \"agents\"", &["servers[0].type = \"agents\""]);
     check(
         "instances = [\"http://a/\"]\nkind = \"http\"\ntype = \"http\"",
         &["servers[0].type", "the same as another key"],

@@ -177,7 +177,7 @@ fn bad_servers_are_refused() {
         &[],
         &[
             "servers[0].children_max",
-            "only a server of kind \"stdio\" has this field",
+            "only a server of kind \"stdio\" or \"agent\" has this field",
         ],
     );
 }

@@ -99,8 +99,10 @@ fn related(process: Pid, word: usize) -> Option<Pid> {
     number(rest.split_ascii_whitespace().nth(word)?)
 }
 
+/// A process by its number. The kernel writes -1 for the group and session of one that is just being waited for.
 fn number(text: &str) -> Option<Pid> {
-    Pid::from_raw(text.parse().ok()?)
+    let number: u32 = text.parse().ok()?;
+    Pid::from_raw(number.try_into().ok()?)
 }
 
 #[cfg(test)]
@@ -111,6 +113,14 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn only_what_is_above_zero_is_a_process() {
+        assert_eq!(number("1"), Pid::from_raw(1));
+        for other in ["-1", "0", "4294967295", "", "x"] {
+            assert_eq!(number(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn grandchildren_are_found_and_strangers_are_not() {

@@ -13,6 +13,7 @@
 mod ends;
 mod kills;
 mod messages;
+mod prints;
 mod starts;
 
 use std::ffi::OsString;
@@ -21,13 +22,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{Child, ChildLimits, ChildSpec, Children, Environment, Label, Launcher, supervisor};
+use super::{
+    Child, ChildLimits, ChildSpec, Children, Environment, Label, Launcher, Traffic, supervisor,
+};
 use crate::connection::link::LinkEnd;
 
 /// For whatever has to happen some time.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// A grace that no test waits for.
 const LONG: Duration = Duration::from_secs(600);
 /// A grace that is over soon.
@@ -77,17 +80,17 @@ fn the_supervisor() {
     let _ = supervisor::supervise();
 }
 
-fn children() -> Children {
+pub(crate) fn children() -> Children {
     Children::new(100, launcher())
 }
 
-fn launcher() -> Launcher {
+pub(crate) fn launcher() -> Launcher {
     Launcher {
         arguments: arguments("the_supervisor"),
     }
 }
 
-fn label() -> Label {
+pub(crate) fn label() -> Label {
     Label {
         server: "tested".into(),
         session: "01234567".into(),
@@ -101,6 +104,7 @@ fn program(program: &str, arguments: &[&str]) -> ChildSpec {
         arguments: arguments.iter().copied().map(str::to_owned).collect(),
         directory: None,
         environment: Environment::default(),
+        traffic: Traffic::Messages,
         limits: ChildLimits {
             start_within: PATIENCE,
             stop_grace: LONG,
@@ -155,7 +159,7 @@ async fn stop(child: Child) {
 }
 
 /// Whether a process is there and has not ended: one that nobody has waited for yet has ended.
-fn is_alive(pid: i32) -> bool {
+pub(crate) fn is_alive(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
     };
@@ -163,7 +167,7 @@ fn is_alive(pid: i32) -> bool {
     !matches!(rest.trim_start().as_bytes()[0], b'Z' | b'X')
 }
 
-async fn until_dead(pids: &[i32]) {
+pub(crate) async fn until_dead(pids: &[i32]) {
     let started = Instant::now();
     for &pid in pids {
         while is_alive(pid) {
@@ -197,7 +201,7 @@ fn supervisors_of(child: &Child) -> [i32; 2] {
     [guard, keeper]
 }
 
-fn kill(pid: i32, signal: rustix::process::Signal) {
+pub(crate) fn kill(pid: i32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
 }

@@ -1,42 +1,47 @@
 //! Transitions over the file: read the row, let the rules decide, write what they changed.
 //!
-//! Invariant: what is decided in a transaction is decided over what that transaction read.
+//! Invariants: what is decided in a transaction is decided over what that transaction read; the column `last_used_at`
+//! is exact to [`USE_STEP`], whatever the record itself says.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mooring_session::context::{Context, Decided, Liveness, Tuning, Written};
 use mooring_session::index::Departures;
 use mooring_session::refusal::Refusal;
-use mooring_session::time::Millis;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use mooring_session::time::{Millis, Timestamp};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::file::Opened;
 use super::heard::Heard;
+use super::housekeeping::USE_STEP;
 use super::node::FileNode;
 use super::row::{self, stored_number};
-use super::{Failed, schema};
+use super::{Failed, mend};
 use crate::store::clock::Clock;
 use crate::store::error::{NotReady, OpenError, StoreError};
 use crate::store::key::{Family, InitDigest, SessionKey};
 use crate::store::queues::Queues;
+use crate::store::status::StatusCell;
 use crate::store::transition::Access;
 use crate::store::watched::{Before, Moved, Settles, Watched};
 
-/// Most ended tombstones dropped in one step, so that no command waits for long behind one.
-const PURGE_STEP: u32 = 64;
 /// A busy thread takes a purging step after this many commands that wrote.
 const PURGE_EVERY: u32 = 256;
 
 /// The database, as its thread holds it.
 pub(super) struct Database {
-    pub(super) connection: Connection,
+    pub(super) connection: Opened,
+    /// Where the file is, or ought to be while this works in memory.
+    pub(super) path: PathBuf,
+    pub(super) status: Arc<StatusCell>,
     pub(super) heard: Heard,
     pub(super) clock: Clock,
     pub(super) queues: Arc<Queues>,
     departures: Departures,
     tuning: Tuning,
-    written_since_purge: u32,
+    pub(super) written_since_purge: u32,
     /// Where REAP goes on for a family, in the order of its index; nowhere for the front.
     pub(super) reaped_to: HashMap<Family, (i64, i64)>,
 }
@@ -55,12 +60,21 @@ struct Done<R, A> {
     also: A,
     /// The binding that it moved, as it was before.
     moved: Option<Before>,
+    /// The use that has to be noted beside the record.
+    used_at: Option<Timestamp>,
 }
 
 impl Database {
-    pub(super) fn open(path: &Path, clock: Clock, queues: Arc<Queues>) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        path: &Path,
+        clock: Clock,
+        queues: Arc<Queues>,
+        status: Arc<StatusCell>,
+    ) -> Result<Self, OpenError> {
         Ok(Self {
-            connection: schema::open(path)?,
+            connection: mend::open(path, &status)?,
+            path: path.to_owned(),
+            status,
             heard: Heard::new(&clock),
             clock,
             queues,
@@ -87,7 +101,15 @@ impl Database {
         request: &T,
         also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
     ) -> Result<(T::Reply, A), StoreError> {
-        let Done { reply, moved, also } = self.done(key, request, also)?;
+        let Done {
+            reply,
+            moved,
+            also,
+            used_at,
+        } = self.mended(|database| database.done(key, request, &also))?;
+        if let Some(used_at) = used_at {
+            self.note_use(key, used_at);
+        }
         let settles = match &moved {
             Some(before) => Settles::Server(&before.server),
             None => request.settles(&reply),
@@ -100,22 +122,22 @@ impl Database {
         &mut self,
         key: &SessionKey,
         request: &T,
-        also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
-    ) -> Result<Done<T::Reply, A>, StoreError> {
+        also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Result<Done<T::Reply, A>, Failed> {
         if T::ACCESS == Access::Reads
             && let Outcome::Done(done) =
-                self.attempt(key, request, &also, TransactionBehavior::Deferred)?
+                self.attempt(key, request, also, TransactionBehavior::Deferred)?
         {
             return Ok(done);
         }
-        let outcome = self.attempt(key, request, &also, TransactionBehavior::Immediate)?;
+        let outcome = self.attempt(key, request, also, TransactionBehavior::Immediate)?;
         self.written_since_purge += 1;
         if self.written_since_purge >= PURGE_EVERY {
             self.purge();
         }
         match outcome {
             Outcome::Done(done) => Ok(done),
-            Outcome::NeedsWriteLock => Err(StoreError::NotReady(NotReady::Locked)),
+            Outcome::NeedsWriteLock => Err(Failed::Store(StoreError::NotReady(NotReady::Locked))),
         }
     }
 
@@ -158,8 +180,13 @@ impl Database {
         node.check()?;
         let Decided { reply, written } = decided?;
         if written == Written::Nothing {
-            let (also, moved) = (also(context.workers)?, None);
-            return Ok(Outcome::Done(Done { reply, also, moved }));
+            let is_due = |row: &&row::Stored| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
+            return Ok(Outcome::Done(Done {
+                reply,
+                also: also(context.workers)?,
+                moved: None,
+                used_at: living.filter(is_due).map(|_| now),
+            }));
         }
         if matches!(behavior, TransactionBehavior::Deferred) {
             return Ok(Outcome::NeedsWriteLock);
@@ -168,7 +195,16 @@ impl Database {
         let key = key.secret();
         match &slot {
             Some(record) => {
-                row::save(&transaction, key, fields, record, written, &self.tuning)?;
+                let used_at = match (T::IS_USE, living) {
+                    (true, _) | (_, None) => now,
+                    (false, Some(row)) => row.last_used_at,
+                };
+                let used_at = used_at.max(record.life.last_used_at);
+                let times = row::Times {
+                    used_at,
+                    tuning: &self.tuning,
+                };
+                row::save(&transaction, key, fields, record, written, &times)?;
             }
             None => row::remove(
                 &transaction,
@@ -186,7 +222,12 @@ impl Database {
             self.departures.note(server, instance, mono);
         }
         let moved = before.filter(|_| moved != Some(Moved::Not));
-        Ok(Outcome::Done(Done { reply, also, moved }))
+        Ok(Outcome::Done(Done {
+            reply,
+            also,
+            moved,
+            used_at: None,
+        }))
     }
 
     pub(super) fn put_init(
@@ -211,77 +252,35 @@ impl Database {
     }
 
     pub(super) fn get_init(&mut self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
-        let found = self
-            .connection
-            .prepare_cached("SELECT params FROM inits WHERE digest = ?1 AND lapses_at > ?2")
-            .and_then(|mut statement| {
-                statement
-                    .query_row(
-                        params![digest.as_str(), stored_number(self.clock.now().unix_ms())],
-                        |row| row.get(0),
-                    )
-                    .optional()
-            });
-        found.map_err(|error| Failed::Sqlite(error).into())
-    }
-
-    /// Drops some tombstones and params whose time is over. What cannot be dropped now is dropped later.
-    pub(super) fn purge(&mut self) {
-        self.written_since_purge = 0;
-        let dropped = self.write(|transaction, _, clock| {
-            let now = stored_number(clock.now().unix_ms());
-            let (highest, count): (Option<i64>, u32) = transaction.query_row(
-                "SELECT max(highest_number), count(*) FROM (SELECT highest_number FROM sessions
-                 WHERE tombstone_ends_at <= ?1 ORDER BY tombstone_ends_at, key LIMIT ?2)",
-                params![now, PURGE_STEP],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?;
-            transaction.execute(
-                "DELETE FROM sessions WHERE key IN (SELECT key FROM sessions
-                 WHERE tombstone_ends_at <= ?1 ORDER BY tombstone_ends_at, key LIMIT ?2)",
-                params![now, PURGE_STEP],
-            )?;
-            if let Some(highest) = highest {
-                row::raise_floor(transaction, highest)?;
-            }
-            transaction.execute(
-                "DELETE FROM inits WHERE digest IN
-                 (SELECT digest FROM inits WHERE lapses_at <= ?1 LIMIT ?2)",
-                params![now, PURGE_STEP],
-            )?;
-            transaction.execute(
-                "DELETE FROM rates WHERE name IN
-                 (SELECT name FROM rates WHERE lapses_at <= ?1 LIMIT ?2)",
-                params![now, PURGE_STEP],
-            )?;
-            Ok(count)
-        });
-        match dropped {
-            Ok(0) => {}
-            Ok(count) => tracing::debug!(count, "ended tombstones dropped"),
-            Err(error) => tracing::warn!(%error, "ended tombstones could not be dropped"),
-        }
+        self.mended(|database| {
+            let now = stored_number(database.clock.now().unix_ms());
+            let found = database
+                .connection
+                .prepare_cached("SELECT params FROM inits WHERE digest = ?1 AND lapses_at > ?2")?
+                .query_row(params![digest.as_str(), now], |row| row.get(0))
+                .optional()?;
+            Ok(found)
+        })
     }
 
     /// Does work that writes in a transaction that may, with the workers as they are now.
     pub(super) fn write<R>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &mut Heard, &Clock) -> Result<R, Failed>,
+        work: impl Fn(&Transaction<'_>, &mut Heard, &Clock) -> Result<R, Failed>,
     ) -> Result<R, StoreError> {
-        let Self {
-            connection,
-            heard,
-            clock,
-            ..
-        } = self;
-        let attempt = || -> Result<R, Failed> {
+        self.mended(|database| {
+            let Self {
+                connection,
+                heard,
+                clock,
+                ..
+            } = database;
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             heard.refresh(&transaction, clock)?;
             let result = work(&transaction, heard, clock)?;
             transaction.commit()?;
             Ok(result)
-        };
-        attempt().map_err(StoreError::from)
+        })
     }
 }

@@ -24,7 +24,7 @@ use crate::store::turns::{self, Enter, Entered, Leave};
 impl EmbeddedStore {
     pub(in crate::store) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
         self.ask(move |database| {
-            database.write(|transaction, heard, clock| heard.beat(transaction, beat, clock))
+            database.write(|transaction, heard, clock| heard.beat(transaction, beat.clone(), clock))
         })
         .await
     }
@@ -39,7 +39,8 @@ impl EmbeddedStore {
     }
 
     pub(in crate::store) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
-        self.ask(|database| Ok(database.workers()?)).await
+        self.ask(|database| database.mended(Database::workers))
+            .await
     }
 
     pub(in crate::store) async fn enter(

@@ -79,6 +79,11 @@ impl Heard {
         }
     }
 
+    /// The next look is at another file, or at a copy.
+    pub(super) const fn forget_version(&mut self) {
+        self.version = None;
+    }
+
     /// Takes in what other processes have written since the last look. Called inside a transaction.
     pub(super) fn refresh(
         &mut self,

@@ -35,7 +35,8 @@ impl EmbeddedStore {
             count: query.count.clamp(1, PAGE_MAX),
             prefix: self.prefix.to_string(),
         };
-        self.ask(move |database| Ok(database.list(&search)?)).await
+        self.ask(move |database| database.mended(|database| database.list(&search)))
+            .await
     }
 }
 

@@ -5,6 +5,10 @@
 //! killed at any moment: SQLite's write-ahead log keeps what was committed and drops what was not. `synchronous` is
 //! `NORMAL`: a power cut may lose the last commits, never the file's integrity.
 //!
+//! Processes that are started for one call each share the file too: it is made and brought up to date under a lock
+//! ([`file`]), looked at before it is used ([`schema`]), and where it is damaged or cannot be written, sessions go on all
+//! the same ([`mend`], [`memory_copy`]).
+//!
 //! Caps, lists, placement by load and the reaper go by columns beside the records, so they are the same for all
 //! processes. Turns and news are those of one process: across processes, order is kept by each for itself, and whoever
 //! waits for another's claim asks again from time to time.
@@ -13,9 +17,13 @@
 
 mod database;
 mod failure;
+mod file;
 mod fleet;
 mod heard;
+mod housekeeping;
 mod listing;
+mod memory_copy;
+mod mend;
 mod node;
 mod reaping;
 mod row;
@@ -37,6 +45,7 @@ use super::clock::Clock;
 use super::error::{NotReady, OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
 use super::queues::Queues;
+use super::status::{StatusCell, StoreMode};
 use super::watched::Watched;
 
 /// Most commands that wait for the thread. Beyond it callers wait for room.
@@ -55,16 +64,19 @@ pub(super) struct EmbeddedStore {
     /// The turns and news of this process.
     queues: Arc<Queues>,
     prefix: Arc<str>,
+    status: Arc<StatusCell>,
 }
 
 impl EmbeddedStore {
-    /// Opens or makes the file, and starts the thread.
+    /// Opens or makes the file, and starts the thread. Where the file can be neither made nor opened, the store begins in
+    /// memory, degraded.
     ///
     /// # Errors
-    /// The directory cannot be made, the file cannot be opened or is of a newer version, or the thread cannot start.
+    /// The file is locked for too long or is of a newer version, or the thread cannot start.
     pub(super) fn open(path: &Path, clock: Clock, prefix: &str) -> Result<Self, OpenError> {
         let queues = Arc::new(Queues::new(clock.clone(), prefix));
-        let mut database = Database::open(path, clock, Arc::clone(&queues))?;
+        let status = Arc::new(StatusCell::new(StoreMode::Normal));
+        let mut database = Database::open(path, clock, Arc::clone(&queues), Arc::clone(&status))?;
         let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
         std::thread::Builder::new()
             .name("mooring-store".to_owned())
@@ -74,7 +86,13 @@ impl EmbeddedStore {
             jobs,
             queues,
             prefix: prefix.into(),
+            status,
         })
+    }
+
+    /// Whether the file serves, or memory in its place.
+    pub(super) fn status(&self) -> Arc<StatusCell> {
+        Arc::clone(&self.status)
     }
 
     pub(super) async fn run<T: Watched>(
@@ -124,8 +142,10 @@ impl EmbeddedStore {
     }
 }
 
-/// What the thread does, until the handle is dropped.
+/// What the thread does, until the handle is dropped. A process that lives for one call only drops some of what is over
+/// too, at its start.
 fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
+    database.purge();
     let mut purged_at = Instant::now();
     loop {
         match queue.recv_timeout(PURGE_INTERVAL) {
@@ -134,10 +154,12 @@ fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
             Err(flume::RecvTimeoutError::Disconnected) => break,
         }
         if purged_at.elapsed() >= PURGE_INTERVAL {
+            database.return_to_file();
             database.purge();
             purged_at = Instant::now();
         }
     }
+    database.return_to_file();
 }
 
 /// What can go wrong inside a transaction.

@@ -25,8 +25,10 @@ impl EmbeddedStore {
     ) -> Result<Vec<SessionKey>, StoreError> {
         let (worker, prefix) = (worker.clone(), self.prefix.to_string());
         let count = count.min(PAGE_MAX);
-        self.ask(move |database| Ok(database.reap(&worker, family, count, &prefix)?))
-            .await
+        self.ask(move |database| {
+            database.mended(|database| database.reap(&worker, family, count, &prefix))
+        })
+        .await
     }
 }
 

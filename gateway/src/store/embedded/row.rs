@@ -3,6 +3,7 @@
 //!
 //! Invariants: the fields are the record, and the columns say the same of it, because they are only ever written
 //! together; what a question finds by a column is decided by the fields. Fields that this version does not know are kept.
+//! One column says more: `last_used_at` counts uses too that the record was not written for.
 
 use std::collections::BTreeMap;
 
@@ -21,28 +22,38 @@ pub(super) type Fields = BTreeMap<String, String>;
 /// A row of `sessions`.
 pub(super) struct Stored {
     pub(super) fields: Fields,
+    pub(super) last_used_at: Timestamp,
     pub(super) tombstone_ends_at: Timestamp,
     pub(super) highest_number: u64,
+}
+
+/// What the columns say of the times of a record.
+pub(super) struct Times<'a> {
+    /// When the session was last used.
+    pub(super) used_at: Timestamp,
+    pub(super) tuning: &'a Tuning,
 }
 
 pub(super) fn load(connection: &Connection, key: &str) -> Result<Option<Stored>, Failed> {
     let row = connection
         .prepare_cached(
-            "SELECT fields, tombstone_ends_at, highest_number FROM sessions WHERE key = ?1",
+            "SELECT fields, tombstone_ends_at, highest_number, last_used_at FROM sessions WHERE key = ?1",
         )?
         .query_row([key], |row| {
             Ok((
                 row.get::<_, String>(0)?,
                 read_number(row, 1)?,
                 read_number(row, 2)?,
+                read_number(row, 3)?,
             ))
         })
         .optional()?;
-    let Some((json, ends_at, highest_number)) = row else {
+    let Some((json, ends_at, highest_number, last_used_at)) = row else {
         return Ok(None);
     };
     Ok(Some(Stored {
         fields: parse(&json)?,
+        last_used_at: Timestamp::from_unix_ms(last_used_at),
         tombstone_ends_at: Timestamp::from_unix_ms(ends_at),
         highest_number,
     }))
@@ -74,7 +85,7 @@ pub(super) fn save(
     before: Option<&Fields>,
     record: &Record,
     written: Written,
-    tuning: &Tuning,
+    times: &Times<'_>,
 ) -> Result<(), Failed> {
     let mut fields = before.cloned().unwrap_or_default();
     let changes = codec::changes(before.into_iter().flat_map(as_bytes), record);
@@ -83,7 +94,7 @@ pub(super) fn save(
     }
     fields.extend(changes.set);
     let json = serde_json::to_string(&fields).map_err(|_| unreadable())?;
-    save_session(transaction, key, &json, record, tuning)?;
+    save_session(transaction, key, &json, record, times)?;
     // A mere use changes no binding.
     if written != Written::Life {
         save_bindings(transaction, key, record)?;
@@ -96,7 +107,7 @@ pub(super) fn save_session(
     key: &str,
     json: &str,
     record: &Record,
-    tuning: &Tuning,
+    times: &Times<'_>,
 ) -> rusqlite::Result<()> {
     let life = &record.life;
     let holds = !record.bindings.is_empty() || record.content_hash.is_some();
@@ -121,10 +132,10 @@ pub(super) fn save_session(
             record.principal.as_str(),
             lifecycle,
             stored_number(life.created_at.unix_ms()),
-            stored_number(life.last_used_at.unix_ms()),
+            stored_number(times.used_at.unix_ms()),
             stored_number(over_at.unix_ms()),
             holds,
-            stored_number(life.tombstone_ends_at(tuning).unix_ms()),
+            stored_number(life.tombstone_ends_at(times.tuning).unix_ms()),
             stored_number(record.generation.max(record.highest_epoch)),
         ])?;
     Ok(())

@@ -13,7 +13,7 @@ pub(super) const SCHEMA_VERSION: i64 = 2;
 
 /// `fields` is a JSON object of the same field names and values that a record has in Redis, and is the record; the other
 /// columns, and all of `bindings`, are what questions over many records go by. `over_at` is when the record stops being
-/// active: its deadline, or 0 where it was ended.
+/// active: its deadline, or 0 where it was ended. `last_used_at` counts uses that the record was not written for.
 const SESSIONS: &str = "
 CREATE TABLE sessions (
     ordinal INTEGER PRIMARY KEY,
@@ -118,7 +118,11 @@ fn from_version_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let record = row::parse(&json).and_then(|fields| row::decode(&fields));
         match record {
             Ok(record) => {
-                row::save_session(transaction, &key, &json, &record, &Tuning::default())?;
+                let times = row::Times {
+                    used_at: record.life.last_used_at,
+                    tuning: &Tuning::default(),
+                };
+                row::save_session(transaction, &key, &json, &record, &times)?;
                 row::save_bindings(transaction, &key, &record)?;
             }
             // It says that it is corrupt to whoever asks for it, as it did before, until its tombstone ends.

@@ -32,8 +32,9 @@ pub(crate) fn memory(clock: Clock) -> Store {
 }
 
 pub(crate) fn embedded(path: &std::path::Path, clock: Clock) -> Store {
-    let status = StatusCell::new(StoreMode::Normal);
-    let backend = Backend::Embedded(EmbeddedStore::open(path, clock, PREFIX).unwrap(), status);
+    let store = EmbeddedStore::open(path, clock, PREFIX).unwrap();
+    let status = store.status();
+    let backend = Backend::Embedded(store, status);
     Store::new(backend, PREFIX, Millis::new(3_600_000))
 }
 

@@ -256,6 +256,8 @@ async fn they_follow_random_traffic() -> anyhow::Result<()> {
 async fn a_start_with_data_finds_every_session() -> anyhow::Result<()> {
     let mut redis = Redis::start().await?;
     let mut c = Connection::open(&redis)?;
+    // Otherwise Redis answers while a slow disk still makes it put off its writes, and SIGKILL takes them.
+    c.run("CONFIG SET appendfsync always")?;
     populate(&mut c, "a", 40)?;
     let before = truth::listed(&mut c, "")?;
     redis.process().kill_now()?;

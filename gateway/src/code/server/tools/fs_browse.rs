@@ -4,9 +4,9 @@ use mooring_sandbox::tree::{self, BrowseOptions, Entry, Hidden, Kind, Listing, V
 use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
-use super::super::arguments::{ArgumentError, Arguments};
 use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
+use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::CodeToolSettings;
 
 /// What is listed unless the call says otherwise.
@@ -32,7 +32,7 @@ impl FsBrowse {
         let entries_max = arguments
             .number_if_given("max_entries", 1..=most)?
             .and_then(|number| usize::try_from(number).ok());
-        let language = arguments.language()?;
+        let language = super::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             path: path.unwrap_or_else(|| PATH_DEFAULT.to_owned()),

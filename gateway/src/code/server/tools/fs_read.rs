@@ -6,11 +6,11 @@ use mooring_sandbox::tree::{self, FileContent, SessionDirectory, VirtualPath};
 use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
-use super::super::arguments::{ArgumentError, Arguments};
 use super::super::failure::Failure;
 use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
 use crate::code::tokens::Tokenizer;
+use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::CodeToolSettings;
 
 /// What a call asks for.
@@ -23,7 +23,7 @@ struct FsRead {
 impl FsRead {
     fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
         let path = arguments.text("path", usize::MAX)?;
-        let language = arguments.language()?;
+        let language = super::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self { path, language })
     }

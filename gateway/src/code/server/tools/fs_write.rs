@@ -4,9 +4,9 @@ use mooring_sandbox::tree::VirtualPath;
 use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
-use super::super::arguments::{ArgumentError, Arguments};
 use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
+use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::CodePolicy;
 
 /// What a call asks for.
@@ -22,7 +22,7 @@ impl FsWrite {
         let path = arguments.text("path", usize::MAX)?;
         // Its limit is the file's, which is checked with the others.
         let content = arguments.text("content", usize::MAX)?;
-        let language = arguments.language()?;
+        let language = super::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             path,

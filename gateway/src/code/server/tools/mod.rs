@@ -8,6 +8,8 @@ pub(super) mod tool_search;
 
 use serde_json::{Value, json};
 
+use crate::code::place::Language;
+use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::{CodePolicy, CodeTool, CodeToolSettings};
 
 /// The name of a tool on the wire.
@@ -44,6 +46,12 @@ pub(super) fn list_json(settings: &CodeToolSettings, policy: &CodePolicy) -> Str
         })
         .collect();
     json!({ "tools": definitions }).to_string()
+}
+
+/// The argument `language`.
+fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError> {
+    const ALLOWED: &str = "\"python\", \"typescript\" and \"javascript\"";
+    arguments.choice_if_given("language", Language::parse, ALLOWED)
 }
 
 /// The argument by which the file tools are told whose files are meant.

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 pub(in crate::code::server) use self::execute::{Execution, execute};
 use super::super::answer::ToolAnswer;
-use super::super::arguments::{ArgumentError, Arguments};
 use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
 use crate::code::records::RunId;
+use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::CodePolicy;
 
 /// The least that a call may ask for, in milliseconds.
@@ -40,7 +40,7 @@ impl ShellExec {
         if code.contains('\0') {
             return Err(ArgumentError::Nul("code"));
         }
-        let language = arguments.language()?;
+        let language = super::language(&mut arguments)?;
         let timeout = arguments.number_if_given("timeout_ms", TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)?;
         // Reserved by the contract, and without effect.
         arguments.ignore("stream");

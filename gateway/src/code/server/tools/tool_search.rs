@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
-use super::super::arguments::{ArgumentError, Arguments};
 use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
 use crate::code::stubs::search::{Detail, Found, search};
+use crate::mcp::arguments::{ArgumentError, Arguments};
 
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 1024;
@@ -35,7 +35,7 @@ impl ToolSearch {
             })?,
         };
         let limit = arguments.number_if_given("limit", 1..=LIMIT_MAX)?;
-        let language = arguments.language()?;
+        let language = super::language(&mut arguments)?;
         arguments.finish()?;
         Ok(Self {
             query,

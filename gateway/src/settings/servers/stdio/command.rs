@@ -1,16 +1,20 @@
-//! What a server of kind `stdio` runs: a program and its arguments, without a shell in between. Arguments may be
-//! secrets, so they are in no message and no log.
+//! What a server of kind `stdio` or `agent` runs: a program and its arguments, without a shell in between. Arguments may
+//! be secrets, so they are in no message and no log.
 
 use std::fmt;
 
 use crate::settings::knob::{About, Disclosure, List};
 use crate::settings::reader::{Reader, Reason};
 
-pub(super) const COMMAND: List = List {
+pub(in crate::settings::servers) const COMMAND: List = List {
     about: About::new(
         "servers.command",
-        "The program and its arguments, each a text of its own: no shell reads them. Required for the kind `stdio`. \
-         Arguments can be seen by every user of the machine: put secrets into `env`.",
+        "The program and its arguments, each a text of its own: no shell reads them. Required for the kind `stdio`, and \
+         for the kind `agent` without a `profile`. Arguments can be seen by every user of the machine: put secrets into \
+         `env`. At the kind `agent`, `{prompt}` in an argument is what the caller asks, `{workFolder}` the folder of \
+         the call, and the argument `{resume}` stands for those of `servers.resume`; any other brace is text. Have \
+         `--` in front of a prompt, or a flag around it as in `--prompt={prompt}`, so that one that begins with a hyphen is \
+         no flag.",
     ),
     shape: "texts of at most 4096 bytes, the first the name of a program in PATH or the absolute path of one, such as \
             [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]",
@@ -47,31 +51,43 @@ impl fmt::Debug for CommandLine {
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> CommandLine {
-    let Some(mut words) = reader.list(&COMMAND, parse_word) else {
-        if !reader.is_written(&COMMAND.about) {
-            refuse(reader, String::new(), "it is missing");
-        }
+    if !reader.is_written(&COMMAND.about) {
+        refuse_missing(reader, "it is missing");
+        return CommandLine::default();
+    }
+    let Some(mut words) = parse_words(reader) else {
         return CommandLine::default();
     };
-    if words.is_empty() {
-        if !reader.was_refused(&COMMAND.about) {
-            refuse(reader, "[]".to_owned(), "there is no program");
-        }
-        return CommandLine::default();
-    }
     let program = words.remove(0);
-    if program.contains('/') && !program.starts_with('/') {
-        let reason =
-            "the program's path is relative, and would depend on where the gateway was started";
-        refuse(reader, format!("[{program:?}, ...]"), reason);
-    }
     CommandLine {
         program,
         arguments: words,
     }
 }
 
-fn parse_word(text: &str) -> Result<String, Reason> {
+/// The program and its arguments, at least the program; none where there is nothing that could be run.
+pub(in crate::settings::servers) fn parse_words(reader: &mut Reader<'_>) -> Option<Vec<String>> {
+    let words = reader.list(&COMMAND, parse_word)?;
+    let Some(program) = words.first() else {
+        if !reader.was_refused(&COMMAND.about) {
+            refuse(reader, "[]".to_owned(), "there is no program");
+        }
+        return None;
+    };
+    if program.contains('/') && !program.starts_with('/') {
+        let reason =
+            "the program's path is relative, and would depend on where the gateway was started";
+        refuse(reader, format!("[{program:?}, ...]"), reason);
+    }
+    Some(words)
+}
+
+/// Refuses a server that says of no program that it is to be run.
+pub(in crate::settings::servers) fn refuse_missing(reader: &mut Reader<'_>, reason: &str) {
+    refuse(reader, String::new(), reason);
+}
+
+pub(in crate::settings::servers) fn parse_word(text: &str) -> Result<String, Reason> {
     if text.contains('\0') {
         return Err("an item has a NUL character".to_owned());
     }

@@ -1,8 +1,8 @@
 //! A server of kind `stdio`: the program that the gateway starts once for each session, what that program may use, and
 //! how long it may take. Its sessions are always kept, by the worker that started the program.
 
-mod command;
-mod variables;
+pub(super) mod command;
+pub(super) mod variables;
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -33,8 +33,8 @@ const CWD: Text = Text {
 const CHILDREN_MAX: Integer = Integer {
     about: About::new(
         "servers.children_max",
-        "Most processes of this server at the same time in this worker; a session that would need one more is refused \
-         until one ends.",
+        "Most processes of this server at the same time in this worker; a session, or a call of kind `agent`, that \
+         would need one more is refused until one ends.",
     ),
     unit: "processes",
     default: 256,
@@ -77,13 +77,17 @@ const OPEN_FILES_MAX: Integer = Integer {
     most: 1_048_576,
 };
 
-/// The fields that only a server of kind `stdio` has.
-pub(super) const KNOBS: &[Knob] = &[
+/// The fields of every server that is a program started here.
+pub(super) const PROGRAM_KNOBS: &[Knob] = &[
     Knob::List(&command::COMMAND),
-    Knob::Text(&CWD),
     Knob::Map(&variables::ENV),
     Knob::List(&variables::INHERIT_ENV),
     Knob::Integer(&CHILDREN_MAX),
+];
+
+/// The fields that only a server of kind `stdio` has.
+pub(super) const KNOBS: &[Knob] = &[
+    Knob::Text(&CWD),
     Knob::Integer(&START_TIMEOUT_MS),
     Knob::Integer(&STOP_GRACE_MS),
     Knob::Integer(&OPEN_FILES_MAX),
@@ -118,10 +122,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Stdio
         command: command::parse(reader),
         directory: reader.text(&CWD, parse_directory),
         variables: variables::parse(reader, environment),
-        children_max: usize::try_from(reader.integer(&CHILDREN_MAX))
-            .ok()
-            .and_then(NonZeroUsize::new)
-            .unwrap_or(NonZeroUsize::MIN),
+        children_max: parse_children_max(reader),
         start_timeout: Duration::from_millis(reader.integer(&START_TIMEOUT_MS)),
         stop_grace: Duration::from_millis(reader.integer(&STOP_GRACE_MS)),
         open_files_max: NonZeroU64::new(reader.integer(&OPEN_FILES_MAX)),
@@ -130,7 +131,16 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Stdio
     }
 }
 
-fn parse_directory(text: &str) -> Result<PathBuf, Reason> {
+/// Most processes of one server at the same time in this worker.
+pub(super) fn parse_children_max(reader: &mut Reader<'_>) -> NonZeroUsize {
+    usize::try_from(reader.integer(&CHILDREN_MAX))
+        .ok()
+        .and_then(NonZeroUsize::new)
+        .unwrap_or(NonZeroUsize::MIN)
+}
+
+/// The absolute path of a directory, which may not exist.
+pub(super) fn parse_directory(text: &str) -> Result<PathBuf, Reason> {
     if text.contains('\0') {
         return Err("it has a NUL character".to_owned());
     }

@@ -74,7 +74,10 @@ impl fmt::Debug for ChildVariables {
     }
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> ChildVariables {
+pub(in crate::settings::servers) fn parse(
+    reader: &mut Reader<'_>,
+    environment: &Environment,
+) -> ChildVariables {
     let mut inherited: Vec<String> = INHERITED_DEFAULT.map(str::to_owned).to_vec();
     inherited.extend(
         reader

@@ -6,8 +6,6 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::code::place::Language;
-
 /// Why arguments are not what a tool takes. The text is for the agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentError {
@@ -162,18 +160,19 @@ impl Arguments {
         }
     }
 
-    /// The field `language`.
-    pub(crate) fn language(&mut self) -> Result<Option<Language>, ArgumentError> {
-        const FIELD: &str = "language";
-        let Some(name) = self.text_if_given(FIELD, usize::MAX)? else {
+    /// A text that means one of several things; `allowed` names them.
+    pub(crate) fn choice_if_given<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+        allowed: &'static str,
+    ) -> Result<Option<T>, ArgumentError> {
+        let Some(name) = self.text_if_given(field, usize::MAX)? else {
             return Ok(None);
         };
-        Language::parse(&name)
+        parse(&name)
             .map(Some)
-            .ok_or(ArgumentError::Choice {
-                field: FIELD,
-                allowed: "\"python\", \"typescript\" and \"javascript\"",
-            })
+            .ok_or(ArgumentError::Choice { field, allowed })
     }
 
     /// A field that is reserved: whatever it holds changes nothing.
@@ -234,16 +233,25 @@ mod tests {
         Arguments::new(Some(value)).unwrap()
     }
 
+    fn side(arguments: &mut Arguments) -> Result<Option<char>, ArgumentError> {
+        let parse = |name: &str| match name {
+            "left" => Some('l'),
+            "right" => Some('r'),
+            _ => None,
+        };
+        arguments.choice_if_given("side", parse, "\"left\" and \"right\"")
+    }
+
     #[test]
     fn fields_of_the_right_type_are_read() {
         let mut arguments = of(json!({
-            "code": "a", "n": 7, "float": 1000.0, "on": true, "language": "javascript", "null": null, "stream": [1],
+            "code": "a", "n": 7, "float": 1000.0, "on": true, "side": "right", "null": null, "stream": [1],
         }));
         assert_eq!(arguments.text("code", 1), Ok("a".to_owned()));
         assert_eq!(arguments.number_if_given("n", 1..=10), Ok(Some(7)));
         assert_eq!(arguments.number_if_given("float", 1..=1000), Ok(Some(1000)));
         assert_eq!(arguments.switch("on"), Ok(true));
-        assert_eq!(arguments.language(), Ok(Some(Language::TypeScript)));
+        assert_eq!(side(&mut arguments), Ok(Some('r')));
         assert_eq!(arguments.text_if_given("null", 1), Ok(None));
         assert_eq!(arguments.switch("absent"), Ok(false));
         arguments.ignore("stream");
@@ -292,9 +300,9 @@ mod tests {
             "the argument `n` must be 1 to 9",
         );
         check(
-            json!({"language": "ruby"}),
-            |a| a.language().map(drop),
-            "the argument `language` must be one of \"python\", \"typescript\" and \"javascript\"",
+            json!({"side": "top"}),
+            |a| side(a).map(drop),
+            "the argument `side` must be one of \"left\" and \"right\"",
         );
         assert_eq!(
             Arguments::new(Some(json!([1]))).unwrap_err(),

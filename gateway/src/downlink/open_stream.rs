@@ -1,4 +1,4 @@
-//! One client's open stream: whose it is, how far its client has got, and the events for it.
+//! One client's open stream: whose it is, how far its client has got, and the messages for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::queue::{Queue, StreamOver};
+use super::wire::Wire;
 use crate::affinity::Session;
 use crate::mcp::{Event, Revision};
 
-/// Most requests of one stream that are worked on at the same time. Their POSTs have been answered, so nothing else bounds
-/// them.
+/// Most requests of one stream that are worked on at the same time. Nothing else bounds them: what
+/// carried them has been answered already.
 const CALLS_MAX: usize = 256;
 
 /// What is known since the client was introduced to its server, for all that it sends afterwards.
@@ -38,11 +39,12 @@ enum Phase {
 /// A stream that this worker holds.
 #[derive(Debug)]
 pub struct OpenStream {
-    /// The session, which lives as long as the stream.
+    /// The session, which lives at least as long as the stream.
     pub session: Session,
     /// The server that the client speaks to.
     pub server: ServerName,
     epoch: Option<u64>,
+    wire: Wire,
     queue: Queue,
     phase: Mutex<Phase>,
     is_listening: AtomicBool,
@@ -51,12 +53,15 @@ pub struct OpenStream {
 }
 
 impl OpenStream {
-    /// A stream whose client has said nothing yet. `epoch` is the fence of its binding; none where the store is away.
-    pub(super) fn new(session: Session, server: ServerName, epoch: Option<u64>) -> Self {
+    /// A stream whose client has said nothing yet. `epoch` is the fence of its binding; none where it has none, or the store
+    /// is away.
+    #[must_use]
+    pub fn new(session: Session, server: ServerName, epoch: Option<u64>, wire: Wire) -> Self {
         Self {
             session,
             server,
             epoch,
+            wire,
             queue: Queue::new(),
             phase: Mutex::new(Phase::New),
             is_listening: AtomicBool::new(false),
@@ -84,14 +89,10 @@ impl OpenStream {
     /// # Errors
     /// Where the stream is over; by this, where the client does not read.
     pub async fn say(&self, message: &str) -> Result<(), StreamOver> {
-        let event = Event {
-            event: Some("message".into()),
-            ..Event::message(message)
-        };
-        self.write(event.encode()).await
+        self.write(self.wire.message(message)).await
     }
 
-    /// Tells the client where to POST: what a stream begins with. `endpoint` holds the session's id.
+    /// Tells a client of HTTP+SSE where to POST: what a stream begins with. `endpoint` holds the session's id.
     ///
     /// # Errors
     /// Where the stream is over.
@@ -106,13 +107,14 @@ impl OpenStream {
     async fn write(&self, event: Bytes) -> Result<(), StreamOver> {
         let written = self.queue.push(event).await;
         if written == Err(StreamOver::Unread) {
-            tracing::warn!(session = %self.session.digest, "a legacy client does not read its stream; it is cut off");
+            tracing::warn!(session = %self.session.digest, "a client does not read its stream; it is cut off");
             self.over.cancel();
         }
         written
     }
 
-    pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    /// The bytes that are to be written next; none when the stream is over and all of it was taken.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.queue.poll_next(context)
     }
 
@@ -160,7 +162,7 @@ impl OpenStream {
     }
 
     /// Ends the stream: its client is gone.
-    pub(super) fn cut(&self) {
+    pub fn cut(&self) {
         self.queue.cut();
         self.over.cancel();
     }

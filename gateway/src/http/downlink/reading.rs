@@ -1,4 +1,4 @@
-//! Reading the reply to a legacy client's message: what of it goes onto the stream, and how it ends.
+//! Reading the reply to a client's message: what of it goes onto the stream, and how it ends.
 //!
 //! Invariant: only messages go onto the stream, and of a reply to a request nothing does after its answer.
 
@@ -59,7 +59,7 @@ pub(super) async fn pass_on(asked: &Asked, awaited: Option<Id<'_>>, reply: Respo
             }
             Ok(None) => break,
             Err(error) => {
-                tracing::info!(session = %asked.stream.session.digest, %error, "a reply to a legacy client broke off");
+                tracing::info!(session = %asked.stream.session.digest, %error, "a reply broke off");
                 break;
             }
         }

@@ -1,5 +1,5 @@
-//! A client's message at the worker that holds its stream: it is served as if it came over Streamable HTTP, and the reply
-//! is written onto the stream.
+//! A client's message where its stream is: it is served as if it came over Streamable HTTP, and the reply is written onto
+//! the stream.
 //!
 //! Invariant: a request gets exactly one answer on the stream, its own or an error in its place, or the stream is over.
 
@@ -13,13 +13,13 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::super::endpoint::{self, Arrival, is_initialize};
 use super::super::{App, answer};
-use super::delivery::finish_if_over;
+use super::finish_if_over;
 use super::introduction::introduce;
 use super::reading::{Read, pass_on};
-use crate::legacy::downstream::{Introduced, OpenStream};
+use crate::downlink::{Introduced, OpenStream};
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
-use crate::mcp::{ErrorBody, ErrorKind, Id, Message, Method, Revision, VersionError, call};
+use crate::mcp::{ErrorBody, ErrorKind, Id, Lane, Message, Method, Revision, VersionError, call};
 
 /// How often in a row the rest of a reply is asked for in vain.
 const RESUMES_MAX: u32 = 5;
@@ -30,14 +30,16 @@ const LISTEN_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// For which stream a message is, and the client's headers with it.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) app: Arc<App>,
-    pub(super) stream: Arc<OpenStream>,
-    pub(super) headers: HeaderMap,
+pub(in super::super) struct Asked {
+    pub(in super::super) app: Arc<App>,
+    pub(in super::super) stream: Arc<OpenStream>,
+    pub(in super::super) headers: HeaderMap,
+    /// What tells the client from others of its session, where there may be others.
+    pub(in super::super) lane: Option<Lane>,
 }
 
 /// Serves a request and writes its answer, with all that comes before it, onto the stream.
-pub(super) async fn answer_request(asked: &Asked, body: &Bytes) {
+pub(in super::super) async fn answer_request(asked: &Asked, body: &Bytes) {
     let Ok(message) = Message::parse(body, Sender::Client) else {
         return;
     };
@@ -56,7 +58,11 @@ pub(super) async fn answer_request(asked: &Asked, body: &Bytes) {
 }
 
 /// Serves any message but the client's `initialize`.
-pub(super) async fn serve(asked: &Asked, body: &Bytes, message: &Message<'_>) -> Response {
+pub(in super::super) async fn serve(
+    asked: &Asked,
+    body: &Bytes,
+    message: &Message<'_>,
+) -> Response {
     let Some(introduced) = asked.stream.introduced() else {
         // Before its introduction a client may ping, and nothing else.
         return match (message.method(), message.id()) {
@@ -115,6 +121,7 @@ impl Asked {
             teams: Arc::default(),
             headers,
             begun: Some(session.clone()),
+            lane: self.lane,
         })
     }
 
@@ -184,7 +191,7 @@ async fn give_up(asked: &Asked, id: Id<'_>, status: StatusCode, error: Option<&s
 }
 
 /// Writes what answers no request onto the stream, for as long as that is open: what a client of Streamable HTTP would GET.
-pub(super) async fn listen(asked: Asked) {
+pub(in super::super) async fn listen(asked: Asked) {
     tokio::select! {
         () = asked.stream.ended() => {}
         () = listen_always(&asked) => {}

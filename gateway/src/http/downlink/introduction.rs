@@ -4,17 +4,22 @@
 
 use axum::response::Response;
 use bytes::Bytes;
+use http::HeaderValue;
 
 use super::super::{answer, endpoint};
 use super::answering::Asked;
 use crate::dispatch::ReplyMessages;
-use crate::legacy::downstream::Introduced;
+use crate::downlink::Introduced;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::MCP_SESSION_ID;
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Revision};
 
 /// Serves the client's `initialize`, and notes what its later messages need.
-pub(super) async fn introduce(asked: &Asked, body: &Bytes, message: &Message<'_>) -> Response {
+pub(in super::super) async fn introduce(
+    asked: &Asked,
+    body: &Bytes,
+    message: &Message<'_>,
+) -> Response {
     if !asked.stream.begin_introduction() {
         return answer::error(
             &ErrorBody::new(ErrorKind::InvalidRequest)
@@ -22,11 +27,7 @@ pub(super) async fn introduce(asked: &Asked, body: &Bytes, message: &Message<'_>
                 .detail("the client has initialized already"),
         );
     }
-    let asked_for = message.params.protocol_version().unwrap_or_default();
-    // It negotiates: whatever it asks for is answered with a revision that is served, of which this transport has one more.
-    let revision = Revision::named(&asked_for)
-        .filter(|revision| !revision.is_modern())
-        .unwrap_or(Revision::OFFERED);
+    let revision = revision_for(message);
     let reply = match asked.arrival(None) {
         Some(arrival) => endpoint::serve_message(arrival, body, message, revision).await,
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
@@ -35,6 +36,16 @@ pub(super) async fn introduce(asked: &Asked, body: &Bytes, message: &Message<'_>
         introduction_in(reply, asked.app.relay.event_bytes_max, revision).await;
     asked.stream.end_introduction(introduced);
     reply
+}
+
+/// The revision in which an `initialize` is served.
+pub(in super::super) fn revision_for(message: &Message<'_>) -> Revision {
+    let asked_for = message.params.protocol_version().unwrap_or_default();
+    // It negotiates: whatever it asks for is answered with a revision that is served, of which these transports have one
+    // more.
+    Revision::named(&asked_for)
+        .filter(|revision| !revision.is_modern())
+        .unwrap_or(Revision::OFFERED)
 }
 
 /// What an initialize reply says. A reply that is read for it is put together again.
@@ -56,13 +67,25 @@ async fn introduction_in(
         }
     }
     let text = text.unwrap_or_default();
-    let revision = status.is_success().then(|| revision_in(&text)).flatten();
-    let introduced = revision.map(|named| Introduced {
-        session_header,
-        revision: Revision::named(&named).unwrap_or(asked_for),
-    });
+    let introduced = status
+        .is_success()
+        .then(|| introduced_by(&text, session_header, asked_for))
+        .flatten();
     let reply = answer::json(status, Bytes::from(text.into_string()));
     (reply, introduced)
+}
+
+/// What the text of an initialize result introduces; none where it is no result.
+pub(in super::super) fn introduced_by(
+    text: &str,
+    session_header: Option<HeaderValue>,
+    asked_for: Revision,
+) -> Option<Introduced> {
+    let named = revision_in(text)?;
+    Some(Introduced {
+        session_header,
+        revision: Revision::named(&named).unwrap_or(asked_for),
+    })
 }
 
 /// The revision that an initialize result names; none where it is no result.

@@ -1,0 +1,152 @@
+//! Sessions that a client finds again when it is started anew: they go by a name, and not by an id that somebody would have
+//! to remember.
+//!
+//! The name, the server, the principal and the way in which the client introduces itself make the id, so two programs never
+//! share an upstream session that was made for one of them. What the server answered to the first `initialize` is kept
+//! beside the initialize params, for the clients that come later.
+//!
+//! Invariant: of many that begin one session at once, one opens it, and the others go on with what that one opened.
+
+use std::time::Duration;
+
+use mooring_session::names::{LabelName, NameError, Principal, SessionId};
+use mooring_session::rules::Created;
+use mooring_session::view::RecordView;
+use tokio::time::{Instant, sleep};
+
+use super::open::{introduced, labels};
+use super::{Affinity, Closed, Introduction, OpenError, Session};
+use crate::digest;
+use crate::store::{InitDigest, StoreError};
+
+/// The label that says where the server's answer is: a digest, or [`NOT_KEPT`].
+const ANSWER_LABEL: &[u8] = b"answer";
+/// The answer was too long to be kept.
+const NOT_KEPT: &str = "not-kept";
+/// How long another process may take to open the session before it counts as dead.
+const OPENED_WITHIN: Duration = Duration::from_secs(15);
+/// How often is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// What a client finds under its session's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// The session is new, and its client has to initialize it.
+    New,
+    /// It goes on. This is the result of its first `initialize`, as JSON text.
+    GoesOn(String),
+}
+
+impl Session {
+    /// The session that goes by this name.
+    ///
+    /// # Errors
+    /// Never in practice: the id is letters, digits and dashes.
+    pub fn of_name(
+        key_prefix: &str,
+        principal: &Principal,
+        server: &str,
+        name: &str,
+        params: &str,
+    ) -> Result<Self, NameError> {
+        // Only the last of them may have an end of line in it.
+        let material = format!("{}\n{server}\n{name}\n{params}", principal.as_str());
+        let id = format!("stdio-{}", digest::hex(material.as_bytes()));
+        let id = SessionId::parse(id.as_bytes())?;
+        Ok(Self::named(key_prefix, id, principal.clone()))
+    }
+}
+
+impl Affinity {
+    /// Begins the session, or finds what is there of it. Where another process is about to open it, that is waited for.
+    ///
+    /// # Errors
+    /// `Store`, `AtCap`.
+    pub async fn begin_or_continue(
+        &self,
+        session: &Session,
+        introduction: &Introduction<'_>,
+    ) -> Result<Beginning, OpenError> {
+        let params_digest = InitDigest::of(introduction.params);
+        let create = self.creation(session, introduced(&params_digest, introduction));
+        self.store()
+            .put_init(&params_digest, introduction.params)
+            .await?;
+        let mut deadline = Instant::now() + OPENED_WITHIN;
+        loop {
+            let created = self.admit(session, &create).await?;
+            if created.created {
+                self.clean_before(session, created);
+                return Ok(Beginning::New);
+            }
+            match self.answer_in(&created.record).await? {
+                Answer::Kept(result) => return Ok(Beginning::GoesOn(result)),
+                Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
+                // Whoever was to open it is gone, or what it answered is: the session is begun anew.
+                Answer::Awaited | Answer::Gone => {
+                    if self.close(session).await? == Closed::Now {
+                        tracing::warn!(session = %session.digest, "a session could not be continued, and is begun anew");
+                    }
+                    deadline = Instant::now() + OPENED_WITHIN;
+                }
+            }
+        }
+    }
+
+    /// Keeps the server's answer for those that continue the session. Where it cannot be kept, they begin anew.
+    pub async fn note_answer(&self, session: &Session, result: &str) {
+        let digest = InitDigest::of(result);
+        let kept = match self.store().put_init(&digest, result).await {
+            Ok(()) => digest.as_str(),
+            Err(error) => {
+                tracing::warn!(session = %session.digest, %error, "a server's answer was not kept: its session cannot be continued");
+                NOT_KEPT
+            }
+        };
+        let noted = self.set_labels(session, labels(&[(ANSWER_LABEL, kept)]));
+        if let Err(error) = noted.await {
+            tracing::warn!(session = %session.digest, %error, "where a server's answer is kept was not noted");
+        }
+    }
+
+    /// Deletes what an incarnation that has expired still holds upstream. Nobody waits for it.
+    fn clean_before(&self, session: &Session, created: Created) {
+        if created.previous.is_empty() {
+            return;
+        }
+        let before = RecordView {
+            bindings: created.previous,
+            ..created.record
+        };
+        let (affinity, key) = (self.clone(), session.key.clone());
+        tokio::spawn(async move { affinity.delete_all_held(&key, &before).await });
+    }
+
+    async fn answer_in(&self, record: &RecordView) -> Result<Answer, StoreError> {
+        let label = LabelName::parse(ANSWER_LABEL).ok();
+        let Some(value) = label.and_then(|label| record.labels.get(&label)) else {
+            return Ok(Answer::Awaited);
+        };
+        let Some(digest) = InitDigest::parse(value.as_str()) else {
+            return Ok(Answer::Gone);
+        };
+        match self.store().get_init(&digest).await? {
+            Some(result) => {
+                // Each who continues the session keeps it for as long again.
+                self.store().put_init(&digest, &result).await?;
+                Ok(Answer::Kept(result))
+            }
+            None => Ok(Answer::Gone),
+        }
+    }
+}
+
+/// What a record says of the server's answer.
+enum Answer {
+    /// Here it is.
+    Kept(String),
+    /// It is not there yet.
+    Awaited,
+    /// It was not kept, or not for long enough.
+    Gone,
+}

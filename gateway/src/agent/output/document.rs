@@ -1,0 +1,91 @@
+//! Output that is one JSON document, with warnings before and behind it, as agents print them.
+
+use super::written::Written;
+
+/// Longest output that is read as one document, in bytes. Whoever runs an agent ends it before that; a longer one is
+/// none, and nothing is found in it.
+pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How many lines that may begin the document are tried: a warning may begin with a bracket too.
+const BEGINNINGS_MAX: usize = 32;
+
+/// What was printed so far.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    bytes: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl Document {
+    /// Adds a line.
+    pub(super) fn push(&mut self, line: &[u8]) {
+        let length = self.bytes.len().saturating_add(line.len());
+        if self.is_too_long || length >= DOCUMENT_BYTES_MAX {
+            self.is_too_long = true;
+            self.bytes = Vec::new();
+            return;
+        }
+        self.bytes.extend_from_slice(line);
+        self.bytes.push(b'\n');
+    }
+
+    /// Whether it was longer than the most.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
+    /// Looks at the document, where there is one: the first object or array that fills its lines.
+    pub(super) fn look<T>(&self, look: impl FnOnce(Written<'_>) -> T) -> Option<T> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        let beginnings = text
+            .match_indices('\n')
+            .map(|(newline, _)| newline.saturating_add(1));
+        std::iter::once(0)
+            .chain(beginnings)
+            .filter_map(|at| text.get(at..))
+            .filter(|rest| rest.trim_ascii_start().starts_with(['{', '[']))
+            .take(BEGINNINGS_MAX)
+            .find_map(filling)
+            .map(look)
+    }
+}
+
+/// The value that a text begins with, where nothing else stands in its last line.
+fn filling(text: &str) -> Option<Written<'_>> {
+    let (value, rest) = Written::first(text)?;
+    let line = rest.lines().next().unwrap_or_default();
+    line.trim_ascii().is_empty().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(output: &str, expected: Option<&str>) {
+        let mut document = Document::default();
+        for line in output.split('\n') {
+            document.push(line.as_bytes());
+        }
+        let found = document.look(|value| value.text().map(String::from));
+        assert_eq!(found.flatten().as_deref(), expected, "{output:?}");
+    }
+
+    #[test]
+    fn it_stands_alone_or_between_warnings() {
+        check("{\"a\":1}", Some("{\"a\":1}"));
+        check("\n  {\n\"a\":1\n}\n", Some("{\n\"a\":1\n}"));
+        check("Loaded.\n{\"a\":1}\nbye {\n", Some("{\"a\":1}"));
+        check(
+            "[info] ready\n[1] started\n{\"a\":1} \r\n",
+            Some("{\"a\":1}"),
+        );
+        check("[1] started\n[\n2]", Some("[\n2]"));
+    }
+
+    #[test]
+    fn what_is_no_document_is_none() {
+        for output in ["", "text", "{\"a\":1", "\"text\"", "1", "{} {}"] {
+            check(output, None);
+        }
+    }
+}

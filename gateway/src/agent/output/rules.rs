@@ -1,0 +1,219 @@
+//! Where things stand in an agent's output: JSON pointers, and conditions that a value has to meet.
+//!
+//! Invariant: a pointer that exists is one of RFC 6901, so looking it up cannot fail for its form.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// What begins the escapes of a pointer.
+const ESCAPE: char = '~';
+/// What stands between a condition's pointer and its text.
+const EQUALS: char = '=';
+
+/// How an agent's output is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputRules {
+    /// What the output is as a whole.
+    pub form: OutputForm,
+    /// The id under which the agent resumes.
+    pub session_pointer: Option<Pointer>,
+    /// The agent's answer.
+    pub result_pointer: Option<Pointer>,
+    /// What a value has to meet, all of it, for its answer to count.
+    pub result_where: Vec<Condition>,
+    /// What becomes of several answers.
+    pub results: Results,
+    /// Says that the run failed, where it finds anything but `false` and `null`.
+    pub error_pointer: Option<Pointer>,
+    /// Text for people who wait.
+    pub progress_pointer: Option<Pointer>,
+    /// What a value has to meet, all of it, for its text to count.
+    pub progress_where: Vec<Condition>,
+}
+
+/// What an agent prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputForm {
+    /// One JSON document.
+    Json,
+    /// One JSON value a line.
+    JsonLines,
+    /// Plain text: it has no session id, and all of it is the result.
+    Text,
+}
+
+/// What becomes of several results of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Results {
+    /// The last one counts.
+    Last,
+    /// All of them, with blank lines between them.
+    Joined,
+}
+
+/// A JSON pointer (RFC 6901): empty for the whole value, else `/` before every step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer(String);
+
+/// Why a text is no [`Pointer`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PointerError {
+    /// It has no `/` in front.
+    #[error("a JSON pointer begins with \"/\"")]
+    NoSlash,
+    /// A `~` stands for nothing.
+    #[error("in a JSON pointer, \"~\" is written \"~0\", and \"/\" within a name \"~1\"")]
+    Escape,
+}
+
+impl Pointer {
+    /// Reads a pointer as it is written.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, PointerError> {
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(PointerError::NoSlash);
+        }
+        let mut after_escapes = text.split(ESCAPE).skip(1);
+        if !after_escapes.all(|rest| rest.starts_with(['0', '1'])) {
+            return Err(PointerError::Escape);
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What it points to.
+    #[must_use]
+    pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        value.pointer(&self.0)
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// What has to stand somewhere. Written `/item/type=agent_message`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// Where.
+    pub pointer: Pointer,
+    /// What: a text as it is, anything else as compact JSON, such as `true`.
+    pub equals: String,
+}
+
+/// Why a text is no [`Condition`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConditionError {
+    /// Nothing says what has to stand there.
+    #[error("it has no \"=\" between a JSON pointer and a text")]
+    NoText,
+    /// What is in front of the `=` is no pointer.
+    #[error(transparent)]
+    Pointer(#[from] PointerError),
+}
+
+impl Condition {
+    /// Reads `/pointer=text`. The first `=` divides, so the pointer has none.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn parse(text: &str) -> Result<Self, ConditionError> {
+        let (pointer, equals) = text.split_once(EQUALS).ok_or(ConditionError::NoText)?;
+        Ok(Self {
+            pointer: Pointer::parse(pointer)?,
+            equals: equals.to_owned(),
+        })
+    }
+
+    /// Whether a value meets it. Where nothing stands, nothing is met.
+    #[must_use]
+    pub fn holds(&self, value: &Value) -> bool {
+        match self.pointer.find(value) {
+            Some(Value::String(text)) => *text == self.equals,
+            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Null)) => {
+                let written = other.to_string();
+                written == self.equals
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pointer_finds_what_rfc_6901_says() {
+        #[track_caller]
+        fn check(pointer: &str, expected: Option<&Value>) {
+            let value = json!({"a": {"b": ["x", 7]}, "": 1, "m/n": 2, "~t": 3});
+            let pointer = Pointer::parse(pointer).unwrap();
+            assert_eq!(pointer.find(&value), expected, "{pointer}");
+        }
+        check("/a/b/0", Some(&json!("x")));
+        check("/a/b/1", Some(&json!(7)));
+        check("/a/b/2", None);
+        check("/", Some(&json!(1)));
+        check("/m~1n", Some(&json!(2)));
+        check("/~0t", Some(&json!(3)));
+        check("/a/c", None);
+        let whole = json!([1]);
+        assert_eq!(Pointer::parse("").unwrap().find(&whole), Some(&whole));
+    }
+
+    #[test]
+    fn what_is_no_pointer_is_refused() {
+        assert_eq!(Pointer::parse("a/b"), Err(PointerError::NoSlash));
+        assert_eq!(Pointer::parse("$.a"), Err(PointerError::NoSlash));
+        for text in ["/a~", "/~2", "/a~~0", "/~/b"] {
+            assert_eq!(Pointer::parse(text), Err(PointerError::Escape), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_condition_holds_where_exactly_that_stands() {
+        #[track_caller]
+        fn check(condition: &str, expected: bool) {
+            let value = json!({"type": "item", "item": {"done": true, "n": 3, "none": null, "list": []}, "e": ""});
+            let condition = Condition::parse(condition).unwrap();
+            assert_eq!(condition.holds(&value), expected, "{condition:?}");
+        }
+        check("/type=item", true);
+        check("/type=items", false);
+        check("/type=\"item\"", false);
+        check("/item/done=true", true);
+        check("/item/n=3", true);
+        check("/item/none=null", true);
+        check("/item/list=[]", false);
+        check("/item=", false);
+        check("/missing=", false);
+        check("/e=", true);
+    }
+
+    #[test]
+    fn the_first_equals_sign_divides_a_condition() {
+        let condition = Condition::parse("/a=b=c").unwrap();
+        assert_eq!(condition.pointer.as_str(), "/a");
+        assert_eq!(condition.equals, "b=c");
+        assert_eq!(Condition::parse("/a"), Err(ConditionError::NoText));
+        assert_eq!(
+            Condition::parse("a=b"),
+            Err(ConditionError::Pointer(PointerError::NoSlash))
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The runs that go on in this worker, by the requests that asked for them.
+//!
+//! Invariant: a run is here for as long as it goes on, and no longer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::RequestName;
+
+/// What ends each.
+type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
+
+/// What goes on.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    by_request: Arc<Stops>,
+    all: CancellationToken,
+}
+
+/// One run that goes on, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Cancelled when it is to end.
+    pub(super) stop: CancellationToken,
+    of: Option<(Arc<Stops>, RequestName)>,
+}
+
+impl Running {
+    /// A run begins.
+    pub(super) fn begin(&self, request: Option<RequestName>) -> Run {
+        let stop = self.all.child_token();
+        let of = request.map(|request| {
+            lock(&self.by_request).insert(request.clone(), stop.clone());
+            (Arc::clone(&self.by_request), request)
+        });
+        Run { stop, of }
+    }
+
+    /// Ends the run of a request.
+    pub(super) fn stop(&self, request: &RequestName) {
+        if let Some(stop) = lock(&self.by_request).get(request) {
+            stop.cancel();
+        }
+    }
+
+    /// Ends them all, and those that still begin.
+    pub(super) fn stop_all(&self) {
+        self.all.cancel();
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some((by_request, request)) = &self.of {
+            lock(by_request).remove(request);
+        }
+    }
+}
+
+fn lock(runs: &Stops) -> MutexGuard<'_, HashMap<RequestName, CancellationToken>> {
+    // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+    runs.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(client: &str) -> Option<RequestName> {
+        Some(RequestName {
+            client: client.into(),
+            id_json: "1".into(),
+        })
+    }
+
+    #[test]
+    fn a_client_ends_its_own_runs_alone() {
+        let running = Running::default();
+        let (ada, bob) = (running.begin(request("ada")), running.begin(request("bob")));
+        running.stop(&request("ada").unwrap_or_else(|| unreachable!()));
+        assert!(ada.stop.is_cancelled());
+        assert!(!bob.stop.is_cancelled());
+        drop((ada, bob));
+        assert!(lock(&running.by_request).is_empty());
+    }
+
+    #[test]
+    fn when_the_gateway_stops_all_of_them_end() {
+        let running = Running::default();
+        let run = running.begin(None);
+        running.stop_all();
+        assert!(run.stop.is_cancelled());
+        assert!(running.begin(None).stop.is_cancelled());
+    }
+}

@@ -1,0 +1,117 @@
+//! The date of an entry, in the form that ECMAScript defines and `toISOString` writes.
+//!
+//! Invariant: what is read means the same on every machine. A time of day without its zone is therefore refused: there
+//! it would mean that of the machine that wrote it.
+
+const MS_PER_MINUTE: i64 = 60_000;
+const MS_PER_DAY: i64 = 24 * 60 * MS_PER_MINUTE;
+
+/// Milliseconds since 1970 of `2026-01-14T23:15:00Z` and its like: a day alone, or a day and a time to the minute, the
+/// second or a fraction of it, in UTC or with an offset. None for anything else, and for days and times that are not.
+pub(super) fn unix_ms(text: &str) -> Option<i64> {
+    let mut rest = Rest(text.trim());
+    let (year, month, day) = date(&mut rest)?;
+    let days = days_since_1970(year, month, day);
+    if rest.0.is_empty() {
+        return Some(days * MS_PER_DAY);
+    }
+    rest.one_of(&['T', 't', ' '])?;
+    let of_day = time(&mut rest)?;
+    let offset = offset(&mut rest)?;
+    rest.0
+        .is_empty()
+        .then_some(days * MS_PER_DAY + of_day - offset)
+}
+
+/// What is still to be read.
+struct Rest<'a>(&'a str);
+
+impl Rest<'_> {
+    /// So many digits as a number.
+    fn digits(&mut self, count: usize) -> Option<i64> {
+        let (digits, rest) = self.0.split_at_checked(count)?;
+        let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+        self.0 = rest;
+        is_number.then(|| digits.parse().ok())?
+    }
+
+    fn one_of(&mut self, allowed: &[char]) -> Option<char> {
+        let found = self.0.chars().next().filter(|one| allowed.contains(one))?;
+        self.0 = self.0.strip_prefix(found)?;
+        Some(found)
+    }
+
+    /// A number of two digits behind a mark, within a range.
+    fn part(&mut self, mark: char, most: i64) -> Option<i64> {
+        self.one_of(&[mark])?;
+        self.digits(2).filter(|value| *value <= most)
+    }
+}
+
+fn date(rest: &mut Rest<'_>) -> Option<(i64, i64, i64)> {
+    let year = rest.digits(4)?;
+    let month = rest.part('-', 12).filter(|month| *month >= 1)?;
+    let day = rest.part('-', days_of(year, month))?;
+    (day >= 1).then_some((year, month, day))
+}
+
+/// Milliseconds of the day. 24:00 is the end of it.
+fn time(rest: &mut Rest<'_>) -> Option<i64> {
+    let hour = rest.digits(2).filter(|hour| *hour <= 24)?;
+    let minute = rest.part(':', 59)?;
+    let mut ms = 0;
+    if rest.0.starts_with(':') {
+        ms = rest.part(':', 59)? * 1_000 + fraction(rest)?;
+    }
+    let of_day = (hour * 60 + minute) * MS_PER_MINUTE + ms;
+    (of_day <= MS_PER_DAY).then_some(of_day)
+}
+
+/// Milliseconds of a fraction of a second; further digits are dropped.
+fn fraction(rest: &mut Rest<'_>) -> Option<i64> {
+    if rest.one_of(&['.', ',']).is_none() {
+        return Some(0);
+    }
+    let (mut ms, mut worth, mut count) = (0, 100, 0_u32);
+    while rest.0.starts_with(|one: char| one.is_ascii_digit()) {
+        ms += rest.digits(1)? * worth;
+        worth /= 10;
+        count += 1;
+    }
+    (count > 0).then_some(ms)
+}
+
+/// Milliseconds by which the zone is ahead of UTC.
+fn offset(rest: &mut Rest<'_>) -> Option<i64> {
+    let sign = match rest.one_of(&['Z', 'z', '+', '-'])? {
+        '+' => 1,
+        '-' => -1,
+        _ => return Some(0),
+    };
+    let hour = rest.digits(2).filter(|hour| *hour <= 23)?;
+    let minute = rest.part(':', 59)?;
+    Some(sign * (hour * 60 + minute) * MS_PER_MINUTE)
+}
+
+fn days_of(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// The number of a day in the Gregorian calendar. Years begin in March here, so that the leap day is the last of one, in
+/// eras of 400 years, each of 146 097 days; the months from March on have 153 days in every five.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}

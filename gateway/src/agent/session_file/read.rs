@@ -1,0 +1,186 @@
+//! Reading the file: as a whole or not at all, and then entry by entry.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::FILE_BYTES_MAX;
+use super::entry::{self, Entry, Moment, Reason, Skipped};
+use super::members::Members;
+
+/// A pipe would be waited for, so a file is opened without waiting.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// What can be used, in the order of the file, each parent once.
+    pub entries: Vec<Entry>,
+    /// What cannot, in the order of the file.
+    pub skipped: Vec<Skipped>,
+}
+
+impl Reading {
+    /// How many of those that are skipped were good, and are too old.
+    #[must_use]
+    pub fn expired(&self) -> usize {
+        let is_expired = |skipped: &&Skipped| matches!(skipped.reason, Reason::Expired(_));
+        self.skipped.iter().filter(is_expired).count()
+    }
+}
+
+/// Why nothing of a file is used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be opened.
+    #[error("cannot open {}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is a directory, a pipe or the like.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It cannot be read.
+    #[error("the sessions cannot be read")]
+    Read(#[source] io::Error),
+    /// It is larger than such a file can be.
+    #[error("the file is larger than {FILE_BYTES_MAX} bytes")]
+    TooLarge,
+    /// There is nothing in it.
+    #[error("the file is empty; one without sessions holds {{}}")]
+    Empty,
+    /// It ends before its end.
+    #[error(
+        "the file is cut off: it ends in line {line}, column {column}, in the middle of a value"
+    )]
+    CutOff {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
+    /// It is not JSON.
+    #[error("the file is not JSON: {0}")]
+    Syntax(String),
+    /// It is JSON, but no object.
+    #[error("the file holds {0}; an object with a session in each member is expected")]
+    NotAnObject(&'static str),
+}
+
+/// Reads the file at `path`, with the sessions that were used within `ttl` before `now_ms`.
+///
+/// # Errors
+/// The file as a whole cannot be used. See [`ReadError`].
+pub fn read(path: &Path, now_ms: u64, ttl: Duration) -> Result<Reading, ReadError> {
+    let opened = |source| ReadError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let file: File = OpenOptions::new()
+        .read(true)
+        .custom_flags(NONBLOCK)
+        .open(path)
+        .map_err(opened)?;
+    if !file.metadata().map_err(ReadError::Read)?.is_file() {
+        return Err(ReadError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
+    read_from(file, now_ms, ttl)
+}
+
+/// The same of anything that can be read.
+///
+/// # Errors
+/// See [`read`].
+pub fn read_from(source: impl Read, now_ms: u64, ttl: Duration) -> Result<Reading, ReadError> {
+    let mut bytes = Vec::new();
+    let read = source
+        .take(FILE_BYTES_MAX.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(ReadError::Read)?;
+    if u64::try_from(read).is_ok_and(|read| read > FILE_BYTES_MAX) {
+        return Err(ReadError::TooLarge);
+    }
+    parse(&bytes, now_ms, ttl)
+}
+
+/// The same of the file's bytes. What is not UTF-8 in them is replaced, so that it costs the entries alone that it
+/// stands in.
+///
+/// # Errors
+/// See [`read`].
+pub fn parse(bytes: &[u8], now_ms: u64, ttl: Duration) -> Result<Reading, ReadError> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
+    let behind_spaces = text.trim_start();
+    if behind_spaces.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    if !behind_spaces.starts_with('{') {
+        // What is no JSON at all is called that.
+        let _: &RawValue = serde_json::from_str(text).map_err(|error| syntax(&error))?;
+        return Err(ReadError::NotAnObject(entry::kind(behind_spaces)));
+    }
+    let Members(members) = serde_json::from_str(text).map_err(|error| syntax(&error))?;
+    Ok(sorted_out(&members, Moment { now_ms, ttl }))
+}
+
+fn syntax(error: &serde_json::Error) -> ReadError {
+    if error.is_eof() {
+        return ReadError::CutOff {
+            line: error.line(),
+            column: error.column(),
+        };
+    }
+    ReadError::Syntax(error.to_string())
+}
+
+fn sorted_out(members: &[(&RawValue, &RawValue)], moment: Moment) -> Reading {
+    let keys: Vec<Result<String, Cow<'_, str>>> =
+        members.iter().map(|(key, _)| text(key)).collect();
+    let last: HashMap<&str, usize> = keys
+        .iter()
+        .enumerate()
+        .filter_map(|(at, key)| Some((key.as_deref().ok()?, at)))
+        .collect();
+    let mut reading = Reading::default();
+    for (at, ((_, value), key)) in members.iter().zip(&keys).enumerate() {
+        let taken = match key {
+            Err(_) => Err(Reason::KeyNotText),
+            Ok(key) if last.get(key.as_str()) != Some(&at) => Err(Reason::Repeated),
+            Ok(key) => entry::parent(key).and_then(|()| entry::value(value.get(), moment)),
+        };
+        let key = match key {
+            Ok(key) => key.clone(),
+            Err(written) => written.clone().into_owned(),
+        };
+        match taken {
+            Ok((agent_session, updated_at_ms)) => reading.entries.push(Entry {
+                parent: key,
+                agent_session,
+                updated_at_ms,
+            }),
+            Err(reason) => reading.skipped.push(Skipped { key, reason }),
+        }
+    }
+    reading
+}
+
+/// A key's text; as it is written where it is none.
+fn text<'a>(key: &'a RawValue) -> Result<String, Cow<'a, str>> {
+    serde_json::from_str(key.get()).map_err(|_| Cow::Borrowed(key.get()))
+}

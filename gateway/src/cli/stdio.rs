@@ -1,0 +1,66 @@
+//! The command line of `mooring stdio`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::http::Keeping;
+use crate::serve::StdioOptions;
+use crate::settings::Flags;
+
+/// The flags of `mooring stdio`.
+#[derive(Debug, Clone, Args)]
+pub struct StdioArguments {
+    /// The server to be served: an id of the settings, one that is reached at URL, or an agent that is known (claude,
+    /// codex, gemini, opencode)
+    #[arg(long, value_name = "ID[=URL[,URL]]")]
+    pub server: String,
+    /// The settings file (TOML); else the one that MOORING_CONFIG names
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where sessions live: embedded, or a Redis URL [default: embedded]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+    /// Who the client is: its sessions are those of this principal
+    #[arg(long, value_name = "NAME", default_value = "local")]
+    pub principal: String,
+    /// The session that is continued, for servers that keep sessions
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub session: String,
+    /// Begin a session that ends with this process
+    #[arg(long, conflicts_with = "session")]
+    pub new_session: bool,
+}
+
+impl StdioArguments {
+    /// The flags among them that are settings, and the rest.
+    #[must_use]
+    pub fn split(self) -> (Flags, StdioOptions) {
+        let (id, is_defined_here) = match self.server.split_once('=') {
+            Some((id, _)) => (id.to_owned(), true),
+            None => (self.server.clone(), false),
+        };
+        let flags = Flags {
+            config: self.config,
+            listen: None,
+            store: self.store,
+            servers: if is_defined_here {
+                vec![self.server]
+            } else {
+                Vec::new()
+            },
+            wanted: Some(id.clone()),
+        };
+        let keeping = if self.new_session {
+            Keeping::OneProcess
+        } else {
+            Keeping::Named(self.session.into())
+        };
+        let options = StdioOptions {
+            server: id,
+            principal: self.principal,
+            keeping,
+        };
+        (flags, options)
+    }
+}

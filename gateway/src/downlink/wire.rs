@@ -1,0 +1,52 @@
+//! How a message is written onto a stream.
+
+use bytes::Bytes;
+
+use crate::mcp::Event;
+
+/// The form of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    /// An event each: HTTP+SSE of MCP 2024-11-05.
+    Events,
+    /// A line each: standard input and output.
+    Lines,
+}
+
+impl Wire {
+    /// The bytes of one message.
+    pub(crate) fn message(self, message: &str) -> Bytes {
+        match self {
+            Self::Events => Event {
+                event: Some("message".into()),
+                ..Event::message(message)
+            }
+            .encode(),
+            Self::Lines => line(message),
+        }
+    }
+}
+
+/// In JSON an end of line stands between tokens only, where a space means the same.
+fn line(message: &str) -> Bytes {
+    let mut line = message.replace(['\n', '\r'], " ");
+    line.push('\n');
+    line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_however_it_was_written() {
+        let pretty = "{\r\n  \"a\": \"b\\n\"\n}";
+        assert_eq!(Wire::Lines.message(pretty), "{    \"a\": \"b\\n\" }\n");
+    }
+
+    #[test]
+    fn an_event_says_that_it_is_a_message() {
+        let event = Wire::Events.message("{}");
+        assert_eq!(event, "event: message\ndata: {}\n\n");
+    }
+}

@@ -1,0 +1,104 @@
+//! Requests to servers of kind `agent`, which the gateway answers itself.
+//!
+//! Such a server keeps no MCP session: a conversation follows from the principal and the name that the client gives it. A
+//! client is given a session id all the same, under which nothing is kept: by it, its requests are told from those of others
+//! when it cancels one.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::{HeaderMap, StatusCode};
+use mooring_session::names::Principal;
+use tokio::sync::mpsc;
+
+use super::answer;
+use super::endpoint::{session_id, with_session_id};
+use super::late::{response, soon_or_streamed};
+use crate::agent::server::{AgentServer, CallContext, Progress, RequestName};
+use crate::dispatch::empty;
+use crate::mcp::tool_server::{Asked, asked};
+use crate::mcp::{ErrorKind, Id, Kind, Message, Method, Revision};
+
+/// What the ids of clients begin with.
+const CLIENT: &str = "agent-";
+/// Messages of progress that wait for the client.
+const PROGRESS_WAITING_MAX: usize = 64;
+
+/// A request for an agent server.
+#[derive(Clone, Debug)]
+pub(super) struct AgentVisit {
+    pub(super) server: Arc<AgentServer>,
+    pub(super) principal: Principal,
+    pub(super) headers: HeaderMap,
+}
+
+/// One message.
+pub(super) async fn post(
+    visit: &AgentVisit,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
+    match message.kind() {
+        Kind::Request => {}
+        Kind::Notification => {
+            if message.method() == Method::Cancelled
+                && let Some(id) = message.params.request_id()
+                && let Some(request) = visit.request(id)
+            {
+                visit.server.cancel(&request);
+            }
+            return empty(StatusCode::ACCEPTED);
+        }
+        Kind::Result | Kind::Error => {
+            return answer::plain(ErrorKind::AnswerUnexpected, message.id());
+        }
+    }
+    let Some(id) = message.id() else {
+        return answer::plain(ErrorKind::InvalidRequest, None);
+    };
+    let id_json: Box<str> = id.as_json().into();
+    match asked(&visit.server, message, revision) {
+        Asked::Result(result) => {
+            let reply = answer::json(StatusCode::OK, response(&id_json, &result));
+            match message.method() {
+                Method::Initialize => {
+                    with_session_id(reply, &format!("{CLIENT}{:032x}", rand::random::<u128>()))
+                }
+                _ => reply,
+            }
+        }
+        Asked::Error(error) => answer::error(&error),
+        Asked::Call(call) => {
+            let (progress, said) = message
+                .params
+                .requested_progress()
+                .map(|token| {
+                    let (said, waiting) = mpsc::channel(PROGRESS_WAITING_MAX);
+                    let token_json = token.into();
+                    (Progress { token_json, said }, waiting)
+                })
+                .unzip();
+            let context = CallContext {
+                principal: visit.principal.clone(),
+                request: visit.request(id.as_json()),
+                progress,
+            };
+            let answered_id = id_json.clone();
+            let task =
+                tokio::spawn(async move { response(&answered_id, &call.make(context).await) });
+            soon_or_streamed(task, said, id_json).await
+        }
+    }
+}
+
+impl AgentVisit {
+    /// What a request of this client is known by; none where the client has no id.
+    fn request(&self, id_json: &str) -> Option<RequestName> {
+        let client = session_id(&self.headers).ok()?;
+        Id::from_json(id_json).ok()?;
+        client.as_str().starts_with(CLIENT).then(|| RequestName {
+            client: client.as_str().into(),
+            id_json: id_json.into(),
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! The answer to a call of a server that is the gateway itself.
+//!
+//! One that is soon there is JSON. One that takes its time, or before which something else is to be said, comes as an event
+//! stream, whose comments keep proxies from closing it. The call goes on whoever still listens.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use http_body::{Body, Frame};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep};
+
+use super::answer;
+use crate::dispatch::ReplyBody;
+use crate::mcp::event::{Event, comment};
+use crate::mcp::header::X_ACCEL_BUFFERING;
+use crate::mcp::{ErrorBody, ErrorKind};
+
+/// How long an answer may take before its head is sent without it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long the stream may then be silent, well under the usual 60 s of proxies.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The JSON-RPC response of this id with this `result`.
+pub(super) fn response(id_json: &str, result: &str) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"jsonrpc":"2.0","id":{id_json},"result":{result}}}"#
+    ))
+}
+
+/// What is said before the answer; none where nothing may be.
+pub(super) type Before = Option<mpsc::Receiver<Box<str>>>;
+
+/// The answer as JSON where it is soon there, and else a stream that will hold it.
+pub(super) async fn soon_or_streamed(
+    mut task: JoinHandle<Bytes>,
+    mut before: Before,
+    id_json: Box<str>,
+) -> Response {
+    let first = async {
+        match &mut before {
+            Some(before) => before.recv().await,
+            None => None,
+        }
+    };
+    tokio::select! {
+        biased;
+        done = &mut task => match done {
+            Ok(text) => answer::json(StatusCode::OK, text),
+            Err(_) => answer::json(StatusCode::INTERNAL_SERVER_ERROR, defect(&id_json)),
+        },
+        Some(first) = first => streamed(task, before, Some(first), id_json),
+        () = tokio::time::sleep(ANSWER_WITHIN) => streamed(task, before, None, id_json),
+    }
+}
+
+fn streamed(
+    task: JoinHandle<Bytes>,
+    before: Before,
+    first: Option<Box<str>>,
+    id_json: Box<str>,
+) -> Response {
+    let body = Late {
+        task: Some(task),
+        before,
+        first,
+        id_json,
+        // At once, so that the client sees a living stream.
+        silent_until: Box::pin(tokio::time::sleep(Duration::ZERO)),
+    };
+    let mut reply = Response::new(ReplyBody::new(body));
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    reply
+}
+
+/// The JSON-RPC error of a call whose task ended by itself.
+fn defect(id_json: &str) -> Bytes {
+    let id = crate::mcp::Id::from_json(id_json).ok();
+    ErrorBody::new(ErrorKind::Internal).answering(id).to_bytes()
+}
+
+/// A stream that will hold one answer, and before it what is said until then.
+struct Late {
+    /// None once it has come.
+    task: Option<JoinHandle<Bytes>>,
+    before: Before,
+    /// What is said at once.
+    first: Option<Box<str>>,
+    id_json: Box<str>,
+    silent_until: Pin<Box<Sleep>>,
+}
+
+impl Late {
+    fn next_before(&mut self, context: &mut Context<'_>) -> Option<Box<str>> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        match self.before.as_mut()?.poll_recv(context) {
+            Poll::Ready(Some(message)) => Some(message),
+            // Nobody is left who could say more.
+            Poll::Ready(None) => {
+                self.before = None;
+                None
+            }
+            Poll::Pending => None,
+        }
+    }
+}
+
+impl Body for Late {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let late = self.get_mut();
+        if late.task.is_some()
+            && let Some(message) = late.next_before(context)
+        {
+            let event = Event::message(&message).encode();
+            return Poll::Ready(Some(Ok(Frame::data(event))));
+        }
+        let Some(task) = &mut late.task else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(ended) = Pin::new(task).poll(context) {
+            late.task = None;
+            let text = ended.unwrap_or_else(|_| defect(&late.id_json));
+            // The answer is JSON, and so is text.
+            let text = String::from_utf8_lossy(&text);
+            return Poll::Ready(Some(Ok(Frame::data(Event::message(&text).encode()))));
+        }
+        if late.silent_until.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        let next = Instant::now() + KEEP_ALIVE;
+        late.silent_until.as_mut().reset(next);
+        // The timer has to be asked again, or nobody is woken by it.
+        let _ = late.silent_until.as_mut().poll(context);
+        Poll::Ready(Some(Ok(Frame::data(comment("keep-alive")))))
+    }
+}

@@ -1,0 +1,46 @@
+//! What is counted of command-line agents.
+
+use std::time::Duration;
+
+use metrics::{describe_histogram, histogram};
+
+/// Time of one run of an agent's program, by `outcome`.
+pub(super) const RUN_SECONDS: &str = "mooring_agent_run_duration_seconds";
+
+/// How a run of an agent's program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentOutcome {
+    /// It did what it was asked, as far as it says.
+    Completed,
+    /// It failed, or says so.
+    Failed,
+    /// It took too long.
+    TimedOut,
+    /// Its client cancelled it, or the gateway stopped.
+    Cancelled,
+    /// It printed too much, or the connection to it broke.
+    Broken,
+}
+
+impl AgentOutcome {
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+pub(super) fn describe() {
+    describe_histogram!(RUN_SECONDS, "One run of a command-line agent's program");
+}
+
+/// A run has ended.
+pub fn agent_run(outcome: AgentOutcome, took: Duration) {
+    histogram!(RUN_SECONDS, "outcome" => outcome.as_str()).record(took.as_secs_f64());
+}

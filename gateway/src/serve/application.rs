@@ -1,0 +1,182 @@
+//! From settings and the parts that can fail to what every request may need.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use mooring_session::names::{NameError, ServerName, WorkerId};
+use mooring_session::time::Millis;
+use tokio_util::sync::CancellationToken;
+
+use super::{ServeError, servers};
+use crate::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
+use crate::agent::server::AgentServers;
+use crate::code::proxy::AddressPolicy;
+use crate::code::server::CodeServers;
+use crate::dispatch::{RelayOptions, Seals};
+use crate::fleet::{KeyRing, SealKey};
+use crate::group::Groups;
+use crate::http::App;
+use crate::legacy::downstream::Streams;
+use crate::peer::PeerClient;
+use crate::pooled::Pool;
+use crate::settings::{self, Settings};
+use crate::store::Store;
+use crate::upstream::{Client, ClientError, ClientOptions};
+
+/// Where processes that share an embedded store lock conversations, beside its file.
+const AGENT_LOCKS: &str = "agent-locks";
+
+/// What was opened before.
+pub(super) struct Parts {
+    pub(super) store: Store,
+    pub(super) worker: WorkerId,
+    /// How this worker reaches the others; none where it does not.
+    pub(super) peers: Option<PeerClient>,
+    /// The keys of the fleet, where there are some.
+    pub(super) ring: Option<KeyRing>,
+}
+
+/// All that a request may need.
+pub(super) async fn assemble(
+    settings: &Settings,
+    parts: Parts,
+    recorder: PrometheusHandle,
+) -> Result<Arc<App>, ServeError> {
+    let servers = Arc::new(servers::servers(settings)?);
+    let client = client(settings)?;
+    let affinity = Affinity::new(
+        parts.store,
+        client.clone(),
+        Arc::clone(&servers),
+        owned(settings, parts.peers)?,
+        parts.worker.clone(),
+        affinity_options(settings),
+    );
+    let code = code_servers(settings, &affinity).await?;
+    let agents = agents(settings, &affinity)?;
+    Ok(Arc::new(App {
+        groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
+        agents,
+        code,
+        default_server: (settings.default_server.as_ref()).map(|id| id.as_str().into()),
+        pool: Pool::new(
+            client,
+            parts.worker.boot(),
+            settings.upstream.response_headers_timeout,
+        ),
+        servers,
+        affinity,
+        legacy: Streams::default(),
+        listen: settings.listen.clone(),
+        auth: settings.auth.clone(),
+        relay: RelayOptions {
+            event_bytes_max: settings.upstream.event_bytes_max,
+            seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
+            stopping: CancellationToken::new(),
+        },
+        metrics: recorder,
+    }))
+}
+
+/// The servers whose calls are runs of a program. Over an embedded store other processes may run the same ones.
+fn agents(settings: &Settings, affinity: &Affinity) -> Result<AgentServers, NameError> {
+    let servers = settings
+        .servers
+        .iter()
+        .filter_map(|server| match &server.kind {
+            settings::ServerKind::Agent(agent) => Some((server.id.as_str(), agent)),
+            _ => None,
+        });
+    let locks_directory = match &settings.store.location {
+        settings::StoreLocation::Embedded { path } => {
+            path.parent().map(|home| home.join(AGENT_LOCKS))
+        }
+        settings::StoreLocation::Redis(_) => None,
+    };
+    AgentServers::new(servers, affinity, locks_directory)
+}
+
+/// The servers that run code, where some are configured.
+async fn code_servers(
+    settings: &Settings,
+    affinity: &Affinity,
+) -> Result<Option<CodeServers>, ServeError> {
+    let Some(code) = &settings.code else {
+        return Ok(None);
+    };
+    let mut servers = Vec::new();
+    for configured in &settings.servers {
+        if let settings::ServerKind::Code(server) = &configured.kind {
+            let id = ServerName::parse(configured.id.as_str().as_bytes())?;
+            servers.push((id, server.clone()));
+        }
+    }
+    let mountable = servers::mountable(settings)?;
+    let addresses = AddressPolicy::public(store_addresses(settings).await);
+    let servers = CodeServers::open(code, &servers, mountable, addresses, affinity.clone());
+    Ok(Some(servers.await?))
+}
+
+/// The addresses of the store, which no code is to reach whatever else it may. Those of this machine are found when they
+/// are needed.
+async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
+    let host = match &settings.store.location {
+        settings::StoreLocation::Redis(url) => url.host(),
+        settings::StoreLocation::Embedded { .. } => None,
+    };
+    let Some(host) = host else {
+        return Vec::new();
+    };
+    match tokio::net::lookup_host(host).await {
+        Ok(addresses) => addresses.map(|address| address.ip()).collect(),
+        // The store could not be reached by this name either.
+        Err(_) => Vec::new(),
+    }
+}
+
+fn client(settings: &Settings) -> Result<Client, ClientError> {
+    let options = ClientOptions {
+        connect_timeout: settings.upstream.connect_timeout,
+        idle_connection: settings.upstream.idle_connection,
+        lost_after: settings.upstream.lost_after,
+    };
+    let needs_tls = settings
+        .servers
+        .iter()
+        .filter_map(|server| match &server.kind {
+            settings::ServerKind::Http(http) => Some(&http.instances),
+            settings::ServerKind::Sse(sse) => Some(&sse.instances),
+            settings::ServerKind::Code(_)
+            | settings::ServerKind::Stdio(_)
+            | settings::ServerKind::Group(_)
+            | settings::ServerKind::Agent(_) => None,
+        })
+        .flatten()
+        .any(|instance| instance.uri().scheme_str() == Some("https"));
+    Client::new(options, needs_tls)
+}
+
+/// What this worker will own, and how it reaches what others own.
+fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<Owned, NameError> {
+    let upstream = &settings.upstream;
+    let options = OwnedOptions {
+        message_bytes_max: upstream.event_bytes_max,
+        events_max: upstream.event_log_events_max,
+        event_bytes_max: upstream.event_log_bytes_max,
+        client_answer_timeout: upstream.client_answer_timeout,
+    };
+    let dials = servers::dials(settings)?;
+    Ok(Owned::new(dials, options, settings.worker.beat_ttl, peers))
+}
+
+fn affinity_options(settings: &Settings) -> AffinityOptions {
+    AffinityOptions {
+        session_ttl: Millis::from(settings.affinity.session_ttl),
+        sessions_max: settings.affinity.sessions_max,
+        claim_lease: Millis::from(settings.upstream.claim_lease),
+        turn_wait_max: settings.affinity.turn_wait_max,
+        answer_timeout: settings.upstream.response_headers_timeout,
+        key_prefix: settings.store.key_prefix.as_str().into(),
+    }
+}

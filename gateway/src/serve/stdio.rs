@@ -1,0 +1,146 @@
+//! Serving one client over standard input and output, in a process of its own: what clients start for themselves, some of
+//! them anew for each call.
+//!
+//! Invariant: what the client asked is answered before the process ends by itself. It ends when the client has nothing more
+//! to say, or reads no more.
+
+mod pipes;
+
+use mooring_session::names::{Principal, ServerName};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use self::pipes::{Line, Output};
+use super::application::{self, Parts};
+use super::{ServeError, beat, open_store, peers, record_metrics, signalled, wind_down, worker_id};
+use crate::background;
+use crate::http::{Front, Keeping};
+use crate::settings::{ServerKind, ServerSettings, Settings};
+
+/// Lines that were read and not yet taken.
+const LINES_WAITING_MAX: usize = 16;
+/// Messages that wait for standard output.
+const WRITTEN_WAITING_MAX: usize = 16;
+/// What this process is known by to others of the fleet: nobody can reach it.
+const ADDRESS: &str = "-";
+
+/// Whom a process serves over standard input and output.
+#[derive(Clone, Debug)]
+pub struct StdioOptions {
+    /// The server's id.
+    pub server: String,
+    /// Who the client is.
+    pub principal: String,
+    /// How long its session is kept.
+    pub keeping: Keeping,
+}
+
+/// Serves the client until its input ends and everything it asked is answered, or until SIGTERM or SIGINT.
+///
+/// # Errors
+/// See [`ServeError`].
+pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<(), ServeError> {
+    let server = ServerName::parse(options.server.as_bytes())?;
+    let principal = Principal::parse(options.principal.as_bytes())?;
+    let settings = narrowed(settings, &options.server)?;
+    let recorder = record_metrics()?;
+    let worker = worker_id(&settings, settings.listen.address)?;
+    let parts = Parts {
+        store: open_store(&settings).await?,
+        worker: worker.clone(),
+        peers: None,
+        ring: peers::key_ring(&settings.worker.peers)?,
+    };
+    let app = application::assemble(&settings, parts, recorder.clone()).await?;
+    let beat = beat(&settings, &worker, ADDRESS)?;
+    background::announce(&app.affinity, &beat).await;
+    let tasks = background::start(&app, &settings, beat, recorder);
+
+    let (lines, arriving) = mpsc::channel(LINES_WAITING_MAX);
+    let (written, writing) = mpsc::channel(WRITTEN_WAITING_MAX);
+    pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Run)?;
+    let output = pipes::write(writing).map_err(ServeError::Run)?;
+    let front = Front::new(app.clone(), &server, principal, options.keeping, written);
+    let front = front.ok_or_else(|| no_server(&settings, &options.server))?;
+    let result = converse(front, arriving, &output, settings.listen.body_bytes_max).await;
+    app.relay.stopping.cancel();
+    wind_down(&app, tasks, Instant::now()).await;
+    output.written().await;
+    result
+}
+
+/// Serves until there is a reason to end.
+async fn converse(
+    mut front: Front,
+    mut arriving: mpsc::Receiver<Line>,
+    output: &Output,
+    line_bytes_max: usize,
+) -> Result<(), ServeError> {
+    let over = front.over();
+    let all = async {
+        while let Some(line) = arriving.recv().await {
+            match line {
+                Line::Whole(line) => front.take(line).await,
+                Line::TooLong => front.refuse_long(line_bytes_max).await,
+            }
+        }
+        front.answered().await;
+    };
+    let result = tokio::select! {
+        () = all => Ok(()),
+        () = signalled() => Ok(()),
+        () = output.closed() => Ok(()),
+        () = over.cancelled() => Err(ServeError::SessionOver),
+    };
+    front.leave().await;
+    result
+}
+
+fn no_server(settings: &Settings, id: &str) -> ServeError {
+    let known: Vec<&str> = (settings.servers.iter())
+        .map(|server| server.id.as_str())
+        .collect();
+    ServeError::NoServer {
+        id: id.to_owned(),
+        known: match known.join(", ") {
+            none if none.is_empty() => "none".to_owned(),
+            some => some,
+        },
+    }
+}
+
+/// The settings without the servers that this one has nothing to do with: what is not there need not be started.
+///
+/// # Errors
+/// There is no such server, or it cannot be served by a process that others do not reach.
+fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
+    let Some(server) = settings.server(id).cloned() else {
+        return Err(no_server(&settings, id));
+    };
+    let needed: Vec<String> = match &server.kind {
+        ServerKind::Group(group) => (group.members.iter())
+            .map(|member| member.as_str().to_owned())
+            .collect(),
+        _ => Vec::new(),
+    };
+    let is_needed = |other: &ServerSettings| {
+        other.id == server.id || needed.iter().any(|id| id == other.id.as_str())
+    };
+    if let Some(owned) = (settings.servers.iter())
+        .filter(|other| is_needed(other))
+        .find(|other| other.kind.lives_in_one_worker())
+    {
+        return Err(ServeError::LivesInOneWorker {
+            id: owned.id.to_string(),
+            kind: owned.kind.name(),
+        });
+    }
+    let runs_code = (settings.servers.iter())
+        .filter(|other| is_needed(other))
+        .any(|other| matches!(other.kind, ServerKind::Code(_)));
+    if !runs_code {
+        settings.servers.retain(is_needed);
+        settings.code = None;
+    }
+    Ok(settings)
+}

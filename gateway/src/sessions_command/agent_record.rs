@@ -1,0 +1,44 @@
+//! What the labels of an agent's session say of it: its parent and its last use.
+
+use std::collections::BTreeMap;
+
+use mooring_session::names::{LabelName, LabelValue, NameError};
+use mooring_session::view::RecordView;
+
+use crate::agent::place::{LAST_RUN_LABEL, PARENT_LABEL};
+use crate::agent::session_file::{Entry, PARENT_BYTES_MAX};
+
+/// What came of a run that was not one.
+const IMPORTED: &str = "imported";
+
+/// The labels of an entry's record.
+pub(super) fn labels(entry: &Entry) -> Result<BTreeMap<LabelName, LabelValue>, NameError> {
+    const { assert!(PARENT_BYTES_MAX <= mooring_session::limits::LABEL_VALUE_BYTES_MAX) };
+    let last_run = format!("{} {IMPORTED}", entry.updated_at_ms);
+    let label = |name: &str, value: &str| {
+        let name = LabelName::parse(name.as_bytes())?;
+        Ok((name, LabelValue::parse(value.as_bytes())?))
+    };
+    Ok(BTreeMap::from([
+        label(PARENT_LABEL, &entry.parent)?,
+        label(LAST_RUN_LABEL, &last_run)?,
+    ]))
+}
+
+/// The parent as the client wrote it.
+pub(super) fn parent(record: &RecordView) -> Option<&str> {
+    label(record, PARENT_LABEL)
+}
+
+fn label<'r>(record: &'r RecordView, name: &str) -> Option<&'r str> {
+    let mut labels = record.labels.iter();
+    labels
+        .find(|(known, _)| known.as_str() == name)
+        .map(|(_, value)| value.as_str())
+}
+
+/// The end of the last run; where none is noted, the last use.
+pub(super) fn used_at_ms(record: &RecordView) -> u64 {
+    let noted = label(record, LAST_RUN_LABEL).and_then(|run| run.split(' ').next()?.parse().ok());
+    noted.unwrap_or_else(|| record.last_used_at.unix_ms())
+}

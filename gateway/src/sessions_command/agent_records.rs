@@ -1,0 +1,257 @@
+//! The records of one principal's sessions at one server of kind `agent`, as what they hold: parent, agent's session,
+//! last use.
+//!
+//! The last use is that of the label `last_run`, which every run changes. What is imported has the file's there, while
+//! the record itself was last used when it was imported: no store lets anybody say when a use was. So that such a
+//! session does not live for longer than it would have, its record is given what is left of its time to live; the first
+//! run gives it the whole again.
+//!
+//! Invariant: an agent's session is replaced only from the epoch that was read, so a run that ended meanwhile wins.
+
+use std::collections::BTreeMap;
+
+use mooring_session::Refusal;
+use mooring_session::limits::{LEASE_MIN, TTL_MIN};
+use mooring_session::names::{
+    InstanceName, NameError, Reason, SessionId, UpstreamSession, WorkerId,
+};
+use mooring_session::record::Standing;
+use mooring_session::rules::{Bind, Create, Ownership, Rebind, Revival, Touch};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingView, RecordView};
+
+use super::SessionsError;
+use super::agent_record::{labels, parent, used_at_ms};
+use super::target::Owner;
+use crate::affinity::fresh_token;
+use crate::agent::place::{INSTANCE, place};
+use crate::agent::session_file::Entry;
+use crate::store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
+
+/// Why a binding is moved, for people.
+const REASON: &[u8] = b"imported";
+/// What the store knows under a parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing that an agent could resume.
+    Nothing,
+    /// A session that was ended on purpose.
+    Ended {
+        /// When, in milliseconds since 1970.
+        at_ms: u64,
+    },
+    /// A session that an agent can resume.
+    Held {
+        /// When it was last used, in milliseconds since 1970.
+        used_at_ms: u64,
+        /// The fence of what it is resumed by.
+        epoch: u64,
+    },
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// A session began with it.
+    Created,
+    /// A session that was there has it now.
+    Replaced,
+    /// A run that ended meanwhile has put its own there.
+    Overtaken,
+    /// The principal holds as many sessions as it may, and has used them all later.
+    NoRoom,
+}
+
+/// The records of one owner.
+#[derive(Debug)]
+pub(super) struct AgentRecords<'a> {
+    pub(super) store: &'a Store,
+    pub(super) owner: &'a Owner,
+    worker: WorkerId,
+}
+
+impl<'a> AgentRecords<'a> {
+    pub(super) fn new(store: &'a Store, owner: &'a Owner) -> Result<Self, NameError> {
+        let worker = format!("mooring-sessions:{:016x}", rand::random::<u64>());
+        Ok(Self {
+            store,
+            owner,
+            worker: WorkerId::parse(worker.as_bytes())?,
+        })
+    }
+
+    /// What the store knows of a parent.
+    pub(super) async fn known(&self, parent: &str) -> Result<Known, SessionsError> {
+        let (key, _) = self.place(parent)?;
+        let record = match self.store.get(&key).await {
+            Ok(record) => record,
+            Err(StoreError::Refused(Refusal::NoSession)) => return Ok(Known::Nothing),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(match (record.standing, self.binding(&record)) {
+            (Standing::Ended, _) => Known::Ended {
+                at_ms: record.last_used_at.unix_ms(),
+            },
+            (Standing::Active, Some(binding)) => Known::Held {
+                used_at_ms: used_at_ms(&record),
+                epoch: binding.epoch,
+            },
+            (Standing::Expired, _) | (Standing::Active, None) => Known::Nothing,
+        })
+    }
+
+    /// Puts an entry into the store, in the place of what is known there.
+    pub(super) async fn put(
+        &self,
+        entry: &Entry,
+        known: Known,
+        now_ms: u64,
+    ) -> Result<Put, SessionsError> {
+        let (key, id) = self.place(&entry.parent)?;
+        let age_ms = now_ms.saturating_sub(entry.updated_at_ms);
+        let ttl_ms = Millis::from(self.owner.policy.session_ttl).get();
+        let create = Create {
+            id,
+            principal: self.owner.principal.clone(),
+            ttl: Millis::new(ttl_ms.saturating_sub(age_ms)).max(TTL_MIN),
+            content_hash: None,
+            labels: labels(entry)?,
+            revival: Revival::Allowed,
+            cap: Some(self.owner.policy.sessions_max),
+        };
+        match known {
+            Known::Held { epoch, .. } => self.replace(&key, create, epoch, entry).await,
+            Known::Nothing | Known::Ended { .. } => self.begin(&key, create, entry).await,
+        }
+    }
+
+    async fn begin(
+        &self,
+        key: &SessionKey,
+        create: Create,
+        entry: &Entry,
+    ) -> Result<Put, SessionsError> {
+        let Some(is_new) = self.create(key, &create, entry).await? else {
+            return Ok(Put::NoRoom);
+        };
+        let bound = self.store.bind(key, &self.bind(entry)?).await;
+        match bound {
+            Ok(bound) if !bound.won => return Ok(Put::Overtaken),
+            bound => bound?,
+        };
+        if !is_new {
+            self.label(key, create).await?;
+        }
+        Ok(Put::Created)
+    }
+
+    async fn replace(
+        &self,
+        key: &SessionKey,
+        create: Create,
+        epoch: u64,
+        entry: &Entry,
+    ) -> Result<Put, SessionsError> {
+        match self.store.rebind(key, &self.rebind(epoch, entry)?).await {
+            Ok(rebound) if rebound.won => {}
+            // It was ended or moved since it was looked at.
+            Ok(_) | Err(StoreError::Refused(_)) => return Ok(Put::Overtaken),
+            Err(error) => return Err(error.into()),
+        }
+        self.label(key, create).await?;
+        Ok(Put::Replaced)
+    }
+
+    /// Notes the entry's last use in a record that was there.
+    async fn label(&self, key: &SessionKey, create: Create) -> Result<(), SessionsError> {
+        let touch = Touch {
+            principal: create.principal,
+            ttl: Some(create.ttl),
+            content_hash: None,
+            labels: create.labels,
+        };
+        self.store.touch(key, &touch).await?;
+        Ok(())
+    }
+
+    /// Every session of the owner that an agent can resume.
+    pub(super) async fn all(&self) -> Result<Vec<Entry>, SessionsError> {
+        let mut query = SessionQuery {
+            family: Family::Agent,
+            principal: Some(self.owner.principal.clone()),
+            server: Some(self.owner.server.clone()),
+            standing: Some(Standing::Active),
+            count: PAGE_MAX,
+            ..SessionQuery::default()
+        };
+        let mut entries = BTreeMap::new();
+        loop {
+            let page = self.store.list(&query).await?;
+            if !page.complete {
+                return Err(SessionsError::Incomplete);
+            }
+            let found = page
+                .sessions
+                .iter()
+                .filter_map(|(_, record)| self.entry(record));
+            entries.extend(found.map(|entry| (entry.parent.clone(), entry)));
+            query.cursor = page.cursor;
+            if query.cursor.is_none() {
+                return Ok(entries.into_values().collect());
+            }
+        }
+    }
+
+    fn entry(&self, record: &RecordView) -> Option<Entry> {
+        let agent_session = self.binding(record)?.upstream_session.as_ref()?;
+        Some(Entry {
+            parent: parent(record)?.to_owned(),
+            agent_session: agent_session.as_str().to_owned(),
+            updated_at_ms: used_at_ms(record),
+        })
+    }
+
+    fn binding<'r>(&self, record: &'r RecordView) -> Option<&'r BindingView> {
+        let is_own = |binding: &&BindingView| binding.server == self.owner.server;
+        record.bindings.iter().find(is_own)
+    }
+
+    fn bind(&self, entry: &Entry) -> Result<Bind, NameError> {
+        Ok(Bind {
+            principal: self.owner.principal.clone(),
+            server: self.owner.server.clone(),
+            worker: self.worker.clone(),
+            token: fresh_token()?,
+            lease: LEASE_MIN,
+            instances: vec![InstanceName::parse(INSTANCE)?],
+            upstream_session: Some(UpstreamSession::parse(entry.agent_session.as_bytes())?),
+            ownership: Ownership::Shared,
+        })
+    }
+
+    fn rebind(&self, epoch: u64, entry: &Entry) -> Result<Rebind, NameError> {
+        let bind = self.bind(entry)?;
+        Ok(Rebind {
+            principal: bind.principal,
+            server: bind.server,
+            epoch,
+            worker: bind.worker,
+            token: bind.token,
+            lease: bind.lease,
+            instances: bind.instances,
+            avoid: None,
+            reason: Some(Reason::parse(REASON)?),
+            upstream_session: bind.upstream_session,
+            ownership: bind.ownership,
+        })
+    }
+
+    fn place(&self, parent: &str) -> Result<(SessionKey, SessionId), NameError> {
+        place(
+            self.store,
+            &self.owner.server,
+            &self.owner.principal,
+            parent,
+        )
+    }
+}

@@ -1,0 +1,30 @@
+//! `mooring sessions export`
+
+use std::path::Path;
+
+use super::agent_records::AgentRecords;
+use super::target::Target;
+use super::{Outcome, SessionsError};
+use crate::agent::session_file;
+use crate::cli::OwnerArguments;
+
+/// What stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+pub(super) async fn run(
+    target: &Target,
+    arguments: &OwnerArguments,
+    file: &Path,
+) -> Result<Outcome, SessionsError> {
+    let owner = target.owner(arguments)?;
+    let store = target.open().await?;
+    let entries = AgentRecords::new(&store, &owner)?.all().await?;
+    if file == Path::new(STANDARD_OUTPUT) {
+        return Ok(Outcome::printed(session_file::text(&entries)));
+    }
+    session_file::write(file, &entries)?;
+    Ok(Outcome::printed(format!(
+        "{} sessions exported\n",
+        entries.len()
+    )))
+}

@@ -1,0 +1,139 @@
+//! `mooring sessions import`
+//!
+//! Invariant: of the file's session and the store's under one parent, the one used later stays, and importing a file
+//! twice is importing it once.
+
+use std::path::Path;
+
+use super::agent_records::{AgentRecords, Known, Put};
+use super::target::{Owner, Target};
+use super::{Outcome, SessionsError};
+use crate::agent::session_file::{self, Entry, ReadError, Reading};
+use crate::cli::OwnerArguments;
+use crate::client::table::{printable, shortened};
+use crate::code::volume::unix_now_ms;
+
+/// What stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// Which of two sessions under one parent stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnKnown {
+    /// The one used later.
+    KeepNewer,
+    /// The file's.
+    Overwrite,
+}
+
+/// How the entries fared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    created: usize,
+    replaced: usize,
+    /// The store's own was used later, or is the same.
+    kept: usize,
+}
+
+pub(super) async fn run(
+    target: &Target,
+    arguments: &OwnerArguments,
+    file: &Path,
+    on_known: OnKnown,
+) -> Result<Outcome, SessionsError> {
+    let owner = target.owner(arguments)?;
+    let now_ms = unix_now_ms();
+    let reading = read(file, now_ms, &owner).map_err(|source| SessionsError::Read {
+        path: file.to_owned(),
+        source,
+    })?;
+    let store = target.open().await?;
+    let records = AgentRecords::new(&store, &owner)?;
+    let expired = reading.expired();
+    let Reading {
+        mut entries,
+        skipped,
+    } = reading;
+    let mut remarks: Vec<String> = skipped
+        .iter()
+        .map(|skipped| remark(&skipped.key, &skipped.reason.to_string()))
+        .collect();
+    // The ones used last are looked at last, so that at the cap they are the ones that stay.
+    entries.sort_by(|one, other| one.updated_at_ms.cmp(&other.updated_at_ms));
+    let mut counts = Counts::default();
+    for (taken, entry) in entries.iter().enumerate() {
+        let put = import(&records, entry, on_known, now_ms).await;
+        let put = put.map_err(|source| SessionsError::Stopped {
+            taken,
+            of: entries.len(),
+            source: Box::new(source),
+        })?;
+        match put {
+            Some(Put::Created) => counts.created += 1,
+            Some(Put::Replaced) => counts.replaced += 1,
+            None | Some(Put::Overtaken) => counts.kept += 1,
+            Some(Put::NoRoom) => {
+                remarks.push(remark(&entry.parent, &no_room(&owner)));
+            }
+        }
+    }
+    let is_fruitless = counts == Counts::default() && !remarks.is_empty();
+    Ok(Outcome {
+        text: told(&owner, counts, remarks.len(), expired),
+        remarks,
+        is_fruitless,
+    })
+}
+
+fn read(file: &Path, now_ms: u64, owner: &Owner) -> Result<Reading, ReadError> {
+    let ttl = owner.policy.session_ttl;
+    if file == Path::new(STANDARD_INPUT) {
+        session_file::read_from(std::io::stdin().lock(), now_ms, ttl)
+    } else {
+        session_file::read(file, now_ms, ttl)
+    }
+}
+
+/// None where the store's own stays.
+async fn import(
+    records: &AgentRecords<'_>,
+    entry: &Entry,
+    on_known: OnKnown,
+    now_ms: u64,
+) -> Result<Option<Put>, SessionsError> {
+    let known = records.known(&entry.parent).await?;
+    let is_newer = match known {
+        Known::Nothing => false,
+        Known::Ended { at_ms } => at_ms >= entry.updated_at_ms,
+        Known::Held { used_at_ms, .. } => used_at_ms >= entry.updated_at_ms,
+    };
+    if is_newer && on_known == OnKnown::KeepNewer {
+        return Ok(None);
+    }
+    records.put(entry, known, now_ms).await.map(Some)
+}
+
+fn no_room(owner: &Owner) -> String {
+    format!(
+        "there is no room: the principal holds {} sessions, and none of them was used earlier and is idle",
+        owner.policy.sessions_max
+    )
+}
+
+/// A line about an entry that is not taken.
+fn remark(key: &str, reason: &str) -> String {
+    format!("skipped \"{}\": {reason}", shortened(key))
+}
+
+fn told(owner: &Owner, counts: Counts, skipped: usize, expired: usize) -> String {
+    let taken = counts.created + counts.replaced;
+    let text = format!(
+        "{taken} sessions imported for {} at {}: {} new, {} replaced; {} kept as the store has them, {skipped} skipped, \
+         of which {expired} expired\n",
+        owner.principal.as_str(),
+        owner.server,
+        counts.created,
+        counts.replaced,
+        counts.kept,
+    );
+    printable(&text)
+}

@@ -1,0 +1,128 @@
+//! `mooring sessions list`
+
+use std::cmp::Reverse;
+
+use mooring_session::names::{Principal, ServerName};
+use mooring_session::record::Standing;
+use serde_json::{Value, json};
+
+use super::select::{FAMILIES, Found, Selection, select};
+use super::show::summary;
+use super::target::{Target, principal_name, server_name};
+use super::{Outcome, SessionsError};
+use crate::cli::SessionKind;
+use crate::client::table::{cell, table};
+use crate::store::{Family, SessionQuery, Store, literal_pattern};
+
+/// Which sessions are listed.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    principal: Option<Principal>,
+    server: Option<ServerName>,
+    families: Vec<Family>,
+    limit: usize,
+}
+
+impl Wanted {
+    pub(super) fn parse(
+        principal: Option<String>,
+        server: Option<String>,
+        kind: Option<SessionKind>,
+        limit: u32,
+    ) -> Result<Self, SessionsError> {
+        let families = match kind {
+            None => FAMILIES.to_vec(),
+            Some(SessionKind::Mcp) => vec![Family::Mcp],
+            Some(SessionKind::Code) => vec![Family::Code],
+            Some(SessionKind::Agent) => vec![Family::Agent],
+        };
+        Ok(Self {
+            principal: principal.as_deref().map(principal_name).transpose()?,
+            server: server.as_deref().map(server_name).transpose()?,
+            families,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        })
+    }
+
+    /// A client's session is at the servers that it is bound to; any other is at the one that its key names.
+    fn query(&self, family: Family) -> SessionQuery {
+        let server = self.server.as_ref();
+        let named = |server: &ServerName| format!("{}:*", literal_pattern(server.as_str())).into();
+        SessionQuery {
+            family,
+            principal: self.principal.clone(),
+            standing: Some(Standing::Active),
+            server: server.filter(|_| family == Family::Mcp).cloned(),
+            id_pattern: server.filter(|_| family != Family::Mcp).map(named),
+            ..SessionQuery::default()
+        }
+    }
+
+    async fn select(&self, store: &Store) -> Result<Selection, SessionsError> {
+        let mut all = Selection {
+            is_complete: true,
+            ..Selection::default()
+        };
+        for family in &self.families {
+            let of_family = select(store, self.query(*family), self.limit, |_, _| true).await?;
+            all.is_complete &= of_family.is_complete;
+            all.sessions.extend(of_family.sessions);
+        }
+        all.sessions
+            .sort_by_key(|found| Reverse(found.record.last_used_at));
+        all.sessions.truncate(self.limit);
+        Ok(all)
+    }
+}
+
+pub(super) async fn run(
+    target: &Target,
+    wanted: &Wanted,
+    is_json: bool,
+) -> Result<Outcome, SessionsError> {
+    let store = target.open().await?;
+    let selection = wanted.select(&store).await?;
+    let prefix = target.key_prefix();
+    let shown: Vec<Value> = selection
+        .sessions
+        .iter()
+        .map(|found: &Found| summary(prefix, found))
+        .collect();
+    if is_json {
+        let answer = json!({"sessions": shown, "complete": selection.is_complete});
+        return Ok(Outcome::printed(format!("{answer}\n")));
+    }
+    let mut outcome = Outcome::printed(rows(&shown));
+    if !selection.is_complete {
+        let remark = "the store is still looking through its sessions: there may be more";
+        outcome.remarks.push(remark.to_owned());
+    }
+    Ok(outcome)
+}
+
+fn rows(sessions: &[Value]) -> String {
+    let row = |session: &Value| {
+        [
+            "/session",
+            "/kind",
+            "/principal",
+            "/last_used_at",
+            "/expires_at",
+            "/place",
+        ]
+        .map(|pointer| cell(session, pointer))
+        .to_vec()
+    };
+    let rows: Vec<Vec<String>> = sessions.iter().map(row).collect();
+    table(
+        &[
+            "SESSION",
+            "KIND",
+            "PRINCIPAL",
+            "LAST USED",
+            "EXPIRES",
+            "PLACE",
+        ],
+        &rows,
+    )
+}

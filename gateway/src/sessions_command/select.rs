@@ -1,0 +1,111 @@
+//! Finding sessions in the store: many by what they have in common, one by what `list` shows for it.
+
+use mooring_session::Refusal;
+use mooring_session::view::RecordView;
+
+use super::SessionsError;
+use crate::store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
+
+/// What sessions can be of.
+pub(super) const FAMILIES: [Family; 3] = [Family::Mcp, Family::Code, Family::Agent];
+/// Fewest digits of a digest that name a session.
+const DIGEST_DIGITS_MIN: usize = 4;
+/// How many digits a digest has.
+const DIGEST_DIGITS: usize = 8;
+/// What separates the parts of a place: server, user and language or parent.
+const PART_SEPARATOR: char = ':';
+
+/// A session as the store has it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) key: SessionKey,
+    pub(super) record: RecordView,
+}
+
+/// What a query found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    pub(super) sessions: Vec<Found>,
+    /// Whether the store knew all its sessions.
+    pub(super) is_complete: bool,
+}
+
+/// Every session that a query asks for, page by page, up to `limit` that `is_wanted`.
+pub(super) async fn select(
+    store: &Store,
+    mut query: SessionQuery,
+    limit: usize,
+    is_wanted: impl Fn(&SessionKey, &RecordView) -> bool,
+) -> Result<Selection, SessionsError> {
+    query.count = PAGE_MAX;
+    let mut selection = Selection {
+        is_complete: true,
+        ..Selection::default()
+    };
+    loop {
+        let page = store.list(&query).await?;
+        selection.is_complete &= page.complete;
+        let found = page
+            .sessions
+            .into_iter()
+            .filter(|(key, record)| is_wanted(key, record))
+            .map(|(key, record)| Found { key, record });
+        selection.sessions.extend(found);
+        query.cursor = page.cursor;
+        if query.cursor.is_none() || selection.sessions.len() >= limit {
+            selection.sessions.truncate(limit);
+            return Ok(selection);
+        }
+    }
+}
+
+/// The one session that is named so: by its place, or by its digest or the beginning of that.
+pub(super) async fn the_one(store: &Store, named: &str) -> Result<Found, SessionsError> {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_digest =
+        (DIGEST_DIGITS_MIN..=DIGEST_DIGITS).contains(&named.len()) && named.bytes().all(is_hex);
+    let mut found = if named.contains(PART_SEPARATOR) {
+        at_place(store, named).await?
+    } else if is_digest {
+        by_digest(store, named).await?
+    } else {
+        return Err(SessionsError::Flag(format!(
+            "a session is named by {DIGEST_DIGITS_MIN} to {DIGEST_DIGITS} hexadecimal digits, or by its place, as \
+             `mooring sessions list` shows them"
+        )));
+    };
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (None, _) => Err(SessionsError::NoSuchSession),
+        (Some(_), false) => Err(SessionsError::SeveralSessions),
+    }
+}
+
+/// What stands at a place; sessions that are over too, for as long as the store remembers them.
+async fn at_place(store: &Store, place: &str) -> Result<Vec<Found>, SessionsError> {
+    let mut found = Vec::new();
+    for family in [Family::Code, Family::Agent] {
+        let Some(key) = store.key_at(family, place) else {
+            continue;
+        };
+        match store.get(&key).await {
+            Ok(record) => found.push(Found { key, record }),
+            Err(StoreError::Refused(Refusal::NoSession)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+async fn by_digest(store: &Store, digits: &str) -> Result<Vec<Found>, SessionsError> {
+    let mut found = Vec::new();
+    for family in FAMILIES {
+        let query = SessionQuery {
+            family,
+            ..SessionQuery::default()
+        };
+        let is_wanted = |key: &SessionKey, _: &RecordView| key.digest().starts_with(digits);
+        found.extend(select(store, query, 2, is_wanted).await?.sessions);
+    }
+    Ok(found)
+}

@@ -1,0 +1,244 @@
+//! Ready settings for known agents: how each is run without a person at it, how it resumes, and where its output has what.
+//!
+//! Invariant: a prompt that begins with a hyphen is a prompt to every one of them, not a flag. What an agent may do without
+//! asking is left as the agent has it: who wants more gives a `command` of their own.
+//!
+//! Where each fact is from stands beside it. No program was run to verify them.
+
+use crate::agent::output::{OutputForm, Results};
+use crate::settings::knob::{About, Choice, Named};
+
+pub(in super::super) const PROFILE: Choice<Option<&Profile>> = Choice {
+    about: About::new(
+        "servers.profile",
+        "Which agent it is. The profile says what the fields from `servers.command` and `servers.resume` to \
+         `servers.description` are; each that is written wins over it. The agent is installed and logged in by \
+         yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What it may \
+         do without asking is its own default; give a `command` with its flags to allow more.",
+    ),
+    default: Named {
+        name: "none",
+        value: None,
+        meaning: "another one: the fields say everything",
+    },
+    others: &[
+        Named {
+            name: "claude",
+            value: Some(&CLAUDE),
+            meaning: "Claude Code, `claude -p`",
+        },
+        Named {
+            name: "codex",
+            value: Some(&CODEX),
+            meaning: "Codex CLI, `codex exec`",
+        },
+        Named {
+            name: "gemini",
+            value: Some(&GEMINI),
+            meaning: "Gemini CLI, `gemini --prompt`, of a version whose JSON output has `session_id`",
+        },
+        Named {
+            name: "opencode",
+            value: Some(&OPENCODE),
+            meaning: "OpenCode, `opencode run`, of a version later than 1.0.120",
+        },
+    ],
+    later: &[],
+};
+
+/// What is known of one agent. Pointers and conditions are as they are written in the file.
+#[derive(Debug)]
+pub(in super::super) struct Profile {
+    pub(super) description: &'static str,
+    pub(super) command: &'static [&'static str],
+    pub(super) resume: &'static [&'static str],
+    pub(super) output: OutputForm,
+    pub(super) session_pointer: Option<&'static str>,
+    pub(super) result_pointer: Option<&'static str>,
+    pub(super) result_where: &'static [&'static str],
+    pub(super) results: Results,
+    pub(super) error_pointer: Option<&'static str>,
+    pub(super) progress_pointer: Option<&'static str>,
+    pub(super) progress_where: &'static [&'static str],
+    pub(super) unknown_session: &'static [&'static str],
+}
+
+/// Flags: the CLI reference of Claude Code (docs.anthropic.com, "CLI usage"); `stream-json` with `-p` needs `--verbose`
+/// (anthropics/claude-code#733). `-p` takes no value, the prompt is positional, and `--` ends the flags: so does the Python
+/// SDK it (anthropics/claude-agent-sdk-python#130). `--resume` takes an optional value, which only the form with `=` binds
+/// whatever it begins with (the same SDK, `_internal/transport/subprocess_cli.py`).
+///
+/// Output: the last line is of type `result`, with `result`, `session_id` and `is_error`; a run of an unknown session has
+/// no `result`, and says so on both streams (anthropics/claude-code#1967). An `assistant` line carries one block of a
+/// message; that it is only one is what was seen, and nowhere promised.
+const CLAUDE: Profile = Profile {
+    description: "Gives a prompt to Claude Code, which works in a folder of the gateway's machine, and returns its answer.",
+    command: &[
+        "claude",
+        "-p",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "{resume}",
+        "--",
+        "{prompt}",
+    ],
+    resume: &["--resume={session}"],
+    output: OutputForm::JsonLines,
+    session_pointer: Some("/session_id"),
+    result_pointer: Some("/result"),
+    result_where: &["/type=result"],
+    results: Results::Last,
+    error_pointer: Some("/is_error"),
+    progress_pointer: Some("/message/content/0/text"),
+    progress_where: &["/type=assistant"],
+    unknown_session: &["No conversation found with session ID"],
+};
+
+/// Flags: openai/codex, `codex-rs/exec/src/cli.rs`. `resume ID` is a subcommand of `exec`, in front of the prompt; `--` ends
+/// the flags, and after it the words `resume` and `review` are prompts too. A prompt that is just `-` would be read from
+/// standard input, which is at its end: that run fails. Without `--skip-git-repo-check` it refuses to work outside a Git
+/// repository. It never asks for approval, and its sandbox is by default read-only: `--sandbox workspace-write` in a
+/// command lets it write.
+///
+/// Output: `codex-rs/exec/src/exec_events.rs`. `thread.started` has `thread_id`, `item.completed` an item of type
+/// `agent_message`, of which the last is the answer, and `turn.failed` an `error`. The event `error` is not taken for a
+/// failure: some versions report a connection that is tried again by it. Of an unknown session recent versions say what
+/// stands below (openai/codex 0.130 and later, by RunMaestro/Maestro#1043); old ones may silently begin another, which
+/// only its `thread_id` shows.
+const CODEX: Profile = Profile {
+    description: "Gives a prompt to Codex, which works in a folder of the gateway's machine, and returns its answer.",
+    command: &[
+        "codex",
+        "exec",
+        "--json",
+        "--skip-git-repo-check",
+        "{resume}",
+        "--",
+        "{prompt}",
+    ],
+    resume: &["resume", "{session}"],
+    output: OutputForm::JsonLines,
+    session_pointer: Some("/thread_id"),
+    result_pointer: Some("/item/text"),
+    result_where: &["/type=item.completed", "/item/type=agent_message"],
+    results: Results::Last,
+    error_pointer: Some("/error"),
+    progress_pointer: Some("/item/text"),
+    progress_where: &["/type=item.completed"],
+    unknown_session: &[
+        "no rollout found for thread id",
+        "no rollout found for conversation id",
+    ],
+};
+
+/// Flags: google-gemini/gemini-cli, `packages/cli/src/config/config.ts` and `docs/cli/session-management.md`; it is a yargs
+/// parser, to which `--prompt=...` is a value whatever it begins with. Sessions belong to the folder in which they were
+/// begun. Recent versions refuse to work in a folder that the user has not trusted: `env = { GEMINI_CLI_TRUST_WORKSPACE =
+/// "true" }` says that all are.
+///
+/// Output: `packages/core/src/output/types.ts`: one document with `response`, `session_id` and, of a failure, `error`. The
+/// id was asked for in google-gemini/gemini-cli#14435 of December 2025; which release was the first with it was not
+/// verified. Without it there is nothing to resume, and every run is fresh. The streamed form has the answer in pieces that
+/// would have to be put together without anything between them, so it is not used, and there is no progress. What it says
+/// of an unknown session: `packages/cli/src/utils/sessionUtils.ts`.
+const GEMINI: Profile = Profile {
+    description: "Gives a prompt to Gemini CLI, which works in a folder of the gateway's machine, and returns its answer.",
+    command: &[
+        "gemini",
+        "--output-format",
+        "json",
+        "{resume}",
+        "--prompt={prompt}",
+    ],
+    resume: &["--resume={session}"],
+    output: OutputForm::Json,
+    session_pointer: Some("/session_id"),
+    result_pointer: Some("/response"),
+    result_where: &[],
+    results: Results::Last,
+    error_pointer: Some("/error"),
+    progress_pointer: None,
+    progress_where: &[],
+    unknown_session: &[
+        "Invalid session identifier",
+        "No previous sessions found for this project",
+    ],
+};
+
+/// Flags: anomalyco/opencode (formerly sst/opencode), `packages/opencode/src/cli/cmd/run.ts`; a message after `--` may begin
+/// with a hyphen since anomalyco/opencode#4904, later than 1.0.120. It puts a message that has spaces between quotation
+/// marks before it passes it on; nothing can be done about that from outside. It takes its folder from the variable PWD
+/// where that is set, so PWD must not be inherited.
+///
+/// Output: the same file. Every event has `sessionID`; one of type `text` has a finished part, of which the last is the
+/// answer; one of type `error` has `error`. What it says of an unknown session is on standard error.
+const OPENCODE: Profile = Profile {
+    description: "Gives a prompt to OpenCode, which works in a folder of the gateway's machine, and returns its answer.",
+    command: &[
+        "opencode", "run", "--format", "json", "{resume}", "--", "{prompt}",
+    ],
+    resume: &["--session={session}"],
+    output: OutputForm::JsonLines,
+    session_pointer: Some("/sessionID"),
+    result_pointer: Some("/part/text"),
+    result_where: &["/type=text"],
+    results: Results::Last,
+    error_pointer: Some("/error"),
+    progress_pointer: Some("/part/text"),
+    progress_where: &["/type=text"],
+    unknown_session: &["Session not found"],
+};
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::agent::output::{Condition, Pointer};
+    use crate::agent::template::CommandTemplate;
+
+    fn profiles() -> impl Iterator<Item = &'static Profile> {
+        PROFILE.others.iter().filter_map(|option| option.value)
+    }
+
+    #[test]
+    fn every_pointer_and_condition_of_a_profile_can_be_read() {
+        for profile in profiles() {
+            let pointers = [
+                profile.session_pointer,
+                profile.result_pointer,
+                profile.error_pointer,
+                profile.progress_pointer,
+            ];
+            for pointer in pointers.into_iter().flatten() {
+                Pointer::parse(pointer).unwrap();
+            }
+            assert!(profile.session_pointer.is_some() && profile.result_pointer.is_some());
+            for condition in profile.result_where.iter().chain(profile.progress_where) {
+                Condition::parse(condition).unwrap();
+            }
+            assert!(!profile.unknown_session.is_empty());
+        }
+    }
+
+    #[test]
+    fn no_prompt_of_a_profile_can_be_a_flag() {
+        let words = |words: &[&str]| -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        };
+        for profile in profiles() {
+            let template =
+                CommandTemplate::parse(&words(profile.command), &words(profile.resume)).unwrap();
+            assert!(template.can_resume());
+            for session in [None, Some("s-1")] {
+                let arguments = template.arguments("--help", session, "/work");
+                let is_safe = match arguments.iter().position(|argument| argument == "--help") {
+                    Some(position) => arguments.iter().take(position).any(|before| before == "--"),
+                    None => arguments.contains(&"--prompt=--help".to_owned()),
+                };
+                assert!(is_safe, "{arguments:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A copy of the file in memory, for as long as the file cannot be written, and the way back.
+//!
+//! Invariant: what changed in the copy is written to the file in one transaction, row by row, and only over a row that is
+//! as the copy found it: what another process has changed meanwhile stays.
+
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
+
+use super::row;
+use super::tables::{self, SCHEMA_VERSION, version};
+
+/// What is copied, all columns in their order.
+const TABLES: [&str; 6] = [
+    "sessions", "bindings", "workers", "inits", "numbers", "rates",
+];
+/// What a session is, but for its place in the order of the file.
+const SESSION: &str = "key, fields, principal, lifecycle, created_at, last_used_at, over_at, holds, \
+                       tombstone_ends_at, highest_number";
+
+/// `changed` has the key of each row that is not as the file has it, and the fields that the file had.
+const CHANGES: &str = "
+CREATE TABLE changed (key TEXT PRIMARY KEY, base TEXT) STRICT, WITHOUT ROWID;
+CREATE TRIGGER session_made AFTER INSERT ON sessions BEGIN
+    INSERT INTO changed VALUES (NEW.key, NULL) ON CONFLICT DO NOTHING;
+END;
+CREATE TRIGGER session_changed AFTER UPDATE ON sessions BEGIN
+    INSERT INTO changed VALUES (OLD.key, OLD.fields) ON CONFLICT DO NOTHING;
+END;
+CREATE TRIGGER session_dropped AFTER DELETE ON sessions BEGIN
+    INSERT INTO changed VALUES (OLD.key, OLD.fields) ON CONFLICT DO NOTHING;
+END;
+";
+
+/// How much of the file is in the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Everything that was committed.
+    Whole,
+    /// What the file itself holds; not what stands in the log beside it.
+    WithoutLog,
+    /// Nothing: the file cannot be read either.
+    Nothing,
+}
+
+impl Extent {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "all of it",
+            Self::WithoutLog => "all but what was written last",
+            Self::Nothing => "nothing of it",
+        }
+    }
+}
+
+/// What came of writing the copy back.
+#[derive(Debug, Default)]
+pub(super) struct WrittenBack {
+    /// How many sessions were written.
+    pub(super) written: usize,
+    /// The keys of those that others have changed meanwhile.
+    pub(super) overruled: Vec<String>,
+}
+
+/// A copy of what can be read: over the connection that there is, over one that only reads, or of nothing.
+pub(super) fn make(
+    open: Option<&Connection>,
+    path: &Path,
+) -> rusqlite::Result<(Connection, Extent)> {
+    if let Some(copy) = open.and_then(|connection| of(connection).ok()) {
+        return Ok((copy, Extent::Whole));
+    }
+    let read_only = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let plain = Connection::open_with_flags(path, read_only);
+    if let Some(copy) = plain.ok().and_then(|connection| of(&connection).ok()) {
+        return Ok((copy, Extent::Whole));
+    }
+    // Where the directory cannot be written, there is nowhere to put what the log needs beside it.
+    let as_it_lies = as_it_lies(path).and_then(|uri| {
+        Connection::open_with_flags(uri, read_only | OpenFlags::SQLITE_OPEN_URI).ok()
+    });
+    if let Some(copy) = as_it_lies.and_then(|connection| of(&connection).ok()) {
+        return Ok((copy, Extent::WithoutLog));
+    }
+    Ok((empty()?, Extent::Nothing))
+}
+
+fn as_it_lies(path: &Path) -> Option<String> {
+    let escaped = path
+        .to_str()?
+        .replace('%', "%25")
+        .replace('?', "%3f")
+        .replace('#', "%23");
+    Some(format!("file:{escaped}?immutable=1"))
+}
+
+fn empty() -> rusqlite::Result<Connection> {
+    let mut memory = Connection::open_in_memory()?;
+    let transaction = memory.transaction()?;
+    tables::bring_up_to_date(&transaction)?;
+    transaction.execute_batch(CHANGES)?;
+    transaction.commit()?;
+    Ok(memory)
+}
+
+fn of(source: &Connection) -> rusqlite::Result<Connection> {
+    let mut memory = Connection::open_in_memory()?;
+    let copy = memory.transaction()?;
+    tables::bring_up_to_date(&copy)?;
+    copy.execute_batch("DELETE FROM numbers")?;
+    // One moment of all tables.
+    let source = source.unchecked_transaction()?;
+    if version(&source)? != SCHEMA_VERSION {
+        return Err(rusqlite::Error::InvalidQuery);
+    }
+    for table in TABLES {
+        copy_rows(&source, &copy, table)?;
+    }
+    copy.execute_batch(CHANGES)?;
+    copy.commit()?;
+    Ok(memory)
+}
+
+fn copy_rows(source: &Connection, copy: &Connection, table: &str) -> rusqlite::Result<()> {
+    let mut read = source.prepare(&format!("SELECT * FROM {table}"))?;
+    let columns = read.column_count();
+    let places = vec!["?"; columns].join(", ");
+    let mut write = copy.prepare(&format!("INSERT INTO {table} VALUES ({places})"))?;
+    let mut rows = read.query([])?;
+    while let Some(row) = rows.next()? {
+        let values = (0..columns)
+            .map(|column| row.get(column))
+            .collect::<rusqlite::Result<Vec<Value>>>()?;
+        write.execute(rusqlite::params_from_iter(values))?;
+    }
+    Ok(())
+}
+
+/// Writes to the file what changed in the copy. It fails where the file still cannot be written, and changes nothing then.
+pub(super) fn write_back(
+    memory: &Connection,
+    file: &mut Connection,
+) -> rusqlite::Result<WrittenBack> {
+    let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Written whether anything changed or not, so that a file which cannot be written is told here.
+    let floor = row::stored_number(row::read_floor(memory)?);
+    row::raise_floor(&transaction, floor)?;
+    let mut done = WrittenBack::default();
+    let mut changed = memory.prepare("SELECT key, base FROM changed")?;
+    let mut rows = changed.query([])?;
+    while let Some(change) = rows.next()? {
+        let (key, base): (String, Option<String>) = (change.get(0)?, change.get(1)?);
+        let there: Option<String> = transaction
+            .prepare_cached("SELECT fields FROM sessions WHERE key = ?1")?
+            .query_row([&key], |row| row.get(0))
+            .optional()?;
+        // What another process has dropped was over: this one has begun it anew, or held it longer.
+        if there.is_some() && there != base {
+            done.overruled.push(key);
+            continue;
+        }
+        write_session(memory, &transaction, &key)?;
+        done.written += 1;
+    }
+    write_others(memory, &transaction)?;
+    transaction.commit()?;
+    Ok(done)
+}
+
+fn write_session(memory: &Connection, file: &Connection, key: &str) -> rusqlite::Result<()> {
+    file.prepare_cached("DELETE FROM sessions WHERE key = ?1")?
+        .execute([key])?;
+    let tables = [("sessions", SESSION), ("bindings", "*")];
+    for (table, columns) in tables {
+        let select = format!("SELECT {columns} FROM {table} WHERE key = ?1");
+        let mut read = memory.prepare_cached(&select)?;
+        let count = read.column_count();
+        let places = vec!["?"; count].join(", ");
+        let names = if columns == "*" {
+            String::new()
+        } else {
+            format!("({columns})")
+        };
+        let insert = format!("INSERT INTO {table} {names} VALUES ({places})");
+        let mut rows = read.query([key])?;
+        while let Some(row) = rows.next()? {
+            let values = (0..count)
+                .map(|column| row.get(column))
+                .collect::<rusqlite::Result<Vec<Value>>>()?;
+            file.prepare_cached(&insert)?
+                .execute(rusqlite::params_from_iter(values))?;
+        }
+    }
+    Ok(())
+}
+
+/// Workers that beat meanwhile, and initialize params that are kept for longer. Rates begin anew with the file's.
+fn write_others(memory: &Connection, file: &Connection) -> rusqlite::Result<()> {
+    let mut workers = memory.prepare(
+        "SELECT worker, name, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal",
+    )?;
+    let mut rows = workers.query([])?;
+    while let Some(row) = rows.next()? {
+        let values: [Value; 6] = [
+            row.get(0)?,
+            row.get(1)?,
+            row.get(2)?,
+            row.get(3)?,
+            row.get(4)?,
+            row.get(5)?,
+        ];
+        file.prepare_cached(
+            "INSERT INTO workers (worker, name, address, ttl_ms, last_beat_at, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (worker) DO UPDATE SET address = excluded.address, ttl_ms = excluded.ttl_ms,
+                last_beat_at = excluded.last_beat_at, state = excluded.state
+             WHERE excluded.last_beat_at > last_beat_at",
+        )?
+        .execute(values)?;
+    }
+    let mut inits = memory.prepare("SELECT digest, params, lapses_at FROM inits")?;
+    let mut rows = inits.query([])?;
+    while let Some(row) = rows.next()? {
+        let (digest, json): (String, String) = (row.get(0)?, row.get(1)?);
+        file.prepare_cached(
+            "INSERT INTO inits VALUES (?1, ?2, ?3)
+             ON CONFLICT (digest) DO UPDATE SET lapses_at = max(lapses_at, excluded.lapses_at)",
+        )?
+        .execute(params![digest, json, row.get::<_, i64>(2)?])?;
+    }
+    Ok(())
+}
