@@ -103,5 +103,5 @@ async fn begin(conversations: &Conversations, principal: &Principal, name: &str)
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
+    values.get(values.len() / 2).copied().expect("a value")
 }

@@ -95,9 +95,11 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
-        Err(error @ (ServeError::NoServer { .. } | ServeError::LivesInOneWorker { .. })) => {
-            complain(&error, EXIT_BAD_SETTINGS)
-        }
+        Err(
+            error @ (ServeError::NoServer { .. }
+            | ServeError::LivesInOneWorker { .. }
+            | ServeError::Name(_)),
+        ) => complain(&error, EXIT_BAD_SETTINGS),
         Err(error) => complain(&error, EXIT_FAILURE),
     }
 }

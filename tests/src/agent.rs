@@ -73,7 +73,9 @@ impl AgentHome {
         let toml = format!("[store]\nurl = {store_url:?}\n\n{server}");
         Ok(Settings::toml(toml)
             .env("MOORING_AUTH_MODE", "trusted-header")
-            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1"))
+            .env("MOORING_AUTH_TRUSTED_PEERS", "127.0.0.1")
+            // On a busy machine a gateway that starts many programs may beat late, and loses its turns by that.
+            .env("MOORING_WORKER_BEAT_TTL_MS", "10000"))
     }
 
     /// The ids of the agent's own sessions.

@@ -24,6 +24,7 @@ pub struct Settings {
     toml: String,
     environment: Vec<(String, String)>,
     state_home: Option<PathBuf>,
+    is_niced: bool,
 }
 
 impl Settings {
@@ -51,11 +52,26 @@ impl Settings {
         self
     }
 
+    /// Its processes, and what they start, leave the processor to others that want it: for many at once, so that the tests
+    /// beside them are not starved.
+    #[must_use]
+    pub fn niced(mut self) -> Self {
+        self.is_niced = true;
+        self
+    }
+
     /// `mooring` with these settings, to do what `subcommand` says. Its own files lie in `directory`.
     pub fn command(&self, subcommand: &str, directory: &Path) -> anyhow::Result<Command> {
         let file = directory.join("mooring.toml");
         std::fs::write(&file, &self.toml).context("write the configuration file")?;
-        let mut command = Command::new(paths::binary("mooring")?);
+        let binary = paths::binary("mooring")?;
+        let mut command = if self.is_niced {
+            let mut command = Command::new("nice");
+            command.args(["-n", "19"]).arg(binary);
+            command
+        } else {
+            Command::new(binary)
+        };
         let given = self.environment.iter().map(|(name, value)| (name, value));
         command
             .args([subcommand, "--config"])

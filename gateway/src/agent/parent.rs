@@ -97,7 +97,8 @@ mod tests {
                 .all(|part| part.starts_with('~') && part.len() == 33)
         );
         // What another name is hashed to is a name too, and is hashed itself.
-        parts.push(part(&parts[0].clone()));
+        let hashed = part("a b");
+        parts.push(part(&hashed));
         parts.sort();
         parts.dedup();
         assert_eq!(parts.len(), 7);

@@ -6,13 +6,13 @@
 
 mod pipes;
 
-use mooring_session::names::{Principal, ServerName};
+use mooring_session::names::{NameError, Principal, ServerName, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::pipes::{Line, Output};
 use super::application::{self, Parts};
-use super::{ServeError, beat, open_store, peers, record_metrics, signalled, wind_down, worker_id};
+use super::{ServeError, beat, open_store, record_metrics, signalled, wind_down};
 use crate::background;
 use crate::http::{Front, Keeping};
 use crate::settings::{ServerKind, ServerSettings, Settings};
@@ -44,12 +44,13 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let principal = Principal::parse(options.principal.as_bytes())?;
     let settings = narrowed(settings, &options.server)?;
     let recorder = record_metrics()?;
-    let worker = worker_id(&settings, settings.listen.address)?;
+    let worker = worker_id(&settings)?;
     let parts = Parts {
         store: open_store(&settings).await?,
         worker: worker.clone(),
         peers: None,
-        ring: peers::key_ring(&settings.worker.peers)?,
+        // What is asked of the client is answered in this process, by the only client that there is.
+        ring: None,
     };
     let app = application::assemble(&settings, parts, recorder.clone()).await?;
     let beat = beat(&settings, &worker, ADDRESS)?;
@@ -67,6 +68,16 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     wind_down(&app, tasks, Instant::now()).await;
     output.written().await;
     result
+}
+
+/// A worker of its own: many such processes may live at once, and none of them replaces another.
+fn worker_id(settings: &Settings) -> Result<WorkerId, NameError> {
+    let boot = rand::random::<u64>();
+    let name = settings
+        .worker
+        .name
+        .beside_others(&format!("stdio-{boot:016x}"));
+    WorkerId::parse(format!("{name}:{boot:016x}").as_bytes())
 }
 
 /// Serves until there is a reason to end.

@@ -58,7 +58,7 @@ pub(super) async fn run(
         .map(|skipped| remark(&skipped.key, &skipped.reason.to_string()))
         .collect();
     // The ones used last are looked at last, so that at the cap they are the ones that stay.
-    entries.sort_by(|one, other| one.updated_at_ms.cmp(&other.updated_at_ms));
+    entries.sort_by_key(|entry| entry.updated_at_ms);
     let mut counts = Counts::default();
     for (taken, entry) in entries.iter().enumerate() {
         let put = import(&records, entry, on_known, now_ms).await;

@@ -95,25 +95,43 @@ impl WorkerName {
     pub fn resolve(&self, port: u16) -> String {
         match self {
             Self::Given(name) => name.clone(),
-            Self::HostAndPort => host_and_port(&gethostname::gethostname().to_string_lossy(), port),
+            Self::HostAndPort => host_and_port(&host_name(), port),
+        }
+    }
+
+    /// A name that no other process has, with a mark that none has: for processes that stand beside each other under the
+    /// same settings, none of which is a later boot of another.
+    pub fn beside_others(&self, mark: &str) -> String {
+        match self {
+            Self::Given(name) => marked(name, mark),
+            Self::HostAndPort => marked(&host_name(), mark),
         }
     }
 }
 
+fn host_name() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
+}
+
 fn host_and_port(host_name: &str, port: u16) -> String {
-    let port = format!("-{port}");
-    let mut name: String = host_name
+    marked(host_name, &port.to_string())
+}
+
+/// A name that ends with a mark, however long it is.
+fn marked(name: &str, mark: &str) -> String {
+    let mark = format!("-{mark}");
+    let mut marked: String = name
         .chars()
         .map(|letter| match letter {
             letter if is_name_character(letter) => letter,
             _ => '_',
         })
-        .take(NAME_BYTES_MAX.saturating_sub(port.len()))
+        .take(NAME_BYTES_MAX.saturating_sub(mark.len()))
         .collect();
-    if name.is_empty() {
-        name.push_str("host");
+    if marked.is_empty() {
+        marked.push_str("host");
     }
-    name + &port
+    marked + &mark
 }
 
 fn is_name_character(letter: char) -> bool {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::NameError;
+use mooring_session::refusal::Stale;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -20,6 +21,8 @@ pub(super) const LEASE: Duration = Duration::from_secs(3);
 /// How long one who waits relies on news. A grant passes on after a second without a word of its ticket, so news that was
 /// lost costs no turn.
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// How often in a row a worker that asks may count as dead before its call is refused.
+const REFUSED_AS_DEAD_MAX: u32 = 10;
 /// Attempts to give a ticket back, and the pause between two. What stays in the queue after that lapses with its lease.
 const LEAVE_ATTEMPTS: u32 = 3;
 /// See [`LEAVE_ATTEMPTS`].
@@ -82,6 +85,7 @@ impl Place {
         let mut settled = waiters.join(&self.queue.key, &self.request.server);
         let mut is_in_line = false;
         let mut worker_lost = None;
+        let mut refused_as_dead = 0_u32;
         loop {
             let answer = self.ask(None).await;
             // Asking may have put it back in line: whoever drops the place takes it out.
@@ -101,6 +105,12 @@ impl Place {
                 Err(StoreError::Refused(Refusal::Limit { .. })) => return Err(TurnError::TooMany),
                 // The place in the queue outlasts a moment in which the store cannot be asked.
                 Err(StoreError::Away(_) | StoreError::NotReady(_)) if is_in_line => {}
+                // This worker was too busy to beat in time, and beats again at the next opportunity.
+                Err(StoreError::Refused(Refusal::Stale(Stale::Worker)))
+                    if refused_as_dead < REFUSED_AS_DEAD_MAX =>
+                {
+                    refused_as_dead = refused_as_dead.saturating_add(1);
+                }
                 Err(error) => return Err(error.into()),
             }
             let now = Instant::now();

@@ -233,6 +233,20 @@ async fn the_death_of_who_drove_the_session_is_told_with_the_turn() {
     assert!(entered.routed.binding.is_some());
 }
 
+/// A worker that was too busy to beat in time is not refused: it is heard again in a moment.
+#[tokio::test]
+async fn a_worker_that_beats_late_has_its_turn_all_the_same() {
+    let store = memory(crate::store::tests::system_clock());
+    begun(&store).await;
+    let beat = make::beat("w:1", 600_000);
+    store.beat(&beat).await.unwrap();
+    let worker = Worker::new(&store, "w:1");
+    store.gone(&worker.id).await.unwrap();
+    let call = worker.waits("late").await;
+    store.beat(&beat).await.unwrap();
+    call.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn in_memory() {
     let store = memory(crate::store::tests::system_clock());

@@ -35,7 +35,8 @@ pub(super) fn of_run(ran: &Ran, told: &Told) -> String {
         ..
     } = &ran.findings;
     let error = (!is_success(ran)).then(|| how_it_failed(ran));
-    let mut text = match (result, &error) {
+    let said = result.as_ref().filter(|result| !result.trim().is_empty());
+    let mut text = match (said, &error) {
         (Some(result), None) => result.clone(),
         (Some(result), Some(error)) => format!("{result}\n\n{error}"),
         (None, Some(error)) => error.clone(),

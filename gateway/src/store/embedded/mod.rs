@@ -51,7 +51,7 @@ use super::watched::Watched;
 /// Most commands that wait for the thread. Beyond it callers wait for room.
 const QUEUE_MAX: usize = 1_024;
 /// How long a command may wait for its turn and for other processes' write locks before it is refused as busy.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(14);
 /// How often the thread looks for ended tombstones, busy or not: a worker that beats never leaves it idle for long.
 const PURGE_INTERVAL: Duration = Duration::from_secs(10);
 

@@ -14,7 +14,7 @@ use super::tables::{self, SCHEMA_VERSION, version};
 use crate::store::error::OpenError;
 
 /// How long SQLite waits for another process's write lock. Shorter than a caller waits for its answer.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(12);
 /// Largest file that is looked through whenever it is opened. Of a larger one, damage shows where it is met.
 const CHECKED_BYTES_MAX: i64 = 8 * 1_024 * 1_024;
 

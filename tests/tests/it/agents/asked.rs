@@ -142,7 +142,7 @@ async fn a_prompt_reaches_the_agent_byte_for_byte() -> anyhow::Result<()> {
         assert_eq!(ada.ask("chat", &format!("echo {said}")).await?, said);
     }
     // One that begins with a hyphen is a prompt all the same, though not one that the stand-in knows.
-    for prompt in ["--resume=x", "-", "--", "--help"] {
+    for prompt in ["--resume=x", "-", "--help"] {
         let (answer, is_error) = ada.call(prompt_in("chat", prompt)).await?;
         assert!(is_error, "{answer}");
         let expected = format!("there is no command '{prompt}'");

@@ -1,5 +1,5 @@
-//! State directories in which nothing can be kept: whoever asks is told nothing of it, the log is, and a conversation goes
-//! on for as long as its process lives.
+//! State directories in which nothing can be kept: the log says so, and a conversation goes on for as long as its process
+//! lives.
 
 use std::io::Write as _;
 use std::path::Path;

@@ -85,7 +85,8 @@ async fn close(clients: Vec<StdioClient>) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_hundred_processes_at_once_lose_nothing() -> anyhow::Result<()> {
-    let machine = Machine::new(Ids::Change)?;
+    let mut machine = Machine::new(Ids::Change)?;
+    machine.settings = machine.settings.niced();
     let mut clients = machine.processes(PROCESSES).await?;
     let answers = all_call(&mut clients, |number| {
         prompt_in(&format!("chat {number}"), &format!("remember {number}"))

@@ -236,7 +236,8 @@ async fn a_message_that_has_many_lines_upstream_is_one_line_here() -> anyhow::Re
         .collect();
     exchange.begin_events().await?;
     exchange.chunk(format!("{lines}\n")).await?;
-    exchange.end().await?;
+    // Nothing of the reply is wanted after its answer, so the gateway may have hung up.
+    let _ = exchange.end().await;
     let answer = client.answer(id).await?;
     assert_eq!(answer["structuredContent"]["lines"], "a\nb\r\n");
     client.close().await
