@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use mooring_session::Refusal;
 use mooring_session::names::{LabelName, NameError, Principal, SessionId};
 use mooring_session::rules::Created;
 use mooring_session::view::RecordView;
@@ -35,6 +36,8 @@ pub enum Beginning {
     New,
     /// It goes on. This is the result of its first `initialize`, as JSON text.
     GoesOn(String),
+    /// Others may use it, but nobody can go on with it any more: what the server answered is not kept.
+    Unknown,
 }
 
 impl Session {
@@ -73,6 +76,7 @@ impl Affinity {
             .put_init(&params_digest, introduction.params)
             .await?;
         let mut deadline = Instant::now() + OPENED_WITHIN;
+        let mut incarnation = None;
         loop {
             let created = self.admit(session, &create).await?;
             if created.created {
@@ -81,14 +85,22 @@ impl Affinity {
             }
             match self.answer_in(&created.record).await? {
                 Answer::Kept(result) => return Ok(Beginning::GoesOn(result)),
-                Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
-                // Whoever was to open it is gone, or what it answered is: the session is begun anew.
-                Answer::Awaited | Answer::Gone => {
-                    if self.close(session).await? == Closed::Now {
-                        tracing::warn!(session = %session.digest, "a session could not be continued, and is begun anew");
-                    }
+                Answer::Gone => return Ok(Beginning::Unknown),
+                Answer::Awaited if incarnation != Some(created.record.generation) => {
+                    // Another has begun it anew, and has as long.
+                    incarnation = Some(created.record.generation);
                     deadline = Instant::now() + OPENED_WITHIN;
                 }
+                Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
+                // Whoever was to open it is gone: the session is begun anew.
+                Answer::Awaited => match self.close(session).await {
+                    Ok(Closed::Now) => {
+                        tracing::warn!(session = %session.digest, "a session that nobody opened is begun anew");
+                    }
+                    // Another was faster.
+                    Ok(Closed::Before) | Err(StoreError::Refused(Refusal::NoSession)) => {}
+                    Err(error) => return Err(error.into()),
+                },
             }
         }
     }
@@ -123,11 +135,10 @@ impl Affinity {
     }
 
     async fn answer_in(&self, record: &RecordView) -> Result<Answer, StoreError> {
-        let label = LabelName::parse(ANSWER_LABEL).ok();
-        let Some(value) = label.and_then(|label| record.labels.get(&label)) else {
+        let Some(value) = answer_label(record) else {
             return Ok(Answer::Awaited);
         };
-        let Some(digest) = InitDigest::parse(value.as_str()) else {
+        let Some(digest) = InitDigest::parse(value) else {
             return Ok(Answer::Gone);
         };
         match self.store().get_init(&digest).await? {
@@ -139,6 +150,16 @@ impl Affinity {
             None => Ok(Answer::Gone),
         }
     }
+}
+
+fn answer_label(record: &RecordView) -> Option<&str> {
+    let label = LabelName::parse(ANSWER_LABEL).ok()?;
+    record.labels.get(&label).map(|value| value.as_str())
+}
+
+/// The digest by which the server's answer is kept.
+pub(super) fn answer_digest(record: &RecordView) -> Option<InitDigest> {
+    InitDigest::parse(answer_label(record)?)
 }
 
 /// What a record says of the server's answer.

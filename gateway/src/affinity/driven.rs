@@ -129,12 +129,12 @@ impl Driven {
             .count()
     }
 
-    /// The sessions with a binding remembered here, each once.
+    /// The sessions with a binding remembered here, or a stream that is open, each once.
     #[must_use]
     pub fn recent(&self) -> HashSet<SessionKey> {
         self.lock()
             .iter()
-            .filter(|(_, used)| used.driver.is_some())
+            .filter(|(_, used)| used.driver.is_some() || used.streams > 0)
             .map(|((key, _), _)| key.clone())
             .collect()
     }

@@ -1,4 +1,4 @@
-//! Renewing the initialize params: they are kept under a key of their own, and must outlive every session they serve.
+//! Renewing the initialize params, and what a server answered to them where a session can be continued: they are kept under a key of their own, and must outlive every session they serve.
 //!
 //! Only an `initialize` writes them, so those of a client build that nobody starts any more would lapse under a session
 //! that is in use, and that session could then not be moved.
@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use super::Affinity;
+use super::continued::answer_digest;
 use super::establish::init_digest;
 use crate::store::StoreError;
 
@@ -22,16 +23,18 @@ impl Affinity {
                 Err(StoreError::Refused(_)) => continue,
                 Err(error) => return Err(error),
             };
-            let Some(digest) = init_digest(&record) else {
-                continue;
-            };
-            if renewed.contains(&digest) {
-                continue;
+            for digest in init_digest(&record)
+                .into_iter()
+                .chain(answer_digest(&record))
+            {
+                if renewed.contains(&digest) {
+                    continue;
+                }
+                if let Some(params) = self.store().get_init(&digest).await? {
+                    self.store().put_init(&digest, &params).await?;
+                }
+                renewed.insert(digest);
             }
-            if let Some(params) = self.store().get_init(&digest).await? {
-                self.store().put_init(&digest, &params).await?;
-            }
-            renewed.insert(digest);
         }
         Ok(())
     }

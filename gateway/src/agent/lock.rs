@@ -63,7 +63,7 @@ impl ProcessLocks {
             let tried = path.clone();
             let attempt = spawn_blocking(move || attempt(&tried)).await;
             match attempt.map_err(|error| LockError::System(io::Error::other(error)))? {
-                Ok(Some(file)) => return Ok(ProcessLock { path, _file: file }),
+                Ok(Some(lock)) => return Ok(lock),
                 Ok(None) if Instant::now() < deadline => sleep(pause).await,
                 Ok(None) => return Err(LockError::Busy),
                 Err(error) => return Err(LockError::System(error)),
@@ -80,8 +80,8 @@ impl Drop for ProcessLock {
     }
 }
 
-/// The locked file; none where another has it locked, or has just removed it.
-fn attempt(path: &Path) -> io::Result<Option<File>> {
+/// The lock; none where another has it locked, or has just removed it.
+fn attempt(path: &Path) -> io::Result<Option<ProcessLock>> {
     if let Some(directory) = path.parent() {
         fs::DirBuilder::new()
             .recursive(true)
@@ -105,7 +105,11 @@ fn attempt(path: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error),
     };
-    Ok(is_standing.then_some(file))
+    // Dropped where nobody waits for it any more, it removes its file.
+    Ok(is_standing.then(|| ProcessLock {
+        path: path.to_owned(),
+        _file: file,
+    }))
 }
 
 #[cfg(test)]

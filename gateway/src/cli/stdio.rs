@@ -25,11 +25,20 @@ pub struct StdioArguments {
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub principal: String,
     /// The session that is continued, for servers that keep sessions
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = session_name)]
     pub session: String,
     /// Begin a session that ends with this process
     #[arg(long, conflicts_with = "session")]
     pub new_session: bool,
+}
+
+/// A name of 1 to 256 bytes without control characters.
+fn session_name(text: &str) -> Result<String, &'static str> {
+    const BYTES_MAX: usize = 256;
+    let is_name = (1..=BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    is_name
+        .then(|| text.to_owned())
+        .ok_or("1 to 256 bytes without control characters are expected")
 }
 
 impl StdioArguments {

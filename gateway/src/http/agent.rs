@@ -84,8 +84,8 @@ pub(super) async fn post(
                 progress,
             };
             let answered_id = id_json.clone();
-            let task =
-                tokio::spawn(async move { response(&answered_id, &call.make(context).await) });
+            let making = call.make(context);
+            let task = tokio::spawn(async move { response(&answered_id, &making.await) });
             soon_or_streamed(task, said, id_json).await
         }
     }

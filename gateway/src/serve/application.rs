@@ -94,7 +94,12 @@ fn agents(settings: &Settings, affinity: &Affinity) -> Result<AgentServers, Name
         }
         settings::StoreLocation::Redis(_) => None,
     };
-    AgentServers::new(servers, affinity, locks_directory)
+    AgentServers::new(
+        servers,
+        settings.agent_sessions_max(),
+        affinity,
+        locks_directory,
+    )
 }
 
 /// The servers that run code, where some are configured.

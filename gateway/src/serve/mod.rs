@@ -198,7 +198,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     if let Some(code) = &app.code {
         code.stop_runs();
     }
-    app.agents.stop_runs();
+    app.agents.stop_runs().await;
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
     affinity.owned().finish(deadline).await;
     // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.

@@ -6,6 +6,8 @@
 
 mod pipes;
 
+use std::time::Duration;
+
 use mooring_session::names::{NameError, Principal, ServerName, WorkerId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -21,6 +23,8 @@ use crate::settings::{ServerKind, ServerSettings, Settings};
 const LINES_WAITING_MAX: usize = 16;
 /// Messages that wait for standard output.
 const WRITTEN_WAITING_MAX: usize = 16;
+/// How long what was said last may take to be written where the client may not read any more.
+const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 /// What this process is known by to others of the fleet: nobody can reach it.
 const ADDRESS: &str = "-";
 
@@ -66,8 +70,15 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let result = converse(front, arriving, &output, settings.listen.body_bytes_max).await;
     app.relay.stopping.cancel();
     wind_down(&app, tasks, Instant::now()).await;
-    output.written().await;
-    result
+    match result {
+        // All of it is wanted, however slowly it is read.
+        Ok(Over::Answered) => output.written().await,
+        // Whoever does not read must not keep the process.
+        Ok(Over::Stopped) | Err(_) => {
+            let _ = tokio::time::timeout(LAST_WORDS_WITHIN, output.written()).await;
+        }
+    }
+    result.map(|_| ())
 }
 
 /// A worker of its own: many such processes may live at once, and none of them replaces another.
@@ -80,13 +91,21 @@ fn worker_id(settings: &Settings) -> Result<WorkerId, NameError> {
     WorkerId::parse(format!("{name}:{boot:016x}").as_bytes())
 }
 
+/// Why the client is served no longer.
+enum Over {
+    /// It has nothing more to say, and everything is answered.
+    Answered,
+    /// The process is told to stop, or nobody reads what it says.
+    Stopped,
+}
+
 /// Serves until there is a reason to end.
 async fn converse(
     mut front: Front,
     mut arriving: mpsc::Receiver<Line>,
     output: &Output,
     line_bytes_max: usize,
-) -> Result<(), ServeError> {
+) -> Result<Over, ServeError> {
     let over = front.over();
     let all = async {
         while let Some(line) = arriving.recv().await {
@@ -98,9 +117,9 @@ async fn converse(
         front.answered().await;
     };
     let result = tokio::select! {
-        () = all => Ok(()),
-        () = signalled() => Ok(()),
-        () = output.closed() => Ok(()),
+        () = all => Ok(Over::Answered),
+        () = signalled() => Ok(Over::Stopped),
+        () = output.closed() => Ok(Over::Stopped),
         () = over.cancelled() => Err(ServeError::SessionOver),
     };
     front.leave().await;
@@ -150,7 +169,11 @@ fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
         .filter(|other| is_needed(other))
         .any(|other| matches!(other.kind, ServerKind::Code(_)));
     if !runs_code {
-        settings.servers.retain(is_needed);
+        // Agents cost nothing until they are run, and are counted together.
+        let is_agent = |other: &ServerSettings| matches!(other.kind, ServerKind::Agent(_));
+        settings
+            .servers
+            .retain(|other| is_needed(other) || is_agent(other));
         settings.code = None;
     }
     Ok(settings)

@@ -155,7 +155,10 @@ impl<'a> AgentRecords<'a> {
         match self.store.rebind(key, &self.rebind(epoch, entry)?).await {
             Ok(rebound) if rebound.won => {}
             // It was ended or moved since it was looked at.
-            Ok(_) | Err(StoreError::Refused(_)) => return Ok(Put::Overtaken),
+            Ok(_)
+            | Err(StoreError::Refused(Refusal::NoSession | Refusal::Ended | Refusal::Stale(_))) => {
+                return Ok(Put::Overtaken);
+            }
             Err(error) => return Err(error.into()),
         }
         self.label(key, create).await?;

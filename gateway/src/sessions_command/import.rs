@@ -76,6 +76,7 @@ pub(super) async fn run(
             }
         }
     }
+    target.check(&store)?;
     let is_fruitless = counts == Counts::default() && !remarks.is_empty();
     Ok(Outcome {
         text: told(&owner, counts, remarks.len(), expired),

@@ -64,13 +64,12 @@ impl Wanted {
             ..Selection::default()
         };
         for family in &self.families {
-            let of_family = select(store, self.query(*family), self.limit, |_, _| true).await?;
+            let of_family = select(store, self.query(*family), usize::MAX, |_, _| true).await?;
             all.is_complete &= of_family.is_complete;
             all.sessions.extend(of_family.sessions);
         }
         all.sessions
             .sort_by_key(|found| Reverse(found.record.last_used_at));
-        all.sessions.truncate(self.limit);
         Ok(all)
     }
 }
@@ -81,7 +80,9 @@ pub(super) async fn run(
     is_json: bool,
 ) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
-    let selection = wanted.select(&store).await?;
+    let mut selection = wanted.select(&store).await?;
+    let left_out = selection.sessions.len().saturating_sub(wanted.limit);
+    selection.sessions.truncate(wanted.limit);
     let prefix = target.key_prefix();
     let shown: Vec<Value> = selection
         .sessions
@@ -93,6 +94,11 @@ pub(super) async fn run(
         return Ok(Outcome::printed(format!("{answer}\n")));
     }
     let mut outcome = Outcome::printed(rows(&shown));
+    if left_out > 0 {
+        let remark =
+            format!("{left_out} more, used before these; --limit says how many are listed");
+        outcome.remarks.push(remark);
+    }
     if !selection.is_complete {
         let remark = "the store is still looking through its sessions: there may be more";
         outcome.remarks.push(remark.to_owned());

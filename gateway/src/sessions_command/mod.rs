@@ -72,6 +72,12 @@ pub enum SessionsError {
         /// Why.
         source: OpenError,
     },
+    /// The store's file cannot be written, so that nothing done would last.
+    #[error("the store ({location}) cannot be written; what was done is lost")]
+    Unwritable {
+        /// Where it is.
+        location: String,
+    },
     /// The store was opened, and did not do what it was asked.
     #[error("the store did not answer as it should")]
     Store(#[from] StoreError),
@@ -117,6 +123,7 @@ impl SessionsError {
         match self {
             Self::Settings(_) | Self::Flag(_) | Self::Name { .. } => EXIT_BAD_SETTINGS,
             Self::Open { .. }
+            | Self::Unwritable { .. }
             | Self::Incomplete
             | Self::Store(StoreError::Away(_) | StoreError::NotReady(_)) => EXIT_SERVICE_MISSING,
             Self::Stopped { source, .. } => source.exit_code(),

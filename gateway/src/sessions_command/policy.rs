@@ -19,7 +19,8 @@ impl Policy {
         match settings.server(server).map(|server| &server.kind) {
             Some(ServerKind::Agent(agent)) => Ok(Self {
                 session_ttl: agent.session_ttl,
-                sessions_max: NonZeroU64::new(agent.sessions_max).unwrap_or(NonZeroU64::MIN),
+                sessions_max: NonZeroU64::new(settings.agent_sessions_max())
+                    .unwrap_or(NonZeroU64::MIN),
             }),
             Some(other) => Err(SessionsError::Flag(format!(
                 "{server} is of kind {}, not agent",

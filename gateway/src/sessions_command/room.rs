@@ -3,20 +3,23 @@
 //! Invariant: no session is ended for one that was used earlier.
 
 use mooring_session::Refusal;
+use mooring_session::record::Standing;
 use mooring_session::rules::{Create, End, EndWhen};
 
 use super::SessionsError;
 use super::agent_record::used_at_ms;
 use super::agent_records::AgentRecords;
+use super::select::select;
 use crate::agent::session_file::Entry;
-use crate::store::{Family, SessionKey, StoreError};
+use crate::store::{Family, SessionKey, SessionQuery, StoreError};
 
 /// Most sessions that are ended to make room for one.
 const ROUNDS_MAX: usize = 4;
 
 impl AgentRecords<'_> {
-    /// Makes the record, and says whether it is new. None where there is no room for it: at the cap, the least recently
-    /// used session is ended if it is idle and was used earlier than this one.
+    /// Makes the record, and says whether it is new. None where there is no room for it: at the cap, the session that was
+    /// used longest ago is ended if it is idle and was used earlier than this one. The store's own order does not tell which
+    /// that is: what was imported, it has seen used when it was.
     pub(super) async fn create(
         &self,
         key: &SessionKey,
@@ -24,15 +27,12 @@ impl AgentRecords<'_> {
         entry: &Entry,
     ) -> Result<Option<bool>, SessionsError> {
         for _ in 0..ROUNDS_MAX {
-            let least_recently_used = match self.store.create(key, create).await {
+            match self.store.create(key, create).await {
                 Ok(created) => return Ok(Some(created.created)),
-                Err(StoreError::Refused(Refusal::Cap {
-                    least_recently_used,
-                    ..
-                })) => self.store.named_key(&least_recently_used),
+                Err(StoreError::Refused(Refusal::Cap { .. })) => {}
                 Err(error) => return Err(error.into()),
-            };
-            let Some(least) = least_recently_used else {
+            }
+            let Some(least) = self.least_recently_used().await? else {
                 return Ok(None);
             };
             if !self.make_room(&least, entry).await? {
@@ -42,10 +42,23 @@ impl AgentRecords<'_> {
         Ok(None)
     }
 
+    /// Of the principal's sessions at all agents.
+    async fn least_recently_used(&self) -> Result<Option<SessionKey>, SessionsError> {
+        let query = SessionQuery {
+            family: Family::Agent,
+            principal: Some(self.owner.principal.clone()),
+            standing: Some(Standing::Active),
+            ..SessionQuery::default()
+        };
+        let all = select(self.store, query, usize::MAX, |_, _| true).await?;
+        let least = all
+            .sessions
+            .into_iter()
+            .min_by_key(|found| used_at_ms(&found.record));
+        Ok(least.map(|found| found.key))
+    }
+
     async fn make_room(&self, key: &SessionKey, entry: &Entry) -> Result<bool, SessionsError> {
-        if key.family() != Family::Agent {
-            return Ok(false);
-        }
         let end = End {
             principal: Some(self.owner.principal.clone()),
             when: EndWhen::Idle,

@@ -105,7 +105,11 @@ async fn by_digest(store: &Store, digits: &str) -> Result<Vec<Found>, SessionsEr
             ..SessionQuery::default()
         };
         let is_wanted = |key: &SessionKey, _: &RecordView| key.digest().starts_with(digits);
-        found.extend(select(store, query, 2, is_wanted).await?.sessions);
+        let selection = select(store, query, 2, is_wanted).await?;
+        if !selection.is_complete {
+            return Err(SessionsError::Incomplete);
+        }
+        found.extend(selection.sessions);
     }
     Ok(found)
 }

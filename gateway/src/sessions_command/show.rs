@@ -57,6 +57,7 @@ pub(super) async fn end(target: &Target, named: &str) -> Result<Outcome, Session
         Err(StoreError::Refused(Refusal::NoSession)) => return Err(SessionsError::NoSuchSession),
         ended => ended?,
     };
+    target.check(&store)?;
     let what = if ended.ended_now {
         "ended"
     } else {

@@ -8,7 +8,8 @@ use super::SessionsError;
 use super::policy::{self, Policy};
 use crate::cli::{OwnerArguments, StoreArguments};
 use crate::identity::LOCAL_PRINCIPAL;
-use crate::settings::{Environment, Flags, Settings};
+use crate::logs;
+use crate::settings::{Environment, Flags, LogLevel, LogSettings, Settings};
 use crate::store::{self, Store, StoreOptions, StorePlace, WhenAway};
 
 /// How long the initialize params of clients would be kept. These commands keep none.
@@ -37,6 +38,11 @@ impl Target {
             ..Flags::default()
         };
         let settings = Settings::load(&Environment::of_process(), &flags)?.settings;
+        // What the store has to say of its state is for whoever gave the command. It may have been started before.
+        let _ = logs::start(&LogSettings {
+            level: LogLevel::Warn,
+            ..settings.log.clone()
+        });
         Ok(Self { settings })
     }
 
@@ -52,12 +58,24 @@ impl Target {
         if let StorePlace::Redis { when_away, .. } = &mut options.place {
             *when_away = WhenAway::Fail;
         }
-        store::open_with(&options)
+        let store = store::open_with(&options)
             .await
             .map_err(|source| SessionsError::Open {
                 location: self.settings.store.location.to_string(),
                 source,
-            })
+            })?;
+        self.check(&store)?;
+        Ok(store)
+    }
+
+    /// Whether what was done so far is in the store, and not in the memory of this process.
+    pub(super) fn check(&self, store: &Store) -> Result<(), SessionsError> {
+        if store.is_degraded() {
+            return Err(SessionsError::Unwritable {
+                location: self.settings.store.location.to_string(),
+            });
+        }
+        Ok(())
     }
 
     /// What every key of the store starts with.

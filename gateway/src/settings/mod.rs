@@ -111,6 +111,15 @@ impl Settings {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
 
+    /// Most conversations of one principal: they are counted over all agent servers, of whose numbers the largest counts.
+    pub fn agent_sessions_max(&self) -> u64 {
+        let of_each = self.servers.iter().filter_map(|server| match &server.kind {
+            ServerKind::Agent(agent) => Some(agent.sessions_max),
+            _ => None,
+        });
+        of_each.max().unwrap_or(1)
+    }
+
     /// Whether a server has connections that live in one worker, so that workers forward to each other. The keys of
     /// the fleet are then there, and the address that is advertised is no wildcard.
     pub fn needs_peers(&self) -> bool {

@@ -4,8 +4,6 @@
 
 use std::fmt;
 
-use serde_json::Value;
-
 /// What begins the escapes of a pointer.
 const ESCAPE: char = '~';
 /// What stands between a condition's pointer and its text.
@@ -88,12 +86,6 @@ impl Pointer {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// What it points to.
-    #[must_use]
-    pub fn find<'a>(&self, value: &'a Value) -> Option<&'a Value> {
-        value.pointer(&self.0)
-    }
 }
 
 impl fmt::Display for Pointer {
@@ -134,47 +126,13 @@ impl Condition {
             equals: equals.to_owned(),
         })
     }
-
-    /// Whether a value meets it. Where nothing stands, nothing is met.
-    #[must_use]
-    pub fn holds(&self, value: &Value) -> bool {
-        match self.pointer.find(value) {
-            Some(Value::String(text)) => *text == self.equals,
-            Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Null)) => {
-                let written = other.to_string();
-                written == self.equals
-            }
-            _ => false,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn a_pointer_finds_what_rfc_6901_says() {
-        #[track_caller]
-        fn check(pointer: &str, expected: Option<&Value>) {
-            let value = json!({"a": {"b": ["x", 7]}, "": 1, "m/n": 2, "~t": 3});
-            let pointer = Pointer::parse(pointer).unwrap();
-            assert_eq!(pointer.find(&value), expected, "{pointer}");
-        }
-        check("/a/b/0", Some(&json!("x")));
-        check("/a/b/1", Some(&json!(7)));
-        check("/a/b/2", None);
-        check("/", Some(&json!(1)));
-        check("/m~1n", Some(&json!(2)));
-        check("/~0t", Some(&json!(3)));
-        check("/a/c", None);
-        let whole = json!([1]);
-        assert_eq!(Pointer::parse("").unwrap().find(&whole), Some(&whole));
-    }
 
     #[test]
     fn what_is_no_pointer_is_refused() {
@@ -183,26 +141,6 @@ mod tests {
         for text in ["/a~", "/~2", "/a~~0", "/~/b"] {
             assert_eq!(Pointer::parse(text), Err(PointerError::Escape), "{text}");
         }
-    }
-
-    #[test]
-    fn a_condition_holds_where_exactly_that_stands() {
-        #[track_caller]
-        fn check(condition: &str, expected: bool) {
-            let value = json!({"type": "item", "item": {"done": true, "n": 3, "none": null, "list": []}, "e": ""});
-            let condition = Condition::parse(condition).unwrap();
-            assert_eq!(condition.holds(&value), expected, "{condition:?}");
-        }
-        check("/type=item", true);
-        check("/type=items", false);
-        check("/type=\"item\"", false);
-        check("/item/done=true", true);
-        check("/item/n=3", true);
-        check("/item/none=null", true);
-        check("/item/list=[]", false);
-        check("/item=", false);
-        check("/missing=", false);
-        check("/e=", true);
     }
 
     #[test]

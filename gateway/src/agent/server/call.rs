@@ -60,19 +60,21 @@ impl Call {
         Self { server, arguments }
     }
 
-    /// Makes the call; its `result`, as JSON text.
-    pub(crate) async fn make(self, context: CallContext) -> String {
+    /// Makes the call; its `result`, as JSON text. From now on it can be cancelled.
+    pub(crate) fn make(self, context: CallContext) -> impl Future<Output = String> + Send {
         let Self { server, arguments } = self;
-        let request = match AgentRequest::read(arguments) {
-            Ok(request) => request,
-            Err(error) => return refused(&error.to_string()),
-        };
         let running = server.running.begin(context.request.clone());
-        match server.serve(&request, &context, &running.stop).await {
-            Ok(result) => result,
-            Err(failure) => {
-                failure.log(server.id.as_str());
-                refused(&failure.to_string())
+        async move {
+            let request = match AgentRequest::read(arguments) {
+                Ok(request) => request,
+                Err(error) => return refused(&error.to_string()),
+            };
+            match server.serve(&request, &context, &running.stop).await {
+                Ok(result) => result,
+                Err(failure) => {
+                    failure.log(server.id.as_str());
+                    refused(&failure.to_string())
+                }
             }
         }
     }
@@ -108,7 +110,7 @@ impl AgentServer {
             told.started_fresh = Some(STORE_AWAY);
         }
         let mut ran = run(resumed_by).await?;
-        if told.is_resumed && !is_success(&ran) && ran.says_unknown_session {
+        if told.is_resumed && is_unknown(&ran) {
             (told.is_resumed, told.started_fresh) = (false, Some(UNKNOWN));
             ran = run(None).await?;
         }
@@ -239,8 +241,10 @@ impl AgentServer {
         known: &Known,
         ran: &Ran,
     ) -> Option<&'static str> {
-        let told = ran.findings.session.as_deref();
-        let id = told.filter(|id| is_argument(id))?;
+        let id = ran.findings.session.as_deref()?;
+        if !is_argument(id) {
+            return Some(NOT_KEPT);
+        }
         match self.conversations.keep(session, parent, known, id).await {
             Ok(Kept::Now) => None,
             Ok(Kept::Superseded) => Some(SUPERSEDED),
@@ -250,6 +254,15 @@ impl AgentServer {
             }
         }
     }
+}
+
+/// Whether the agent did nothing but say that it does not know the conversation. What it was stopped at, or answered, it
+/// did.
+fn is_unknown(ran: &Ran) -> bool {
+    matches!(ran.ending, Ending::Exited { .. })
+        && !is_success(ran)
+        && ran.findings.result.is_none()
+        && ran.says_unknown_session
 }
 
 /// What is counted of a run, and noted in its conversation's record.

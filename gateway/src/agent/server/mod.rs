@@ -27,6 +27,8 @@ use crate::affinity::Affinity;
 use crate::settings::AgentServerSettings;
 use crate::stdio::{Children, Launcher};
 
+/// How long runs that are told to end may take, with what is kept of them.
+const STOPPED_WITHIN: Duration = Duration::from_secs(7);
 /// How much longer a call waits for the run before it than a run may last.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -79,12 +81,13 @@ pub(crate) struct Progress {
 }
 
 impl AgentServers {
-    /// These servers. `locks_directory` is where processes that share an embedded store lock conversations.
+    /// These servers, at which a principal has at most `sessions_max` conversations together. `locks_directory` is where processes that share an embedded store lock conversations.
     ///
     /// # Errors
     /// An id is no server's name; ids are checked against the same limits.
     pub fn new<'a>(
         servers: impl Iterator<Item = (&'a str, &'a AgentServerSettings)>,
+        sessions_max: u64,
         affinity: &Affinity,
         locks_directory: Option<PathBuf>,
     ) -> Result<Self, NameError> {
@@ -98,7 +101,7 @@ impl AgentServers {
                     affinity.worker().clone(),
                     name.clone(),
                     settings.session_ttl,
-                    settings.sessions_max,
+                    sessions_max,
                 ),
                 affinity: affinity.clone(),
                 children: Children::new(settings.children_max.get(), Launcher::default()),
@@ -119,10 +122,15 @@ impl AgentServers {
         self.0.get(id)
     }
 
-    /// Ends every run that goes on here: the gateway stops.
-    pub fn stop_runs(&self) {
+    /// Ends every run that goes on here, and waits until what they told is kept: the gateway stops.
+    pub async fn stop_runs(&self) {
         for server in self.0.values() {
             server.running.stop_all();
+        }
+        let all = self.0.values().map(|server| server.running.idle());
+        let ended = tokio::time::timeout(STOPPED_WITHIN, futures_util::future::join_all(all));
+        if ended.await.is_err() {
+            tracing::warn!("runs of agents did not end in time; what they told last is not kept");
         }
     }
 }

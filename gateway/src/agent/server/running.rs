@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::RequestName;
@@ -17,6 +18,7 @@ type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
 pub(super) struct Running {
     by_request: Arc<Stops>,
     all: CancellationToken,
+    count: watch::Sender<usize>,
 }
 
 /// One run that goes on, until this is dropped.
@@ -25,6 +27,7 @@ pub(super) struct Run {
     /// Cancelled when it is to end.
     pub(super) stop: CancellationToken,
     of: Option<(Arc<Stops>, RequestName)>,
+    count: watch::Sender<usize>,
 }
 
 impl Running {
@@ -35,7 +38,13 @@ impl Running {
             lock(&self.by_request).insert(request.clone(), stop.clone());
             (Arc::clone(&self.by_request), request)
         });
-        Run { stop, of }
+        self.count
+            .send_modify(|count| *count = count.saturating_add(1));
+        Run {
+            stop,
+            of,
+            count: self.count.clone(),
+        }
     }
 
     /// Ends the run of a request.
@@ -49,10 +58,18 @@ impl Running {
     pub(super) fn stop_all(&self) {
         self.all.cancel();
     }
+
+    /// Returns when nothing goes on.
+    pub(super) async fn idle(&self) {
+        // The sender is this, so there is always an answer.
+        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
+    }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
+        self.count
+            .send_modify(|count| *count = count.saturating_sub(1));
         if let Some((by_request, request)) = &self.of {
             lock(by_request).remove(request);
         }
@@ -66,6 +83,8 @@ fn lock(runs: &Stops) -> MutexGuard<'_, HashMap<RequestName, CancellationToken>>
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn request(client: &str) -> Option<RequestName> {
@@ -93,5 +112,16 @@ mod tests {
         running.stop_all();
         assert!(run.stop.is_cancelled());
         assert!(running.begin(None).stop.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn it_is_idle_when_the_last_of_them_is_over() {
+        let running = Running::default();
+        let (one, other) = (running.begin(None), running.begin(None));
+        let mut idle = std::pin::pin!(running.idle());
+        drop(one);
+        assert!(idle.as_mut().now_or_never().is_none());
+        drop(other);
+        idle.await;
     }
 }

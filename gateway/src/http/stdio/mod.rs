@@ -5,7 +5,8 @@
 //! [`crate::affinity::Beginning`]). Several processes may have the same session open at once; each has a lane of its own in it, so
 //! that the ids of their requests do not meet.
 //!
-//! Invariant: every request is answered, also one that is not understood, or the client is told that the session is over.
+//! Invariant: every request is answered, also one that is not understood, or the client is told that the session is over. A
+//! line that is too long to be read is answered without an id: what it asked is not known.
 
 mod opening;
 
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::App;
 use super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
 use super::target::Target;
-use crate::affinity::InFlight;
+use crate::affinity::{InFlight, Session};
 use crate::downlink::{OpenStream, Wire};
 use crate::mcp::envelope::Sender;
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
@@ -48,6 +49,8 @@ pub struct Front {
     written: mpsc::Sender<Bytes>,
     /// None until the client has initialized.
     open: Option<Open>,
+    /// The session that is about to be opened, if it is kept.
+    opening: Option<Session>,
     calls: JoinSet<()>,
     over: CancellationToken,
 }
@@ -56,8 +59,6 @@ pub struct Front {
 #[derive(Debug)]
 struct Open {
     asked: Asked,
-    /// Whether the server has been introduced to another process's client before.
-    is_continued: bool,
     /// Keeps the session from expiring while this process lives; none at servers that keep no session.
     in_flight: Option<InFlight>,
 }
@@ -79,6 +80,7 @@ impl Front {
             lane: Lane(rand::random()),
             written,
             open: None,
+            opening: None,
             calls: JoinSet::new(),
             over: CancellationToken::new(),
             app,
@@ -126,15 +128,18 @@ impl Front {
     /// Lets go of the session, and ends it where it was for this process alone.
     pub async fn leave(mut self) {
         self.calls.shutdown().await;
-        let Some(Open {
-            asked, in_flight, ..
-        }) = self.open
-        else {
+        let affinity = &self.app.affinity;
+        if let Some(session) = &self.opening
+            && let Err(error) = affinity.close(session).await
+        {
+            tracing::info!(%error, "a session that was not opened was not ended; it will expire");
+        }
+        let Some(Open { asked, in_flight }) = self.open else {
             return;
         };
         if self.keeping == Keeping::OneProcess
             && in_flight.is_some()
-            && let Err(error) = self.app.affinity.close(&asked.stream.session).await
+            && let Err(error) = affinity.close(&asked.stream.session).await
         {
             tracing::info!(%error, "the session of this process was not ended; it will expire");
         }
@@ -185,6 +190,8 @@ impl Front {
             answer_request(&asked, &line).await;
             drop(call);
         });
+        // It begins before the next line is looked at, so that a cancellation finds it.
+        tokio::task::yield_now().await;
     }
 
     /// What has no answer.
@@ -193,17 +200,14 @@ impl Front {
             return;
         };
         let asked = &open.asked;
-        let is_introduction = message.method() == Method::Initialized;
-        // To the server the client was introduced when the session began.
-        if !(is_introduction && open.is_continued) {
-            let reply = serve(asked, line, message).await;
-            finish_if_over(&asked.stream, reply.status());
-            if !reply.status().is_success() {
-                tracing::info!(status = %reply.status(), "a message of the client was refused");
-                return;
-            }
+        // Also where the session goes on: whoever opened it may have died before it said that it is initialized.
+        let reply = serve(asked, line, message).await;
+        finish_if_over(&asked.stream, reply.status());
+        if !reply.status().is_success() {
+            tracing::info!(status = %reply.status(), "a message of the client was refused");
+            return;
         }
-        if is_introduction && asked.stream.begin_listening() {
+        if message.method() == Method::Initialized && asked.stream.begin_listening() {
             tokio::spawn(listen(asked.clone()));
         }
     }

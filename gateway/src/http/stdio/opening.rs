@@ -47,17 +47,18 @@ impl Front {
             headers: HeaderMap::new(),
             lane: keeps_sessions.then_some(self.lane),
         };
-        let (text, is_continued) = match beginning {
-            Some(Beginning::GoesOn(result)) => (go_on(&asked, message, &result), true),
-            Some(Beginning::New) | None => (self.introduce(&asked, line, message).await, false),
+        let text = match beginning {
+            Some(Beginning::GoesOn(result)) => go_on(&asked, message, &result),
+            Some(Beginning::New | Beginning::Unknown) | None => {
+                self.opening = keeps_sessions.then(|| asked.stream.session.clone());
+                let text = self.introduce(&asked, line, message).await;
+                self.opening = None;
+                text
+            }
         };
         if asked.stream.introduced().is_some() {
             self.write_from(&asked.stream);
-            self.open = Some(Open {
-                asked,
-                is_continued,
-                in_flight,
-            });
+            self.open = Some(Open { asked, in_flight });
         }
         self.say(text.as_bytes()).await;
     }
@@ -83,8 +84,14 @@ impl Front {
             )?,
             Keeping::OneProcess => self.mint()?,
         };
-        let beginning = affinity.begin_or_continue(&session, &introduction).await?;
-        Ok((session, Some(beginning)))
+        match affinity.begin_or_continue(&session, &introduction).await? {
+            Beginning::Unknown => {
+                let session = self.mint()?;
+                let beginning = affinity.begin_or_continue(&session, &introduction).await?;
+                Ok((session, Some(beginning)))
+            }
+            beginning => Ok((session, Some(beginning))),
+        }
     }
 
     fn mint(&self) -> Result<Session, OpenError> {

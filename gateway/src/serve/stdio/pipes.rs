@@ -128,7 +128,7 @@ impl Output {
     }
 }
 
-/// Whether somebody may still read standard output. Of what is no pipe nobody can tell.
+/// Whether somebody may still read standard output: of a pipe and a socket the system tells, of a file nobody can.
 fn has_reader() -> bool {
     let output = io::stdout();
     let mut looked_at = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
@@ -139,7 +139,7 @@ fn has_reader() -> bool {
     match poll(&mut looked_at, Some(&at_once)) {
         Ok(_) => looked_at
             .iter()
-            .all(|output| !output.revents().contains(PollFlags::ERR)),
+            .all(|output| !output.revents().intersects(PollFlags::ERR | PollFlags::HUP)),
         Err(_) => true,
     }
 }

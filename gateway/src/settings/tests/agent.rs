@@ -374,10 +374,7 @@ fn bad_folders_and_limits_are_refused() {
         &["= \"/\"", "it is the root directory"],
     );
     check("timeout_seconds = 0", &["seconds from 1 to 86400"]);
-    check(
-        "output_bytes_max = 1023",
-        &["bytes from 1024 to 1073741824"],
-    );
+    check("output_bytes_max = 1023", &["bytes from 1024 to 67108864"]);
     check("children_max = 0", &["processes from 1 to 4096"]);
     check("session_ttl_seconds = 0", &["seconds from 1 to 2592000"]);
     check("sessions_max = 0", &["conversations from 1 to 1000000"]);

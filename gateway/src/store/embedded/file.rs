@@ -19,8 +19,8 @@ use rusqlite::config::DbConfig;
 const PARTS: [&str; 3] = ["", "-wal", "-shm"];
 /// What the name of the lock ends with.
 const LOCK: &str = "-lock";
-/// Longest wait for the lock. Whoever has it makes a few tables.
-const LOCK_WITHIN: Duration = Duration::from_secs(10);
+/// Longest wait for the lock. Whoever has it makes a few tables, and may wait for SQLite's own lock meanwhile.
+const LOCK_WITHIN: Duration = Duration::from_secs(30);
 /// How long to wait before the lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// How many names are tried for what is moved aside.

@@ -27,7 +27,7 @@ const FORGOTTEN_AFTER: Millis = Millis::new(7 * 24 * 60 * 60 * 1_000);
 /// How many boots of one name are kept: the living one, and the earlier ones that the rules remember.
 const BOOTS_KEPT: i64 = RETIRED_BOOTS_MAX as i64 + 1;
 
-/// How many workers are kept that said that they are gone: processes that serve one client each come and go all day.
+/// How many workers are kept that are gone or beat no more: processes that serve one client each come and go all day.
 const GONE_KEPT: i64 = 256;
 
 /// The workers this process has heard of, through the file and by itself.
@@ -211,9 +211,10 @@ impl Heard {
             params![name, BOOTS_KEPT],
         )?;
         connection.execute(
-            "DELETE FROM workers WHERE state = ?1 AND ordinal NOT IN
-                (SELECT ordinal FROM workers WHERE state = ?1 ORDER BY ordinal DESC LIMIT ?2)",
-            params![State::Gone.as_str(), GONE_KEPT],
+            "DELETE FROM workers WHERE (state = ?1 OR last_beat_at + ttl_ms < ?3) AND ordinal NOT IN
+                (SELECT ordinal FROM workers WHERE state = ?1 OR last_beat_at + ttl_ms < ?3
+                 ORDER BY ordinal DESC LIMIT ?2)",
+            params![State::Gone.as_str(), GONE_KEPT, stored_number(now.unix_ms())],
         )?;
         let oldest = now.unix_ms().saturating_sub(FORGOTTEN_AFTER.get());
         connection.execute(

@@ -17,13 +17,13 @@ const PURGE_STEP: u32 = 64;
 /// A use that changes no record is noted beside it when this long has passed since the last that was, so that a cap ends
 /// the session that was not used for longest.
 pub(super) const USE_STEP: Millis = Millis::new(1_000);
-/// Longest wait for the write lock for that. A use that cannot be noted now is noted with the next.
-const USE_WITHIN: Duration = Duration::from_millis(50);
+/// Longest wait for the write lock for anything of this. What cannot be done now is done with the next.
+const BESIDE_WITHIN: Duration = Duration::from_millis(5);
 
 impl Database {
     /// Notes a use beside a record that says nothing of it. Nobody waits long for that, and nothing fails for it.
     pub(super) fn note_use(&mut self, key: &SessionKey, used_at: Timestamp) {
-        let noted = self.connection.busy_timeout(USE_WITHIN).and_then(|()| {
+        let noted = self.connection.busy_timeout(BESIDE_WITHIN).and_then(|()| {
             self.connection
                 .prepare_cached(
                     "UPDATE sessions SET last_used_at = max(last_used_at, ?2) WHERE key = ?1",
@@ -47,6 +47,8 @@ impl Database {
                 return;
             }
         }
+        // Where it fails, the usual time is waited.
+        let _ = self.connection.busy_timeout(BESIDE_WITHIN);
         let dropped = self.write(|transaction, _, clock| {
             let now = stored_number(clock.now().unix_ms());
             let (highest, count): (Option<i64>, u32) = transaction.query_row(
@@ -75,6 +77,9 @@ impl Database {
             )?;
             Ok(count)
         });
+        if let Err(error) = self.connection.busy_timeout(BUSY_TIMEOUT) {
+            tracing::debug!(%error, "the time that is waited for other processes could not be set");
+        }
         match dropped {
             Ok(0) => {}
             Ok(count) => tracing::debug!(count, "ended tombstones dropped"),

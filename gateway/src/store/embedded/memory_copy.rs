@@ -25,7 +25,7 @@ CREATE TABLE changed (key TEXT PRIMARY KEY, base TEXT) STRICT, WITHOUT ROWID;
 CREATE TRIGGER session_made AFTER INSERT ON sessions BEGIN
     INSERT INTO changed VALUES (NEW.key, NULL) ON CONFLICT DO NOTHING;
 END;
-CREATE TRIGGER session_changed AFTER UPDATE ON sessions BEGIN
+CREATE TRIGGER session_changed AFTER UPDATE ON sessions WHEN OLD.fields IS NOT NEW.fields BEGIN
     INSERT INTO changed VALUES (OLD.key, OLD.fields) ON CONFLICT DO NOTHING;
 END;
 CREATE TRIGGER session_dropped AFTER DELETE ON sessions BEGIN
@@ -143,7 +143,7 @@ pub(super) fn write_back(
     file: &mut Connection,
 ) -> rusqlite::Result<WrittenBack> {
     let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Written whether anything changed or not, so that a file which cannot be written is told here.
+    // Numbers that were given in memory are not given again.
     let floor = row::stored_number(row::read_floor(memory)?);
     row::raise_floor(&transaction, floor)?;
     let mut done = WrittenBack::default();
@@ -155,12 +155,22 @@ pub(super) fn write_back(
             .prepare_cached("SELECT fields FROM sessions WHERE key = ?1")?
             .query_row([&key], |row| row.get(0))
             .optional()?;
-        // What another process has dropped was over: this one has begun it anew, or held it longer.
-        if there.is_some() && there != base {
+        // Changed by another process, or dropped by it because it was over.
+        if there != base {
             done.overruled.push(key);
             continue;
         }
+        let used_at: Option<i64> = transaction
+            .prepare_cached("SELECT last_used_at FROM sessions WHERE key = ?1")?
+            .query_row([&key], |row| row.get(0))
+            .optional()?;
         write_session(memory, &transaction, &key)?;
+        // A use of another process's that changed nothing else.
+        transaction
+            .prepare_cached(
+                "UPDATE sessions SET last_used_at = max(last_used_at, ?2) WHERE key = ?1",
+            )?
+            .execute(params![key, used_at.unwrap_or(0)])?;
         done.written += 1;
     }
     write_others(memory, &transaction)?;

@@ -3,6 +3,7 @@
 //! Invariants: each is logged as an error; a command that failed for it is tried once more over what took its place; a
 //! file that another process has put in the place of this one's is found before the next command.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use super::database::Database;
 use super::file::Opened;
 use super::memory_copy;
 use super::schema::{self, Check};
-use crate::store::error::{OpenError, StoreError};
+use crate::store::error::{NotReady, OpenError, StoreError};
 use crate::store::status::{StatusCell, StoreMode};
 
 /// Opens the file, or begins in memory where it can be neither made nor opened.
@@ -31,7 +32,9 @@ pub(super) fn open(path: &Path, status: &StatusCell) -> Result<Opened, OpenError
 
 fn is_unwritable(error: &OpenError) -> bool {
     match error {
-        OpenError::Directory { .. } | OpenError::Place { .. } => true,
+        // Who has the lock for so long is at work on the file.
+        OpenError::Place { source, .. } => source.kind() != ErrorKind::TimedOut,
+        OpenError::Directory { .. } => true,
         OpenError::File { source, .. } => cannot_be_written(source),
         _ => false,
     }
@@ -77,7 +80,9 @@ impl Database {
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<R, Failed>,
     ) -> Result<R, StoreError> {
-        self.follow();
+        if !self.follow() {
+            return Err(StoreError::NotReady(NotReady::Locked));
+        }
         let done = match work(self) {
             Err(Failed::Sqlite(error)) if self.mend(&error) => work(self),
             done => done,
@@ -85,13 +90,14 @@ impl Database {
         done.map_err(StoreError::from)
     }
 
-    /// Goes over to the file that lies under the name, where another process has put one there.
-    fn follow(&mut self) {
+    /// Goes over to the file that lies under the name, where another process has put one there. Says whether it did: what
+    /// were written to the file of before would be lost.
+    fn follow(&mut self) -> bool {
         if self.connection.is_in_place() {
-            return;
+            return true;
         }
         tracing::warn!(file = %self.path.display(), "the sessions' file was replaced or removed");
-        self.open_again(Check::Usual);
+        self.open_again(Check::Usual)
     }
 
     /// Whether something has taken the place of the file that failed so.

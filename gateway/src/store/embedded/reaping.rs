@@ -43,6 +43,10 @@ impl Database {
         count: usize,
         prefix: &str,
     ) -> Result<Vec<SessionKey>, Failed> {
+        // A copy in memory does not see that others use what it takes for over.
+        if self.connection.is_memory() {
+            return Ok(Vec::new());
+        }
         let transaction = self.connection.transaction()?;
         self.heard.refresh(&transaction, &self.clock)?;
         let now = self.clock.now();

@@ -92,7 +92,7 @@ const OUTPUT_BYTES_MAX: Integer = Integer {
     unit: "bytes",
     default: 16_777_216,
     least: 1024,
-    most: 1_073_741_824,
+    most: 67_108_864,
 };
 
 const SESSION_TTL_SECONDS: Integer = Integer {
@@ -109,8 +109,8 @@ const SESSION_TTL_SECONDS: Integer = Integer {
 const SESSIONS_MAX: Integer = Integer {
     about: About::new(
         "servers.sessions_max",
-        "Most conversations of one principal that can be taken up, at all agent servers together. One more makes the \
-         server forget the one that was not used for longest.",
+        "Most conversations of one principal that can be taken up, at all agent servers together: the largest \
+         number that one of them has counts. One more makes the server forget the one that was not used for longest.",
     ),
     unit: "conversations",
     default: 1000,
