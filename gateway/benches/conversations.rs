@@ -1,5 +1,5 @@
-//! What a conversation of an agent costs the embedded store, by how many there are already: to begin one at the principal's
-//! cap, and to keep the id of a run. Each is set against the same with one conversation in the file.
+//! What a conversation of an agent costs the embedded store, by how many there are already, a thousand of each principal at
+//! most: to begin one at the principal's cap, and to keep the id of a run. Each is set against the same with one conversation in the file.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +18,8 @@ use mooring_session::names::{Principal, ServerName, WorkerId};
 
 /// How many there are already.
 const SIZES: [usize; 3] = [1, 1_000, 100_000];
+/// Most conversations of one principal: the standard setting.
+const OF_ONE_MAX: usize = 1_000;
 /// Operations of each kind that are timed.
 const OPERATIONS: usize = 500;
 const TTL: Duration = Duration::from_secs(86_400);
@@ -61,11 +63,12 @@ async fn measure(size: usize) -> (f64, f64) {
         session_ttl: TTL,
     };
     let store = store::open_with(&options).await.expect("a store");
-    let principal = Principal::parse(b"bench@example.org").unwrap();
-    let conversations = of(&store, u64::try_from(size).unwrap());
+    let conversations = of(&store, u64::try_from(size.min(OF_ONE_MAX)).unwrap());
     for number in 0..size {
+        let principal = principal(number / OF_ONE_MAX);
         begin(&conversations, &principal, &format!("old-{number}")).await;
     }
+    let principal = principal(0);
     let (mut begins, mut keeps) = (Vec::new(), Vec::new());
     for number in 0..OPERATIONS {
         // The principal is at its cap, so each of these ends the one that was used longest ago.
@@ -81,6 +84,10 @@ async fn measure(size: usize) -> (f64, f64) {
         kept.expect("it is kept");
     }
     (median(begins), median(keeps))
+}
+
+fn principal(number: usize) -> Principal {
+    Principal::parse(format!("bench-{number}@example.org").as_bytes()).unwrap()
 }
 
 fn of(store: &Store, sessions_max: u64) -> Conversations {
