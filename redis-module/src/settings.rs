@@ -144,7 +144,7 @@ static TURN_QUEUE_MAX: Setting = Setting::new(
 
 static TURN_LEASE_MAX_MS: Setting = Setting::new(
     c"turn-lease-max-ms",
-    5_000,
+    2_000,
     100,
     600_000,
     "the longest lease of a turn, in milliseconds; after a start or promotion only HELD is granted for as long",

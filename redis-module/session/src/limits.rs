@@ -48,6 +48,9 @@ pub const END_CLEANING_LEASE: Millis = Millis::new(30_000);
 pub const CLOCK_BACK_MAX: Millis = Millis::new(1_000);
 /// How long a turn that was granted waits to be picked up.
 pub const TURN_PICKUP: Millis = Millis::new(1_000);
+/// How long a call that was cancelled keeps its turn: most servers do not answer a cancelled call, and one that does answers
+/// within this.
+pub const TURN_CANCELLED_GRACE: Millis = Millis::new(1_000);
 /// Longest queue of one turn that the setting allows.
 pub const TURN_QUEUE_MAX: usize = 65_536;
 /// Most queues of a node.

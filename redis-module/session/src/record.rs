@@ -125,6 +125,17 @@ impl Life {
         true
     }
 
+    /// When the session expires, as callers are told: once it was idle for its TTL. Uses that were not written may keep it
+    /// up to one touch step longer; from then on the stored deadline is told. For an ended one, when it ended.
+    #[must_use]
+    pub fn expiry_told(&self, now: Timestamp) -> Timestamp {
+        let idle_for_ttl = self.last_used_at.plus(self.ttl);
+        match self.lifecycle {
+            Lifecycle::Active if now < idle_for_ttl => idle_for_ttl,
+            Lifecycle::Active | Lifecycle::Ended => self.expires_at,
+        }
+    }
+
     /// When the key under which the record stands may be dropped: the tombstone's end.
     #[must_use]
     pub fn tombstone_ends_at(&self, tuning: &Tuning) -> Timestamp {
@@ -168,7 +179,8 @@ pub struct Binding {
     pub last_reason: Option<Reason>,
     /// The attempt that made this epoch.
     pub token: Token,
-    /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed.
+    /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed, and where there was none,
+    /// with the next epoch.
     pub previous: Option<UpstreamSession>,
 }
 

@@ -91,6 +91,9 @@ pub enum Busy {
     /// The worker announced that it is draining.
     #[error("the worker is draining")]
     Draining,
+    /// The worker is alive and announced another address before.
+    #[error("the worker is alive with another address: a new address needs a new boot id")]
+    Address,
 }
 
 impl Refusal {

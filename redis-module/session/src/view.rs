@@ -139,7 +139,7 @@ pub struct RecordView {
     pub created_at: Timestamp,
     /// The last use that was written.
     pub last_used_at: Timestamp,
-    /// When it expires if it is not used; for an ended one, when it ended.
+    /// When it expires if it is not used, see [`crate::record::Life::expiry_told`]; for an ended one, when it ended.
     pub expires_at: Timestamp,
     /// How long it may be idle.
     pub ttl: Millis,
@@ -162,7 +162,7 @@ impl RecordView {
             standing: record.life.standing(context.now),
             created_at: record.life.created_at,
             last_used_at: record.life.last_used_at,
-            expires_at: record.life.expires_at,
+            expires_at: record.life.expiry_told(context.now),
             ttl: record.life.ttl,
             content_hash: record.content_hash.clone(),
             labels: record.labels.clone(),

@@ -2,7 +2,7 @@
 //!
 //! A worker is a name and the boot id of one run of it. It lives from its last beat until that beat's TTL lapses on
 //! the node's monotonic clock. Invariant: of one name at most one boot is alive, and a boot that a later one has
-//! replaced never comes back.
+//! replaced never comes back. A living worker keeps its address.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::context::Liveness;
 use crate::limits::{RETIRED_BOOTS_MAX, WORKERS_MAX};
 use crate::names::{Address, WorkerId};
-use crate::refusal::{Refusal, Stale};
+use crate::refusal::{Busy, Refusal, Stale};
 use crate::time::{Millis, Monotonic, Timestamp};
 
 /// What a node knows of the workers.
@@ -99,7 +99,8 @@ impl Workers {
     /// Notes a beat.
     ///
     /// # Errors
-    /// `STALE` for a boot that a later one of the same name has replaced; `LIMIT` when too many workers live.
+    /// `STALE` for a boot that a later one of the same name has replaced; `BUSY` for another address than the one with
+    /// which the worker is alive; `LIMIT` when too many workers live.
     pub fn beat(&mut self, beat: Beat, mono: Monotonic, now: Timestamp) -> Result<(), Refusal> {
         let name = beat.worker.name();
         let known = self.heard.contains_key(name);
@@ -114,6 +115,10 @@ impl Workers {
                 .any(|boot| **boot == *beat.worker.boot())
             {
                 return Err(Refusal::Stale(Stale::Boot));
+            }
+            let is_alive = heard.worker == beat.worker && mono < heard.lives_until;
+            if is_alive && heard.address != beat.address {
+                return Err(Refusal::Busy(Busy::Address));
             }
             retired_boots = std::mem::take(&mut heard.retired_boots);
             if heard.worker != beat.worker {

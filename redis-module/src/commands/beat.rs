@@ -43,9 +43,13 @@ TTL has passed since its last beat, measured by the server's monotonic clock. A 
 as alive for `mooring.worker-grace-ms` after the node's start or promotion. A draining worker gets no new OWNED binding,
 and its owned bindings may be moved.
 
+The address is fixed while the worker is alive: a process that is reached elsewhere from now on beats with a new boot
+id.
+
 An owner whose last answered beat is older than two thirds of its TTL has to stop driving what it owns.",
     errors: &[
         Cause::new("STALE", "a later boot of the same worker name is known"),
+        Cause::new("BUSY", "the worker is alive with another address"),
         Cause::new("LIMIT", "4096 living workers are known already: `LIMIT workers 4096`"),
     ],
 };

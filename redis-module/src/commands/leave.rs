@@ -46,14 +46,15 @@ restart of the server.
 
 WAITING withdraws a call on behalf of whoever asked for it, from any worker: `ticket` is what its tickets begin with, and
 every caller that waits under such a ticket leaves the queue, one included whose turn has come and who has not heard of
-it. WORKER.WAIT tells their workers, by `withdrawn`. A caller that knows of its turn keeps it, and then nobody is taken
-out: `BUSY`.",
+it. WORKER.WAIT tells their workers, by `withdrawn`. A caller that knows of its turn is not taken out, and then nobody is:
+`BUSY`. Its call runs and has to be cancelled at its server. It keeps the turn for one more second at most, however often
+it renews; then the next caller has it.",
     errors: &[
         Cause::NO_SESSION,
         Cause::ENDED,
         Cause::DENIED,
         Cause::new("STALE", "the ticket neither has the turn nor waits for it"),
-        Cause::new("BUSY", "WAITING was given, and a ticket that begins so has the turn"),
+        Cause::new("BUSY", "WAITING was given, and a ticket that begins so has the turn: it ends within a second"),
         Cause::CORRUPT,
         Cause::WRONG_TYPE,
     ],

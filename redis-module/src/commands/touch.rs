@@ -50,7 +50,8 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     details: "\
 Slides the TTL, to a new value where one is given, and sets the content hash and the labels given; other labels
 stay. A use that comes so soon after a written one that `mooring.touch-step` covers it is not written: the stored
-deadline is always ahead by that step, so a session never expires early. Where nothing but the TTL slid, client-side
+deadline is always ahead by that step, so a session never expires early. `expires_at` is told without the step: a
+session whose last uses were not written lasts up to that much longer. Where nothing but the TTL slid, client-side
 caches are not invalidated and no WATCH is broken.",
     errors: &[
         Cause::NO_SESSION,

@@ -65,8 +65,9 @@ pub fn touch(
             written = Written::Record;
         }
     }
+    let used_at = context.now.max(record.life.last_used_at);
     let reply = Touched {
-        expires_at: record.life.expires_at,
+        expires_at: used_at.plus(record.life.ttl),
     };
     Ok(Decided::new(reply, written))
 }

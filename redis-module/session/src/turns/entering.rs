@@ -84,6 +84,7 @@ impl Turns {
             number,
             lease: request.lease,
             grasp: Grasp::Held { until },
+            ends: None,
         };
         self.grant(id, holder);
     }

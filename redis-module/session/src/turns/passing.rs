@@ -76,6 +76,7 @@ impl Turns {
                 number,
                 lease: waiter.lease,
                 grasp: Grasp::Offered { until },
+                ends: None,
             };
             self.grant(id, holder);
             return;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::request::{Enter, Line};
+use crate::limits::TURN_CANCELLED_GRACE;
 use crate::names::{Token, WorkerId};
 use crate::time::{Millis, Monotonic};
 
@@ -16,6 +17,8 @@ pub(super) struct Holder {
     pub(super) number: u64,
     pub(super) lease: Millis,
     pub(super) grasp: Grasp,
+    /// When the turn ends whatever its lease is: its call was cancelled.
+    pub(super) ends: Option<Monotonic>,
 }
 
 /// How firmly a turn is held.
@@ -34,10 +37,16 @@ pub(super) enum Grasp {
 }
 
 impl Holder {
-    pub(super) const fn until(&self) -> Monotonic {
-        match self.grasp {
+    pub(super) fn until(&self) -> Monotonic {
+        let lease = match self.grasp {
             Grasp::Offered { until } | Grasp::Held { until } => until,
-        }
+        };
+        self.ends.map_or(lease, |ends| lease.min(ends))
+    }
+
+    /// Its call was cancelled: no renewal makes the turn last longer than the grace. A second cancellation changes nothing.
+    pub(super) fn cancel(&mut self, mono: Monotonic) {
+        self.ends.get_or_insert(mono.plus(TURN_CANCELLED_GRACE));
     }
 
     pub(super) const fn is_offered(&self) -> bool {

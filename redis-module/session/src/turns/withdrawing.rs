@@ -1,12 +1,12 @@
-//! Withdrawal: somebody else takes a call out of the queue that waits for its turn.
+//! Withdrawal: somebody else takes a call out of the queue that waits for its turn, or limits the turn of one that runs.
 //!
 //! A call may be named by more than one ticket, where a caller asks twice for it; so it is named by what they all begin
-//! with. Invariant: whoever has heard of its turn keeps it.
+//! with. Invariant: whoever has heard of its turn keeps it for [`TURN_CANCELLED_GRACE`](crate::limits::TURN_CANCELLED_GRACE)
+//! at most, however often it renews.
 
 use std::sync::Arc;
 
 use super::Turns;
-use super::queue::Holder;
 use super::request::TurnContext;
 use crate::names::{ServerName, Token};
 use crate::news::NewsItem;
@@ -18,7 +18,8 @@ impl Turns {
     /// it, and tells their workers. Answers how many they were.
     ///
     /// # Errors
-    /// `BUSY` where one of them has the turn and knows of it, and then none is taken out; `STALE` where there is none.
+    /// `BUSY` where one of them has the turn and knows of it, and then none is taken out: the turn passes on after the grace.
+    /// `STALE` where there is none.
     pub fn withdraw(
         &mut self,
         session: &SessionPlace,
@@ -30,12 +31,18 @@ impl Turns {
         let id = self.queues.find(session, server).ok_or(stale.clone())?;
         self.settle(id, context);
         let queue = self.queues.get_mut(id).ok_or(stale.clone())?;
-        let holder = queue.value.holder.as_ref();
-        let holder = holder.filter(|holder| holder.ticket.as_str().starts_with(beginning.as_str()));
-        if holder.is_some_and(|holder| !holder.is_offered()) {
+        let holder = queue.value.holder.as_mut();
+        let mut holder =
+            holder.filter(|holder| holder.ticket.as_str().starts_with(beginning.as_str()));
+        if let Some(holder) = &mut holder
+            && !holder.is_offered()
+        {
+            holder.cancel(context.mono);
+            let until = holder.until();
+            self.queues.set_deadline(id, Some(until));
             return Err(Refusal::Busy(Busy::Turn));
         }
-        let offered = holder.map(|Holder { worker, ticket, .. }| (worker.clone(), ticket.clone()));
+        let offered = holder.map(|holder| (holder.worker.clone(), holder.ticket.clone()));
         let has_offer = offered.is_some();
         let waiters = queue.value.take_named(beginning);
         self.waiting = self.waiting.saturating_sub(waiters.len());

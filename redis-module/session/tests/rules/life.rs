@@ -49,6 +49,21 @@ fn a_records_time_does_not_run_backwards() {
 }
 
 #[test]
+fn the_expiry_that_is_told_has_no_slack() {
+    let tuning = Tuning::default();
+    let (ttl, step) = (900_000, 900_000 / tuning.touch_step);
+    let mut life = Life::begin(at(0), Millis::new(ttl), &tuning);
+    assert_eq!(life.expiry_told(at(0)), at(ttl));
+    assert_eq!(life.expiry_told(at(ttl - 1)), at(ttl));
+    // Still there, perhaps because of uses that were not written: a moment in the past would be wrong.
+    assert_eq!(life.standing(at(ttl)), Standing::Active);
+    assert_eq!(life.expiry_told(at(ttl)), at(ttl + step));
+    assert_eq!(life.expiry_told(at(ttl + 2 * step)), at(ttl + step));
+    assert!(life.slide(at(step), None, &tuning));
+    assert_eq!(life.expiry_told(at(step)), at(step + ttl));
+}
+
+#[test]
 fn the_tombstone_lasts_as_long_as_the_settings_say() {
     let tuning = Tuning {
         tombstone_ratio: 2,

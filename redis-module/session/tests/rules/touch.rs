@@ -26,8 +26,8 @@ fn a_use_within_the_step_is_not_written() {
         &Command::Touch(a_touch()),
         &[
             (State::Absent, "NOSESSION"),
-            (State::Active, "expires +16500, nothing"),
-            (State::Bound, "expires +16500, nothing"),
+            (State::Active, "expires +16000, nothing"),
+            (State::Bound, "expires +16000, nothing"),
             (State::Expired, "NOSESSION"),
             (State::Ended, "ENDED"),
             (State::Cleaned, "ENDED"),
@@ -40,9 +40,9 @@ fn a_use_after_the_step_is_written() {
     let mut slot = slot_in(State::Active);
     let touch = Command::Touch(a_touch());
     let outcome = run_on(&mut slot, &touch, NOW + 499);
-    assert_eq!(describe(&outcome), "expires +16500, nothing");
+    assert_eq!(describe(&outcome), "expires +16499, nothing");
     let outcome = run_on(&mut slot, &touch, NOW + 500);
-    assert_eq!(describe(&outcome), "expires +17500, life");
+    assert_eq!(describe(&outcome), "expires +16500, life");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_new_ttl_counts_from_now() {
         ttl: Some(Millis::new(1_600)),
         ..a_touch()
     });
-    check(&command, &[(State::Active, "expires +1700, life")]);
+    check(&command, &[(State::Active, "expires +1600, life")]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn what_is_given_is_set_and_what_is_equal_is_not_written() {
         ..a_touch()
     });
     let (mut slot, outcome) = run(&touch, State::Active);
-    assert_eq!(describe(&outcome), "expires +16500, record");
+    assert_eq!(describe(&outcome), "expires +16000, record");
     let record = slot.clone().unwrap();
     assert_eq!(record.labels, labels(2, "v"));
     assert_eq!(
@@ -70,7 +70,7 @@ fn what_is_given_is_set_and_what_is_equal_is_not_written() {
         Some(ContentHash::parse(b"h1").unwrap())
     );
     let outcome = run_on(&mut slot, &touch, NOW);
-    assert_eq!(describe(&outcome), "expires +16500, nothing");
+    assert_eq!(describe(&outcome), "expires +16000, nothing");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn labels_have_a_limit_that_replacing_does_not_reach() {
     };
     let (mut slot, _) = run(&set(LABELS_MAX, "v"), State::Active);
     let outcome = run_on(&mut slot, &set(LABELS_MAX, "w"), NOW);
-    assert_eq!(describe(&outcome), "expires +16500, record");
+    assert_eq!(describe(&outcome), "expires +16000, record");
     let outcome = run_on(&mut slot, &set(LABELS_MAX + 1, "x"), NOW);
     assert_eq!(describe(&outcome), "LIMIT");
 }

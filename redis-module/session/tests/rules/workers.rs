@@ -2,6 +2,7 @@
 
 use mooring_session::limits::{RETIRED_BOOTS_MAX, WORKERS_MAX};
 use mooring_session::names::Address;
+use mooring_session::refusal::Busy;
 use mooring_session::time::{Millis, Monotonic};
 use mooring_session::workers::{Beat, Drain, Workers};
 use mooring_session::{Liveness, Refusal};
@@ -12,9 +13,19 @@ use crate::support::worker;
 const GRACE_MS: u64 = 15_000;
 
 fn beat(workers: &mut Workers, id: &str, drain: Drain, mono: u64) -> Result<(), Refusal> {
+    beat_from(workers, id, "10.0.0.1:4000", drain, mono)
+}
+
+fn beat_from(
+    workers: &mut Workers,
+    id: &str,
+    address: &str,
+    drain: Drain,
+    mono: u64,
+) -> Result<(), Refusal> {
     let beat = Beat {
         worker: worker(id),
-        address: Address::parse(b"10.0.0.1:4000").unwrap(),
+        address: Address::parse(address.as_bytes()).unwrap(),
         ttl: Millis::new(1_000),
         drain,
     };
@@ -61,6 +72,28 @@ fn draining_and_address_are_those_of_the_last_beat_of_that_boot() {
     assert_eq!(now.address(&worker("w:1")), Some("10.0.0.1:4000"));
     assert!(!now.is_draining(&worker("w:2")));
     assert_eq!(now.address(&worker("w:2")), None);
+}
+
+#[test]
+fn a_living_worker_keeps_its_address() {
+    let mut workers = node();
+    let mut beat = |id, address, drain, mono| {
+        let result = beat_from(&mut workers, id, address, drain, mono);
+        (result, workers.list(Monotonic::from_ms(mono)).remove(0))
+    };
+    let (result, first) = beat("w:1", "10.0.0.1:4000", Drain::Serving, 0);
+    assert_eq!(result, Ok(()));
+    let refused = Err(Refusal::Busy(Busy::Address));
+    let expected = (refused, first);
+    let moved = beat("w:1", "10.6.6.6:4000", Drain::Draining, 999);
+    assert_eq!(moved, expected, "a refusal changes nothing");
+
+    let (result, now) = beat("w:1", "10.0.0.2:4000", Drain::Serving, 1_000);
+    assert_eq!(result, Ok(()), "its last beat has lapsed");
+    assert_eq!(now.address.as_str(), "10.0.0.2:4000");
+    let (result, now) = beat("w:2", "10.0.0.3:4000", Drain::Serving, 1_001);
+    assert_eq!(result, Ok(()), "another boot");
+    assert_eq!(now.address.as_str(), "10.0.0.3:4000");
 }
 
 #[test]

@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mooring_session::Refusal;
+use mooring_session::limits::TURN_CANCELLED_GRACE;
 use mooring_session::news::News;
+use mooring_session::refusal::Busy;
 use mooring_session::time::Millis;
 use mooring_session::turns::{Enter, Entered, Line, Turns};
 use proptest::prelude::*;
@@ -66,6 +69,8 @@ fn ticket(call: usize) -> String {
 struct Belief {
     number: u64,
     until: u64,
+    /// When it ends at the latest, as its call was cancelled.
+    ends: Option<u64>,
 }
 
 /// One that was told to wait.
@@ -237,8 +242,18 @@ impl World {
                 ticket(call)
             );
         }
-        let until = now + lease;
-        self.beliefs.insert(call, Belief { number, until });
+        let ends = self
+            .beliefs
+            .get(&call)
+            .filter(|belief| belief.number == number);
+        let ends = ends.and_then(|belief| belief.ends);
+        let until = ends.map_or(now + lease, |ends| ends.min(now + lease));
+        let belief = Belief {
+            number,
+            until,
+            ends,
+        };
+        self.beliefs.insert(call, belief);
     }
 
     fn leave(&mut self, call: usize) {
@@ -267,6 +282,13 @@ impl World {
             outcome.is_err() || !lives || self.is_dead(call),
             "a holder was withdrawn"
         );
+        if outcome == Err(Refusal::Busy(Busy::Turn))
+            && let Some(belief) = self.beliefs.get_mut(&call)
+        {
+            let ends = self.node.mono + TURN_CANCELLED_GRACE.get();
+            let ends = *belief.ends.get_or_insert(ends);
+            belief.until = belief.until.min(ends);
+        }
         if let Some(at) = self.waiting.iter().position(|one| one.call == call) {
             let is_sure = !self.waiting[at].may_be_passed_over && !self.is_dead(call);
             assert!(outcome.is_ok() || !is_sure, "a waiter was not withdrawn");

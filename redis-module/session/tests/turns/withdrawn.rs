@@ -1,9 +1,13 @@
 //! Calls that somebody else takes out of the queue: who goes, who is told, and who keeps its turn.
 
 use mooring_session::Refusal;
+use mooring_session::limits::TURN_CANCELLED_GRACE;
 use mooring_session::refusal::Busy;
+use mooring_session::turns::Enter;
 
-use crate::fixture::{Node, code};
+use crate::fixture::{Node, code, request};
+
+const GRACE_MS: u64 = TURN_CANCELLED_GRACE.get();
 
 const HAS_ITS_TURN: Result<usize, Refusal> = Err(Refusal::Busy(Busy::Turn));
 
@@ -24,9 +28,9 @@ fn who_waits_is_taken_out_and_its_worker_told_and_nobody_else() {
     assert_eq!(node.hears("b"), ["b2"]);
 }
 
-/// The call is under way, and what stops it is not the queue's to do.
+/// The call is under way, and what stops it is not the queue's to do: it has a moment to end.
 #[test]
-fn a_holder_keeps_its_turn() {
+fn a_cancelled_holder_keeps_its_turn_for_the_grace() {
     let mut node = Node::new();
     let number = node.asks("a1");
     node.asks("b1");
@@ -37,6 +41,32 @@ fn a_holder_keeps_its_turn() {
     node.leaves("a1").unwrap();
     assert_eq!(node.hears("b"), ["b1"]);
     assert_eq!(node.withdraws("b1"), HAS_ITS_TURN);
+}
+
+#[test]
+fn a_cancelled_holder_that_renews_for_ever_passes_its_turn_on_after_the_grace() {
+    let mut node = Node::new();
+    let number = node.asks("a1");
+    node.asks("b1");
+    assert_eq!(node.withdraws("a1"), HAS_ITS_TURN);
+    node.pass(GRACE_MS - 1);
+    assert_eq!(node.asks("a1"), number);
+    // To cancel it twice does not prolong the grace.
+    assert_eq!(node.withdraws("a1"), HAS_ITS_TURN);
+    assert_eq!(node.hears("b"), [""; 0]);
+    node.pass(1);
+    assert_eq!(node.hears("b"), ["b1"]);
+    let lost = Enter {
+        held: number,
+        ..request("a1")
+    };
+    assert_eq!(code(node.enter(&lost)), "STALE");
+    assert_eq!(node.turns.figures().lost, 1);
+    // The next turn lasts as long as ever.
+    node.pass(GRACE_MS);
+    assert!(node.asks("b1").is_some());
+    node.pass(GRACE_MS);
+    assert!(node.asks("b1").is_some());
 }
 
 #[test]
