@@ -18,6 +18,7 @@ mod probe;
 pub mod protocol;
 mod run;
 mod runtimes;
+mod thread_time;
 mod tier;
 pub mod tree;
 

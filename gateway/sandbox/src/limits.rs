@@ -8,7 +8,8 @@ use std::time::Duration;
 pub struct Limits {
     /// From the start of the program to its end; then the whole tree of processes is killed.
     pub wall_time: Duration,
-    /// Processor time of the whole tree.
+    /// Processor time of the whole tree and of the host's thread that watches it. The commit of what it wrote may take
+    /// as much again.
     pub cpu_time: Duration,
     /// Share of one processor, in percent, 1 to 100, averaged over a tenth of a second.
     pub cpu_percent: u32,
@@ -19,7 +20,7 @@ pub struct Limits {
     pub file_bytes: u64,
     /// All files of `/scratch` and `/results` together, what earlier runs left included.
     pub disk_bytes: u64,
-    /// Number of files and directories likewise.
+    /// Number of files and directories likewise. The commit holds it: a run may make more, and none of them is kept.
     pub inodes: u64,
     /// Processes and threads at the same time.
     pub processes: u32,

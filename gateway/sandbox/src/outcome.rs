@@ -45,7 +45,7 @@ pub enum Stopped {
     WallTime,
     /// It used more processor time than it may.
     CpuTime,
-    /// It used more memory than it may.
+    /// It used more memory than it may, or kept more sockets, pipes or epoll watches in the kernel.
     Memory,
     /// It wrote more than it may. In the degraded tier alone, where files are watched; elsewhere the disk is full for it
     /// and it goes on.
@@ -78,7 +78,7 @@ pub struct Usage {
     pub wall_time: Duration,
     /// From the call to the start of the program: what the walls cost.
     pub start_time: Duration,
-    /// Processor time of the whole tree.
+    /// Processor time of the whole tree, and of the host's thread that reads its output and watches it.
     pub cpu_time: Duration,
     /// Most memory at any moment: of the whole tree where a control group measures it, else of its biggest process.
     pub memory_peak_bytes: u64,

@@ -8,7 +8,7 @@ use rustix::process::Pid;
 
 use super::ProbeError;
 use crate::helper::{HostKind, kind_of_host};
-use crate::run::descendants;
+use crate::run::{KernelObjects, descendants};
 use crate::tier::Tier;
 
 /// Each has to be another one than the host's.
@@ -28,6 +28,12 @@ pub(super) fn inspect(helper: Pid, tier: Tier) -> Result<(), ProbeError> {
     let environment =
         read(*program, "environ").map_err(|error| ProbeError::wall("environment", error))?;
     check_environment(&environment)?;
+    let objects =
+        KernelObjects::measure(helper).map_err(|error| ProbeError::wall("descriptors", error))?;
+    if objects.is_empty() {
+        // Its output is a pipe: what it keeps in the kernel could not be bounded.
+        return Err(ProbeError::wall("descriptors", "are not shown in /proc"));
+    }
     match tier {
         Tier::Strict => {
             for name in NAMESPACES {

@@ -5,6 +5,7 @@
 //! it: were the thread to end, or its process to be killed, the kernel would kill the helper, and with it the run.
 
 mod error;
+mod kernel_objects;
 mod options;
 mod private;
 mod pump;
@@ -17,6 +18,7 @@ mod watch;
 mod watchdog;
 
 pub use error::RunError;
+pub(crate) use kernel_objects::KernelObjects;
 pub use options::{Launcher, Options};
 pub(crate) use private::PrivateDirectory;
 pub use stop::Stop;
@@ -34,6 +36,7 @@ use crate::outcome::{Changes, Outcome};
 use crate::probe::{self, ProbeError};
 use crate::protocol::{self, Spec, SpecDescriptors, ToHelper, WireNetwork};
 use crate::runtimes::Runtimes;
+use crate::thread_time::thread_cpu_time;
 use crate::tier::{Layer, Tier};
 use pump::Pump;
 use spawn::Helper;
@@ -106,7 +109,7 @@ impl Sandbox {
         stop: &Stop,
         witness: Option<Witness<'_>>,
     ) -> Result<Outcome, RunError> {
-        let begun = Instant::now();
+        let (begun, begun_cpu) = (Instant::now(), thread_cpu_time());
         job.check()?;
         let (network, listening) = self.network(job.network)?;
         let limits = spec::wire_limits(self.tier(), &job.limits, &job.trees)
@@ -144,7 +147,7 @@ impl Sandbox {
             limits: &job.limits,
             stdout: Pump::new(streams.stdout, keep).map_err(RunError::host("read the output"))?,
             stderr: Pump::new(streams.stderr, keep).map_err(RunError::host("read the output"))?,
-            state: State::new(begun, memory_for_files),
+            state: State::new(begun, begun_cpu, memory_for_files),
             private: private.as_ref(),
             listening,
             witness,

@@ -20,6 +20,9 @@ use crate::tree;
 /// beyond its limits is refused when it is committed.
 const UPPER_BYTES_MIN: u64 = 64 * 1024;
 const UPPER_INODES_MIN: u64 = 16;
+/// One more inode for so many entries that a session has: a layer takes some for its attributes while it empties
+/// directories.
+const ENTRIES_PER_SPARE_INODE: u64 = 4;
 /// Workers of deno at the same time, where there is room for them.
 const WORKERS: u64 = 4;
 /// Size of `/tmp`. It counts as the run's memory.
@@ -114,15 +117,17 @@ fn present<'a>(name: &str, runtime: &'a Runtime) -> Result<&'a Path, RunError> {
     }
 }
 
-/// The limits as numbers that the kernel takes. What earlier runs left counts against the disk's.
+/// The limits as numbers that the kernel takes. What earlier runs left counts against the disk's bytes. It does not count
+/// against the layer's inodes: each deletion takes one, so that a session at its limit could not be cleaned up. What a
+/// run makes beyond the limit is refused when it is committed.
 pub(super) fn wire_limits(tier: Tier, limits: &Limits, trees: &Trees) -> io::Result<WireLimits> {
-    let (mut bytes, mut inodes) = (limits.disk_bytes, limits.inodes);
+    let (mut bytes, mut entries) = (limits.disk_bytes, 0_u64);
     // In the degraded tier the program writes into the trees themselves, and there is no layer to size.
     if tier == Tier::Strict {
         for lower in [&trees.scratch, &trees.results] {
             let used = tree::usage(lower.as_fd())?;
             bytes = bytes.saturating_sub(used.bytes);
-            inodes = inodes.saturating_sub(used.inodes);
+            entries = entries.saturating_add(used.inodes);
         }
     }
     Ok(WireLimits {
@@ -130,7 +135,8 @@ pub(super) fn wire_limits(tier: Tier, limits: &Limits, trees: &Trees) -> io::Res
         memory_bytes: limits.memory_bytes,
         file_bytes: limits.file_bytes,
         upper_bytes: bytes.max(UPPER_BYTES_MIN),
-        upper_inodes: inodes.max(UPPER_INODES_MIN),
+        upper_inodes: (limits.inodes.max(entries).max(UPPER_INODES_MIN))
+            .saturating_add(entries / ENTRIES_PER_SPARE_INODE),
         temporary_bytes: TEMPORARY_BYTES.min(limits.disk_bytes),
         processes: limits.processes,
     })

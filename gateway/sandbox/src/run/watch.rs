@@ -13,6 +13,7 @@ use rustix::fs::fstatfs;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::error::RunError;
+use super::kernel_objects::ObjectsMeter;
 use super::private::PrivateDirectory;
 use super::pump::Pump;
 use super::ready::Ready;
@@ -25,6 +26,7 @@ use crate::job::TakeListener;
 use crate::limits::Limits;
 use crate::outcome::{Ended, Output, Stopped, Usage};
 use crate::protocol::{self, Finished, FromHelper, ToHelper};
+use crate::thread_time::thread_cpu_time;
 
 /// For building the walls.
 const SETUP_WAIT: Duration = Duration::from_secs(10);
@@ -58,6 +60,8 @@ pub(super) struct State {
     /// One of the layers, where the helper hands them out before the end: its file system tells what was written.
     upper: Option<OwnedFd>,
     begun: Instant,
+    /// The processor time of this thread then.
+    begun_cpu: Duration,
     pub(super) deadline: Instant,
     pub(super) next_look: Instant,
     /// The first process of the run's namespace, or the program itself where there is none.
@@ -68,15 +72,17 @@ pub(super) struct State {
     pub(super) stopped: Option<Stopped>,
     /// The most that was ever measured of each.
     most: GroupUsage,
+    objects: ObjectsMeter,
     chunk: Box<[u8; Pump::CHUNK]>,
 }
 
 impl State {
-    pub(super) fn new(begun: Instant, upper_bytes: u64) -> Self {
+    pub(super) fn new(begun: Instant, begun_cpu: Duration, upper_bytes: u64) -> Self {
         Self {
             upper_bytes,
             upper: None,
             begun,
+            begun_cpu,
             deadline: begun + SETUP_WAIT,
             next_look: begun + LOOK_GROUP,
             first: None,
@@ -84,8 +90,14 @@ impl State {
             started: None,
             stopped: None,
             most: GroupUsage::default(),
+            objects: ObjectsMeter::default(),
             chunk: Box::new([0; Pump::CHUNK]),
         }
+    }
+
+    /// What this thread has used for the run.
+    fn host_cpu_time(&self) -> Duration {
+        thread_cpu_time().saturating_sub(self.begun_cpu)
     }
 }
 
@@ -221,12 +233,19 @@ impl Watch<'_, '_> {
             return Ok(());
         }
         self.state.next_look = now + self.look_every();
+        let helper = self.helper.pid();
+        let has_too_many_objects = (self.state.objects)
+            .is_over_limit(helper, now)
+            .map_err(RunError::host("look at descriptors"))?;
         let usage = self.measure()?;
-        if usage.was_out_of_memory || usage.memory_bytes > self.memory_bytes_max() {
+        if usage.was_out_of_memory
+            || usage.memory_bytes > self.memory_bytes_max()
+            || has_too_many_objects
+        {
             self.end(Stopped::Memory);
         } else if usage
             .cpu_time
-            .is_some_and(|used| used >= self.limits.cpu_time)
+            .is_some_and(|used| used + self.state.host_cpu_time() >= self.limits.cpu_time)
         {
             self.end(Stopped::CpuTime);
         } else if let Some(why) = self.private.and_then(|private| private.excess(self.limits)) {
@@ -327,7 +346,12 @@ impl Watch<'_, '_> {
             Some(group) => group
                 .usage()
                 .map_err(RunError::host("control group: read"))?,
-            None => watchdog::measure(self.helper.pid()).map_err(RunError::host("watchdog"))?,
+            None => {
+                let mut usage =
+                    watchdog::measure(self.helper.pid()).map_err(RunError::host("watchdog"))?;
+                usage.memory_bytes += self.state.objects.memory_bytes();
+                usage
+            }
         };
         let most = &mut self.state.most;
         most.memory_bytes = most.memory_bytes.max(usage.memory_bytes);
@@ -372,6 +396,7 @@ impl Watch<'_, '_> {
             .cpu_time
             .unwrap_or_default()
             .max(Duration::from_micros(finished.cpu_us));
+        let host_cpu_time = self.state.host_cpu_time();
         let peak = self.group.as_ref().and_then(Group::memory_peak_bytes);
         let peak = peak.unwrap_or(most.memory_bytes.max(finished.memory_peak_bytes));
         let started = self.state.started.unwrap_or(now);
@@ -389,7 +414,7 @@ impl Watch<'_, '_> {
             usage: Usage {
                 wall_time: now - started,
                 start_time: started - self.state.begun,
-                cpu_time,
+                cpu_time: cpu_time + host_cpu_time,
                 memory_peak_bytes: peak,
             },
             descriptors,

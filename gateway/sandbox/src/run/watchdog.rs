@@ -1,15 +1,17 @@
 //! What a run uses where no control group counts it: measured from `/proc`, many times a second.
 //!
-//! Memory is the sum over the tree's processes of their private and shared resident pages. Pages that two processes
-//! share are counted for both, so a tree that forks is stopped earlier rather than later; memory that nobody has mapped
-//! (a memfd that was only written to) is not seen, which is why the filter without a control group has to refuse it.
-//! Processor time is that of the living and of the dead they waited for.
+//! Memory is the sum over the tree's processes of their private and shared resident pages and of their page tables.
+//! Pages that two processes share are counted for both, so a tree that forks is stopped earlier rather than later;
+//! memory that nobody has mapped (a memfd that was only written to) is not seen, which is why the filter has to refuse
+//! it, and the queues of sockets and pipes are counted by [`super::kernel_objects`]. Processor time is that of the
+//! living and of the dead they waited for.
 //!
 //! Invariant: what is measured begins at the helper, to which every process of the run is a descendant: orphans become
 //! children of process 1 or of the helper.
 
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Pid;
@@ -27,10 +29,10 @@ pub(super) fn measure(root: Pid) -> io::Result<GroupUsage> {
     let mut cpu_ticks = 0;
     for pid in descendants(root)? {
         // One that has ended meanwhile is counted by its parent, the next time.
-        let (Ok(memory), Ok(ticks)) = (memory_of(pid), cpu_ticks_of(pid)) else {
+        let Ok(ticks) = cpu_ticks_of(pid) else {
             continue;
         };
-        usage.memory_bytes += memory;
+        usage.memory_bytes += memory_of(pid);
         cpu_ticks += ticks;
     }
     usage.cpu_time = Some(Duration::from_millis(cpu_ticks * 1000 / TICKS_PER_SECOND));
@@ -74,17 +76,32 @@ fn is_over(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-fn memory_of(pid: i32) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kilobytes = |key| {
-        let line = status
-            .lines()
-            .find_map(|line: &str| line.strip_prefix(key))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    // A zombie has neither.
-    let total = kilobytes("RssAnon:").unwrap_or(0) + kilobytes("RssShmem:").unwrap_or(0);
-    Ok(total * 1024)
+fn memory_of(pid: i32) -> u64 {
+    let found = find_in_threads(pid, |directory| {
+        let status = fs::read_to_string(directory.join("status")).ok()?;
+        let kilobytes = |key| {
+            let line = status
+                .lines()
+                .find_map(|line: &str| line.strip_prefix(key))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        // A thread that has ended has none of these.
+        let resident = kilobytes("RssAnon:")? + kilobytes("RssShmem:").unwrap_or(0);
+        Some((resident + kilobytes("VmPTE:").unwrap_or(0)) * 1024)
+    });
+    // A zombie has no memory.
+    found.unwrap_or(0)
+}
+
+/// What `look` finds in the directory of a process or, where the process's first thread has ended and the others have
+/// not, in that of one of its threads.
+pub(super) fn find_in_threads<T>(pid: i32, look: impl Fn(&Path) -> Option<T>) -> Option<T> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    if let Some(found) = look(&process) {
+        return Some(found);
+    }
+    let threads = fs::read_dir(process.join("task")).ok()?;
+    threads.flatten().find_map(|thread| look(&thread.path()))
 }
 
 /// Own time in both modes, and that of the children that were waited for.

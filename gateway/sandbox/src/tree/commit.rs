@@ -22,6 +22,7 @@ use super::staging::Staging;
 use super::usage::{TreeUsage, is_self_or_parent, usage};
 use crate::limits::Limits;
 use crate::outcome::Changes;
+use crate::thread_time::thread_cpu_time;
 
 /// What a commit kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -247,6 +248,7 @@ fn stage_and_write_journal(
         copier: Copier::new(),
         checkpoint,
         looks_left: looks(ceiling),
+        cpu_until: thread_cpu_time().saturating_add(limits.cpu_time),
     };
     for (mount, layer) in layers {
         let Some(lower) = session.tree(mount) else {

@@ -7,6 +7,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{self, Dir, Mode, Stat};
 use rustix::io::Errno;
@@ -21,6 +22,7 @@ use super::plan::{Path, Plan, Reason};
 use super::standing::{standing, standing_kind};
 use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
+use crate::thread_time::thread_cpu_time;
 
 /// Where the entries of a directory go.
 enum Target {
@@ -52,6 +54,8 @@ pub(super) struct Stager<'a> {
     pub(super) checkpoint: &'a mut dyn Checkpoint,
     /// Entries that may still be looked at, kept or not.
     pub(super) looks_left: u64,
+    /// The processor time of this thread at which the commit is given up.
+    pub(super) cpu_until: Duration,
 }
 
 impl Stager<'_> {
@@ -143,6 +147,14 @@ impl Stager<'_> {
                 needed: self.ceiling.inodes.saturating_add(1),
                 allowed: self.ceiling.inodes,
             })?;
+        if thread_cpu_time() > self.cpu_until {
+            let allowed = u64::try_from(self.limits.cpu_time.as_millis()).unwrap_or(u64::MAX);
+            return Err(CommitError::OverLimit {
+                limit: "cpu_time_ms",
+                needed: allowed.saturating_add(1),
+                allowed,
+            });
+        }
         let at = level
             .source
             .fd()

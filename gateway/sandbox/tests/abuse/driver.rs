@@ -23,6 +23,8 @@ pub(crate) enum Scene {
     Endless,
     /// Says whether the walls stand, which they are, and how a plain run and one that wants too much memory end.
     Probe,
+    /// Says how runs end that keep memory where it is in no process's resident pages.
+    HiddenMemory,
     /// Says how the commits of a run that wrote much and of one that wrote little end.
     Commit,
 }
@@ -32,6 +34,7 @@ impl Scene {
         match self {
             Self::Endless => "endless",
             Self::Probe => "probe",
+            Self::HiddenMemory => "hidden-memory",
             Self::Commit => "commit",
         }
     }
@@ -99,6 +102,10 @@ fn a_scene() {
                 ..limits()
             },
         );
+    } else if scene == Scene::HiddenMemory.name() {
+        for (_, source) in HIDDEN_MEMORY {
+            say(&sandbox, &planted, source, limits());
+        }
     } else if scene == Scene::Commit.name() {
         for kilobytes in [800, 8] {
             say_commit(&sandbox, &planted, kilobytes);
@@ -133,6 +140,75 @@ for _ in range(4):
 while True:
     time.sleep(60)
 ";
+
+/// Programs that keep more than 256 MiB for two seconds where the sum of resident pages does not show it.
+pub(crate) const HIDDEN_MEMORY: &[(&str, &str)] = &[
+    (
+        "queues of sockets",
+        r"
+import os, socket, time
+children = []
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        pairs = [socket.socketpair() for _ in range(100)]
+        for one in [one for pair in pairs for one in pair]:
+            one.setblocking(False)
+            try:
+                while True:
+                    one.send(bytes(60000))
+            except BlockingIOError:
+                pass
+        time.sleep(2)
+        os._exit(0)
+    children.append(child)
+print('done' if all(os.waitpid(child, 0)[1] == 0 for child in children) else 'stopped')",
+    ),
+    (
+        "page tables",
+        r"
+import ctypes, mmap, os, time
+children = []
+file = open('sparse', 'w+b')
+file.truncate(4096)
+for _ in range(40):
+    child = os.fork()
+    if child == 0:
+        # The same page again and again, each time in a table of its own.
+        libc = ctypes.CDLL(None)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p] + [ctypes.c_long] * 5
+        at = 1 << 44
+        for number in range(2500):
+            found = libc.mmap(at + (number << 21), 4096, 1, 0x100001, file.fileno(), 0)
+            if found in (None, 2**64 - 1):
+                os._exit(1)
+            ctypes.string_at(found, 1)
+        time.sleep(2)
+        os._exit(0)
+    children.append(child)
+print('done' if all(os.waitpid(child, 0)[1] == 0 for child in children) else 'stopped')",
+    ),
+    (
+        "processes whose first thread has ended",
+        r"
+import ctypes, os, threading, time
+libc = ctypes.CDLL(None)
+children, (out, into) = [], os.pipe()
+def hold():
+    kept = bytearray(b'x') * (40 << 20)
+    os.write(into, b'x')
+    time.sleep(2)
+    os._exit(0)
+for _ in range(8):
+    child = os.fork()
+    if child == 0:
+        threading.Thread(target=hold).start()
+        libc.syscall(60, 0)
+    children.append(child)
+print('done' if all(os.waitpid(child, 0)[1] == 0 for child in children) else 'stopped')",
+    ),
+];
 
 fn say(sandbox: &Sandbox, planted: &Planted, source: &str, limits: Limits) {
     match run(sandbox, planted, source, limits) {

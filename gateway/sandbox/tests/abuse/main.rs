@@ -36,4 +36,5 @@ mod platform;
 mod processes;
 mod raw_http;
 mod resources;
+mod shared_limits;
 mod who;

@@ -13,7 +13,7 @@ use seccompiler::{BpfProgram, TargetArch, compile_from_json};
 use serde_json::{Value, json};
 
 use crate::arena::{limits, options, trees};
-use crate::driver::{Scene, command};
+use crate::driver::{HIDDEN_MEMORY, Scene, command};
 use crate::planted::Planted;
 use crate::who::{Binaries, TIERS, as_each};
 
@@ -127,6 +127,29 @@ fn without_control_groups_a_watchdog_stands_in() {
             let said = output(&mut in_namespaces(script, &driver));
             assert!(said.contains("Watchdog"), "{said}");
             assert_works(&said);
+        },
+    );
+}
+
+/// 112: the watchdog counts what no process's resident pages show.
+#[test]
+fn without_control_groups_hidden_memory_is_bounded() {
+    as_each(
+        "platform::without_control_groups_hidden_memory_is_bounded",
+        |planted| {
+            for (name, source) in HIDDEN_MEMORY {
+                let mut control = Command::new("/usr/bin/python3");
+                control.args(["-I", "-S", "-c", source]);
+                control.current_dir(planted.outside().join("scratch"));
+                assert_eq!(output(&mut control), "done\n", "the control of {name}");
+                let _ = std::fs::remove_file(planted.outside().join("scratch/sparse"));
+            }
+            let script = "mount -t tmpfs -o ro none /sys/fs/cgroup";
+            let driver = command(Scene::HiddenMemory, Tier::Strict, planted);
+            let said = output(&mut in_namespaces(script, &driver));
+            assert!(said.contains("Watchdog"), "{said}");
+            let stopped = said.matches("run: Stopped(Memory)").count();
+            assert_eq!(stopped, HIDDEN_MEMORY.len(), "{said}");
         },
     );
 }

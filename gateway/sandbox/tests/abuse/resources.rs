@@ -304,7 +304,7 @@ while True:
                 let run = arena.python_within(
                     ALL,
                     Limits {
-                        wall_time: Duration::from_secs(1),
+                        wall_time: Duration::from_secs(3),
                         ..limits()
                     },
                 );

@@ -38,6 +38,38 @@ fn a_program_ends_by_itself() {
 }
 
 #[test]
+fn python_awaits_outside_of_functions_and_its_errors_keep_their_lines() {
+    let _turn = Turn::take();
+    let awaits = "import asyncio, sys\nasync def double(n):\n    await asyncio.sleep(0)\n    return 2 * n\n\
+                  print(await asyncio.gather(double(1), double(2)), __name__, len(sys.argv))\nsys.exit(7)";
+    let outcome = run_python(awaits, limits());
+    assert_eq!(text(&outcome.stdout.bytes), "[2, 4] __main__ 1\n");
+    assert_eq!(outcome.ended, Ended::Exited(7));
+    for (source, traceback) in [
+        (
+            "import asyncio\nawait asyncio.sleep(0)\n1 / 0\n",
+            "Traceback (most recent call last):\n  File \"/code/main.py\", line 3, in <module>\n    1 / 0\n",
+        ),
+        (
+            "# await\nx = 1\n1 / 0\n",
+            "Traceback (most recent call last):\n  File \"/code/main.py\", line 3, in <module>\n    1 / 0\n",
+        ),
+        (
+            "await = 1\n",
+            "  File \"/code/main.py\", line 1\n    await = 1\n",
+        ),
+    ] {
+        let outcome = run_python(source, limits());
+        assert_eq!(outcome.ended, Ended::Exited(1), "{source}");
+        let error = text(&outcome.stderr.bytes);
+        assert!(error.starts_with(traceback), "{source}: {error}");
+    }
+    // What a program runs by itself needs no help.
+    let runs = "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    print('ran')\nasyncio.run(main())";
+    assert_eq!(text(&run_python(runs, limits()).stdout.bytes), "ran\n");
+}
+
+#[test]
 fn a_program_aborts() {
     let _turn = Turn::take();
     let outcome = run_python("import os\nos.abort()", limits());

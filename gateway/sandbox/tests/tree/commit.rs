@@ -316,3 +316,24 @@ fn no_file_stays_open() {
         assert_eq!(open_files(), before);
     });
 }
+
+/// A run that makes many files costs the host processor time, of which it may have as much as the run itself.
+#[test]
+fn a_commit_takes_no_more_processor_time_than_its_run() {
+    let session = Session::new();
+    for number in 0..2_000 {
+        fs::write(session.upper(&format!("{number}")), b"x").unwrap();
+    }
+    let before = session.picture();
+    let limits = Limits {
+        cpu_time: Duration::from_millis(1),
+        ..roomy()
+    };
+    let result = commit(&session.directory, &session.changes(), &limits, Some(1));
+    let Err(CommitError::OverLimit { limit, allowed, .. }) = result else {
+        panic!("{result:?}");
+    };
+    assert_eq!((limit, allowed), ("cpu_time_ms", 1));
+    assert_eq!(session.picture(), before);
+    commit(&session.directory, &session.changes(), &roomy(), Some(1)).unwrap();
+}

@@ -31,6 +31,12 @@ const DENO_TEXT: &str = "main.ts";
 /// program that is stopped has said what it had said.
 const PYTHON_ARGUMENTS: &[&str] = &["-s", "-S", "-B", "-u"];
 
+/// What runs a python program that may await outside of every function, which the interpreter itself refuses.
+const PYTHON_TOP_LEVEL_AWAIT: &str = include_str!("top_level_await.py");
+
+/// The word without which no program awaits.
+const PYTHON_AWAIT: &[u8] = b"await";
+
 /// In the tools' directory: by which names deno's modules are found.
 const IMPORT_MAP: &str = "_import_map.json";
 
@@ -186,6 +192,12 @@ fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
         .iter()
         .map(|&argument| argument.to_owned())
         .collect();
+    let may_await = text
+        .windows(PYTHON_AWAIT.len())
+        .any(|word| word == PYTHON_AWAIT);
+    if may_await {
+        arguments.extend(["-c".to_owned(), PYTHON_TOP_LEVEL_AWAIT.to_owned()]);
+    }
     arguments.push(path.display().to_string());
     What::Source {
         binary: binary.to_owned(),

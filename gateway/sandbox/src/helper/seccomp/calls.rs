@@ -4,7 +4,8 @@
 //! connections by TCP where a run may make any),
 //! new namespaces and mounts, symbolic links and nodes, owners and attributes, other users, `ptrace` and its kin, memory files,
 //! watches (`inotify` counts per user, the gateway's included), shared memory and queues of System V, kernel keys,
-//! `io_uring`, `bpf`, `perf`, locked memory, the clock, real-time scheduling, and filters of its own.
+//! `io_uring`, `bpf`, `perf`, locked memory, the clock, real-time scheduling, filters of its own, and hiding a process
+//! (`PR_SET_DUMPABLE`) from the host that counts its descriptors.
 
 /// One call by its name, for tests and messages.
 pub(super) type Call = (&'static str, i64);
@@ -105,6 +106,10 @@ pub(super) enum Test {
 /// Every flag of `clone` that makes a namespace.
 const CLONE_NAMESPACES: u32 = 0x7E02_0000;
 
+/// The flag of `clone` that makes a thread, and the one that shares the table of descriptors.
+const CLONE_THREAD: u32 = libc::CLONE_THREAD as u32;
+const CLONE_FILES: u32 = libc::CLONE_FILES as u32;
+
 /// Urgent data, which nothing needs and which has let others out of their sandboxes; and data that connects a socket by
 /// itself, past the rule on ports.
 const SEND_FLAGS: u32 = (libc::MSG_OOB | libc::MSG_FASTOPEN) as u32;
@@ -120,7 +125,10 @@ macro_rules! allowed {
 
 /// Allowed with these arguments only. Several lines of one call are alternatives.
 pub(super) const SOME: &[Allowed] = allowed![
-    SYS_clone[0] Test::HasNone(CLONE_NAMESPACES),
+    SYS_clone[0] Test::HasNone(CLONE_NAMESPACES | CLONE_THREAD),
+    // A thread with a table of descriptors of its own would hide them from the host, which looks at one table of each
+    // process.
+    SYS_clone[0] Test::IsBut(!(CLONE_NAMESPACES | CLONE_THREAD | CLONE_FILES), CLONE_THREAD | CLONE_FILES),
     SYS_socketpair[0] Test::Is(libc::AF_UNIX as u32),
     SYS_sendto[3] Test::HasNone(SEND_FLAGS),
     SYS_sendmsg[2] Test::HasNone(SEND_FLAGS),
@@ -149,7 +157,6 @@ pub(super) const SOME: &[Allowed] = allowed![
     SYS_prctl[0] Test::Is(libc::PR_CAPBSET_READ as u32),
     SYS_prctl[0] Test::Is(libc::PR_GET_NO_NEW_PRIVS as u32),
     SYS_prctl[0] Test::Is(libc::PR_GET_DUMPABLE as u32),
-    SYS_prctl[0] Test::Is(libc::PR_SET_DUMPABLE as u32),
     SYS_prctl[0] Test::Is(PR_SET_VMA),
     // No terminal can be typed into: what can be asked for are sizes and modes of descriptors.
     SYS_ioctl[1] Test::Is(libc::FIONREAD as u32),
