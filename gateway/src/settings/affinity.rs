@@ -10,9 +10,14 @@ pub(super) const ENABLED: Switch = Switch {
     about: About::new(
         "affinity.enabled",
         "Whether sessions are kept with the upstream instance they started on. A server's own `affinity` \
-         wins over this switch.",
+         wins over this switch. False means that the clients of one user share upstream sessions, and with them \
+         what an upstream remembers.",
     )
-    .seed("MCPGATEWAY_SESSION_AFFINITY_ENABLED"),
+    .seed("MCPGATEWAY_SESSION_AFFINITY_ENABLED")
+    .unset(
+        "each server decides: sessions are kept where one of its instances assigns a session id \
+         (`Mcp-Session-Id`) when it is initialized, or has not been asked yet",
+    ),
     default: false,
 };
 
@@ -39,6 +44,18 @@ pub(super) const MAX_SESSIONS_PER_PRINCIPAL: Integer = Integer {
     default: 0,
     least: 0,
     most: 1_000_000_000,
+};
+
+pub(super) const INITIALIZES_PER_MINUTE: Integer = Integer {
+    about: About::new(
+        "affinity.initializes_per_minute",
+        "Most sessions that one principal may begin within a minute, over the whole fleet; 0 means no limit. A further \
+         `initialize` gets status 429 with Retry-After. Where `auth.mode` is `none`, all clients are one principal.",
+    ),
+    unit: "sessions",
+    default: 600,
+    least: 0,
+    most: 1_000_000,
 };
 
 pub(super) const REAP_INTERVAL_MS: Integer = Integer {
@@ -71,6 +88,7 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob::Switch(&ENABLED),
     Knob::Integer(&TTL_SECONDS),
     Knob::Integer(&MAX_SESSIONS_PER_PRINCIPAL),
+    Knob::Integer(&INITIALIZES_PER_MINUTE),
     Knob::Integer(&REAP_INTERVAL_MS),
     Knob::Integer(&TURN_WAIT_MAX_MS),
 ];
@@ -82,6 +100,8 @@ pub enum Affinity {
     Kept,
     /// No record and no store round trip; calls go to any instance.
     Off,
+    /// Kept where the server is stateful: where an instance of it assigns session ids.
+    ByServer,
 }
 
 /// Whether sessions keep their upstream instance, and for how long.
@@ -93,6 +113,8 @@ pub struct AffinitySettings {
     pub session_ttl: Duration,
     /// Most active sessions of one principal; none for no cap.
     pub sessions_max: Option<NonZeroU64>,
+    /// Most sessions that a principal may begin within a minute; none for no limit.
+    pub initializes_per_minute: Option<NonZeroU64>,
     /// Time between two looks for sessions to clean up, give or take a quarter.
     pub reap_interval: Duration,
     /// Longest wait of a tool call for its turn.
@@ -100,7 +122,9 @@ pub struct AffinitySettings {
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> AffinitySettings {
-    let standard = if reader.switch(&ENABLED) {
+    let standard = if !reader.is_written(&ENABLED.about) {
+        Affinity::ByServer
+    } else if reader.switch(&ENABLED) {
         Affinity::Kept
     } else {
         Affinity::Off
@@ -109,6 +133,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AffinitySettings {
         standard,
         session_ttl: Duration::from_secs(reader.integer(&TTL_SECONDS)),
         sessions_max: NonZeroU64::new(reader.integer(&MAX_SESSIONS_PER_PRINCIPAL)),
+        initializes_per_minute: NonZeroU64::new(reader.integer(&INITIALIZES_PER_MINUTE)),
         reap_interval: Duration::from_millis(reader.integer(&REAP_INTERVAL_MS)),
         turn_wait_max: Duration::from_millis(reader.integer(&TURN_WAIT_MAX_MS)),
     }

@@ -58,6 +58,46 @@ pub(super) const TRUSTED_PEERS: List = List {
     disclosure: Disclosure::Open,
 };
 
+/// Headers that no proxy can use to name a user: HTTP, browsers or MCP clients set them, or they belong to one connection.
+const STANDARD_HEADERS: &[&str] = &[
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "origin",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "referer",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-mcp-session-id",
+    "x-real-ip",
+];
+
 /// The rows of this section.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Choice(&MODE),
@@ -106,6 +146,19 @@ pub struct TrustedHeaderSettings {
     pub trusted_peers: Vec<IpNet>,
 }
 
+impl AuthSettings {
+    /// Whether the peer is one of `auth.trusted_peers`. An IPv4 address is given as such.
+    #[must_use]
+    pub fn trusts(&self, peer: std::net::IpAddr) -> bool {
+        match self {
+            Self::None => false,
+            Self::TrustedHeader(headers) => {
+                (headers.trusted_peers.iter()).any(|network| network.contains(&peer))
+            }
+        }
+    }
+}
+
 pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     let mode = reader.choice(&MODE);
     let headers = TrustedHeaderSettings {
@@ -126,7 +179,14 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
 
 fn parse_header(reader: &mut Reader<'_>, knob: &'static Text) -> HeaderName {
     let parsed = reader.text(knob, |text| {
-        HeaderName::try_from(text).map_err(|_| "it cannot be the name of an HTTP header".to_owned())
+        let name = HeaderName::try_from(text)
+            .map_err(|_| "it cannot be the name of an HTTP header".to_owned())?;
+        match STANDARD_HEADERS.contains(&name.as_str()) {
+            true => Err(format!(
+                "{name:?} has a meaning of its own in HTTP or MCP, and clients set it"
+            )),
+            false => Ok(name),
+        }
     });
     // The stand-in is never used: a missing name means that a problem was noted.
     parsed.unwrap_or(http::header::WARNING)
@@ -134,9 +194,15 @@ fn parse_header(reader: &mut Reader<'_>, knob: &'static Text) -> HeaderName {
 
 fn parse_peer(text: &str) -> Result<IpNet, Reason> {
     let address = text.parse::<std::net::IpAddr>().map(IpNet::from);
-    address
+    let network = address
         .or_else(|_| text.parse::<IpNet>())
-        .map_err(|_| format!("{text:?} is no IP address and no network"))
+        .map_err(|_| format!("{text:?} is no IP address and no network"))?;
+    if network.prefix_len() == 0 {
+        return Err(format!(
+            "{text:?} is every address: whoever connects could say that they are anybody; list the proxies' own"
+        ));
+    }
+    Ok(network)
 }
 
 fn refuse_equal_headers(reader: &mut Reader<'_>, headers: &TrustedHeaderSettings) {

@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use super::connections::{self, ConnectionSettings};
 use super::hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
-use super::knob::{About, Disclosure, Integer, Knob, List, Text};
+use super::knob::{About, Choice, Disclosure, Integer, Knob, List, Named, Text};
 use super::reader::{Reader, Reason};
 
 pub(super) const ADDRESS: Text = Text {
@@ -37,8 +38,9 @@ pub(super) const ALLOWED_HOSTS: List = List {
 pub(super) const ALLOWED_ORIGINS: List = List {
     about: About::new(
         "listen.allowed_origins",
-        "The web origins whose pages may call the gateway; a request with any other Origin header gets 403. \
-         Requests without an Origin header do not come from a web page and are not concerned.",
+        "The web origins whose pages may call the gateway: their browsers are answered as CORS asks, without \
+         cookies. A request with any other Origin header gets 403. Requests without an Origin header do not \
+         come from a web page and are not concerned.",
     )
     .unset(
         "pages served by this machine itself (localhost, 127.0.0.1 and [::1], every port) while \
@@ -62,15 +64,58 @@ pub(super) const BODY_BYTES_MAX: Integer = Integer {
     most: 64 * 1024 * 1024,
 };
 
+pub(super) const BODY_BUDGET_BYTES: Integer = Integer {
+    about: About::new(
+        "listen.body_budget_bytes",
+        "The most bytes of all request bodies together that are held at a time, from the first byte that is read to the \
+         moment at which the request needs its body no more. A request whose body no longer fits gets 503 with \
+         Retry-After. At least `listen.body_bytes_max`.",
+    ),
+    unit: "bytes",
+    default: 256 * 1024 * 1024,
+    least: 1024,
+    most: 64 * 1024 * 1024 * 1024,
+};
+
+pub(super) const PROBE_DETAIL: Choice<ProbeDetail> = Choice {
+    about: About::new(
+        "listen.probe_detail",
+        "Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are \
+         told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.",
+    ),
+    default: Named {
+        name: "trusted",
+        value: ProbeDetail::Trusted,
+        meaning: "loopback addresses and `auth.trusted_peers`",
+    },
+    others: &[Named {
+        name: "everyone",
+        value: ProbeDetail::Everyone,
+        meaning: "whoever can connect, for instance a scraper that is no proxy",
+    }],
+    later: &[],
+};
+
 /// The rows of this section.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Text(&ADDRESS),
     Knob::List(&ALLOWED_HOSTS),
     Knob::List(&ALLOWED_ORIGINS),
     Knob::Integer(&BODY_BYTES_MAX),
+    Knob::Integer(&BODY_BUDGET_BYTES),
+    Knob::Choice(&PROBE_DETAIL),
 ];
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4444);
+
+/// Who sees the detail of health probes, and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeDetail {
+    /// Loopback addresses and the trusted peers.
+    Trusted,
+    /// Whoever can connect.
+    Everyone,
+}
 
 /// Where clients connect and which of their requests are heard.
 #[derive(Debug, Clone)]
@@ -83,18 +128,41 @@ pub struct ListenSettings {
     pub allowed_origins: AllowedOrigins,
     /// Largest request body in bytes.
     pub body_bytes_max: usize,
+    /// Most bytes of all request bodies that are held at a time.
+    pub body_budget_bytes: usize,
+    /// Who sees the detail of health probes, and metrics.
+    pub probe_detail: ProbeDetail,
+    /// What their connections may use up.
+    pub connections: ConnectionSettings,
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> ListenSettings {
     let address = reader
         .text(&ADDRESS, parse_address)
         .unwrap_or(DEFAULT_ADDRESS);
+    let body_bytes_max = usize::try_from(reader.integer(&BODY_BYTES_MAX)).unwrap_or(usize::MAX);
     ListenSettings {
         address,
         allowed_hosts: parse_hosts(reader, address),
         allowed_origins: parse_origins(reader, address),
-        body_bytes_max: usize::try_from(reader.integer(&BODY_BYTES_MAX)).unwrap_or(usize::MAX),
+        body_bytes_max,
+        body_budget_bytes: parse_body_budget(reader, body_bytes_max),
+        probe_detail: reader.choice(&PROBE_DETAIL),
+        connections: connections::parse(reader),
     }
+}
+
+fn parse_body_budget(reader: &mut Reader<'_>, body_bytes_max: usize) -> usize {
+    let budget = usize::try_from(reader.integer(&BODY_BUDGET_BYTES)).unwrap_or(usize::MAX);
+    if budget < body_bytes_max {
+        reader.refuse(
+            &BODY_BUDGET_BYTES.about,
+            budget.to_string(),
+            format!("a body of listen.body_bytes_max ({body_bytes_max} bytes) would never fit"),
+            format!("{body_bytes_max} or more, or a lower listen.body_bytes_max"),
+        );
+    }
+    budget
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, Reason> {

@@ -9,6 +9,7 @@ mod affinity;
 mod auth;
 mod code;
 mod config_home;
+mod connections;
 mod file;
 pub mod generate;
 mod hosts;
@@ -40,12 +41,13 @@ use source::{Layers, Value};
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
 pub use code::{
-    CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
+    AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
     CodeToolSettings, DangerousPatterns, MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType,
     RuntimeSettings, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
+pub use connections::ConnectionSettings;
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
-pub use listen::ListenSettings;
+pub use listen::{ListenSettings, ProbeDetail};
 pub use log::{LogFormat, LogLevel, LogSettings};
 pub use peers::{FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
@@ -193,7 +195,11 @@ fn parse(
     let log = log::parse(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
     let standards = Standards {
-        affinity: affinity.standard,
+        affinity: match flags.wanted {
+            // A client that starts its server itself is to find its session again when it starts the next.
+            Some(_) => affinity::Affinity::Kept,
+            None => affinity.standard,
+        },
         code: &code,
     };
     let servers = servers::parse(file, flags, environment, standards, &mut errors);

@@ -6,22 +6,28 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use mooring_session::limits::ADDRESS_BYTES_MAX;
+
 use super::hosts::parse_host;
 use super::knob::{About, Disclosure, Knob, Text};
 use super::paths::absolute_file;
 use super::reader::{Reader, Reason};
 use super::servers::ServerSettings;
 use super::store::{StoreLocation, StoreSettings};
+use crate::fleet::ADDRESS_TAG_BYTES;
 
 /// What makes a key file; said where one is missing.
 const KEY_COMMAND: &str = "head -c 32 /dev/urandom | xxd -p -c 64 > fleet.keys";
+
+/// How many bytes longer the longest port is than the shortest.
+const PORT_BYTES_MORE: usize = 4;
 
 const LISTEN: Text = Text {
     about: About::new(
         "worker.peer_listen",
         "Where this process listens for the other workers, which forward to it what belongs to connections that it \
          holds. Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off public \
-         networks. Port 0 lets the system choose a free port.",
+         networks. Port 0 lets the system choose a free port, as `mooring stdio` always does.",
     ),
     default: Some("127.0.0.1:0"),
     shape: "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445",
@@ -38,7 +44,8 @@ const ADVERTISE: Text = Text {
     .unset("the address and port that were bound"),
     default: None,
     shape: "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445",
-    bytes_max: 128,
+    // The store takes it with its signature, and from processes on a free port with that port.
+    bytes_max: ADDRESS_BYTES_MAX - ADDRESS_TAG_BYTES - PORT_BYTES_MORE,
     disclosure: Disclosure::Open,
 };
 
@@ -74,6 +81,12 @@ impl PeerAddress {
     /// `host:port`.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The same host with another port.
+    pub fn with_port(&self, port: u16) -> String {
+        let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
+        format!("{host}:{port}")
     }
 }
 

@@ -96,7 +96,7 @@ pub struct Flags {
     pub listen: Option<String>,
     /// `--store URL`.
     pub store: Option<String>,
-    /// Every `--server ID=URL[,URL]`.
+    /// Every `--server ID=URL[,URL]` or `--server "ID=PROGRAM ARGUMENT..."`.
     pub servers: Vec<String>,
     /// The `--server ID` of `mooring stdio`.
     pub wanted: Option<String>,

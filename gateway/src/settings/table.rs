@@ -1,7 +1,9 @@
 //! The one table of all settings, in the order in which people read it.
 
 use super::knob::Knob;
-use super::{affinity, auth, code, listen, log, peers, servers, store, upstream, worker};
+use super::{
+    affinity, auth, code, connections, listen, log, peers, servers, store, upstream, worker,
+};
 
 /// A table of the file.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +28,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "listen",
         meaning: "Where clients connect, and which of their requests are heard.",
-        groups: &[listen::KNOBS],
+        groups: &[listen::KNOBS, connections::KNOBS],
     },
     Section {
         name: "store",

@@ -11,6 +11,9 @@ use super::table::{SECTIONS, knobs};
 /// Names the settings file; read by the command line, not from the table.
 pub const CONFIG_VARIABLE: &str = "MOORING_CONFIG";
 
+/// Servers as `--server` has them, one a line.
+pub(super) const SERVERS_VARIABLE: &str = "MOORING_SERVERS";
+
 const PREFIX: &str = "MOORING_";
 
 /// ContextForge's variables for code execution: each is the older name of a setting, so that its environment file
@@ -22,6 +25,25 @@ const RUST_ACCELERATION: &str = "CODE_EXECUTION_RUST_ACCELERATION_ENABLED";
 
 /// Fields of a server that only a later version serves; refused by that reason, not as misspelt.
 const SERVER_LATER: [&str; 1] = ["sandbox_policy.runtime_requirements"];
+
+/// Names that the settings of other MCP clients and gateways use, and what they are called here.
+const FOREIGN_NAMES: [(&str, &str); 15] = [
+    ("url", "instances"),
+    ("urls", "instances"),
+    ("uri", "instances"),
+    ("endpoint", "instances"),
+    ("serverUrl", "instances"),
+    ("httpUrl", "instances"),
+    ("transport", "kind"),
+    ("name", "id"),
+    ("arguments", "args"),
+    ("environment", "env"),
+    ("directory", "cwd"),
+    ("workingDirectory", "cwd"),
+    ("http_headers", "headers"),
+    ("mcpServers", "servers"),
+    ("mcp_servers", "servers"),
+];
 
 /// Least likeness (0 to 1, Jaro-Winkler) of a name that is worth suggesting.
 const LIKENESS_LEAST: f64 = 0.8;
@@ -81,7 +103,7 @@ pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]
     let reason = if is_later_field {
         "it is not served by this version of mooring".to_owned()
     } else {
-        match nearest(name, known.iter().copied()) {
+        match suggestion(name, known) {
             Some(near) => format!("there is no such key; did you mean {near:?}?"),
             None => "there is no such key".to_owned(),
         }
@@ -106,6 +128,7 @@ pub(super) fn refuse_unknown_variables(
         .map(|knob| knob.about().environment_name())
         .collect();
     known.push(CONFIG_VARIABLE.to_owned());
+    known.push(SERVERS_VARIABLE.to_owned());
     known.push(RUST_ACCELERATION.to_owned());
     known.extend(knobs().filter_map(|knob| knob.about().seed.map(str::to_owned)));
     let mut remark = None;
@@ -153,10 +176,33 @@ fn is_service_link(name: &str) -> bool {
     }
 }
 
+/// What is meant by an unknown key: a known name that is like it, or what another program's name for it is called here.
+fn suggestion<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let here = FOREIGN_NAMES
+        .iter()
+        .filter(|(_, here)| known.contains(here));
+    let foreign = here.map(|(foreign, _)| *foreign);
+    let near = nearest(name, known.iter().copied().chain(foreign))?;
+    let translated = FOREIGN_NAMES
+        .iter()
+        .find(|(foreign, _)| *foreign == near)
+        .map(|(_, here)| *here);
+    let meant = match known.contains(&near) {
+        true => near,
+        false => translated?,
+    };
+    known.iter().copied().find(|known| *known == meant)
+}
+
 /// The known name most like `name`, if one is like it at all.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |other: &str| match strsim::osa_distance(name, other) {
+        // One letter too many, too few or swapped, which the other measure misses in short names.
+        0 | 1 if name.len() > 2 => 1.0,
+        _ => strsim::jaro_winkler(name, other),
+    };
     known
-        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .map(|other| (likeness(other), other))
         .filter(|(likeness, _)| *likeness >= LIKENESS_LEAST)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, other)| other)

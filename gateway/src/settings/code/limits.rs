@@ -171,8 +171,8 @@ const SESSION_TTL_SECONDS: Limit = Limit::new(
 const OUTPUT_BYTES_MAX: Integer = Integer {
     about: About::new(
         "code.output_bytes_max",
-        "Most bytes of a run's output, and of its error output, that an answer carries. What comes after is read, \
-         counted and dropped, and the answer says so.",
+        "Most bytes of a run's output, and of its error output, that are kept. What comes after is read, counted and \
+         dropped, and the answer says so.",
     ),
     unit: "bytes",
     default: 1024 * 1024,

@@ -37,7 +37,7 @@ pub use runtime::{OnDenoAbsent, RuntimeSettings};
 pub use skills::{SkillScope, SkillSettings};
 pub use stubs::StubFormat;
 pub use tokens::{PersonalDataType, TokenizationSettings};
-pub use tools::{CodeTool, CodeToolSettings};
+pub use tools::{AnswerForm, CodeTool, CodeToolSettings};
 
 use policy::PolicyDraft;
 use tokens::TokensDraft;
@@ -136,6 +136,12 @@ pub struct CodeSettings {
     pub runs_kept_max: usize,
     /// How many days the record of a run is kept.
     pub runs_kept_days: u32,
+    /// Most bytes that the records of one server's runs take.
+    pub runs_kept_bytes: u64,
+    /// The same of one user of a server.
+    pub user_runs_kept_bytes: u64,
+    /// Free space of the volume below which records have no bodies.
+    pub records_free_bytes_min: u64,
     /// How long what other servers said of their tools is believed.
     pub catalog_ttl: Duration,
     /// The key that maps of tokens are encrypted with; none where they are not.
@@ -200,6 +206,9 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeS
         persisted_output_chars_max: kept.persisted_output_chars_max,
         runs_kept_max: kept.runs_kept_max,
         runs_kept_days: kept.runs_kept_days,
+        runs_kept_bytes: kept.runs_kept_bytes,
+        user_runs_kept_bytes: kept.user_runs_kept_bytes,
+        records_free_bytes_min: kept.records_free_bytes_min,
         catalog_ttl: kept.catalog_ttl,
         tokens_key_file,
     };

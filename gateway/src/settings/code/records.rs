@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::settings::knob::{About, Integer, Knob, Switch};
 use crate::settings::reader::Reader;
 
+const MIB: u64 = 1024 * 1024;
+
 const REPLAY_ENABLED: Switch = Switch {
     about: About::new("code.replay_enabled", "Whether runs may be replayed.")
         .seed("CODE_EXECUTION_REPLAY_ENABLED"),
@@ -45,6 +47,40 @@ const RUNS_KEPT_DAYS: Integer = Integer {
     most: 3650,
 };
 
+const RUNS_KEPT_MB: Integer = Integer {
+    about: About::new(
+        "code.runs_kept_mb",
+        "How much the records of one server's runs take on the volume; the oldest finished ones go first.",
+    ),
+    unit: "MiB",
+    default: 1024,
+    least: 1,
+    most: 16 * 1024 * 1024,
+};
+
+const RUNS_KEPT_MB_PER_USER: Integer = Integer {
+    about: About::new(
+        "code.runs_kept_mb_per_user",
+        "How much the records of one user's runs take of that.",
+    ),
+    unit: "MiB",
+    default: 256,
+    least: 1,
+    most: 16 * 1024 * 1024,
+};
+
+const RECORDS_MIN_FREE_MB: Integer = Integer {
+    about: About::new(
+        "code.records_min_free_mb",
+        "Free space of the volume below which runs are recorded without code, output and bodies of calls; the record says \
+         so. 0 is no floor.",
+    ),
+    unit: "MiB",
+    default: 256,
+    least: 0,
+    most: 16 * 1024 * 1024,
+};
+
 const CATALOG_TTL_SECONDS: Integer = Integer {
     about: About::new(
         "code.catalog_ttl_seconds",
@@ -62,6 +98,9 @@ pub(super) const KNOBS: &[Knob] = &[
     Knob::Integer(&MAX_PERSISTED_OUTPUT_CHARS),
     Knob::Integer(&RUNS_KEPT_MAX),
     Knob::Integer(&RUNS_KEPT_DAYS),
+    Knob::Integer(&RUNS_KEPT_MB),
+    Knob::Integer(&RUNS_KEPT_MB_PER_USER),
+    Knob::Integer(&RECORDS_MIN_FREE_MB),
     Knob::Integer(&CATALOG_TTL_SECONDS),
 ];
 
@@ -72,6 +111,9 @@ pub(super) struct Kept {
     pub(super) persisted_output_chars_max: usize,
     pub(super) runs_kept_max: usize,
     pub(super) runs_kept_days: u32,
+    pub(super) runs_kept_bytes: u64,
+    pub(super) user_runs_kept_bytes: u64,
+    pub(super) records_free_bytes_min: u64,
     pub(super) catalog_ttl: Duration,
 }
 
@@ -79,7 +121,14 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> Kept {
     let mut count = |knob| usize::try_from(reader.integer(knob)).unwrap_or(usize::MAX);
     let persisted_output_chars_max = count(&MAX_PERSISTED_OUTPUT_CHARS);
     let runs_kept_max = count(&RUNS_KEPT_MAX);
+    let mut bytes = |knob| reader.integer(knob) * MIB;
+    let runs_kept_bytes = bytes(&RUNS_KEPT_MB);
+    let user_runs_kept_bytes = bytes(&RUNS_KEPT_MB_PER_USER);
+    let records_free_bytes_min = bytes(&RECORDS_MIN_FREE_MB);
     Kept {
+        runs_kept_bytes,
+        user_runs_kept_bytes,
+        records_free_bytes_min,
         replay_enabled: reader.switch(&REPLAY_ENABLED),
         persisted_output_chars_max,
         runs_kept_max,

@@ -1,6 +1,6 @@
 //! Which tools a `code` server offers, and how much the file tools answer.
 
-use crate::settings::knob::{About, Integer, Knob, Switch};
+use crate::settings::knob::{About, Choice, Integer, Knob, Named, Switch};
 use crate::settings::reader::Reader;
 
 /// A tool of a `code` server.
@@ -17,6 +17,31 @@ pub enum CodeTool {
     /// Looks for a tool of another server.
     ToolSearch,
 }
+
+/// How much the tools of a `code` server answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerForm {
+    /// What was asked for: metrics, calls and isolation of a run are in `_meta` alone.
+    #[default]
+    Brief,
+    /// The object of ADR-0041, as structured content and as JSON text.
+    Full,
+}
+
+const ANSWER: Choice<AnswerForm> = Choice {
+    about: About::new("code.answer", "How much the tools answer."),
+    default: Named {
+        name: "brief",
+        value: AnswerForm::Brief,
+        meaning: "what was asked for, which of a run is what it printed; metrics, calls and isolation are in `_meta`",
+    },
+    others: &[Named {
+        name: "full",
+        value: AnswerForm::Full,
+        meaning: "the whole object of ADR-0041, as structured content and as JSON text",
+    }],
+    later: &[],
+};
 
 const SHELL_EXEC_ENABLED: Switch = Switch {
     about: About::new(
@@ -96,6 +121,7 @@ pub(in crate::settings) const KNOBS: &[Knob] = &[
     Knob::Switch(&FS_READ_ENABLED),
     Knob::Switch(&FS_WRITE_ENABLED),
     Knob::Switch(&TOOL_SEARCH_ENABLED),
+    Knob::Choice(&ANSWER),
     Knob::Integer(&FS_READ_MAX_SIZE_BYTES),
     Knob::Integer(&FS_BROWSE_DEFAULT_MAX_ENTRIES),
     Knob::Integer(&FS_BROWSE_MAX_ENTRIES),
@@ -106,6 +132,8 @@ pub(in crate::settings) const KNOBS: &[Knob] = &[
 pub struct CodeToolSettings {
     /// The tools offered, each once.
     pub offered: Vec<CodeTool>,
+    /// How much they answer.
+    pub answer: AnswerForm,
     /// Largest file that `fs_read` answers.
     pub read_bytes_max: u64,
     /// Most entries of `fs_browse` where the call does not say; at most `browse_entries_max`.
@@ -134,6 +162,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> CodeToolSettings {
         .into_iter()
         .filter_map(|(switch, tool)| reader.switch(switch).then_some(tool))
         .collect();
+    let answer = reader.choice(&ANSWER);
     let read_bytes_max = reader.integer(&FS_READ_MAX_SIZE_BYTES);
     let default = reader.integer(&FS_BROWSE_DEFAULT_MAX_ENTRIES);
     let most = reader.integer(&FS_BROWSE_MAX_ENTRIES);
@@ -154,6 +183,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> CodeToolSettings {
     let entries = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     CodeToolSettings {
         offered,
+        answer,
         read_bytes_max,
         browse_entries_default: entries(default),
         browse_entries_max: entries(most),

@@ -65,7 +65,9 @@ pub fn reference_page() -> String {
     push_section(&mut text, "[[servers]]", &SERVER);
     text.push_str(
         "\nThe flag `--server ID=URL[,URL]` adds a server of kind `http`, or gives the server of that id in the \
-         file other instances.\n",
+         file other instances. `--server 'ID=PROGRAM ARGUMENT...'` adds one of kind `stdio`, or gives it another \
+         command: it begins with a name in PATH or an absolute path; spaces separate the words, and quotes keep \
+         them together. `MOORING_SERVERS` has the same, one server a line; a flag wins over it.\n",
     );
     text
 }

@@ -1,19 +1,52 @@
-//! One server as it was written: a `[[servers]]` table of the file, a `--server` flag, or both, in which
-//! case the flag's instances win over the file's. An agent that is known needs neither: its name says everything.
+//! One server as it was written: a `[[servers]]` table of the file, a `--server` flag or a line of `MOORING_SERVERS`, or
+//! several of them: the flag wins over the variable, and that over the file. An agent that is known needs neither: its name says everything.
 
 use super::super::file::{Entry, FileTables, Table};
 use super::super::knob::About;
 use super::super::problem::{Problem, SettingsError};
 use super::super::reader::{kind, value_shown};
-use super::super::source::{Source, Value, Written};
+use super::super::source::{Environment, Source, Value, Written};
 use super::agent::PROFILE;
 use super::instance::INSTANCES;
-use super::kinds::{AGENT, KIND};
+use super::kinds::{AGENT, KIND, STDIO};
+use super::stdio::command::{ARGS, COMMAND, split_words};
 use super::{ID, SERVERS_MAX, agent, fields};
 use crate::settings::knob::Disclosure;
+use crate::settings::unknown::SERVERS_VARIABLE;
 
 const FLAG: &str = "--server";
-const FLAG_SHAPE: &str = "ID=URL[,URL]..., such as tools=http://127.0.0.1:9001/mcp";
+const FLAG_SHAPE: &str = "ID=URL[,URL]... or ID=PROGRAM [ARGUMENT]..., such as \
+                          tools=http://127.0.0.1:9001/mcp or \"memory=npx -y @modelcontextprotocol/server-memory\"";
+
+/// A server in one text: `ID=URL[,URL]...` or `ID=PROGRAM [ARGUMENT]...`.
+#[derive(Debug)]
+pub(super) struct ServerText {
+    text: String,
+    written_as: &'static str,
+    place: &'static str,
+}
+
+impl ServerText {
+    /// Those of the flags, then those of the environment.
+    pub(super) fn all(flags: &[String], environment: &Environment) -> Vec<Self> {
+        let flags = flags.iter().map(|text| Self {
+            text: text.clone(),
+            written_as: FLAG,
+            place: "command line",
+        });
+        let lines = match environment.get(SERVERS_VARIABLE) {
+            Some(Value::Word(lines)) => lines,
+            _ => String::new(),
+        };
+        let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
+        let lines = lines.map(|line| Self {
+            text: line.to_owned(),
+            written_as: SERVERS_VARIABLE,
+            place: "environment",
+        });
+        flags.chain(lines).collect()
+    }
+}
 
 /// One server as it was written.
 #[derive(Debug)]
@@ -27,6 +60,8 @@ pub(super) struct ServerEntry<'a> {
 struct FlagServer<'a> {
     id: &'a str,
     says: FlagSays<'a>,
+    written_as: &'static str,
+    place: &'static str,
 }
 
 /// What a flag says of a server besides its id.
@@ -34,6 +69,8 @@ struct FlagServer<'a> {
 enum FlagSays<'a> {
     /// Where its instances are.
     Instances(&'a str),
+    /// Which program it is.
+    Command(&'a str),
     /// It is the agent that is known by this id.
     Agent,
 }
@@ -49,17 +86,33 @@ impl ServerEntry<'_> {
 
     fn flagged(&self, about: &About) -> Option<Written> {
         let flag = self.flag?;
-        let text = match (about.key, flag.says) {
-            (key, _) if key == ID.about.key => flag.id,
-            (key, FlagSays::Instances(urls)) if key == INSTANCES.about.key => urls,
-            (key, FlagSays::Agent) if key == KIND.about.key => AGENT,
-            (key, FlagSays::Agent) if key == PROFILE.about.key => flag.id,
+        let word = |text: &str| Value::Word(text.to_owned());
+        let value = match (about.key, flag.says) {
+            (key, _) if key == ID.about.key => word(flag.id),
+            (key, FlagSays::Instances(urls)) if key == INSTANCES.about.key => word(urls),
+            (key, FlagSays::Command(_)) if key == KIND.about.key => word(STDIO),
+            (key, FlagSays::Command(text)) if key == COMMAND.about.key => list_of_words(text),
+            (key, FlagSays::Agent) if key == KIND.about.key => word(AGENT),
+            (key, FlagSays::Agent) if key == PROFILE.about.key => word(flag.id),
             _ => return None,
         };
         Some(Written {
-            written_as: format!("{FLAG} {}", flag.id),
-            place: "command line".to_owned(),
-            value: Value::Word(text.to_owned()),
+            written_as: format!("{} {}", flag.written_as, flag.id),
+            place: flag.place.to_owned(),
+            value,
+        })
+    }
+
+    /// What a table says that has a command and not its kind, as the settings of other MCP clients are.
+    fn kind_of_command(&self) -> Option<Written> {
+        let (written_as, entry) = self.field(&COMMAND.about)?;
+        if self.field(&KIND.about).is_some() || self.field(&PROFILE.about).is_some() {
+            return None;
+        }
+        Some(Written {
+            written_as,
+            place: self.file.place(entry.line),
+            value: Value::Word(STDIO.to_owned()),
         })
     }
 
@@ -74,19 +127,9 @@ impl ServerEntry<'_> {
         }
     }
 
-    /// Whether `kind` names something that a later version serves, whose fields nobody knows yet.
-    fn has_a_later_kind(&self) -> bool {
-        let Some((_, entry)) = self.field(&KIND.about) else {
-            return false;
-        };
-        matches!(&entry.value, Value::Text(kind) if KIND.later.contains(&kind.as_str()))
-    }
-
     /// Refuses fields that no server has, and those that say the same twice.
     fn refuse_bad_fields(&self, errors: &mut SettingsError) {
-        if let Some((index, table)) = self.table
-            && !self.has_a_later_kind()
-        {
+        if let Some((index, table)) = self.table {
             fields::refuse(self.file, index, table, errors);
         }
     }
@@ -97,17 +140,34 @@ impl Source for ServerEntry<'_> {
         if let Some(written) = self.flagged(about) {
             return Some(written);
         }
+        if about.key == KIND.about.key
+            && let Some(written) = self.kind_of_command()
+        {
+            return Some(written);
+        }
         let (written_as, entry) = self.field(about)?;
+        let value = match &entry.value {
+            Value::Text(text) if about.key == COMMAND.about.key => {
+                match self.field(&ARGS.about) {
+                    // Then the text is the program, whatever is in it.
+                    Some(_) => Value::List(vec![Value::Text(text.clone())]),
+                    None => list_of_words(text),
+                }
+            }
+            value => value.clone(),
+        };
         Some(Written {
             written_as,
             place: self.file.place(entry.line),
-            value: entry.value.clone(),
+            value,
         })
     }
 
     fn unwritten(&self, about: &About) -> (String, String) {
         let Some((index, table)) = self.table else {
-            return (FLAG.to_owned(), "command line".to_owned());
+            let flag = self.flag.map(|flag| (flag.written_as, flag.place));
+            let (written_as, place) = flag.unwrap_or((FLAG, "command line"));
+            return (written_as.to_owned(), place.to_owned());
         };
         let first_line = table.values().map(|entry| entry.line).min();
         let place = first_line.map_or(String::new(), |line| self.file.place(line));
@@ -115,15 +175,20 @@ impl Source for ServerEntry<'_> {
     }
 }
 
-/// Every server of the file in its order, then the servers that only flags name. `wanted` is the one that is to be served
+/// A command that is one text.
+fn list_of_words(text: &str) -> Value {
+    Value::List(split_words(text).into_iter().map(Value::Text).collect())
+}
+
+/// Every server of the file in its order, then the servers that only flags and the environment name. `wanted` is the one that is to be served
 /// alone: where nobody says what it is, it may be an agent that is known.
 pub(super) fn collect<'a>(
     file: &'a FileTables,
-    flags: &'a [String],
+    texts: &'a [ServerText],
     wanted: Option<&'a str>,
     errors: &mut SettingsError,
 ) -> Vec<ServerEntry<'a>> {
-    let mut flags = flag_servers(flags, errors);
+    let mut flags = flag_servers(texts, errors);
     let mut wanted = wanted.filter(|id| flags.iter().all(|flag| flag.id != *id));
     let mut entries = Vec::new();
     for (index, table) in file_tables(file, errors) {
@@ -147,6 +212,8 @@ pub(super) fn collect<'a>(
             .map(|id| FlagServer {
                 id,
                 says: FlagSays::Agent,
+                written_as: FLAG,
+                place: "command line",
             }),
     );
     entries.extend(flags.into_iter().map(|flag| ServerEntry {
@@ -196,28 +263,57 @@ fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usi
     tables
 }
 
-fn flag_servers<'a>(flags: &'a [String], errors: &mut SettingsError) -> Vec<FlagServer<'a>> {
+fn flag_servers<'a>(texts: &'a [ServerText], errors: &mut SettingsError) -> Vec<FlagServer<'a>> {
     let mut servers: Vec<FlagServer<'a>> = Vec::new();
-    for text in flags {
-        let reason = match text.split_once('=') {
-            Some((id, _)) if servers.iter().any(|other| other.id == id) => {
+    for ServerText {
+        text,
+        written_as,
+        place,
+    } in texts
+    {
+        let named = text.split_once('=').map(|(id, says)| {
+            let known = servers.iter().find(|other| other.id == id);
+            (id, says, known.map(|known| known.written_as))
+        });
+        let reason = match named {
+            Some((id, _, Some(known))) if known == *written_as => {
                 format!("the server {id:?} is named twice; give it all its URLs at once")
             }
-            Some((id, urls)) if !id.is_empty() && !id.contains("://") => {
-                let says = FlagSays::Instances(urls);
-                servers.push(FlagServer { id, says });
+            // A flag wins over the variable.
+            Some((_, _, Some(_))) => continue,
+            Some((id, says, None)) if !id.is_empty() && !id.contains("://") => {
+                servers.push(FlagServer {
+                    id,
+                    says: if is_command(says) {
+                        FlagSays::Command(says)
+                    } else {
+                        FlagSays::Instances(says)
+                    },
+                    written_as,
+                    place,
+                });
                 continue;
             }
             _ => "it has no ID in front of an equals sign".to_owned(),
         };
         errors.push(Problem {
-            key: FLAG.to_owned(),
-            written_as: FLAG.to_owned(),
-            place: "command line".to_owned(),
+            key: (*written_as).to_owned(),
+            written_as: (*written_as).to_owned(),
+            place: (*place).to_owned(),
             value: value_shown(&Value::Text(text.clone()), Disclosure::Credentials),
             reason,
             allowed: FLAG_SHAPE.to_owned(),
         });
     }
     servers
+}
+
+/// Whether a text begins with a program: a name without a colon, or an absolute path. What has one is a URL, or was meant
+/// to be one.
+fn is_command(text: &str) -> bool {
+    let words = split_words(text);
+    words.first().is_some_and(|program| {
+        let is_name = !program.contains(['/', ':', ',', '=']);
+        is_name || (program.starts_with('/') && !program.starts_with("//"))
+    })
 }

@@ -14,7 +14,7 @@ pub(super) const AFFINITY: Choice<ServerAffinity> = Choice {
     default: Named {
         name: "inherit",
         value: ServerAffinity::Inherit,
-        meaning: "as `affinity.enabled` says",
+        meaning: "as `affinity.enabled` says; where that is unset, as the server itself decides",
     },
     others: &[
         Named {
@@ -25,7 +25,7 @@ pub(super) const AFFINITY: Choice<ServerAffinity> = Choice {
         Named {
             name: "off",
             value: ServerAffinity::Off,
-            meaning: "no: any call may go to any instance",
+            meaning: "no: any call may go to any instance, over upstream sessions that the clients of one user share",
         },
     ],
     later: &[],

@@ -24,7 +24,7 @@ use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
 use super::source::{Environment, Flags};
 
-use entry::ServerEntry;
+use entry::{ServerEntry, ServerText};
 use kinds::{KIND, Kind};
 
 pub use agent::AgentServerSettings;
@@ -180,7 +180,8 @@ pub(super) fn parse(
     standards: Standards<'_>,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
-    let entries = entry::collect(file, &flags.servers, flags.wanted.as_deref(), errors);
+    let texts = ServerText::all(&flags.servers, environment);
+    let entries = entry::collect(file, &texts, flags.wanted.as_deref(), errors);
     if entries.is_empty() && standards.code.is_enabled {
         return vec![ServerSettings {
             id: ServerId(STANDARD_ID.to_owned()),

@@ -48,8 +48,12 @@ fn a_profile_is_all_that_a_server_needs() {
     assert_eq!(claude.rules.error_pointer, pointer("/is_error"));
     assert_eq!(
         claude.unknown_session,
-        ["No conversation found with session ID"]
+        [
+            "No conversation found with session ID",
+            "is not a UUID and does not match any session title"
+        ]
     );
+    assert!(!claude.is_bound_to_folder);
     assert!(claude.description.contains("Claude Code"));
     assert_eq!(claude.directory, PathBuf::from("/home/ada"));
     assert!(claude.work_folders.is_empty());

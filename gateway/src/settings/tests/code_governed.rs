@@ -19,6 +19,9 @@ fn the_defaults_are_the_documented_ones() {
     assert_eq!(common.persisted_output_chars_max, 200_000);
     assert_eq!(common.runs_kept_max, 10_000);
     assert_eq!(common.runs_kept_days, 30);
+    assert_eq!(common.runs_kept_bytes, 1024 * 1024 * 1024);
+    assert_eq!(common.user_runs_kept_bytes, 256 * 1024 * 1024);
+    assert_eq!(common.records_free_bytes_min, 256 * 1024 * 1024);
     assert_eq!(common.catalog_ttl, Duration::from_secs(60));
     assert_eq!(common.tokens_key_file, None);
     let sandbox = code(&settings, "sandbox");

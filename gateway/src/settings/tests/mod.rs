@@ -11,6 +11,7 @@ mod agent;
 mod code;
 mod code_governed;
 mod code_refused;
+mod foreign;
 mod group;
 mod peers;
 mod refused;
@@ -70,7 +71,7 @@ fn nothing_configured_is_the_documented_default() {
     );
     assert_eq!(settings.store.on_unavailable, OnUnavailable::Fallback);
     assert_eq!(settings.store.key_prefix, "mcpgw:");
-    assert_eq!(settings.affinity.standard, Affinity::Off);
+    assert_eq!(settings.affinity.standard, Affinity::ByServer);
     assert_eq!(settings.affinity.session_ttl, Duration::from_secs(3600));
     assert_eq!(settings.affinity.sessions_max, None, "no cap");
     assert_eq!(settings.affinity.reap_interval, Duration::from_secs(10));
@@ -143,13 +144,33 @@ fn a_contextforge_environment_file_works() {
 }
 
 #[test]
+fn a_server_decides_about_affinity_unless_something_is_written() {
+    let check = |file: &str, variables: &[(&str, &str)], affinity| {
+        let settings = settings(&format!("{ONE_SERVER}{file}"), variables);
+        assert_eq!(
+            http(&settings, "tools").affinity,
+            affinity,
+            "{file} {variables:?}"
+        );
+    };
+    let seed = "MCPGATEWAY_SESSION_AFFINITY_ENABLED";
+    check("", &[], Affinity::ByServer);
+    check("affinity = \"inherit\"\n", &[], Affinity::ByServer);
+    check("", &[(seed, "")], Affinity::ByServer);
+    check("", &[(seed, "false")], Affinity::Off);
+    check("", &[("MOORING_AFFINITY_ENABLED", "true")], Affinity::Kept);
+    check("affinity = \"on\"\n", &[(seed, "false")], Affinity::Kept);
+    check("affinity = \"off\"\n", &[], Affinity::Off);
+}
+
+#[test]
 fn every_default_of_the_example_is_accepted_as_it_stands() {
     let text = generate::environment_example();
     let variables: Vec<(&str, &str)> = text
         .lines()
         .filter_map(|line| line.strip_prefix("#MOORING_"))
         .filter_map(|line| line.split_once('='))
-        .filter(|(name, value)| *name != "CONFIG" && !value.is_empty())
+        .filter(|(name, value)| !["CONFIG", "SERVERS"].contains(name) && !value.is_empty())
         .collect();
     let names: Vec<String> = variables
         .iter()

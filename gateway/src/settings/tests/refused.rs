@@ -174,6 +174,15 @@ fn impossible_combinations_are_refused() {
         &[],
         &["one header cannot mean two things"],
     );
+    check_refused(
+        "[listen]\nbody_bytes_max = 8192\nbody_budget_bytes = 8191",
+        &[],
+        &[
+            "listen.body_budget_bytes",
+            "would never fit",
+            "8192 or more",
+        ],
+    );
     check_refused("[worker]\nbeat_ttl_ms = 999", &[], &["at least 1000"]);
     check_refused(
         "[upstream]\nclaim_lease_ms = 5000",
@@ -187,6 +196,32 @@ fn impossible_combinations_are_refused() {
     );
     let open = "[listen]\naddress = \"0.0.0.0:4444\"\n[auth]\nmode = \"trusted-header\"\ntrusted_peers = [\"10.0.0.0/8\"]";
     assert!(settings(open, &[]).listen.address.ip().is_unspecified());
+}
+
+#[test]
+fn a_proxy_that_could_be_anybody_or_a_header_that_is_anybodys_is_refused() {
+    const TRUSTING: &str = "[auth]\nmode = \"trusted-header\"\n";
+    for everybody in ["0.0.0.0/0", "::/0", "10.0.0.1/0"] {
+        let file = format!("{TRUSTING}trusted_peers = [\"10.0.0.1\", \"{everybody}\"]");
+        check_refused(
+            &file,
+            &[],
+            &["auth.trusted_peers", everybody, "every address"],
+        );
+    }
+    for header in [
+        "host",
+        "Connection",
+        "authorization",
+        "x-forwarded-for",
+        "mcp-session-id",
+    ] {
+        let file = format!("{TRUSTING}trusted_peers = [\"10.0.0.1\"]\nuser_header = \"{header}\"");
+        check_refused(&file, &[], &["auth.user_header", "meaning of its own"]);
+    }
+    let file =
+        format!("{TRUSTING}trusted_peers = [\"10.0.0.0/8\"]\nuser_header = \"x-forwarded-user\"");
+    assert!(load(&file, &[], &Flags::default()).is_ok());
 }
 
 #[test]
@@ -285,7 +320,7 @@ fn bad_server_flags_are_refused() {
     }
     check(&["http://b/?x=1"], &["no ID in front", "ID=URL[,URL]"]);
     check(&["a=http://b/", "a=http://c/"], &["named twice"]);
-    check(&["a=b"], &["--server a", "not a URL"]);
+    check(&["a=b/c"], &["--server a", "not a URL"]);
     check(&["a="], &["--server a", "empty"]);
 }
 

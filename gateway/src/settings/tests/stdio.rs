@@ -30,6 +30,7 @@ fn a_command_is_all_that_a_server_needs() {
     assert_eq!(files.command.arguments(), ["-y", "server"]);
     assert_eq!(files.directory, None);
     assert_eq!(files.children_max.get(), 256);
+    assert_eq!(files.idle_timeout, Some(Duration::from_secs(600)));
     assert_eq!(files.start_timeout, Duration::from_secs(30));
     assert_eq!(files.stop_grace, Duration::from_secs(2));
     assert_eq!(files.open_files_max.unwrap().get(), 1024);
@@ -48,6 +49,7 @@ cwd = "/data"
 env = { API_KEY = "env:FILES_KEY", MODE = "quiet", HOME = "/data", EMPTY = "" }
 inherit_env = ["HTTPS_PROXY"]
 children_max = 4096
+idle_timeout_seconds = 0
 start_timeout_ms = 100
 stop_grace_ms = 0
 open_files_max = 0
@@ -69,6 +71,7 @@ on_upstream_loss = "fail"
         "after those that every program gets"
     );
     assert_eq!(files.children_max.get(), 4096);
+    assert_eq!(files.idle_timeout, None, "as long as its session lives");
     assert_eq!(files.start_timeout, Duration::from_millis(100));
     assert_eq!(files.stop_grace, Duration::ZERO);
     assert_eq!(files.open_files_max, None);
@@ -113,7 +116,7 @@ fn bad_servers_are_refused() {
         ],
     );
     check("command = []", &["servers[0].command = []", "no program"]);
-    check("command = \"npx -y\"", &["it is a text, not a list"]);
+    check("command = 1", &["it is a number, not a list"]);
     check("command = [\"a\", 1]", &["= 1", "a number, not a text"]);
     check("command = [\"a\", \"\"]", &["an item is empty"]);
     check(

@@ -154,6 +154,8 @@ pub struct AgentServerSettings {
     pub rules: Arc<OutputRules>,
     /// Texts of a run that does not know the session it is to resume.
     pub unknown_session: Vec<String>,
+    /// Whether the agent resumes a conversation only in the folder in which it last worked on it.
+    pub is_bound_to_folder: bool,
     /// What clients are told of the tool.
     pub description: String,
     /// Where it works when a call does not say. May not exist.
@@ -193,6 +195,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Agent
         template: command::parse(reader, profile),
         rules: Arc::new(output::parse(reader, profile)),
         unknown_session,
+        is_bound_to_folder: profile.is_some_and(|profile| profile.is_bound_to_folder),
         description: described.unwrap_or_else(|| {
             let standard = profile.map_or(DESCRIPTION_STANDARD, |profile| profile.description);
             standard.to_owned()

@@ -3,7 +3,7 @@
 //! Invariant: a prompt that begins with a hyphen is a prompt to every one of them, not a flag. What an agent may do without
 //! asking is left as the agent has it: who wants more gives a `command` of their own.
 //!
-//! Where each fact is from stands beside it. No program was run to verify them.
+//! The tests run each program, in the version that docs/agents.md names, against a stand-in for its model.
 
 use crate::agent::output::{OutputForm, Results};
 use crate::settings::knob::{About, Choice, Named};
@@ -35,12 +35,12 @@ pub(in super::super) const PROFILE: Choice<Option<&Profile>> = Choice {
         Named {
             name: "gemini",
             value: Some(&GEMINI),
-            meaning: "Gemini CLI, `gemini --prompt`, of a version whose JSON output has `session_id`",
+            meaning: "Gemini CLI, `gemini --prompt`",
         },
         Named {
             name: "opencode",
             value: Some(&OPENCODE),
-            meaning: "OpenCode, `opencode run`, of a version later than 1.0.120",
+            meaning: "OpenCode, `opencode run`",
         },
     ],
     later: &[],
@@ -61,16 +61,16 @@ pub(in super::super) struct Profile {
     pub(super) progress_pointer: Option<&'static str>,
     pub(super) progress_where: &'static [&'static str],
     pub(super) unknown_session: &'static [&'static str],
+    /// Whether it resumes a conversation only in the folder in which it last worked on it.
+    pub(super) is_bound_to_folder: bool,
 }
 
-/// Flags: the CLI reference of Claude Code (docs.anthropic.com, "CLI usage"); `stream-json` with `-p` needs `--verbose`
-/// (anthropics/claude-code#733). `-p` takes no value, the prompt is positional, and `--` ends the flags: so does the Python
-/// SDK it (anthropics/claude-agent-sdk-python#130). `--resume` takes an optional value, which only the form with `=` binds
-/// whatever it begins with (the same SDK, `_internal/transport/subprocess_cli.py`).
+/// `stream-json` with `-p` needs `--verbose`. `-p` takes no value: the prompt is positional, and `--` ends the flags.
+/// `--resume` takes an optional value, which only the form with `=` binds whatever it begins with. A conversation goes on
+/// from any folder, under the same id.
 ///
-/// Output: the last line is of type `result`, with `result`, `session_id` and `is_error`; a run of an unknown session has
-/// no `result`, and says so on both streams (anthropics/claude-code#1967). An `assistant` line carries one block of a
-/// message; that it is only one is what was seen, and nowhere promised.
+/// The last line is of type `result`, with `result`, `session_id` and `is_error`. Of a failure `result` has the text; a run
+/// of an unknown session has none, and says so on both streams. An `assistant` line carries one block of a message.
 const CLAUDE: Profile = Profile {
     description: "Gives a prompt to Claude Code, which works in a folder of the gateway's machine, and returns its answer.",
     command: &[
@@ -92,20 +92,23 @@ const CLAUDE: Profile = Profile {
     error_pointer: Some("/is_error"),
     progress_pointer: Some("/message/content/0/text"),
     progress_where: &["/type=assistant"],
-    unknown_session: &["No conversation found with session ID"],
+    unknown_session: &[
+        "No conversation found with session ID",
+        "is not a UUID and does not match any session title",
+    ],
+    is_bound_to_folder: false,
 };
 
-/// Flags: openai/codex, `codex-rs/exec/src/cli.rs`. `resume ID` is a subcommand of `exec`, in front of the prompt; `--` ends
-/// the flags, and after it the words `resume` and `review` are prompts too. A prompt that is just `-` would be read from
-/// standard input, which is at its end: that run fails. Without `--skip-git-repo-check` it refuses to work outside a Git
-/// repository. It never asks for approval, and its sandbox is by default read-only: `--sandbox workspace-write` in a
-/// command lets it write.
+/// `resume ID` is a subcommand of `exec`, in front of the prompt; `--` ends the flags, and after it the words `resume` and
+/// `review` are prompts too. A prompt that is just `-` would be read from standard input, which is at its end: that run
+/// fails. Without `--skip-git-repo-check` it refuses to work outside a Git repository. It never asks for approval, and its
+/// sandbox is by default read-only: `--sandbox workspace-write` in a command lets it write. A conversation goes on from any
+/// folder, under the same id.
 ///
-/// Output: `codex-rs/exec/src/exec_events.rs`. `thread.started` has `thread_id`, `item.completed` an item of type
-/// `agent_message`, of which the last is the answer, and `turn.failed` an `error`. The event `error` is not taken for a
-/// failure: some versions report a connection that is tried again by it. Of an unknown session recent versions say what
-/// stands below (openai/codex 0.130 and later, by RunMaestro/Maestro#1043); old ones may silently begin another, which
-/// only its `thread_id` shows.
+/// `thread.started` has `thread_id`, `item.completed` an item of type `agent_message`, of which the last is the answer, and
+/// `turn.failed` an `error`. The event `error` is not taken for a failure: a connection that is tried again is reported by
+/// it, and a warning is an item of type `error`. An id that is no UUID is taken for a title, and where there is none of
+/// that title another conversation begins without a word; ids that Codex says are UUIDs.
 const CODEX: Profile = Profile {
     description: "Gives a prompt to Codex, which works in a folder of the gateway's machine, and returns its answer.",
     command: &[
@@ -123,25 +126,23 @@ const CODEX: Profile = Profile {
     result_pointer: Some("/item/text"),
     result_where: &["/type=item.completed", "/item/type=agent_message"],
     results: Results::Last,
-    error_pointer: Some("/error"),
+    error_pointer: Some("/error/message"),
     progress_pointer: Some("/item/text"),
     progress_where: &["/type=item.completed"],
     unknown_session: &[
         "no rollout found for thread id",
         "no rollout found for conversation id",
     ],
+    is_bound_to_folder: false,
 };
 
-/// Flags: google-gemini/gemini-cli, `packages/cli/src/config/config.ts` and `docs/cli/session-management.md`; it is a yargs
-/// parser, to which `--prompt=...` is a value whatever it begins with. Sessions belong to the folder in which they were
-/// begun. Recent versions refuse to work in a folder that the user has not trusted: `env = { GEMINI_CLI_TRUST_WORKSPACE =
-/// "true" }` says that all are.
+/// It is a yargs parser, to which `--prompt=...` is a value whatever it begins with. It resumes only what was begun in the
+/// same folder. It refuses to work in a folder that the user has not trusted: `env = { GEMINI_CLI_TRUST_WORKSPACE = "true" }`
+/// says that all are.
 ///
-/// Output: `packages/core/src/output/types.ts`: one document with `response`, `session_id` and, of a failure, `error`. The
-/// id was asked for in google-gemini/gemini-cli#14435 of December 2025; which release was the first with it was not
-/// verified. Without it there is nothing to resume, and every run is fresh. The streamed form has the answer in pieces that
-/// would have to be put together without anything between them, so it is not used, and there is no progress. What it says
-/// of an unknown session: `packages/cli/src/utils/sessionUtils.ts`.
+/// It prints one document with `session_id` and `response`; of a failure one with `error` instead, on standard error. The
+/// streamed form has the answer in pieces that would have to be put together without anything between them, so it is not
+/// used, and there is no progress.
 const GEMINI: Profile = Profile {
     description: "Gives a prompt to Gemini CLI, which works in a folder of the gateway's machine, and returns its answer.",
     command: &[
@@ -164,15 +165,15 @@ const GEMINI: Profile = Profile {
         "Invalid session identifier",
         "No previous sessions found for this project",
     ],
+    is_bound_to_folder: true,
 };
 
-/// Flags: anomalyco/opencode (formerly sst/opencode), `packages/opencode/src/cli/cmd/run.ts`; a message after `--` may begin
-/// with a hyphen since anomalyco/opencode#4904, later than 1.0.120. It puts a message that has spaces between quotation
-/// marks before it passes it on; nothing can be done about that from outside. It takes its folder from the variable PWD
-/// where that is set, so PWD must not be inherited.
+/// A message after `--` may begin with a hyphen. It puts a message that has spaces between quotation marks before it passes
+/// it on; nothing can be done about that from outside. It takes its folder from the variable PWD where that is set, so PWD
+/// must not be inherited. Resumed in another folder than its session's it answers and then never ends, so that is not done.
 ///
-/// Output: the same file. Every event has `sessionID`; one of type `text` has a finished part, of which the last is the
-/// answer; one of type `error` has `error`. What it says of an unknown session is on standard error.
+/// Every event has `sessionID`; one of type `text` has a finished part, of which the last is the answer; one of type `error`
+/// has `error`. What it says of an unknown session is on standard error.
 const OPENCODE: Profile = Profile {
     description: "Gives a prompt to OpenCode, which works in a folder of the gateway's machine, and returns its answer.",
     command: &[
@@ -188,6 +189,7 @@ const OPENCODE: Profile = Profile {
     progress_pointer: Some("/part/text"),
     progress_where: &["/type=text"],
     unknown_session: &["Session not found"],
+    is_bound_to_folder: true,
 };
 
 #[cfg(test)]

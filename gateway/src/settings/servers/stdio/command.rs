@@ -9,7 +9,9 @@ use crate::settings::reader::{Reader, Reason};
 pub(in crate::settings::servers) const COMMAND: List = List {
     about: About::new(
         "servers.command",
-        "The program and its arguments, each a text of its own: no shell reads them. Required for the kind `stdio`, and \
+        "The program and its arguments, each a text of its own: no shell reads them. In the file also one text: the \
+         program, with its arguments in `args` or behind spaces; quotes keep words together. A server with a command and \
+         no `kind` or `profile` is of kind `stdio`. Required for the kind `stdio`, and \
          for the kind `agent` without a `profile`. Arguments can be seen by every user of the machine: put secrets into \
          `env`. At the kind `agent`, `{prompt}` in an argument is what the caller asks, `{workFolder}` the folder of \
          the call, and the argument `{resume}` stands for those of `servers.resume`; any other brace is text. Have \
@@ -19,6 +21,18 @@ pub(in crate::settings::servers) const COMMAND: List = List {
     shape: "texts of at most 4096 bytes, the first the name of a program in PATH or the absolute path of one, such as \
             [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]",
     items_max: 256,
+    item_bytes_max: 4096,
+    disclosure: Disclosure::Hidden,
+};
+
+pub(in crate::settings::servers) const ARGS: List = List {
+    about: About::new(
+        "servers.args",
+        "Further arguments of `command`, as the settings of other MCP clients have them.",
+    )
+    .unset("none"),
+    shape: "texts of at most 4096 bytes",
+    items_max: 255,
     item_bytes_max: 4096,
     disclosure: Disclosure::Hidden,
 };
@@ -67,7 +81,7 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> CommandLine {
 
 /// The program and its arguments, at least the program; none where there is nothing that could be run.
 pub(in crate::settings::servers) fn parse_words(reader: &mut Reader<'_>) -> Option<Vec<String>> {
-    let words = reader.list(&COMMAND, parse_word)?;
+    let mut words = reader.list(&COMMAND, parse_word)?;
     let Some(program) = words.first() else {
         if !reader.was_refused(&COMMAND.about) {
             refuse(reader, "[]".to_owned(), "there is no program");
@@ -79,7 +93,26 @@ pub(in crate::settings::servers) fn parse_words(reader: &mut Reader<'_>) -> Opti
             "the program's path is relative, and would depend on where the gateway was started";
         refuse(reader, format!("[{program:?}, ...]"), reason);
     }
+    words.extend(reader.list(&ARGS, parse_word).unwrap_or_default());
     Some(words)
+}
+
+/// The words of a command that is one text: separated by spaces; quotes of either kind keep what is between them together.
+pub(in crate::settings::servers) fn split_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for letter in text.chars() {
+        match (quote, letter) {
+            (Some(open), letter) if open == letter => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, letter) if letter.is_whitespace() => words.extend(word.take()),
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 /// Refuses a server that says of no program that it is to be run.

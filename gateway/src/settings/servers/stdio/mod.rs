@@ -33,13 +33,26 @@ const CWD: Text = Text {
 const CHILDREN_MAX: Integer = Integer {
     about: About::new(
         "servers.children_max",
-        "Most processes of this server at the same time in this worker; a session, or a call of kind `agent`, that \
-         would need one more is refused until one ends.",
+        "Most processes of this server at the same time in this worker. When a session needs one more, the process that \
+         was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is refused.",
     ),
     unit: "processes",
     default: 256,
     least: 1,
     most: 4096,
+};
+
+const IDLE_TIMEOUT_SECONDS: Integer = Integer {
+    about: About::new(
+        "servers.idle_timeout_seconds",
+        "How long a process may be idle before it is stopped; 0 means until its session ends. The session's next call \
+         starts a new process, and its reply says that state was lost. A process with a request in flight is not idle, nor is \
+         one that sends messages to a client that listens. `mooring stdio` ignores this: its processes end with its client.",
+    ),
+    unit: "seconds",
+    default: 600,
+    least: 0,
+    most: 604_800,
 };
 
 const START_TIMEOUT_MS: Integer = Integer {
@@ -80,6 +93,7 @@ const OPEN_FILES_MAX: Integer = Integer {
 /// The fields of every server that is a program started here.
 pub(super) const PROGRAM_KNOBS: &[Knob] = &[
     Knob::List(&command::COMMAND),
+    Knob::List(&command::ARGS),
     Knob::Map(&variables::ENV),
     Knob::List(&variables::INHERIT_ENV),
     Knob::Integer(&CHILDREN_MAX),
@@ -88,6 +102,7 @@ pub(super) const PROGRAM_KNOBS: &[Knob] = &[
 /// The fields that only a server of kind `stdio` has.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::Text(&CWD),
+    Knob::Integer(&IDLE_TIMEOUT_SECONDS),
     Knob::Integer(&START_TIMEOUT_MS),
     Knob::Integer(&STOP_GRACE_MS),
     Knob::Integer(&OPEN_FILES_MAX),
@@ -104,6 +119,8 @@ pub struct StdioServerSettings {
     pub variables: ChildVariables,
     /// Most processes at the same time in this worker.
     pub children_max: NonZeroUsize,
+    /// How long a process may be idle; none for as long as its session lives.
+    pub idle_timeout: Option<Duration>,
     /// Longest wait for the answer to `initialize`, the start of the program included.
     pub start_timeout: Duration,
     /// Time to end after its input was closed, and again after SIGTERM.
@@ -123,6 +140,9 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Stdio
         directory: reader.text(&CWD, parse_directory),
         variables: variables::parse(reader, environment),
         children_max: parse_children_max(reader),
+        idle_timeout: Some(reader.integer(&IDLE_TIMEOUT_SECONDS))
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs),
         start_timeout: Duration::from_millis(reader.integer(&START_TIMEOUT_MS)),
         stop_grace: Duration::from_millis(reader.integer(&STOP_GRACE_MS)),
         open_files_max: NonZeroU64::new(reader.integer(&OPEN_FILES_MAX)),
