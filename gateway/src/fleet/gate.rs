@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::{BufMut, Bytes, BytesMut};
 use mooring_session::names::WorkerId;
 
+use super::address::{AddressKeys, UnverifiedAddress};
 use super::envelope::{BodyMark, ENVELOPE_BYTES_MAX, Envelope, Forward, SealError, VERSION};
 use super::frames::Exchange;
 use super::keys::KeyRing;
@@ -21,6 +22,7 @@ pub struct Gate {
     me: WorkerId,
     request_keys: MacRing,
     reply_keys: MacRing,
+    address_keys: AddressKeys,
     seen: Mutex<SeenNonces>,
 }
 
@@ -111,6 +113,7 @@ impl Gate {
             me,
             request_keys: ring.keys_for(Purpose::PeerRequest),
             reply_keys: ring.keys_for(Purpose::PeerReply),
+            address_keys: AddressKeys::new(ring),
             seen: Mutex::default(),
         }
     }
@@ -119,6 +122,24 @@ impl Gate {
     #[must_use]
     pub const fn me(&self) -> &WorkerId {
         &self.me
+    }
+
+    /// The address of this worker, `host:port`, in the form in which it is announced.
+    #[must_use]
+    pub fn sign_address(&self, address: &str) -> String {
+        self.address_keys.sign(&self.me, address)
+    }
+
+    /// The address that `worker` announced, `host:port`.
+    ///
+    /// # Errors
+    /// No key of this gate's ring signed it for this run of that worker.
+    pub fn verify_address<'a>(
+        &self,
+        worker: &WorkerId,
+        announced: &'a str,
+    ) -> Result<&'a str, UnverifiedAddress> {
+        self.address_keys.verify(worker, announced)
     }
 
     /// Signs what this worker asks of `to`, at this time in milliseconds since 1970.

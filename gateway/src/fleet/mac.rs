@@ -22,6 +22,8 @@ pub(super) enum Purpose {
     PeerRequest,
     /// The other one answers.
     PeerReply,
+    /// A worker announces where the others reach it.
+    PeerAddress,
     /// A server's request is shown to a client, whose answer may come to any worker.
     ServerRequestId,
 }
@@ -31,6 +33,7 @@ impl Purpose {
         match self {
             Self::PeerRequest => b"mooring peer request v1",
             Self::PeerReply => b"mooring peer reply v1",
+            Self::PeerAddress => b"mooring peer address v1",
             Self::ServerRequestId => b"mooring server request id v1",
         }
     }
@@ -164,6 +167,7 @@ mod tests {
         let purposes = [
             Purpose::PeerRequest,
             Purpose::PeerReply,
+            Purpose::PeerAddress,
             Purpose::ServerRequestId,
         ];
         for one in purposes {

@@ -53,7 +53,13 @@ pub fn ping(id_json: &str) -> String {
 /// The answer to a `ping`, and to every request whose result is empty.
 #[must_use]
 pub fn empty_result(id_json: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id_json},"result":{{}}}}"#)
+    result(id_json, "{}")
+}
+
+/// A response with this `result`, given as JSON text.
+#[must_use]
+pub fn result(id_json: &str, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id_json},"result":{result}}}"#)
 }
 
 /// `tools/list`, from the start or from the cursor that the page before ended with.

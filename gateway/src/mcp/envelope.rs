@@ -75,6 +75,9 @@ pub enum EnvelopeError {
     /// A key that the gateway reads occurs twice.
     #[error("the key `{0}` occurs more than once")]
     DuplicateKey(&'static str),
+    /// A key differs from one that the gateway reads by its case only.
+    #[error("a key is written like `{0}` in another case: the case of keys matters")]
+    KeyCase(&'static str),
     /// `jsonrpc` is not `"2.0"`.
     #[error("`jsonrpc` must be \"2.0\"")]
     Version,
@@ -260,6 +263,10 @@ impl<'a> Object<'a> for Draft<'a> {
         &TOP_KEYS
     }
 
+    fn note_variant(&mut self, key: &'static str) {
+        self.top.note_variant(key);
+    }
+
     fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error> {
         if at < self.top.values.len() {
             return self.top.take(at, map);
@@ -273,13 +280,15 @@ impl<'a> Object<'a> for Draft<'a> {
 }
 
 struct ParamsDraft<'a> {
-    kept: Members<'a, 6>,
+    kept: Members<'a, 7>,
     meta: Members<'a, 2>,
     meta_seen: bool,
 }
 
-const PARAM_KEYS: [&str; 7] = [
+/// `arguments` are read by servers alone, which must not find two of them.
+const PARAM_KEYS: [&str; 8] = [
     "name",
+    "arguments",
     "uri",
     "level",
     "protocolVersion",
@@ -292,6 +301,10 @@ const META_KEYS: [&str; 2] = ["progressToken", MODERN_VERSION_KEY];
 impl<'a> Object<'a> for ParamsDraft<'a> {
     fn keys(&self) -> &'static [&'static str] {
         &PARAM_KEYS
+    }
+
+    fn note_variant(&mut self, key: &'static str) {
+        self.kept.note_variant(key);
     }
 
     fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error> {
@@ -325,6 +338,12 @@ impl<'a> Draft<'a> {
         let duplicate = self.top.duplicate.or(self.params.kept.duplicate);
         if let Some(key) = duplicate.or(self.params.meta.duplicate) {
             return Err(EnvelopeError::DuplicateKey(key));
+        }
+        let variant = self.top.variant.or(self.params.kept.variant);
+        if let Some(key) = variant.or(self.params.meta.variant)
+            && sender == Sender::Client
+        {
+            return Err(EnvelopeError::KeyCase(key));
         }
         if sender == Sender::Client && version.and_then(decode).as_deref() != Some("2.0") {
             return Err(EnvelopeError::Version);
@@ -376,9 +395,10 @@ fn id_of(raw: Option<&str>, kind: Kind, sender: Sender) -> Result<Option<Id<'_>>
     }
 }
 
-fn params_of<'a>(params: &Members<'a, 6>, meta: &Members<'a, 2>) -> Params<'a> {
+fn params_of<'a>(params: &Members<'a, 7>, meta: &Members<'a, 2>) -> Params<'a> {
     let [
         name,
+        _arguments,
         uri,
         level,
         protocol_version,

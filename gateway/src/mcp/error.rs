@@ -65,10 +65,14 @@ pub enum ErrorKind {
     UpstreamTimeout,
     /// The instance sent something that is no MCP.
     UpstreamInvalid,
+    /// The server refused with an HTTP status, and said nothing that a client understands.
+    UpstreamRefused,
     /// The call was interrupted before its answer came: it may have run and was not sent again.
     OutcomeUnknown,
     /// The gateway is stopping.
     ShuttingDown,
+    /// The gateway has as many connections or request bodies as it may.
+    Overloaded,
     /// Earlier calls of the session at the server have not finished for as long as this one may wait. It has not run.
     TurnBusy,
     /// A server asked over an upstream session that no single client has.
@@ -155,6 +159,7 @@ impl ErrorKind {
             Self::UpstreamInvalid => {
                 row(-32011, S::BAD_GATEWAY, "the server sent an invalid reply")
             }
+            Self::UpstreamRefused => row(-32015, S::BAD_GATEWAY, "the server refused the request"),
             // Clients read the body of a 200 as the answer to their request, and most show nothing
             // of another status; this one must be seen.
             Self::OutcomeUnknown => row(
@@ -171,6 +176,11 @@ impl ErrorKind {
                 -32014,
                 S::SERVICE_UNAVAILABLE,
                 "earlier calls of the session have not finished in time; this one has not run",
+            ),
+            Self::Overloaded => row(
+                -32015,
+                S::SERVICE_UNAVAILABLE,
+                "the gateway is at a limit of its own: try again later",
             ),
             Self::ShuttingDown => row(-32013, S::SERVICE_UNAVAILABLE, "the gateway is stopping"),
             Self::Internal => row(-32603, S::INTERNAL_SERVER_ERROR, "internal error"),
@@ -363,6 +373,6 @@ mod tests {
         assert_eq!(body.status(), StatusCode::BAD_REQUEST);
         assert_eq!(json(&body)["error"]["code"], -32022);
         assert_eq!(json(&body)["error"]["data"]["requested"], "2026-07-28");
-        assert_eq!(json(&body)["error"]["data"]["supported"][2], "2025-11-25");
+        assert_eq!(json(&body)["error"]["data"]["supported"][3], "2025-11-25");
     }
 }

@@ -1,8 +1,8 @@
 //! Reads a JSON object's members of interest in one pass, as slices of the original text.
 //!
 //! Invariant: a member is kept as the exact text of its value, members that nobody asked for are
-//! only checked for grammar, and a key of interest that occurs twice is noticed, because two
-//! readers of such an object may believe two different things.
+//! only checked for grammar, and a key of interest that occurs twice, or in another case, is noticed,
+//! because two readers of such an object may believe two different things.
 
 use std::fmt;
 
@@ -16,6 +16,9 @@ pub(super) trait Object<'a> {
     /// The keys of those members.
     fn keys(&self) -> &'static [&'static str];
 
+    /// A key is there that differs from this one by its case only.
+    fn note_variant(&mut self, key: &'static str);
+
     /// Takes the value of the key at this place in [`Object::keys`] from the map.
     fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error>;
 }
@@ -28,6 +31,8 @@ pub(super) struct Members<'a, const N: usize> {
     pub(super) values: [Option<&'a str>; N],
     /// A key that was met more than once.
     pub(super) duplicate: Option<&'static str>,
+    /// A key that was met in another case, which some parsers take for the key itself.
+    pub(super) variant: Option<&'static str>,
 }
 
 impl<'a, const N: usize> Members<'a, N> {
@@ -37,6 +42,7 @@ impl<'a, const N: usize> Members<'a, N> {
             keys,
             values: [None; N],
             duplicate: None,
+            variant: None,
         }
     }
 
@@ -58,6 +64,10 @@ impl<'a, const N: usize> Members<'a, N> {
 impl<'a, const N: usize> Object<'a> for Members<'a, N> {
     fn keys(&self) -> &'static [&'static str] {
         self.keys
+    }
+
+    fn note_variant(&mut self, key: &'static str) {
+        self.variant = self.variant.or(Some(key));
     }
 
     fn take<A: MapAccess<'a>>(&mut self, at: usize, map: &mut A) -> Result<(), A::Error> {
@@ -113,13 +123,16 @@ impl<'a, O: Object<'a>> Visitor<'a> for ObjectSeed<'_, O> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Shape, A::Error> {
-        while let Some(place) = map.next_key_seed(KeySeed(self.0.keys()))? {
-            match place {
-                Some(at) => self.0.take(at, &mut map)?,
-                None => {
-                    map.next_value::<IgnoredAny>()?;
+        while let Some(key) = map.next_key_seed(KeySeed(self.0.keys()))? {
+            match key {
+                Key::Known(at) => {
+                    self.0.take(at, &mut map)?;
+                    continue;
                 }
+                Key::Variant(known) => self.0.note_variant(known),
+                Key::Other => {}
             }
+            map.next_value::<IgnoredAny>()?;
         }
         Ok(Shape::Object)
     }
@@ -154,12 +167,21 @@ impl<'a, O: Object<'a>> Visitor<'a> for ObjectSeed<'_, O> {
     }
 }
 
+/// A key as it was met.
+enum Key {
+    /// The one at this place in the list.
+    Known(usize),
+    /// This one of the list, but for its case.
+    Variant(&'static str),
+    Other,
+}
+
 /// Finds a key's place in the list. Escapes in keys are resolved by the JSON parser, so that
 /// `"\u0069d"` is `id` here as it is for every other reader.
 struct KeySeed(&'static [&'static str]);
 
 impl<'a> DeserializeSeed<'a> for KeySeed {
-    type Value = Option<usize>;
+    type Value = Key;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -167,15 +189,30 @@ impl<'a> DeserializeSeed<'a> for KeySeed {
 }
 
 impl Visitor<'_> for KeySeed {
-    type Value = Option<usize>;
+    type Value = Key;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a key")
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|key| *key == text))
+        if let Some(at) = self.0.iter().position(|key| *key == text) {
+            return Ok(Key::Known(at));
+        }
+        let variant = self.0.iter().find(|key| is_same_but_for_case(key, text));
+        Ok(variant.map_or(Key::Other, |key| Key::Variant(key)))
     }
+}
+
+/// Whether a parser that does not mind the case, as Go's, would take `text` for the key: two letters outside of ASCII have
+/// an ASCII letter as their other case.
+fn is_same_but_for_case(key: &str, text: &str) -> bool {
+    let folded = text.chars().map(|letter| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(key.chars().map(|letter| letter.to_ascii_lowercase()))
 }
 
 /// Whether the text is one JSON value and nothing else.
@@ -236,6 +273,23 @@ mod tests {
     fn a_second_value_is_noticed_and_wins() {
         let found = Members::read(&["a"], r#"{"a":1,"\u0061":2}"#).unwrap();
         assert_eq!((found.values, found.duplicate), ([Some("2")], Some("a")));
+    }
+
+    #[test]
+    fn a_key_in_another_case_is_noticed_and_not_taken() {
+        for text in [
+            r#"{"Name":1}"#,
+            r#"{"n\u0041me":1}"#,
+            r#"{"name":2,"NAME":1}"#,
+        ] {
+            let found = Members::read(&["name", "task"], text).unwrap();
+            assert_eq!(found.variant, Some("name"), "{text}");
+            assert_ne!(found.values[0], Some("1"), "{text}");
+        }
+        let found = Members::read(&["name", "task"], "{\"ta\u{17f}\u{212a}\":1}").unwrap();
+        assert_eq!(found.variant, Some("task"));
+        let found = Members::read(&["name"], r#"{"names":1,"nam":2,"n-me":3}"#).unwrap();
+        assert_eq!(found.variant, None);
     }
 
     #[test]

@@ -53,8 +53,14 @@ impl VersionError {
 }
 
 impl Revision {
-    /// The revisions that are served, oldest first.
-    pub const SERVED: [Self; 3] = [Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
+    /// The revisions that are served, oldest first. 2024-11-05 has no Streamable HTTP, but a session speaks what its server
+    /// chose, over whichever transport its client came.
+    pub const SERVED: [Self; 4] = [
+        Self::V2024_11_05,
+        Self::V2025_03_26,
+        Self::V2025_06_18,
+        Self::V2025_11_25,
+    ];
 
     /// What a request without a version header is taken for (MCP 2025-06-18, transports).
     pub const ASSUMED: Self = Self::V2025_03_26;
@@ -104,6 +110,13 @@ impl Revision {
             .ok_or_else(|| VersionError::Unsupported(name.to_owned()))
     }
 
+    /// The revision in which an `initialize` is served that asks for the one of this name: whatever it asks for is answered
+    /// with a revision that is served.
+    #[must_use]
+    pub fn negotiated(asked: &str) -> Self {
+        Self::served(asked).unwrap_or(Self::OFFERED)
+    }
+
     /// The revision that a request's header names, or [`Revision::ASSUMED`] without one.
     ///
     /// # Errors
@@ -150,7 +163,7 @@ mod tests {
             Err(VersionError::Malformed)
         );
         assert_eq!(of(&[b"\xff"]), Err(VersionError::Malformed));
-        assert_eq!(of(&[b"2024-11-05"]), unsupported("2024-11-05"));
+        assert_eq!(of(&[b"2024-11-05"]), Ok(Revision::V2024_11_05));
         assert_eq!(of(&[b"2026-07-28"]), unsupported("2026-07-28"));
         assert_eq!(of(&[b""]), unsupported(""));
     }
@@ -161,10 +174,22 @@ mod tests {
         assert_eq!(
             serde_json::from_str::<serde_json::Value>(&data).unwrap(),
             serde_json::json!({
-                "supported": ["2025-03-26", "2025-06-18", "2025-11-25"],
+                "supported": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"],
                 "requested": "x\"y",
             })
         );
+    }
+
+    #[test]
+    fn an_initialize_is_served_whatever_it_asks_for() {
+        for (asked, expected) in [
+            ("2024-11-05", Revision::V2024_11_05),
+            ("2025-06-18", Revision::V2025_06_18),
+            ("2026-07-28", Revision::OFFERED),
+            ("", Revision::OFFERED),
+        ] {
+            assert_eq!(Revision::negotiated(asked), expected, "{asked}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Asking another worker, over connections that are kept.
 //!
 //! Invariant: an error says whether anything can have been delivered, and only what the other worker signed can say that
-//! nothing was.
+//! nothing was. Nothing is sent to an address that the other worker did not sign.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,9 @@ use mooring_session::names::WorkerId;
 
 use super::body::{PeerBody, PeerBodyError};
 use super::{CONTENT, PATH};
-use crate::fleet::{Forward, FrameDecoder, Gate, ReplyHead, SealError, Sealed, Verdict};
+use crate::fleet::{
+    Forward, FrameDecoder, Gate, ReplyHead, SealError, Sealed, UnverifiedAddress, Verdict,
+};
 use crate::metrics::{self, Forwarded};
 use crate::upstream::is_refused;
 
@@ -65,6 +67,9 @@ pub enum PeerError {
     /// The request cannot be put into an envelope. Nothing was sent.
     #[error(transparent)]
     Unsealable(#[from] SealError),
+    /// The announced address is not known to be the worker's. Nothing was sent.
+    #[error(transparent)]
+    Unverified(#[from] UnverifiedAddress),
     /// The worker's address is none. Nothing was sent.
     #[error("the worker's address cannot be used")]
     Address(#[source] http::uri::InvalidUri),
@@ -94,6 +99,7 @@ impl PeerError {
     pub const fn is_undelivered(&self) -> bool {
         match self {
             Self::Unsealable(_)
+            | Self::Unverified(_)
             | Self::Address(_)
             | Self::Refused
             | Self::Unreachable(_)
@@ -105,6 +111,7 @@ impl PeerError {
     const fn outcome(&self) -> Forwarded {
         match self {
             Self::Unsealable(_) => Forwarded::TooLarge,
+            Self::Unverified(_) => Forwarded::Unverified,
             Self::Refused => Forwarded::Refused,
             Self::Address(_) | Self::Unreachable(_) => Forwarded::Unreachable,
             Self::Broken(_) => Forwarded::Broken,
@@ -133,7 +140,7 @@ impl PeerClient {
         Self { gate, connections }
     }
 
-    /// Asks the worker `to` at its `address`, once, and answers when its reply begins. `head_limit` is how long that may
+    /// Asks the worker `to` at the address that it `announced`, once, and answers when its reply begins. `head_limit` is how long that may
     /// take; none for what may take as long as a tool does.
     ///
     /// # Errors
@@ -141,12 +148,12 @@ impl PeerClient {
     pub async fn send(
         &self,
         to: &WorkerId,
-        address: &str,
+        announced: &str,
         forward: &Forward,
         head_limit: Option<Duration>,
     ) -> Result<Response<PeerBody>, PeerError> {
         let started = Instant::now();
-        let exchange = self.exchange(to, address, forward);
+        let exchange = self.exchange(to, announced, forward);
         let settled = match head_limit {
             Some(limit) => tokio::time::timeout(limit, exchange)
                 .await
@@ -158,8 +165,15 @@ impl PeerClient {
             Err(error) => error.outcome(),
         };
         metrics::forward(outcome, started.elapsed());
-        if let Err(error @ PeerError::Forged(_)) = &settled {
-            tracing::warn!(worker = %to, address, %error, "what answered is not believed to be the worker that was asked");
+        match &settled {
+            Err(error @ PeerError::Forged(_)) => {
+                tracing::warn!(worker = %to, address = announced, %error, "what answered is not believed to be the worker that was asked");
+            }
+            Err(error @ PeerError::Unverified(_)) => {
+                // A request tries again many times, and its failure is logged once.
+                tracing::debug!(worker = %to, address = announced, %error, "request not forwarded");
+            }
+            _ => {}
         }
         settled
     }
@@ -167,9 +181,10 @@ impl PeerClient {
     async fn exchange(
         &self,
         to: &WorkerId,
-        address: &str,
+        announced: &str,
         forward: &Forward,
     ) -> Result<Response<PeerBody>, PeerError> {
+        let address = self.gate.verify_address(to, announced)?;
         let uri: Uri = format!("http://{address}{PATH}")
             .parse()
             .map_err(PeerError::Address)?;

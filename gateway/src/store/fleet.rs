@@ -44,7 +44,8 @@ impl Store {
     /// Announces a worker's life. Never acknowledged while the store is away.
     ///
     /// # Errors
-    /// Refused: `STALE` for a boot that a later one has replaced, `LIMIT`.
+    /// Refused: `STALE` for a boot that a later one has replaced, `BUSY` for another address than the one with which the
+    /// worker is alive, `LIMIT`.
     pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         timed("WORKER.BEAT", async {
             match &*self.backend {

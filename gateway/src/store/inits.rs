@@ -8,7 +8,7 @@ use super::key::InitDigest;
 
 /// Most client builds remembered in memory. Beyond it the ones that lapse first make room.
 pub(super) const INITS_MAX: usize = 1_024;
-/// Longest initialize params kept, in bytes. Clients send a few hundred.
+/// Longest text kept, in bytes: initialize params have a limit of their own below it, and a server's answer may be longer.
 pub(super) const INIT_BYTES_MAX: usize = 65_536;
 
 /// Initialize params by digest, each until its own deadline.
@@ -34,6 +34,10 @@ impl Inits {
         }
         let json = json.into();
         self.0.insert(digest.clone(), Init { json, lapses_at });
+    }
+
+    pub(super) fn delete(&mut self, digest: &InitDigest) {
+        self.0.remove(digest);
     }
 
     pub(super) fn get(&self, digest: &InitDigest, now: Timestamp) -> Option<&str> {

@@ -29,7 +29,7 @@ pub enum Family {
 
 impl Family {
     /// Every family.
-    pub(super) const ALL: [Self; 3] = [Self::Mcp, Self::Code, Self::Agent];
+    pub(crate) const ALL: [Self; 3] = [Self::Mcp, Self::Code, Self::Agent];
 
     /// What stands between a store's prefix and the rest of a key.
     const fn word(self) -> &'static str {

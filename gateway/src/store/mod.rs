@@ -23,6 +23,7 @@ mod query;
 mod queues;
 mod rate;
 mod redis;
+mod room;
 mod sessions;
 mod status;
 #[cfg(test)]
@@ -57,6 +58,7 @@ pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::Rated;
 use self::redis::RedisStore;
+pub use self::room::{EvictionOutcome, RoomError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::{Get, Transition};
@@ -284,6 +286,25 @@ impl Store {
                 Backend::Embedded(store, _) => store.put_init(digest, json, keep).await,
                 Backend::Redis(store, _) => store.put_init(digest, json, keep).await,
                 Backend::Fallback(store) => store.put_init(digest, json, keep).await,
+            }
+        })
+        .await
+    }
+
+    /// Drops what is kept under the digest. What is not there, or cannot be dropped now, lapses by itself.
+    ///
+    /// # Errors
+    /// The store's own only.
+    pub async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
+        timed("DEL", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => {
+                    store.delete_init(digest);
+                    Ok(())
+                }
+                Backend::Embedded(store, _) => store.delete_init(digest).await,
+                Backend::Redis(store, _) => store.delete_init(digest).await,
+                Backend::Fallback(store) => store.delete_init(digest).await,
             }
         })
         .await

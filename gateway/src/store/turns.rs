@@ -26,7 +26,7 @@ pub struct Enter {
     pub worker: WorkerId,
     /// This call: random, chosen by the worker. The same ticket again renews the lease.
     pub ticket: Token,
-    /// How long the turn is held unless it is renewed. From 10 ms to the server's longest, 5 s by default.
+    /// How long the turn is held unless it is renewed. From 10 ms to the server's longest, 2 s by default.
     pub lease: Millis,
     /// Where it waits.
     pub line: Line,

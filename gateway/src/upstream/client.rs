@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +14,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Client as Pool};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::{Body, Instance, Reach, Reply};
+use super::cause::connect_text;
+use super::{Body, FailureCause, Instance, Reach, Reply, UNREACHED_LOST_AFTER};
 
 /// Most idle connections kept to one instance: enough for the concurrency of one process, small beside its file limit.
 const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
@@ -52,14 +53,17 @@ pub enum SendError {
     #[error("the instance refuses connections")]
     Refused,
     /// No connection was made for another reason (time-out, name, TLS). Nothing was delivered.
-    #[error("cannot connect to the instance")]
+    #[error("cannot connect to the instance: {}", connect_text(.0))]
     Connect(#[source] legacy::Error),
+    /// The same for as long as counts as lost: the instance's host may have vanished. Nothing was delivered.
+    #[error("the instance cannot be reached: {}", connect_text(.0))]
+    Unreachable(#[source] legacy::Error),
     /// The connection broke after it was made. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
     Broken(#[source] legacy::Error),
     /// The server could not be started, or its stream not opened. Nothing was delivered.
     #[error("the server could not be started: {0}")]
-    Unstarted(Box<str>),
+    Unstarted(Box<FailureCause>),
     /// The connection that a worker held to the server has ended. Nothing was delivered.
     #[error("the connection to the server has ended: {0}")]
     Ended(Box<str>),
@@ -164,16 +168,18 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
-        match self.0.pooled.request(request).await {
+        let error = match self.0.pooled.request(request).await {
             Ok(response) => {
                 instance.reach.succeeded();
-                Ok(response.map(Body::from))
+                return Ok(noted(instance, response.map(Body::from)));
             }
             // One refusal that nobody tries again is no row: it must not make the next one count as lost.
-            Err(error) if is_refused(&error) => Err(SendError::Refused),
-            Err(error) if error.is_connect() => Err(SendError::Connect(error)),
-            Err(error) => Err(SendError::Broken(error)),
-        }
+            Err(error) if is_refused(&error) => SendError::Refused,
+            Err(error) if error.is_connect() => SendError::Connect(error),
+            Err(error) => SendError::Broken(error),
+        };
+        instance.contact.fail(FailureCause::from(&error));
+        Err(error)
     }
 
     async fn send_over(
@@ -182,30 +188,48 @@ impl Client {
         instance: &Instance,
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
-        loop {
+        let error = loop {
+            let began = Instant::now();
             let error = match connections.request(request.clone()).await {
                 Ok(response) => {
                     instance.reach.succeeded();
-                    return Ok(response.map(Body::from));
+                    return Ok(noted(instance, response.map(Body::from)));
                 }
                 Err(error) => error,
             };
             if !error.is_connect() {
-                return Err(SendError::Broken(error));
+                break SendError::Broken(error);
             }
             if !is_refused(&error) {
-                return Err(SendError::Connect(error));
+                break if instance.reach.unreached(began) >= UNREACHED_LOST_AFTER {
+                    SendError::Unreachable(error)
+                } else {
+                    SendError::Connect(error)
+                };
             }
             if self.is_lost(&instance.reach) {
-                return Err(SendError::Refused);
+                break SendError::Refused;
             }
             tokio::time::sleep(RETRY_PAUSE).await;
-        }
+        };
+        instance.contact.fail(FailureCause::from(&error));
+        Err(error)
     }
 
     fn is_lost(&self, reach: &Reach) -> bool {
         reach.refused() >= self.0.lost_after
     }
+}
+
+/// Notes what the status says of the instance. A status of 4xx is about the request: whoever sent it judges it.
+fn noted(instance: &Instance, reply: Reply) -> Reply {
+    let status = reply.status();
+    if status.is_server_error() {
+        instance.contact.fail(FailureCause::status(status));
+    } else if !status.is_client_error() {
+        instance.contact.succeed();
+    }
+    reply
 }
 
 /// Whether the other side answered that nobody listens there: for a process on a live host, the sign of its death.

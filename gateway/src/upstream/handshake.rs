@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mooring_session::names::UpstreamSession;
+use http::HeaderMap;
+use mooring_session::names::{NameError, UpstreamSession};
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{Carry, ExchangeError, Server, read_answer};
+use crate::mcp::header::MCP_SESSION_ID;
 use crate::mcp::{Kind, call};
 
 /// An `initialize` to be sent.
@@ -48,6 +50,12 @@ pub enum HandshakeError {
     /// An answer that is no result: the instance refuses this client, and another would too.
     #[error("the instance refused to initialize with HTTP status {}", .0.status)]
     Refused(Box<Answer>),
+    /// It assigned a session id, and what is sent to it would be shared. The session is deleted again.
+    #[error("the instance assigned a session id, which clients must not share")]
+    SessionAssigned,
+    /// The session id that it gave cannot be kept, so that no later message would belong to the session.
+    #[error("the server's Mcp-Session-Id cannot be kept: {0}")]
+    SessionId(#[source] NameError),
 }
 
 impl HandshakeError {
@@ -57,6 +65,8 @@ impl HandshakeError {
         match self {
             Self::Exchange(_) => true,
             Self::Refused(answer) => answer.status.is_server_error(),
+            Self::SessionAssigned => false,
+            Self::SessionId(_) => false,
         }
     }
 }
@@ -73,14 +83,21 @@ pub async fn greet(
     limit: Duration,
 ) -> Result<Initialized, HandshakeError> {
     let outgoing = Outgoing::post(server, greeting.text.clone()).session_digest(session_digest);
-    let exchange = async { read_answer(way.carry(&outgoing).await?).await };
-    let answer = within(limit, exchange).await?;
+    let exchange = async {
+        let reply = way.carry(&outgoing).await?;
+        let unkept = refused_session_id(reply.headers());
+        Ok((read_answer(reply).await?, unkept))
+    };
+    let (answer, unkept) = within(limit, exchange).await?;
     let is_result = answer.status.is_success()
         && answer
             .message()
             .is_some_and(|message| message.kind() == Kind::Result);
     if !is_result {
         return Err(HandshakeError::Refused(Box::new(answer)));
+    }
+    if let Some(error) = unkept {
+        return Err(HandshakeError::SessionId(error));
     }
     let initialized = Initialized {
         upstream_session: answer.upstream_session.clone(),
@@ -116,6 +133,12 @@ async fn complete(
     within(limit, async { Ok(way.carry(&outgoing).await?) })
         .await
         .map(|_| ())
+}
+
+/// Why the session id in a reply cannot be kept; none where it can, or where there is none.
+fn refused_session_id(headers: &HeaderMap) -> Option<NameError> {
+    let id = headers.get(MCP_SESSION_ID)?.as_bytes();
+    UpstreamSession::parse(id).err().filter(|_| !id.is_empty())
 }
 
 /// The revision that an initialize result names.

@@ -5,7 +5,9 @@
 
 mod body;
 mod carry;
+mod cause;
 mod client;
+mod contact;
 mod discard;
 mod exchange;
 mod handshake;
@@ -13,11 +15,14 @@ mod probe;
 mod reach;
 mod request;
 mod server;
+mod statefulness;
 
 pub use body::{Body, BodyError, Reply};
 pub use carry::{Carry, ToInstance};
+pub use cause::{ContactOutcome, FailureCause};
 pub use client::{Client, ClientError, ClientOptions, SendError};
 pub(crate) use client::{is_refused, tls_config};
+pub use contact::{Contact, ContactLog, ServerHealth};
 pub use discard::Discarded;
 pub(crate) use discard::discard;
 pub use exchange::{
@@ -25,7 +30,8 @@ pub use exchange::{
 };
 pub use handshake::{Completion, Greeting, HandshakeError, Initialized, greet};
 pub use probe::{Pulse, is_session_unknown, probe};
-pub use reach::Reach;
+pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::Outgoing;
 pub(crate) use request::is_forwarded;
 pub use server::{Carriage, Instance, Server, Servers};
+pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};

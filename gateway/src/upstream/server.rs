@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{HeaderMap, Uri};
-use mooring_session::names::{InstanceName, ServerName};
+use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 use mooring_session::rules::Ownership;
 
-use super::Reach;
-use crate::settings::{Concurrency, OnUpstreamLoss};
+use super::{ContactLog, Reach, Statefulness, StatefulnessSeen};
+use crate::settings::{Affinity, Concurrency, OnUpstreamLoss};
 
 /// One of the interchangeable processes behind a server.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ pub struct Instance {
     pub uri: Uri,
     /// Since when it refuses connections, as this process has seen it.
     pub reach: Reach,
+    /// Whether it assigned a session id when it was last initialized, as this process has seen it.
+    pub statefulness: StatefulnessSeen,
+    /// What came of the last contact of this process with it.
+    pub contact: ContactLog,
 }
 
 /// One configured upstream server.
@@ -30,7 +34,7 @@ pub struct Server {
     /// Its instances, at least one.
     pub instances: Vec<Arc<Instance>>,
     /// Whether its sessions are kept.
-    pub keeps_sessions: bool,
+    pub affinity: Affinity,
     /// Whether any worker reaches a session of it, or only the one that holds its connection.
     pub ownership: Ownership,
     /// Whether tool calls of one session may run at the same time.
@@ -46,7 +50,7 @@ pub struct Server {
 #[derive(Clone, Copy, Debug)]
 pub struct Carriage {
     /// Whether its sessions are kept.
-    pub keeps_sessions: bool,
+    pub affinity: Affinity,
     /// Who may drive one.
     pub ownership: Ownership,
     /// Whether tool calls of one session may run at the same time.
@@ -65,7 +69,7 @@ impl Server {
         headers: HeaderMap,
     ) -> Self {
         let Carriage {
-            keeps_sessions,
+            affinity,
             ownership,
             concurrency,
             on_upstream_loss,
@@ -73,12 +77,55 @@ impl Server {
         Self {
             id,
             instances,
-            keeps_sessions,
+            affinity,
             ownership,
             concurrency,
             on_upstream_loss,
             headers,
             next: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether a session that begins now is kept.
+    #[must_use]
+    pub fn keeps_new_sessions(&self) -> bool {
+        match self.affinity {
+            Affinity::Kept => true,
+            Affinity::Off => false,
+            Affinity::ByServer => self.statefulness() != Statefulness::Stateless,
+        }
+    }
+
+    /// What its instances said when they were initialized: one that is stateful makes the server so, and all of them have
+    /// to be stateless for it to be.
+    #[must_use]
+    pub fn statefulness(&self) -> Statefulness {
+        let seen = self.instances.iter();
+        Statefulness::of_all(seen.map(|instance| instance.statefulness.get()))
+    }
+
+    /// Notes what an instance said when it was initialized. A change of what the server decides is logged.
+    pub fn note_statefulness(&self, instance: &Instance, assigned: Option<&UpstreamSession>) {
+        let before = self.statefulness();
+        instance.statefulness.set(match assigned {
+            Some(_) => Statefulness::Stateful,
+            None => Statefulness::Stateless,
+        });
+        let now = self.statefulness();
+        if self.affinity != Affinity::ByServer || now == before {
+            return;
+        }
+        let server = &self.id;
+        match now {
+            Statefulness::Stateful => {
+                tracing::info!(%server, instance = %instance.name, affinity = "on", "the server assigns session ids: its sessions are kept");
+            }
+            Statefulness::Stateless => {
+                tracing::info!(%server, affinity = "off", "no instance of the server assigns session ids: calls go to any instance");
+            }
+            Statefulness::Unknown => {
+                tracing::info!(%server, affinity = "on", "not all instances of the server have answered: its sessions are kept until they have");
+            }
         }
     }
 
@@ -90,6 +137,20 @@ impl Server {
             .find(|instance| instance.name == *name)
     }
 
+    /// What clients are told of an instance: its place in the settings, because its name is an address inside the network
+    /// of the servers.
+    #[must_use]
+    pub fn client_name(&self, name: &InstanceName) -> Box<str> {
+        let place = self
+            .instances
+            .iter()
+            .position(|instance| instance.name == *name);
+        match place {
+            Some(place) => format!("instance-{}", place.saturating_add(1)).into(),
+            None => "instance-removed".into(),
+        }
+    }
+
     /// The names of all instances, as BIND and REBIND take them.
     #[must_use]
     pub fn instance_names(&self) -> Vec<InstanceName> {
@@ -97,6 +158,20 @@ impl Server {
             .iter()
             .map(|instance| instance.name.clone())
             .collect()
+    }
+
+    /// The names of the instances at which a session may begin: all that can be reached as far as this process knows, or all
+    /// where there is none.
+    #[must_use]
+    pub fn candidate_names(&self) -> Vec<InstanceName> {
+        let reached = self.instances.iter();
+        let reached = reached.filter(|instance| !instance.reach.is_unreached());
+        let names: Vec<_> = reached.map(|instance| instance.name.clone()).collect();
+        if names.is_empty() {
+            self.instance_names()
+        } else {
+            names
+        }
     }
 
     /// All instances, each time beginning with the next one: for calls that no session binds.

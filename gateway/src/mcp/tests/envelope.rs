@@ -186,6 +186,35 @@ fn what_two_parsers_could_read_differently_is_refused() {
 }
 
 #[test]
+fn a_key_in_another_case_is_refused_from_clients_and_nothing_from_upstreams() {
+    for (text, key) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","Method":"b"}"#,
+            "method",
+        ),
+        (r#"{"JSONRPC":"2.0","id":1,"method":"a"}"#, "jsonrpc"),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"Arguments":{}}}"#,
+            "arguments",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"_META":{}}}"#,
+            "_meta",
+        ),
+    ] {
+        match client(text) {
+            Err(EnvelopeError::KeyCase(found)) => assert_eq!(found, key),
+            other => panic!("{text}: {other:?}"),
+        }
+        assert!(upstream(text).is_ok(), "{text}");
+    }
+    // What servers alone read has names of its own.
+    let text =
+        r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"arguments":{"Name":1,"name":2}}}"#;
+    assert!(client(text).is_ok());
+}
+
+#[test]
 fn refusals_name_their_reason() {
     let refused = |text: &str| client(text).unwrap_err().to_string();
     assert_eq!(refused(" [1]"), EnvelopeError::Batch.to_string());

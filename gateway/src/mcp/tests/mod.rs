@@ -93,7 +93,7 @@ fn json() -> impl Strategy<Value = String> {
 fn other_members() -> impl Strategy<Value = Vec<(String, String)>> {
     let key = prop::sample::select(vec![
         "x",
-        "ID",
+        "ids",
         "vendor",
         r"\u0069",
         "idd",

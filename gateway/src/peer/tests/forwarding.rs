@@ -84,7 +84,10 @@ async fn a_reply_that_nobody_reads_any_more_is_noticed() {
 async fn a_request_that_nobody_waits_for_any_more_is_noticed() {
     let mut worker = Worker::start().await;
     let (client, forward) = (client(), asking("never"));
-    let (address, limit) = (worker.address.to_string(), Duration::from_millis(50));
+    let (address, limit) = (
+        announced(&worker.id, worker.address),
+        Duration::from_millis(50),
+    );
     let sent = client.send(&worker.id, &address, &forward, Some(limit));
     let error = within(sent).await.unwrap_err();
     assert!(matches!(error, PeerError::TimedOut(_)) && !error.is_undelivered());

@@ -156,6 +156,11 @@ fn asking(message: impl Into<Bytes>) -> Forward {
     }
 }
 
+/// An address as `worker` announces it.
+fn announced(worker: &WorkerId, address: impl ToString) -> String {
+    Gate::new(worker.clone(), &ring()).sign_address(&address.to_string())
+}
+
 /// Sends a message, and waits for the head of the reply.
 async fn send(
     client: &PeerClient,
@@ -164,8 +169,8 @@ async fn send(
     message: impl Into<Bytes>,
 ) -> Result<Response<PeerBody>, PeerError> {
     let sending = async {
-        let forward = asking(message);
-        client.send(to, &address.to_string(), &forward, None).await
+        let (announced, forward) = (announced(to, address), asking(message));
+        client.send(to, &announced, &forward, None).await
     };
     within(sending).await
 }

@@ -108,7 +108,8 @@ async fn there_is_one_route() {
 #[tokio::test]
 async fn who_asks_with_another_key_learns_that_keys_differ() {
     let mine = Worker::start().await;
-    let ring = KeyRing::of(&[b"another fleet's key"]);
+    // It still verifies the fleet's old key, and signs with one that the other does not have yet.
+    let ring = KeyRing::of(&[b"another key", b"the fleet's key"]);
     let client = PeerClient::new(Arc::new(Gate::new(worker("a:1"), &ring)));
     let error = send(&client, &mine.id, mine.address, "x")
         .await
@@ -120,6 +121,30 @@ async fn who_asks_with_another_key_learns_that_keys_differ() {
         PeerError::Forged(Forgery::Unsigned(StatusCode::UNAUTHORIZED))
     ));
     assert_eq!(mine.calls(), 0);
+}
+
+#[tokio::test]
+async fn an_address_that_the_worker_did_not_sign_receives_nothing() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let (to, elsewhere) = (worker("b:1"), announced(&worker("b:1"), "127.0.0.1:1"));
+    let (_, other_tag) = elsewhere.split_once('|').unwrap();
+    let other_ring = KeyRing::of(&[b"another fleet's key"]);
+    for announced in [
+        address.to_string(),
+        format!("{address}|{other_tag}"),
+        announced(&worker("b:2"), address),
+        Gate::new(to.clone(), &other_ring).sign_address(&address.to_string()),
+    ] {
+        let forward = asking("x");
+        let sent = within(client().send(&to, &announced, &forward, Some(PATIENCE))).await;
+        let error = sent.unwrap_err();
+        assert!(matches!(error, PeerError::Unverified(_)), "{announced}");
+        assert!(error.is_undelivered());
+    }
+    let accepted = listener.accept().unwrap_err();
+    assert_eq!(accepted.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[tokio::test]

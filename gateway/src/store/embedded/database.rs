@@ -263,6 +263,15 @@ impl Database {
         })
     }
 
+    pub(super) fn delete_init(&mut self, digest: &InitDigest) -> Result<(), StoreError> {
+        self.write(|transaction, _, _| {
+            transaction
+                .prepare_cached("DELETE FROM inits WHERE digest = ?1")?
+                .execute(params![digest.as_str()])?;
+            Ok(())
+        })
+    }
+
     /// Does work that writes in a transaction that may, with the workers as they are now.
     pub(super) fn write<R>(
         &mut self,

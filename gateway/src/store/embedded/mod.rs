@@ -1,8 +1,8 @@
 //! The embedded store: one SQLite file, shared safely by the processes of one machine.
 //!
 //! Every transition is one `BEGIN IMMEDIATE` transaction over one row, decided by the rules, so two processes never
-//! decide over the same state; a transition that writes nothing (most ROUTEs) takes no write lock. A process may be
-//! killed at any moment: SQLite's write-ahead log keeps what was committed and drops what was not. `synchronous` is
+//! decide over the same state; one that changes nothing (most ROUTEs) waits for no write lock, and its use is noted where
+//! nobody else writes. A process may be killed at any moment: SQLite's write-ahead log keeps what was committed and drops what was not. `synchronous` is
 //! `NORMAL`: a power cut may lose the last commits, never the file's integrity.
 //!
 //! Processes that are started for one call each share the file too: it is made and brought up to date under a lock
@@ -119,6 +119,12 @@ impl EmbeddedStore {
     pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
         let digest = digest.clone();
         self.ask(move |database| database.get_init(&digest)).await
+    }
+
+    pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
+        let digest = digest.clone();
+        self.ask(move |database| database.delete_init(&digest))
+            .await
     }
 
     /// Has the thread do the work. Work that was queued is done even if the caller no longer waits.

@@ -163,6 +163,19 @@ impl FallbackStore {
         Ok(())
     }
 
+    /// What Redis is not told while it is away lapses there.
+    pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        shared.memory().inits.delete(digest);
+        if shared.settled_phase().await? == Phase::Normal {
+            match shared.redis.delete_init(digest).await {
+                Err(StoreError::Away(_)) => shared.go_away(),
+                result => return result,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
         let shared = &self.shared;
         if shared.settled_phase().await? == Phase::Normal {

@@ -157,6 +157,10 @@ impl MemoryStore {
         self.state().inits.get(digest, now).map(str::to_owned)
     }
 
+    pub(super) fn delete_init(&self, digest: &InitDigest) {
+        self.state().inits.delete(digest);
+    }
+
     fn moment(&self) -> (Timestamp, Monotonic) {
         (self.clock.now(), self.clock.mono())
     }

@@ -37,12 +37,16 @@ const NEEDED: [&str; 21] = [
     "worker.wait",
 ];
 
+/// Nobody listens there.
+const REFUSED: &str = "connection refused";
+
 /// Where Redis is, and how long it may take to answer.
 #[derive(Debug)]
 pub(super) struct Dialer {
     client: Client,
     pub(super) address: String,
     pub(super) command_timeout: Duration,
+    is_tls: bool,
 }
 
 impl Dialer {
@@ -53,16 +57,30 @@ impl Dialer {
     pub(super) fn new(url: &str, command_timeout: Duration) -> Result<Self, OpenError> {
         let info = url.into_connection_info().map_err(OpenError::Url)?;
         let address = info.addr().to_string();
+        let is_tls = matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. });
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         Ok(Self {
             client: Client::open(info.set_tcp_settings(tcp)).map_err(OpenError::Url)?,
             address,
             command_timeout,
+            is_tls,
         })
     }
 
     /// Connects and asks for the module, within twice the command time-out.
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, Down> {
+        self.try_connect().await.map_err(|down| match down {
+            Down::Unreachable(problem) if self.is_tls && problem != REFUSED => {
+                Down::Unreachable(format!(
+                    "{problem}; no TLS was agreed: rediss:// needs a port that speaks TLS with a certificate that this \
+                     system trusts, and redis:// is for a port without TLS"
+                ))
+            }
+            down => down,
+        })
+    }
+
+    async fn try_connect(&self) -> Result<MultiplexedConnection, Down> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.command_timeout))
             .set_response_timeout(None);
@@ -103,7 +121,7 @@ fn is_complete(answer: &Value) -> Result<(), Down> {
     }
 }
 
-/// Only the kind of an error is kept: its text may repeat what the URL holds.
+/// Only the kind of an error is kept, and what the system or TLS said: its text may repeat what the URL holds.
 fn down(error: RedisError) -> Down {
     if error.kind() == redis::ErrorKind::AuthenticationFailed {
         return Down::Denied("authentication failed".to_owned());
@@ -111,9 +129,16 @@ fn down(error: RedisError) -> Down {
     match error.code() {
         Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => Down::Denied(code.to_owned()),
         Some(code) => Down::Unreachable(format!("it answered {code}")),
-        None if error.is_connection_refusal() => Down::Unreachable("connection refused".to_owned()),
+        None if error.is_connection_refusal() => Down::Unreachable(REFUSED.to_owned()),
         None if error.is_timeout() => Down::Unreachable("timed out".to_owned()),
-        None => Down::Unreachable(error.category().to_owned()),
+        None => Down::Unreachable(with_cause(&error)),
+    }
+}
+
+fn with_cause(error: &RedisError) -> String {
+    match std::error::Error::source(error).filter(|_| error.is_io_error()) {
+        Some(cause) => format!("{}: {cause}", error.category()),
+        None => error.category().to_owned(),
     }
 }
 

@@ -82,6 +82,7 @@ fn busy(text: &str) -> Option<Busy> {
         Busy::Turn,
         Busy::Active,
         Busy::Draining,
+        Busy::Address,
     ]
     .into_iter()
     .find(|busy| busy.to_string() == text)
@@ -161,6 +162,7 @@ mod tests {
             Refusal::Busy(Busy::Turn),
             Refusal::Busy(Busy::Active),
             Refusal::Busy(Busy::Draining),
+            Refusal::Busy(Busy::Address),
             Refusal::Limit {
                 what: "bindings",
                 value: 64,

@@ -19,7 +19,7 @@ use crate::store::error::{Away, OpenError, StoreError};
 /// The first wait after a failed attempt to connect; each further one is twice as long.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// The longest wait between attempts to connect, and so about the longest time until a return is noticed.
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_millis(250);
 /// How often an open connection is tried while nobody may be using it.
 const PING_EVERY: Duration = Duration::from_secs(1);
 

@@ -114,6 +114,12 @@ impl RedisStore {
         reply::optional_text(value).map_err(unreadable("GET"))
     }
 
+    pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
+        let mut command = redis::cmd("DEL");
+        command.arg(digest.key(&self.prefix));
+        self.send(&command, "DEL", Resend::Once).await.map(drop)
+    }
+
     async fn send(
         &self,
         command: &Cmd,

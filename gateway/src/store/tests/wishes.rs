@@ -122,7 +122,7 @@ impl Side<'_> {
             server: server(op),
             worker: make::worker(&self.worker(op)),
             ticket: make::token(&token(op)),
-            lease: Millis::new(5_000),
+            lease: Millis::new(2_000),
             line: match op.flags & 3 {
                 0 => Line::First,
                 _ => Line::Last,

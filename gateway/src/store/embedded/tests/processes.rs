@@ -1,96 +1,21 @@
-//! Several processes over one file: the test binary started again, for one ignored test that does what it is told.
+//! Several processes over one file.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Clock, EmbeddedStore, File, Get, make};
+use crate::other_process::{TestProcess, heard, place, role, say};
 
-/// What the other process is to do.
-const ROLE: &str = "MOORING_TEST_ROLE";
-/// Over which file.
-const PLACE: &str = "MOORING_TEST_PLACE";
-/// Which round of kills this is.
-const ROUND: &str = "MOORING_TEST_ROUND";
-/// What its own lines begin with, among those of the test harness.
-const MARK: &str = "@ ";
 /// How often a process is killed while it writes.
 const KILLS: usize = 200;
 
-/// Another process; killed when it is dropped.
-struct Other {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(role: &str, place: &Path) -> Self {
-        Self::start_round(role, place, 0)
-    }
-
-    fn start_round(role: &str, place: &Path, round: usize) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "store::embedded::tests::processes::the_other_process",
-                "--ignored",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .env(PLACE, place)
-            .env(ROUND, round.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    /// The next line that it says; none when it has ended.
-    fn hear(&mut self) -> Option<String> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if self.output.read_line(&mut line).unwrap() == 0 || !line.ends_with('\n') {
-                return None;
-            }
-            if let Some((_, said)) = line.trim_end().split_once(MARK) {
-                return Some(said.to_owned());
-            }
-        }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-        self.input.flush().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn say(text: &str) {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{MARK}{text}").unwrap();
-    output.flush().unwrap();
-}
-
-fn heard() -> String {
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).unwrap();
-    line.trim_end().to_owned()
+/// Another process in this role, over this file.
+fn other(role: &str, path: &Path) -> TestProcess {
+    TestProcess::in_role(
+        "store::embedded::tests::processes::the_other_process",
+        role,
+        path,
+    )
 }
 
 fn open(path: &Path) -> EmbeddedStore {
@@ -100,18 +25,18 @@ fn open(path: &Path) -> EmbeddedStore {
 #[tokio::test]
 #[ignore = "started by another test, as a process of its own"]
 async fn the_other_process() {
-    let path = PathBuf::from(std::env::var_os(PLACE).unwrap());
-    match std::env::var(ROLE).unwrap().as_str() {
-        "caller" => serve_one_call(&path).await,
-        "writer" => write_until_killed(&path).await,
-        role => panic!("no role {role}"),
+    let (role, path) = (role(), place());
+    match role.split_once(' ') {
+        None if role == "caller" => serve_one_call(&path).await,
+        Some(("writer", round)) => write_until_killed(&path, round).await,
+        _ => panic!("no role {role}"),
     }
 }
 
 /// A session of its own, and one that all share; says whether it was the first there.
 async fn serve_one_call(path: &Path) {
     say("ready");
-    let own = heard();
+    let own = heard().unwrap();
     let store = open(path);
     let (key, shared) = (make::key(&own), make::key("shared"));
     store.run(&key, &make::create(&own)).await.unwrap();
@@ -130,8 +55,7 @@ async fn serve_one_call(path: &Path) {
 }
 
 /// New sessions, and one whose upstream session is replaced again and again; says what is acknowledged.
-async fn write_until_killed(path: &Path) {
-    let round: usize = std::env::var(ROUND).unwrap().parse().unwrap();
+async fn write_until_killed(path: &Path, round: &str) {
     let store = open(path);
     let held = make::key("held");
     let created = store.run(&held, &make::create("held")).await.unwrap();
@@ -161,16 +85,14 @@ async fn write_until_killed(path: &Path) {
 
 /// All begin at once, over a file that is not there, or is there and damaged.
 async fn callers_at_once(file: &File, count: usize) {
-    let mut callers: Vec<_> = (0..count)
-        .map(|_| Other::start("caller", &file.path))
-        .collect();
+    let mut callers: Vec<_> = (0..count).map(|_| other("caller", &file.path)).collect();
     for caller in &mut callers {
-        assert_eq!(caller.hear().as_deref(), Some("ready"));
+        assert_eq!(caller.hear(), "ready");
     }
     for (n, caller) in callers.iter_mut().enumerate() {
         caller.tell(&format!("own-{n}"));
     }
-    let answers: Vec<_> = callers.iter_mut().map(Other::hear).collect();
+    let answers: Vec<_> = callers.iter_mut().map(TestProcess::hear_if_any).collect();
     let all_done = answers.iter().all(|answer| {
         answer
             .as_deref()
@@ -249,13 +171,13 @@ async fn what_was_acknowledged_survives_two_hundred_kills() {
 
 /// Kills a writer after some lines, and some moments more; answers with everything that it said.
 fn write_and_be_killed(path: &Path, round: usize) -> Vec<String> {
-    let mut writer = Other::start_round("writer", path, round);
+    let mut writer = other(&format!("writer {round}"), path);
     let lines = rand::random_range(0..30);
-    let mut said: Vec<String> = (0..lines).map_while(|_| writer.hear()).collect();
+    let mut said: Vec<String> = (0..lines).map_while(|_| writer.hear_if_any()).collect();
     let moment = Duration::from_micros(rand::random_range(0..3_000));
     std::thread::sleep(moment);
-    writer.child.kill().unwrap();
-    said.extend(std::iter::from_fn(|| writer.hear()));
+    writer.kill();
+    said.extend(std::iter::from_fn(|| writer.hear_if_any()));
     said
 }
 

@@ -20,7 +20,7 @@ fn enter(ticket: &str, held: Option<u64>) -> Enter {
         server: make::server("tools"),
         worker: make::worker("w:1"),
         ticket: make::token(ticket),
-        lease: Millis::new(5_000),
+        lease: Millis::new(2_000),
         line: Line::Last,
         held,
     }

@@ -1,0 +1,184 @@
+//! Why a server could not be reached: one bounded word for metrics, and a text for clients and operators.
+//!
+//! Invariant: neither holds a URL, a header, or the value of a configured variable. What the server itself wrote is kept
+//! apart from the rest, so that pages without access control can leave it out.
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+
+use http::StatusCode;
+use hyper_util::client::legacy;
+
+use super::{ExchangeError, HandshakeError, SendError};
+
+/// What came of a contact with an instance: the label of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContactOutcome {
+    /// It answered.
+    Ok,
+    /// It refused the connection.
+    Refused,
+    /// No connection for another reason: its name, its network, a time-out.
+    Connect,
+    /// No agreement on TLS, or a certificate that is not trusted.
+    Tls,
+    /// No answer in time.
+    TimedOut,
+    /// An HTTP status that is an error.
+    Status,
+    /// An answer that is no MCP.
+    Invalid,
+    /// Its program could not be started, or ended before it answered.
+    NotStarted,
+    /// The connection broke.
+    Broken,
+}
+
+impl ContactOutcome {
+    /// Every outcome.
+    pub const ALL: [Self; 9] = [
+        Self::Ok,
+        Self::Refused,
+        Self::Connect,
+        Self::Tls,
+        Self::TimedOut,
+        Self::Status,
+        Self::Invalid,
+        Self::NotStarted,
+        Self::Broken,
+    ];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Refused => "refused",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::TimedOut => "timed_out",
+            Self::Status => "status",
+            Self::Invalid => "invalid",
+            Self::NotStarted => "not_started",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Why a contact failed. Its `Display` is for the client: the text, and what the server's program wrote last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureCause {
+    /// Never [`ContactOutcome::Ok`].
+    pub outcome: ContactOutcome,
+    /// The gateway's own words.
+    pub text: Box<str>,
+    /// The last line that the server's program wrote to its standard error, shortened and without known secrets.
+    pub last_line: Option<Box<str>>,
+}
+
+impl FailureCause {
+    /// A cause in the gateway's own words.
+    #[must_use]
+    pub fn new(outcome: ContactOutcome, text: impl Into<Box<str>>) -> Self {
+        Self {
+            outcome,
+            text: text.into(),
+            last_line: None,
+        }
+    }
+
+    /// An HTTP status that is an error.
+    #[must_use]
+    pub fn status(status: StatusCode) -> Self {
+        Self::new(ContactOutcome::Status, format!("HTTP status {status}"))
+    }
+}
+
+impl fmt::Display for FailureCause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)?;
+        match &self.last_line {
+            Some(line) => write!(formatter, "; it wrote: {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<&SendError> for FailureCause {
+    fn from(error: &SendError) -> Self {
+        match error {
+            SendError::Refused => Self::new(ContactOutcome::Refused, "connection refused"),
+            SendError::Connect(error) | SendError::Unreachable(error) => {
+                let outcome = match causes(error).any(|cause| cause.is::<rustls::Error>()) {
+                    true => ContactOutcome::Tls,
+                    false => ContactOutcome::Connect,
+                };
+                Self::new(outcome, connect_text(error))
+            }
+            SendError::Unstarted(cause) => (**cause).clone(),
+            error => Self::new(ContactOutcome::Broken, error.to_string()),
+        }
+    }
+}
+
+impl From<&ExchangeError> for FailureCause {
+    fn from(error: &ExchangeError) -> Self {
+        let outcome = match error {
+            ExchangeError::Send(error) => return error.into(),
+            ExchangeError::TimedOut(_) => ContactOutcome::TimedOut,
+            ExchangeError::Body(_) => ContactOutcome::Broken,
+            ExchangeError::TooLarge | ExchangeError::NoResponse => ContactOutcome::Invalid,
+        };
+        Self::new(outcome, error.to_string())
+    }
+}
+
+impl From<&HandshakeError> for FailureCause {
+    fn from(error: &HandshakeError) -> Self {
+        match error {
+            HandshakeError::Exchange(error) => error.into(),
+            HandshakeError::Refused(answer) if !answer.status.is_success() => {
+                Self::status(answer.status)
+            }
+            HandshakeError::SessionAssigned | HandshakeError::SessionId(_) => {
+                Self::new(ContactOutcome::Invalid, error.to_string())
+            }
+            HandshakeError::Refused(_) => Self::new(
+                ContactOutcome::Invalid,
+                "its answer to `initialize` is no result",
+            ),
+        }
+    }
+}
+
+/// What the resolver, the kernel or TLS said of a connection that was not made.
+pub(super) fn connect_text(error: &legacy::Error) -> String {
+    let mut texts = Vec::<String>::new();
+    for cause in causes(error) {
+        let text = match cause.downcast_ref::<io::Error>() {
+            Some(io) if io.kind() == io::ErrorKind::TimedOut => "timed out".to_owned(),
+            _ => cause.to_string(),
+        };
+        // An I/O error shows what it wraps, so that the same words may come twice.
+        if texts.last() != Some(&text) {
+            texts.push(text);
+        }
+    }
+    match texts.is_empty() {
+        true => "no connection".to_owned(),
+        false => texts.join(": "),
+    }
+}
+
+/// Everything that led to an error, also what I/O errors wrap without showing it as their source.
+fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |cause| {
+        let cause = *cause;
+        let io = cause.downcast_ref::<io::Error>();
+        match io.and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped as &(dyn std::error::Error + 'static)),
+            None => cause.source(),
+        }
+    })
+}

@@ -1,0 +1,169 @@
+//! The last contact with an instance, as operators see it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{ContactOutcome, FailureCause, HandshakeError, Initialized, Server};
+
+/// A success is noted again only when the one before is this old, in milliseconds: writing at each request would share
+/// a cache line among all of them.
+const SUCCESS_EVERY_MS: u64 = 1_000;
+
+/// Keeps what came of the last contact.
+#[derive(Debug, Default)]
+pub struct ContactLog {
+    /// When it last succeeded, in Unix milliseconds; 0 for never.
+    succeeded_at_ms: AtomicU64,
+    /// Whether `failed` is set.
+    is_failing: AtomicBool,
+    /// The failure since the last success.
+    failed: Mutex<Option<Contact>>,
+}
+
+/// One contact with an instance.
+#[derive(Clone, Debug)]
+pub struct Contact {
+    /// When, in Unix milliseconds.
+    pub at_ms: u64,
+    /// Why it failed; none where it succeeded.
+    pub failure: Option<FailureCause>,
+}
+
+impl Contact {
+    /// The label of metrics.
+    #[must_use]
+    pub fn outcome(&self) -> ContactOutcome {
+        let failure = self.failure.as_ref();
+        failure.map_or(ContactOutcome::Ok, |cause| cause.outcome)
+    }
+}
+
+impl ContactLog {
+    /// The instance answered.
+    pub fn succeed(&self) {
+        let now = now_ms();
+        let last = self.succeeded_at_ms.load(Ordering::Relaxed);
+        let is_failing = self.is_failing.load(Ordering::Relaxed);
+        if !is_failing && now.saturating_sub(last) < SUCCESS_EVERY_MS {
+            return;
+        }
+        self.succeeded_at_ms.store(now, Ordering::Relaxed);
+        if is_failing {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = None;
+            self.is_failing.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The contact failed.
+    pub fn fail(&self, cause: FailureCause) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = Some(Contact {
+            at_ms: now_ms(),
+            failure: Some(cause),
+        });
+        self.is_failing.store(true, Ordering::Relaxed);
+    }
+
+    /// The handshake came to this. An error of the protocol is an answer too: it is about the client.
+    pub fn note_handshake(&self, initialized: &Result<Initialized, HandshakeError>) {
+        match initialized {
+            Ok(_) => self.succeed(),
+            Err(HandshakeError::Refused(answer))
+                if answer.status.is_success() && answer.message().is_some() =>
+            {
+                self.succeed();
+            }
+            Err(error) => self.fail(FailureCause::from(error)),
+        }
+    }
+
+    /// The last one; none before the first.
+    #[must_use]
+    pub fn last(&self) -> Option<Contact> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed
+            .clone()
+            .or_else(|| match self.succeeded_at_ms.load(Ordering::Relaxed) {
+                0 => None,
+                at_ms => Some(Contact {
+                    at_ms,
+                    failure: None,
+                }),
+            })
+    }
+}
+
+/// A server as its last contacts show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerHealth {
+    /// No instance was contacted yet.
+    Unknown,
+    /// The last contact with every instance that was contacted succeeded.
+    Ok,
+    /// The last contact with some instances failed.
+    Degraded,
+    /// The last contact with every instance failed.
+    Unavailable,
+}
+
+impl ServerHealth {
+    /// The word in `/readyz`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+impl Server {
+    /// Its health, and the latest contact with any of its instances.
+    #[must_use]
+    pub fn health(&self) -> (ServerHealth, Option<Contact>) {
+        let contacts: Vec<Contact> = self
+            .instances
+            .iter()
+            .filter_map(|instance| instance.contact.last())
+            .collect();
+        let failing = contacts.iter().filter(|contact| contact.failure.is_some());
+        let health = match failing.count() {
+            0 if contacts.is_empty() => ServerHealth::Unknown,
+            0 => ServerHealth::Ok,
+            all if all == self.instances.len() => ServerHealth::Unavailable,
+            _ => ServerHealth::Degraded,
+        };
+        let latest = contacts.into_iter().max_by_key(|contact| contact.at_ms);
+        (health, latest)
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_success_ends_a_failure_and_a_failure_a_success() {
+        let log = ContactLog::default();
+        assert!(log.last().is_none());
+        log.fail(FailureCause::new(ContactOutcome::Tls, "no"));
+        assert_eq!(log.last().unwrap().outcome(), ContactOutcome::Tls);
+        log.succeed();
+        assert_eq!(log.last().unwrap().outcome(), ContactOutcome::Ok);
+        log.fail(FailureCause::new(ContactOutcome::Refused, "no"));
+        assert_eq!(log.last().unwrap().outcome(), ContactOutcome::Refused);
+    }
+}
