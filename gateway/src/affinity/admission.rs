@@ -12,20 +12,7 @@ use mooring_session::rules::{Create, Created, End, EndWhen, Touch};
 use super::open::OpenError;
 use super::{Affinity, Session};
 use crate::metrics;
-use crate::store::{Family, SessionKey, StoreError};
-
-/// Most sessions that are looked at to make room for one: those in use are passed over, and room that was made may be
-/// taken by somebody else who waits for it.
-const ROUNDS_MAX: usize = 16;
-
-/// What became of the session that was to make room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
-    /// It is ended, or was before.
-    Made,
-    /// It is in use.
-    Spared,
-}
+use crate::store::{EvictionOutcome, RoomError, SessionKey, StoreError};
 
 impl Affinity {
     /// Creates the record, or finds it. At the principal's cap the least recently used of its idle sessions is ended for it.
@@ -37,66 +24,59 @@ impl Affinity {
         session: &Session,
         create: &Create,
     ) -> Result<Created, OpenError> {
-        let mut held = 0;
-        let mut spared = Vec::new();
-        for _ in 0..ROUNDS_MAX {
-            let least_recently_used = match self.store().create(&session.key, create).await {
-                Ok(created) => return Ok(created),
-                Err(StoreError::Refused(Refusal::Cap {
-                    cap,
-                    least_recently_used,
-                })) => {
-                    held = cap;
-                    let named = self.store().named_key(&least_recently_used);
-                    named.filter(|key| key.family() == Family::Mcp)
-                }
-                Err(error) => return Err(error.into()),
-            };
-            // A session of another kind counts too, and is not this gateway's to end. One that was spared is named again
-            // when all the others have been named since.
-            let Some(key) = least_recently_used.filter(|key| !spared.contains(key)) else {
-                break;
-            };
-            if self.make_room(&session.principal, &key).await? == Room::Spared {
-                spared.push(key);
+        let make_room = |key| self.make_room(&session.principal, key);
+        let admitted = self
+            .store()
+            .create_making_room(&session.key, create, make_room);
+        admitted.await.map_err(|error| match error {
+            RoomError::Store(error) => error.into(),
+            RoomError::Full(held) => {
+                metrics::session_capped(metrics::Capped::Refused);
+                OpenError::AtCap(held)
             }
-        }
-        metrics::session_capped(metrics::Capped::Refused);
-        Err(OpenError::AtCap(held))
+        })
     }
 
     /// Ends the session under `key` if it is idle; otherwise notes that it is in use, so that the next one is named.
-    async fn make_room(&self, principal: &Principal, key: &SessionKey) -> Result<Room, StoreError> {
+    async fn make_room(
+        &self,
+        principal: &Principal,
+        key: SessionKey,
+    ) -> Result<EvictionOutcome, StoreError> {
         let servers = self.servers().iter().map(|server| server.id.clone());
-        if self.driven().is_in_call(key, servers) {
-            return self.note_use(principal, key).await;
+        if self.driven().is_in_call(&key, servers) {
+            return self.note_use(principal, &key).await;
         }
         let request = End {
             principal: Some(principal.clone()),
             when: EndWhen::Idle,
         };
-        match self.store().end(key, &request).await {
+        match self.store().end(&key, &request).await {
             Ok(ended) => {
-                self.driven().forget(key, &ended.record);
+                self.driven().forget(&key, &ended.record);
                 if ended.ended_now {
                     metrics::session_capped(metrics::Capped::Ended);
                     tracing::info!(
                         session = %key.digest(),
                         "the principal is at its cap: its least recently used session was ended for a new one"
                     );
-                    let (affinity, key) = (self.clone(), key.clone());
+                    let affinity = self.clone();
                     tokio::spawn(async move { affinity.clean_ended(&key, &ended.record).await });
                 }
-                Ok(Room::Made)
+                Ok(EvictionOutcome::Made)
             }
-            Err(StoreError::Refused(Refusal::Busy(_))) => self.note_use(principal, key).await,
+            Err(StoreError::Refused(Refusal::Busy(_))) => self.note_use(principal, &key).await,
             // It went by itself.
-            Err(StoreError::Refused(Refusal::NoSession)) => Ok(Room::Made),
+            Err(StoreError::Refused(Refusal::NoSession)) => Ok(EvictionOutcome::Made),
             Err(error) => Err(error),
         }
     }
 
-    async fn note_use(&self, principal: &Principal, key: &SessionKey) -> Result<Room, StoreError> {
+    async fn note_use(
+        &self,
+        principal: &Principal,
+        key: &SessionKey,
+    ) -> Result<EvictionOutcome, StoreError> {
         let request = Touch {
             principal: principal.clone(),
             ttl: None,
@@ -104,7 +84,7 @@ impl Affinity {
             labels: BTreeMap::new(),
         };
         match self.store().touch(key, &request).await {
-            Ok(_) | Err(StoreError::Refused(_)) => Ok(Room::Spared),
+            Ok(_) | Err(StoreError::Refused(_)) => Ok(EvictionOutcome::Spared),
             Err(error) => Err(error),
         }
     }

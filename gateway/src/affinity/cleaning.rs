@@ -185,6 +185,7 @@ impl Affinity {
     /// Cleans up after a session that this worker has just ended. What cannot be deleted now is left to the reaper.
     pub(super) async fn clean_ended(&self, key: &SessionKey, record: &RecordView) {
         let remains = self.delete_held(key, record, |_| false).await;
+        self.drop_own_params(record).await;
         if !remains.is_undone() {
             self.forget(key, record.generation).await;
         }

@@ -7,6 +7,7 @@
 //!
 //! Invariant: of many that begin one session at once, one opens it, and the others go on with what that one opened.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mooring_session::Refusal;
@@ -15,8 +16,9 @@ use mooring_session::rules::Created;
 use mooring_session::view::RecordView;
 use tokio::time::{Instant, sleep};
 
-use super::open::{introduced, labels};
-use super::{Affinity, Closed, Introduction, OpenError, Session};
+use super::establish::init_digest;
+use super::open::labels;
+use super::{Affinity, Closed, OpenError, Session};
 use crate::digest;
 use crate::store::{InitDigest, StoreError};
 
@@ -68,13 +70,10 @@ impl Affinity {
     pub async fn begin_or_continue(
         &self,
         session: &Session,
-        introduction: &Introduction<'_>,
+        params: &str,
     ) -> Result<Beginning, OpenError> {
-        let params_digest = InitDigest::of(introduction.params);
-        let create = self.creation(session, introduced(&params_digest, introduction));
-        self.store()
-            .put_init(&params_digest, introduction.params)
-            .await?;
+        // How its client introduces itself is noted by whoever opens it.
+        let create = self.creation(session, BTreeMap::new());
         let mut deadline = Instant::now() + OPENED_WITHIN;
         let mut incarnation = None;
         loop {
@@ -84,7 +83,13 @@ impl Affinity {
                 return Ok(Beginning::New);
             }
             match self.answer_in(&created.record).await? {
-                Answer::Kept(result) => return Ok(Beginning::GoesOn(result)),
+                Answer::Kept(result) => {
+                    // Each who continues it keeps these for as long again.
+                    if let Some(digest) = init_digest(&created.record) {
+                        self.store().put_init(&digest, params).await?;
+                    }
+                    return Ok(Beginning::GoesOn(result));
+                }
                 Answer::Gone => return Ok(Beginning::Unknown),
                 Answer::Awaited if incarnation != Some(created.record.generation) => {
                     // Another has begun it anew, and has as long.

@@ -49,7 +49,7 @@ impl Affinity {
             worker: self.worker().clone(),
             token: token.clone(),
             lease,
-            instances: server.instance_names(),
+            instances: server.candidate_names(),
             upstream_session: None,
             ownership: server.ownership,
         }
@@ -128,17 +128,23 @@ impl Affinity {
                 crate::upstream::ExchangeError::NoResponse,
             ));
         };
-        match server.ownership {
+        let initialized = match server.ownership {
             Ownership::Shared => {
                 let (client, limit) = (self.client(), self.options().answer_timeout);
                 let way = ToInstance { client, instance };
-                greet(&way, server, greeting, &session.digest, limit).await
+                let initialized = greet(&way, server, greeting, &session.digest, limit).await;
+                if let Ok(initialized) = &initialized {
+                    server.note_statefulness(instance, initialized.upstream_session.as_ref());
+                }
+                initialized
             }
             Ownership::Owned => {
                 self.connect(session, server, instance, claim, greeting)
                     .await
             }
-        }
+        };
+        instance.contact.note_handshake(&initialized);
+        initialized
     }
 
     async fn confirm(

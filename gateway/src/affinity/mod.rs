@@ -38,7 +38,9 @@ pub use driven::{Driven, Driver, InFlight, InFlightKind};
 pub use news::pass_on_news;
 pub(crate) use open::labels;
 pub use open::{Introduction, OpenError, Opened, Subscribed};
-pub use owned::{Dial, Owned, OwnedOptions, Place, Sent, sweep_owned, watch_owners};
+pub use owned::{
+    Dial, Owned, OwnedOptions, Place, Sent, stop_idle_processes, sweep_owned, watch_owners,
+};
 pub(crate) use reaper::jittered;
 pub use reaper::reap;
 pub use recover::Loss;
@@ -76,6 +78,8 @@ pub struct AffinityOptions {
     pub session_ttl: Millis,
     /// Most active sessions of one principal; none for no cap.
     pub sessions_max: Option<NonZeroU64>,
+    /// Most sessions that a principal may begin within a minute; none for no limit.
+    pub initializes_per_minute: Option<NonZeroU64>,
     /// How long one attempt to initialise upstream may take before another may begin.
     pub claim_lease: Millis,
     /// Longest wait of a call for its turn.

@@ -6,15 +6,21 @@ use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::names::{LabelName, LabelValue, NameError, Principal, ServerName};
 use mooring_session::rules::{Create, Revival, Touch};
+use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
 use super::carried_over::{LOG_LEVEL_LABEL, subscription_label};
 use super::driven::{Driver, InFlightKind};
-use super::establish::{INIT_LABEL, REVISION_LABEL};
+use super::establish::REVISION_LABEL;
+use super::params::{INIT_PARAMS_BYTES_MAX, ParamsKey};
 use super::{Affinity, Session, SettleError};
+use crate::digest;
 use crate::metrics;
-use crate::store::{InitDigest, StoreError};
+use crate::store::StoreError;
 use crate::upstream::{Completion, Greeting, Initialized, Server};
+
+/// The window in which a principal may begin only so many sessions.
+const MINUTE: Millis = Millis::new(60_000);
 
 /// A session that has just begun.
 #[derive(Debug)]
@@ -42,6 +48,17 @@ pub enum OpenError {
     /// Another new session of the principal, opened by another worker, took its place before it was bound.
     #[error("another new session of the principal took its place")]
     Displaced,
+    /// The principal has begun as many sessions within a minute as it may.
+    #[error("the principal has begun {limit} sessions within a minute, as many as it may")]
+    TooFast {
+        /// How many those are.
+        limit: u64,
+        /// After which time it may begin another.
+        retry_after: Millis,
+    },
+    /// The params of the `initialize` are longer than any client's.
+    #[error("the params of initialize have {0} bytes; at most {INIT_PARAMS_BYTES_MAX} are taken")]
+    ParamsTooLong(usize),
     /// A name of the gateway's own making was refused, which would be a defect.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -70,6 +87,15 @@ pub struct Introduction<'a> {
     pub revision: &'a str,
     /// The whole request as it goes upstream.
     pub text: Bytes,
+}
+
+impl Introduction<'_> {
+    fn check_length(&self) -> Result<(), OpenError> {
+        match self.params.len() {
+            0..=INIT_PARAMS_BYTES_MAX => Ok(()),
+            length => Err(OpenError::ParamsTooLong(length)),
+        }
+    }
 }
 
 impl Affinity {
@@ -104,17 +130,19 @@ impl Affinity {
     /// Creates the record of a session that is bound to nothing yet, and keeps its client's params.
     ///
     /// # Errors
-    /// `Store`, `AtCap`; nothing of it is left.
+    /// `Store`, `AtCap`, `TooFast`, `ParamsTooLong`; nothing of it is left.
     pub async fn begin(
         &self,
         session: &Session,
         introduction: &Introduction<'_>,
     ) -> Result<(), OpenError> {
-        let params_digest = InitDigest::of(introduction.params);
-        let create = self.creation(session, introduced(&params_digest, introduction));
+        introduction.check_length()?;
+        self.check_rate(&session.principal).await?;
+        let params_key = ParamsKey::of(introduction.params);
+        let create = self.creation(session, introduced(&params_key, introduction));
         let keeping_params = async {
             let params = introduction.params;
-            Ok(self.store().put_init(&params_digest, params).await?)
+            Ok(self.store().put_init(&params_key.digest, params).await?)
         };
         tokio::try_join!(self.admit(session, &create), keeping_params)?;
         Ok(())
@@ -123,8 +151,9 @@ impl Affinity {
     /// Creates the record of a session whose client has not introduced itself yet: its stream is open before it may.
     ///
     /// # Errors
-    /// `Store`, `AtCap`; nothing of it is left.
+    /// `Store`, `AtCap`, `TooFast`; nothing of it is left.
     pub async fn begin_unintroduced(&self, principal: &Principal) -> Result<Session, OpenError> {
+        self.check_rate(principal).await?;
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
         let create = self.creation(&session, BTreeMap::new());
         self.admit(&session, &create).await?;
@@ -149,17 +178,18 @@ impl Affinity {
     /// Notes how the client of a session that has begun without an introduction introduces itself.
     ///
     /// # Errors
-    /// `Store`.
+    /// `Store`, `ParamsTooLong`.
     pub async fn note_introduction(
         &self,
         session: &Session,
         introduction: &Introduction<'_>,
     ) -> Result<(), OpenError> {
-        let params_digest = InitDigest::of(introduction.params);
+        introduction.check_length()?;
+        let params_key = ParamsKey::of(introduction.params);
         self.store()
-            .put_init(&params_digest, introduction.params)
+            .put_init(&params_key.digest, introduction.params)
             .await?;
-        let labels = introduced(&params_digest, introduction);
+        let labels = introduced(&params_key, introduction);
         Ok(self.set_labels(session, labels).await?)
     }
 
@@ -179,8 +209,28 @@ impl Affinity {
     /// A session that could not be opened is ended, so that nothing of it is left.
     async fn unopened(&self, session: &Session, error: &OpenError) {
         tracing::warn!(session = %session.digest, %error, "a session could not be opened");
-        if !matches!(error, OpenError::AtCap(_)) {
+        let is_created = !matches!(
+            error,
+            OpenError::AtCap(_) | OpenError::TooFast { .. } | OpenError::ParamsTooLong(_)
+        );
+        if is_created {
             self.close_lost(session).await;
+        }
+    }
+
+    /// Counts a session that the principal begins, over the whole fleet.
+    async fn check_rate(&self, principal: &Principal) -> Result<(), OpenError> {
+        let Some(limit) = self.options().initializes_per_minute else {
+            return Ok(());
+        };
+        let name = format!("initialize:{}", digest::hex(principal.as_str().as_bytes()));
+        let rated = self.store().rate(&name, limit.get(), MINUTE, 1).await?;
+        match rated.allowed {
+            true => Ok(()),
+            false => Err(OpenError::TooFast {
+                limit: limit.get(),
+                retry_after: rated.retry_after,
+            }),
         }
     }
 
@@ -289,14 +339,13 @@ impl Affinity {
 }
 
 /// What a record says of how its client has introduced itself.
-pub(super) fn introduced(
-    params_digest: &InitDigest,
+fn introduced(
+    params_key: &ParamsKey,
     introduction: &Introduction<'_>,
 ) -> BTreeMap<LabelName, LabelValue> {
-    labels(&[
-        (INIT_LABEL, params_digest.as_str()),
-        (REVISION_LABEL, introduction.revision),
-    ])
+    let mut noted = params_key.labels();
+    noted.extend(labels(&[(REVISION_LABEL, introduction.revision)]));
+    noted
 }
 
 /// Whether a resource is subscribed to.

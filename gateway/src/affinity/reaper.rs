@@ -109,6 +109,7 @@ impl Reaper {
             Err(Unclaimed::NotAsked) => return Outcome::NotAsked,
         };
         let started = Instant::now();
+        self.affinity.drop_own_params(&record).await;
         let remains = self
             .affinity
             .delete_held(key, &record, |binding| {

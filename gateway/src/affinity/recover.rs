@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use mooring_session::Refusal;
+use mooring_session::names::InstanceName;
 use mooring_session::rules::{Ownership, Rebind};
 use mooring_session::view::BindingView;
+use tokio::task::JoinSet;
 
 use super::establish::Claim;
 use super::settle::{SettleError, Settled, lease, reason_text};
@@ -16,11 +18,16 @@ use crate::upstream::{
     ExchangeError, Outgoing, Pulse, SendError, Server, discard, probe, read_answer, within,
 };
 
+/// Most instances that are asked whether they answer.
+const ASKED_MAX: usize = 8;
+
 /// How a binding was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The instance refuses connections.
     InstanceRefuses,
+    /// Connects to the instance are neither accepted nor refused: its host may have vanished.
+    InstanceUnreachable,
     /// The instance answers and does not know the session.
     SessionUnknown,
     /// The instance is not configured any more.
@@ -41,6 +48,7 @@ impl Loss {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InstanceRefuses => "upstream instance refuses connections",
+            Self::InstanceUnreachable => "upstream instance cannot be reached",
             Self::SessionUnknown => "upstream session unknown to its instance",
             Self::InstanceRemoved => "upstream instance not configured any more",
             Self::ClaimLapsed => "initialisation not finished",
@@ -56,6 +64,7 @@ impl Loss {
             Self::OwnerDead => "owner",
             Self::OwnerStopped => "drain",
             Self::InstanceRefuses
+            | Self::InstanceUnreachable
             | Self::SessionUnknown
             | Self::InstanceRemoved
             | Self::ClaimLapsed
@@ -108,6 +117,29 @@ impl Affinity {
         }
     }
 
+    /// Whether another instance of the server answers anything. Where none does, the fault may be in this gateway's own
+    /// network, and a session that was moved would have lost its state for nothing.
+    pub async fn does_another_answer(&self, server: &Server, lost: &InstanceName) -> bool {
+        let others = (server.instances.iter()).filter(|instance| instance.name != *lost);
+        let mut asking = JoinSet::new();
+        for instance in others.take(ASKED_MAX) {
+            let ping = Outgoing::post(server, crate::mcp::call::ping(&self.next_id()).into());
+            let (client, instance) = (self.client().clone(), Arc::clone(instance));
+            let limit = self.options().answer_timeout;
+            asking.spawn(async move {
+                let request = ping.to(&instance);
+                let exchange = async { Ok(client.send_fresh(&instance, request).await?.status()) };
+                within(limit, exchange).await.is_ok()
+            });
+        }
+        while let Some(does_answer) = asking.join_next().await {
+            if does_answer.unwrap_or(false) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Moves the lost binding, or adopts where another worker has moved it. A connection of a living worker is renewed by
     /// that worker.
     ///
@@ -140,7 +172,8 @@ impl Affinity {
             token: token.clone(),
             lease: lease(self),
             instances: server.instance_names(),
-            avoid: (loss == Loss::InstanceRefuses).then(|| lost.instance.clone()),
+            avoid: matches!(loss, Loss::InstanceRefuses | Loss::InstanceUnreachable)
+                .then(|| lost.instance.clone()),
             reason: reason_text(loss),
             upstream_session: None,
             ownership: server.ownership,
@@ -172,7 +205,7 @@ impl Affinity {
             }
         }
         match binding {
-            Some(binding) => Ok(Settled::after(lost, binding, loss)),
+            Some(binding) => Ok(Settled::after(server, lost, binding, loss)),
             None => self.adopt(session, server, lost, loss).await,
         }
     }
@@ -186,7 +219,7 @@ impl Affinity {
         loss: Loss,
     ) -> Result<Settled, SettleError> {
         let settled = Box::pin(self.settle(session, server)).await?;
-        Ok(Settled::after(lost, settled.binding, loss))
+        Ok(Settled::after(server, lost, settled.binding, loss))
     }
 
     /// Makes the new upstream session under the claim that a rebind gave.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mooring_session::names::{InstanceName, Reason};
+use mooring_session::names::Reason;
 use mooring_session::rules::{Route, Routed};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
@@ -37,10 +37,10 @@ pub struct Settled {
 impl Settled {
     /// What came of a loss: where the binding has another epoch now, the state it had upstream is gone.
     #[must_use]
-    pub fn after(lost: &BindingView, binding: BindingView, reason: Loss) -> Self {
+    pub fn after(server: &Server, lost: &BindingView, binding: BindingView, reason: Loss) -> Self {
         let moved = (binding.epoch != lost.epoch).then(|| Moved {
-            from: lost.instance.clone(),
-            to: binding.instance.clone(),
+            from: server.client_name(&lost.instance),
+            to: server.client_name(&binding.instance),
             epoch: binding.epoch,
             reason,
         });
@@ -51,10 +51,10 @@ impl Settled {
 /// A binding was moved, and the client is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// The instance that was lost.
-    pub from: InstanceName,
-    /// Where the binding is now.
-    pub to: InstanceName,
+    /// The instance that was lost, as clients know it.
+    pub from: Box<str>,
+    /// Where the binding is now, as clients know it.
+    pub to: Box<str>,
     /// Its new epoch.
     pub epoch: u64,
     /// Why.
@@ -66,8 +66,8 @@ impl Moved {
     #[must_use]
     pub fn told(&self) -> Rebound<'_> {
         Rebound {
-            from: self.from.as_str(),
-            to: self.to.as_str(),
+            from: &self.from,
+            to: &self.to,
             epoch: Epoch(self.epoch),
             reason: self.reason.as_str(),
         }
@@ -98,6 +98,14 @@ pub enum SettleError {
     /// A name of the gateway's own making was refused, which would be a defect.
     #[error(transparent)]
     Name(#[from] mooring_session::names::NameError),
+}
+
+/// What there is of a session at a server.
+enum BindingLookup {
+    /// A binding that carries calls.
+    Ready(BindingView),
+    /// One that was lost, and how.
+    Lost(BindingView, Loss),
 }
 
 /// How one request waits for a claim of another attempt.
@@ -161,8 +169,46 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-        mut known: Option<Routed>,
+        known: Option<Routed>,
     ) -> Result<Settled, SettleError> {
+        match self.find_binding(session, server, known).await? {
+            BindingLookup::Ready(binding) => Ok(Settled {
+                binding,
+                moved: None,
+            }),
+            BindingLookup::Lost(binding, loss) => {
+                self.move_from(session, server, &binding, loss).await
+            }
+        }
+    }
+
+    /// The same for a message without a reply in which the client could be told of a loss: none where the binding was lost.
+    /// It stays so, and the next request moves it and tells.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn settle_unless_lost(
+        &self,
+        session: &Session,
+        server: &Server,
+        known: Option<Routed>,
+    ) -> Result<Option<Settled>, SettleError> {
+        match self.find_binding(session, server, known).await? {
+            BindingLookup::Ready(binding) => Ok(Some(Settled {
+                binding,
+                moved: None,
+            })),
+            BindingLookup::Lost(..) => Ok(None),
+        }
+    }
+
+    /// The session's binding, made where there was none; others' claims are waited for.
+    async fn find_binding(
+        &self,
+        session: &Session,
+        server: &Server,
+        mut known: Option<Routed>,
+    ) -> Result<BindingLookup, SettleError> {
         let mut patience = Patience::new(self);
         loop {
             let routed = match known.take() {
@@ -172,32 +218,21 @@ impl Affinity {
             let Some(binding) = routed else {
                 metrics::affinity_miss();
                 match self.bind_anew(session, server).await? {
-                    Some(binding) => {
-                        return Ok(Settled {
-                            binding,
-                            moved: None,
-                        });
-                    }
+                    Some(binding) => return Ok(BindingLookup::Ready(binding)),
                     None => continue,
                 }
             };
             match binding.state {
                 BindingState::Bound if server.instance(&binding.instance).is_none() => {
-                    return self
-                        .move_from(session, server, &binding, Loss::InstanceRemoved)
-                        .await;
+                    return Ok(BindingLookup::Lost(binding, Loss::InstanceRemoved));
                 }
                 BindingState::Bound => {
                     metrics::affinity_hit();
-                    return Ok(Settled {
-                        binding,
-                        moved: None,
-                    });
+                    return Ok(BindingLookup::Ready(binding));
                 }
                 BindingState::Orphaned => {
-                    return self
-                        .move_from(session, server, &binding, why_orphaned(&binding))
-                        .await;
+                    let loss = why_orphaned(&binding);
+                    return Ok(BindingLookup::Lost(binding, loss));
                 }
                 BindingState::Claimed => patience.wait(self, session, server).await?,
             }

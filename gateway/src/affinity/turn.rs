@@ -21,12 +21,10 @@ use mooring_session::time::Millis;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::keeper::{Standing, Wish};
+use self::keeper::{Standing, TurnNumbers, Wish};
 use self::place::{LEASE, Place, Queue};
 use super::{Affinity, Session};
-use crate::store::{
-    AnsweredBy, Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError,
-};
+use crate::store::{Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError};
 
 /// Why there is no turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +51,8 @@ pub enum TurnError {
 pub enum Withdrawal {
     /// It waited for its turn, and waits no more: nothing of it was done, and nobody else need be told.
     Withdrawn,
-    /// It does not wait, as far as can be told: it is at its server, or over. Whoever has it has to be told.
+    /// It does not wait, as far as can be told: it is at its server, or over. Whoever has it has to be told. A turn that it
+    /// has ends after a grace, whether its server answers it or not.
     NotWaiting,
 }
 
@@ -81,13 +80,14 @@ impl Turn {
     }
 
     /// Asks for the turn again, before everybody who waits, because the call goes on. Waits for nothing: another call may
-    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not passed on, nothing happens.
+    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not passed on, or was lost, nothing
+    /// happens.
     pub fn resume(&self) {
         self.wish(Wish::Hold);
     }
 
-    /// Whether another may have the turn by now, though it was not passed on: its lease lapsed, the session is over, or the
-    /// store counts this worker as dead. That the store is away takes no turn.
+    /// Whether another may have the turn by now, though it was not passed on: its lease lapsed, its call was cancelled, the
+    /// session is over, or the store counts this worker as dead. That the store is away takes no turn.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         *self.standing.borrow() == Standing::Lost
@@ -104,12 +104,13 @@ impl Turn {
     }
 
     /// A turn that was given to the ticket at this place, and the task that keeps it.
-    fn held(place: Place, number: Option<u64>) -> Self {
+    fn held(place: Place, numbers: TurnNumbers) -> Self {
         let (wish, wished) = watch::channel(Wish::Hold);
         let (stands, standing) = watch::channel(Standing::Held);
-        tokio::spawn(keeper::keep(place, number, wished, stands));
+        tokio::spawn(keeper::keep(place, numbers, wished, stands));
         Self {
-            number,
+            // Numbers of memory's making are not of the row that the fleet's turns have.
+            number: numbers.store,
             wish,
             standing,
         }
@@ -179,23 +180,28 @@ impl Affinity {
 
     /// A client's request is wanted no more: takes it out of the queue if it waits for its turn, at whichever worker.
     /// That one ends it with [`TurnError::Withdrawn`]; only where the news of it is lost, or just then asked again for
-    /// the turn, the call is made for nobody.
+    /// the turn, the call is made for nobody. A request that has its turn keeps it for the store's grace.
     pub async fn withdraw(
         &self,
         session: &Session,
         server: &ServerName,
         request_id_json: &str,
     ) -> Withdrawal {
-        let beginning = match named::beginning(&session.key, server, request_id_json) {
-            Ok(beginning) => beginning,
-            Err(_) => return Withdrawal::NotWaiting,
-        };
-        let request = Leave {
+        let leaving = |beginning| Leave {
             principal: session.principal.clone(),
             server: server.clone(),
             who: Leaving::WaitingUnder(beginning),
         };
-        withdraw(self.store(), &session.key, &request).await
+        let beginnings = named::beginnings(&session.key, server, request_id_json);
+        let Ok([first, resumed]) = beginnings.map(|both| both.map(leaving)) else {
+            return Withdrawal::NotWaiting;
+        };
+        let withdrawn = withdraw(self.store(), &session.key, &first).await;
+        if withdrawn == Withdrawal::NotWaiting {
+            // It may have passed its turn on, and have or await it again. Its server knows of it, either way.
+            withdraw(self.store(), &session.key, &resumed).await;
+        }
+        withdrawn
     }
 
     fn place(
@@ -227,7 +233,7 @@ impl Place {
     /// Waits for the turn, for `wait_max` at most, and begins to keep it.
     async fn take(mut self, wait_max: Duration) -> Result<(Turn, Entered), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
-        let turn = Turn::held(self, number_of(&entered));
+        let turn = Turn::held(self, TurnNumbers::of(&entered));
         Ok((turn, entered))
     }
 }
@@ -241,13 +247,6 @@ async fn withdraw(store: &Store, key: &SessionKey, request: &Leave) -> Withdrawa
             Withdrawal::NotWaiting
         }
     }
-}
-
-/// Numbers of memory's making are not of the row that the fleet's turns have.
-fn number_of(entered: &Entered) -> Option<u64> {
-    entered
-        .turn
-        .filter(|_| entered.answered_by == AnsweredBy::Store)
 }
 
 #[cfg(test)]

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::activity::Activity;
 use super::asking::{Asking, Place};
 use super::calls::Calls;
-use super::complaints::Complaints;
 use super::event_id::StreamName;
 use super::key::Key;
 use super::link::{Link, LinkEnd};
@@ -31,6 +31,7 @@ use super::sending::{ReplyTo, Sending};
 use super::stream::Stream;
 use super::waiting::Waiting;
 use super::{Ask, ConnectionOptions, QUESTIONS_MAX, REQUESTS_MAX};
+use crate::complaints::Complaints;
 use crate::mcp::call;
 use crate::upstream::SendError;
 
@@ -41,16 +42,47 @@ pub(super) const SLOW_FOR: Duration = Duration::from_secs(2);
 /// How long a question to the client waits for a stream on which it can be asked: a client whose stream broke comes back
 /// within seconds.
 pub(super) const LISTENER_WAIT: Duration = Duration::from_secs(30);
+/// What is told of a message that comes after the server was stopped.
+pub(super) const STOPPED: &str = "it was idle, and the gateway stopped it";
 /// How far away a deadline is that cannot be reckoned.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What a client asks of the connection.
+/// What is asked of the task.
 #[derive(Debug)]
-pub(super) struct Command {
-    /// What.
-    pub(super) ask: Ask,
-    /// Where the reply goes.
-    pub(super) reply: ReplyTo,
+pub(super) enum Command {
+    /// To serve a client.
+    Serve {
+        /// What it asks.
+        ask: Ask,
+        /// Where the reply goes.
+        reply: ReplyTo,
+    },
+    /// To stop a server that is idle.
+    StopIfIdle {
+        /// For how long it must have been.
+        idle_for: Duration,
+        /// Whether it was stopped.
+        reply: oneshot::Sender<bool>,
+    },
+}
+
+/// What a connection tells those who look at it.
+#[derive(Debug)]
+pub(super) struct StatusSenders {
+    /// How many requests of the client wait for an answer.
+    pub(super) calls_open: watch::Sender<usize>,
+    /// Whether the server is in use.
+    pub(super) activity: watch::Sender<Activity>,
+    /// Why it has ended.
+    pub(super) end: watch::Sender<Option<LinkEnd>>,
+}
+
+/// Why a server is driven no more.
+enum DriveEnd {
+    /// The link is down, or the connection is closed.
+    Ended,
+    /// It was idle.
+    Idle,
 }
 
 /// The state of one connection.
@@ -67,9 +99,10 @@ pub(super) struct Actor {
     pub(super) backlog: Arc<Backlog>,
     pub(super) sending: Sending,
     pub(super) complaints: Complaints,
+    /// When the server was used last.
+    pub(super) used_at: Instant,
     congested_since: Option<Instant>,
-    calls_open: watch::Sender<usize>,
-    end: watch::Sender<Option<LinkEnd>>,
+    status: StatusSenders,
 }
 
 /// What an actor waits for, besides its link.
@@ -82,11 +115,7 @@ pub(super) struct Mailbox {
 }
 
 impl Actor {
-    pub(super) fn new(
-        options: ConnectionOptions,
-        calls_open: watch::Sender<usize>,
-        end: watch::Sender<Option<LinkEnd>>,
-    ) -> Self {
+    pub(super) fn new(options: ConnectionOptions, status: StatusSenders) -> Self {
         let mut log = Log::new(options.epoch, options.events_max, options.event_bytes_max);
         let general = Stream::new(Some(log.begin(StreamName::General)));
         Self {
@@ -99,21 +128,37 @@ impl Actor {
             backlog: Arc::default(),
             sending: Sending::new(options.message_bytes_max),
             complaints: Complaints::default(),
+            used_at: Instant::now(),
             congested_since: None,
-            calls_open,
-            end,
+            status,
             options,
         }
     }
 
-    /// Runs until the link is down or the connection is closed.
+    /// Runs until the link is down or the connection is closed. A server that is stopped because it was idle ends the link
+    /// alone.
     pub(super) async fn run(mut self, mut link: Link, mut mailbox: Mailbox) {
+        match self.drive(&mut link, &mut mailbox).await {
+            DriveEnd::Ended => {
+                let told = link.end.borrow().clone();
+                drop(link);
+                self.finish(told.unwrap_or(LinkEnd::Closed));
+            }
+            DriveEnd::Idle => {
+                drop(link);
+                self.rest(&mut mailbox).await;
+                self.finish(LinkEnd::Closed);
+            }
+        }
+    }
+
+    async fn drive(&mut self, link: &mut Link, mailbox: &mut Mailbox) -> DriveEnd {
         let backlog = Arc::clone(&self.backlog);
         let mut is_writable = true;
         loop {
             let deadline = self.settle(Instant::now());
             tokio::select! {
-                () = mailbox.closing.cancelled() => break,
+                () = mailbox.closing.cancelled() => return DriveEnd::Ended,
                 permit = link.to_server.reserve(), if is_writable && !self.sending.is_empty() => match permit {
                     Ok(permit) => if let Some(letter) = self.sending.next() {
                         permit.send(letter.text);
@@ -125,20 +170,52 @@ impl Actor {
                     Err(_) => is_writable = false,
                 },
                 command = mailbox.commands.recv() => match command {
-                    Some(Command { ask, reply }) => self.serve(ask, reply),
-                    None => break,
+                    Some(Command::Serve { ask, reply }) => self.serve(ask, reply),
+                    Some(Command::StopIfIdle { idle_for, reply }) => {
+                        let stops = self.is_idle_for(idle_for);
+                        let _ = reply.send(stops);
+                        if stops {
+                            return DriveEnd::Idle;
+                        }
+                    }
+                    None => return DriveEnd::Ended,
                 },
                 message = link.from_server.recv(), if self.congested_since.is_none() => match message {
                     Some(message) => self.hear(&message),
-                    None => break,
+                    None => return DriveEnd::Ended,
                 },
                 () = backlog.relieved(), if self.congested_since.is_some() => {}
                 () = sleep_until(deadline) => {}
             }
         }
-        let told = link.end.borrow().clone();
-        drop(link);
-        self.finish(told.unwrap_or(LinkEnd::Closed));
+    }
+
+    /// Keeps the streams of a client whose server was stopped, until the connection is closed: the client must not have to
+    /// open them again, which would start a server that nobody uses.
+    async fn rest(&mut self, mailbox: &mut Mailbox) {
+        self.refuse_unsent(STOPPED);
+        // Those of requests that were cancelled.
+        self.calls.end(&End::Whole);
+        self.status.activity.send_replace(Activity::Stopped);
+        loop {
+            let command = tokio::select! {
+                () = mailbox.closing.cancelled() => return,
+                command = mailbox.commands.recv() => command,
+            };
+            match command {
+                Some(Command::Serve { ask, reply }) => self.serve_stopped(ask, reply),
+                Some(Command::StopIfIdle { reply, .. }) => drop(reply.send(false)),
+                None => return,
+            }
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.calls.clients() > 0 || !self.asking.is_empty()
+    }
+
+    fn is_idle_for(&self, idle_for: Duration) -> bool {
+        !self.is_busy() && self.used_at.elapsed() >= idle_for
     }
 
     /// Does what is due, and says when to do so next.
@@ -150,10 +227,19 @@ impl Actor {
             call.stream.end(End::Whole);
         }
         let congested_until = self.relieve(now);
-        self.calls_open.send_if_modified(|open| {
+        self.status.calls_open.send_if_modified(|open| {
             let count = self.calls.clients();
             std::mem::replace(open, count) != count
         });
+        let activity = match self.is_busy() {
+            true => Activity::Busy,
+            false => Activity::Idle {
+                since: self.used_at,
+            },
+        };
+        self.status
+            .activity
+            .send_if_modified(|told| std::mem::replace(told, activity) != activity);
         [
             self.asking.next_deadline(),
             self.calls.next_deadline(),
@@ -262,15 +348,21 @@ impl Actor {
     fn finish(mut self, end: LinkEnd) {
         let reason: Box<str> = end.to_string().into();
         tracing::debug!(%reason, "a connection to a server ended");
-        while let Some(letter) = self.sending.next() {
-            if let Some(receipt) = letter.receipt {
-                receipt.refuse(SendError::Ended(reason.clone()));
-            }
-        }
+        self.refuse_unsent(&reason);
         let broken = End::Broken(reason);
         self.calls.end(&broken);
         self.general.end(broken);
-        self.end.send_replace(Some(end));
-        self.calls_open.send_replace(0);
+        self.status.end.send_replace(Some(end));
+        self.status.activity.send_replace(Activity::Stopped);
+        self.status.calls_open.send_replace(0);
+    }
+
+    /// Tells those whose messages were not sent.
+    fn refuse_unsent(&mut self, reason: &str) {
+        while let Some(letter) = self.sending.next() {
+            if let Some(receipt) = letter.receipt {
+                receipt.refuse(SendError::Ended(reason.into()));
+            }
+        }
     }
 }

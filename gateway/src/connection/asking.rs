@@ -61,6 +61,11 @@ impl Asking {
         }
     }
 
+    /// Whether none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Notes where a question was put, and until when it may be answered. Later calls move it.
     pub(super) fn put(&mut self, key: Key, place: Place, deadline: Instant) {
         self.open.insert(key, Asked { place, deadline });

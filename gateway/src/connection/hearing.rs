@@ -4,6 +4,7 @@
 //! server says breaks the connection or reaches a request that it does not belong to.
 
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::asking::{NotAsked, Place};
@@ -90,6 +91,7 @@ impl Actor {
         if call.method == Method::Initialize {
             self.negotiated.answered(message);
         }
+        self.used_at = Instant::now();
         call.stream.say(&mut self.log, Part::Answer, text);
         call.stream.end(End::Whole);
     }
@@ -117,6 +119,7 @@ impl Actor {
         // A task goes on after the call that began it (MCP 2025-11-25, tasks), under the same token.
         let is_clients = token.is_some_and(|token| token.client_id().is_some());
         if is_clients && self.general.is_read() {
+            self.used_at = Instant::now();
             self.general
                 .say(&mut self.log, Part::Middle, message.text());
         } else {
@@ -164,6 +167,7 @@ impl Actor {
     /// Puts a message, which may be a question, on the stream of what belongs to no call; without a reader it waits.
     fn unrelated(&mut self, message: &Message<'_>, question: Option<Key>) {
         if self.general.is_read() {
+            self.used_at = Instant::now();
             self.say(Place::General, message.text());
             return self.asked(question, Place::General);
         }

@@ -6,10 +6,10 @@
 //! taken is answered, or its stream breaks with the connection, or can be resumed, also with an error that says that it
 //! may have run.
 
+mod activity;
 mod actor;
 mod asking;
 mod calls;
-mod complaints;
 pub mod event_id;
 mod hearing;
 mod key;
@@ -33,12 +33,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+pub use self::activity::Activity;
 pub use self::event_id::EventId;
 
-use self::actor::{Actor, Command, Mailbox};
+use self::actor::{Actor, Command, Mailbox, StatusSenders};
 use self::link::{Link, LinkEnd};
 use crate::mcp::header::LAST_EVENT_ID;
 use crate::upstream::{Carry, Outgoing, Reply, SendError};
@@ -87,6 +89,7 @@ pub struct Connection {
     commands: mpsc::Sender<Command>,
     closing: CancellationToken,
     calls_open: watch::Receiver<usize>,
+    activity: watch::Receiver<Activity>,
     end: watch::Receiver<Option<LinkEnd>>,
     gone: CancellationToken,
 }
@@ -97,6 +100,8 @@ impl Connection {
     pub fn start(link: Link, options: ConnectionOptions) -> Self {
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
         let (open, calls_open) = watch::channel(0);
+        let since = Instant::now();
+        let (active, activity) = watch::channel(Activity::Idle { since });
         let (ending, end) = watch::channel(None);
         let closing = CancellationToken::new();
         let gone = link.gone.clone();
@@ -108,12 +113,18 @@ impl Connection {
             commands: received,
             closing: closing.clone(),
         };
-        let actor = Actor::new(options, open, ending);
+        let status = StatusSenders {
+            calls_open: open,
+            activity: active,
+            end: ending,
+        };
+        let actor = Actor::new(options, status);
         tokio::spawn(actor.run(link, mailbox).instrument(span));
         Self {
             commands,
             closing,
             calls_open,
+            activity,
             end,
             gone,
         }
@@ -140,7 +151,8 @@ impl Connection {
             _ => return Ok(reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
         };
         let (reply, answer) = oneshot::channel();
-        if self.commands.send(Command { ask, reply }).await.is_err() {
+        let command = Command::Serve { ask, reply };
+        if self.commands.send(command).await.is_err() {
             return Err(self.over().await);
         }
         match answer.await {
@@ -169,6 +181,22 @@ impl Connection {
     /// Closes it in order. Whoever waits for an answer is told that the call may have run.
     pub fn close(&self) {
         self.closing.cancel();
+    }
+
+    /// Whether the server is in use.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        *self.activity.borrow()
+    }
+
+    /// Stops the server if it was idle for this long; answers whether it did. Streams that are open stay open, further
+    /// ones are opened and pings are answered; every other message gets [`SendError::Ended`], so that whoever sends it
+    /// makes a new connection.
+    pub async fn stop_if_idle(&self, idle_for: Duration) -> bool {
+        let (reply, stopped) = oneshot::channel();
+        let command = Command::StopIfIdle { idle_for, reply };
+        // A task that is gone has stopped its server before.
+        self.commands.send(command).await.is_ok() && stopped.await.unwrap_or(false)
     }
 
     /// How many requests of the client wait for an answer, without those that it cancelled.

@@ -10,7 +10,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 use super::Ask;
-use super::actor::Actor;
+use super::actor::{Actor, STOPPED};
 use super::asking::Place;
 use super::calls::NotTaken;
 use super::event_id::{EventId, StreamName};
@@ -21,8 +21,8 @@ use super::outbox::{End, Outbox, outbox};
 use super::reply;
 use super::sending::{Receipt, ReplyTo};
 use super::stream::Stream;
-use crate::mcp::{ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Sender};
-use crate::upstream::Reply;
+use crate::mcp::{ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Sender, call};
+use crate::upstream::{Reply, SendError};
 
 /// Answers that were given but not read may take this many times the size of the longest message before no further
 /// request is taken.
@@ -54,6 +54,22 @@ impl Actor {
         let _ = to.send(Ok(reply));
     }
 
+    /// Serves one request after the server was stopped: a stream stays as good as it was, and a ping asks whether the session
+    /// lives, which it does.
+    pub(super) fn serve_stopped(&mut self, ask: Ask, to: ReplyTo) {
+        let Ask::Post(body) = ask else {
+            return self.serve(ask, to);
+        };
+        let message = Message::parse(&body, Sender::Gateway).ok();
+        let pinged = message
+            .filter(|message| message.method() == Method::Ping)
+            .and_then(|message| Some(call::empty_result(message.id()?.as_json())));
+        let _ = to.send(match pinged {
+            Some(answer) => Ok(reply::whole_events(Event::message(&answer).encode())),
+            None => Err(SendError::Ended(STOPPED.into())),
+        });
+    }
+
     fn post(&mut self, body: &Bytes, to: ReplyTo) {
         let message = match Message::parse(body, Sender::Gateway) {
             Ok(message) => message,
@@ -77,6 +93,9 @@ impl Actor {
 
     /// Notes what a message means for the connection.
     fn take(&mut self, message: &Message<'_>) -> Taken {
+        if message.method() != Method::Ping {
+            self.used_at = Instant::now();
+        }
         match message.kind() {
             Kind::Request => self.call(message),
             Kind::Notification => {

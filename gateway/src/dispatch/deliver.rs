@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use mooring_session::rules::Routed;
+use mooring_session::rules::{Ownership, Routed};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
@@ -12,8 +12,8 @@ use crate::affinity::{Affinity, Loss, Moved, Session, SettleError, Settled};
 use crate::mcp::ids::Epoch;
 use crate::metrics;
 use crate::upstream::{
-    ExchangeError, Outgoing, Pulse, Received, Reply, SendError, Server, is_session_unknown,
-    read_answer,
+    ExchangeError, Outgoing, Pulse, Received, Reply, SendError, Server, UNREACHED_LOST_AFTER,
+    is_session_unknown, read_answer,
 };
 
 /// Most times one message is sent, losses included.
@@ -23,6 +23,13 @@ const ATTEMPTS_MAX: usize = 3;
 const OWNER_WITHIN: Duration = Duration::from_secs(15);
 /// Between two looks at where such a binding has gone.
 const OWNER_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a message waits for an instance that cannot be connected to and does not count as lost, because others reach it.
+const UNREACHED_WITHIN: Duration = Duration::from_secs(10);
+/// Between two attempts to connect to it.
+const UNREACHED_PAUSE: Duration = Duration::from_millis(100);
+
+const _: () = assert!(UNREACHED_WITHIN.as_millis() > UNREACHED_LOST_AFTER.as_millis());
 
 /// One message to be delivered.
 #[derive(Debug)]
@@ -109,6 +116,8 @@ enum Ran {
 enum Attempt {
     Done(Received),
     Lost(Loss, Ran),
+    /// Nothing was sent: the instance could not be connected to, and is not lost yet.
+    Unreached(SendError),
     /// The binding is another worker's, or is about to be: the store knows.
     Moving(SendError, Ran),
     Broken,
@@ -121,11 +130,10 @@ enum Attempt {
 /// See [`DeliverError`].
 pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, DeliverError> {
     let (session, server) = (call.session, call.server);
-    let mut settled = affinity
-        .settle_from(session, server, call.routed.clone())
-        .await?;
+    let mut settled = settle(affinity, call, call.routed.clone()).await?;
     let mut attempts = 0_usize;
     let mut moving_since = None;
+    let mut unreached_since = None;
     loop {
         if (call.epoch).is_some_and(|epoch| epoch.0 != settled.binding.epoch) {
             return Err(DeliverError::Lost);
@@ -140,6 +148,15 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
                 });
             }
             Attempt::Failed(error) => return Err(error),
+            Attempt::Unreached(error) => {
+                let since = *unreached_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= UNREACHED_WITHIN {
+                    return Err(DeliverError::Unreachable(error));
+                }
+                tokio::time::sleep(UNREACHED_PAUSE).await;
+                attempts = attempts.saturating_sub(1);
+                continue;
+            }
             Attempt::Lost(..) if call.on_loss == OnLoss::GiveUp => {
                 return Err(DeliverError::Lost);
             }
@@ -150,8 +167,8 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
                     return Err(DeliverError::Unreachable(error));
                 }
                 tokio::time::sleep(OWNER_PAUSE).await;
-                let later = affinity.settle(session, server).await?;
-                settled = follow(settled, later, &error);
+                let later = settle(affinity, call, None).await?;
+                settled = follow(call.server, settled, later, &error);
                 if ran == Ran::No {
                     attempts = attempts.saturating_sub(1);
                 }
@@ -176,13 +193,29 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
     }
 }
 
+/// The binding that the call goes over. One that is lost is moved only where the client can be told.
+async fn settle(
+    affinity: &Affinity,
+    call: &Call<'_>,
+    known: Option<Routed>,
+) -> Result<Settled, DeliverError> {
+    let (session, server) = (call.session, call.server);
+    match call.on_loss {
+        OnLoss::Recover => Ok(affinity.settle_from(session, server, known).await?),
+        OnLoss::GiveUp => {
+            let settled = affinity.settle_unless_lost(session, server, known).await?;
+            settled.ok_or(DeliverError::Lost)
+        }
+    }
+}
+
 /// Where a binding has gone whose owner did not serve it. Whoever moved it, its state is lost to this call too.
-fn follow(earlier: Settled, later: Settled, error: &SendError) -> Settled {
+fn follow(server: &Server, earlier: Settled, later: Settled, error: &SendError) -> Settled {
     let reason = match error {
         SendError::OwnerDraining => Loss::OwnerStopped,
         _ => Loss::OwnerDead,
     };
-    let seen = Settled::after(&earlier.binding, later.binding.clone(), reason);
+    let seen = Settled::after(server, &earlier.binding, later.binding.clone(), reason);
     let told = match error {
         SendError::OwnerDraining => seen.moved,
         _ => later.moved.or(seen.moved),
@@ -210,9 +243,9 @@ fn merge(earlier: Settled, later: Settled) -> Settled {
 }
 
 async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> Attempt {
-    if call.server.instance(&binding.instance).is_none() {
+    let Some(instance) = call.server.instance(&binding.instance) else {
         return Attempt::Lost(Loss::InstanceRemoved, Ran::No);
-    }
+    };
     let outgoing = call
         .outgoing
         .clone()
@@ -224,7 +257,13 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         .await;
     metrics::upstream(started.elapsed());
     let broken = match sent {
-        Ok(response) => return answered(affinity, call, binding, response).await,
+        Ok(response) => {
+            if call.server.ownership == Ownership::Owned {
+                // Nobody else sees that a connection which a worker holds is alive.
+                instance.contact.succeed();
+            }
+            return answered(affinity, call, binding, response).await;
+        }
         Err(SendError::Refused) => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
         Err(SendError::Ended(_)) => return Attempt::Lost(Loss::ConnectionEnded, Ran::No),
         Err(
@@ -232,8 +271,7 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         ) => return Attempt::Moving(error, Ran::No),
         Err(error @ SendError::OwnerBroken(_)) => return Attempt::Moving(error, Ran::Perhaps),
         Err(error) if error.is_undelivered() => {
-            metrics::affinity_failure("no_instance");
-            return Attempt::Failed(DeliverError::Unreachable(error));
+            return unreached(affinity, call, binding, error).await;
         }
         Err(error) => error,
     };
@@ -248,6 +286,29 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         Pulse::InstanceLost => Attempt::Lost(Loss::InstanceRefuses, Ran::Perhaps),
         Pulse::SessionLost => Attempt::Lost(Loss::SessionUnknown, Ran::Perhaps),
         Pulse::Alive | Pulse::Unclear => Attempt::Broken,
+    }
+}
+
+/// No connection to the instance could be made. There may be another one to go to, in a while.
+async fn unreached(
+    affinity: &Affinity,
+    call: &Call<'_>,
+    binding: &BindingView,
+    error: SendError,
+) -> Attempt {
+    let (server, instance) = (call.server, &binding.instance);
+    let may_move = call.on_loss == OnLoss::Recover && server.instances.len() > 1;
+    match error {
+        SendError::Connect(_) if may_move => Attempt::Unreached(error),
+        SendError::Unreachable(_)
+            if may_move && affinity.does_another_answer(server, instance).await =>
+        {
+            Attempt::Lost(Loss::InstanceUnreachable, Ran::No)
+        }
+        error => {
+            metrics::affinity_failure("no_instance");
+            Attempt::Failed(DeliverError::Unreachable(error))
+        }
     }
 }
 

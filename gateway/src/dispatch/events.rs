@@ -17,6 +17,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::RelayOptions;
 use super::ordered::Ordered;
 use crate::affinity::{Affinity, Moved, Session};
+use crate::complaints::Complaints;
 use crate::mcp::event::{Event, EventError, comment};
 use crate::mcp::ids::{Answered, Epoch, Id};
 use crate::mcp::sse::{Passing, SseRewriter, Verdict};
@@ -31,11 +32,14 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) struct Events {
     rewriter: SseRewriter,
     audience: Audience,
+    complaints: Complaints,
     /// The call that this stream answers; none for a GET stream, which ends when the worker stops.
     answering: Option<Answering>,
     /// Where the stream could be resumed; none for calls over shared sessions, which have no GET.
     origin: Option<Origin>,
     moved: Option<Moved>,
+    /// How many messages of the server's it had.
+    messages: u64,
     keep_alive: Pin<Box<Sleep>>,
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
 }
@@ -99,9 +103,11 @@ impl Events {
                 .is_none()
                 .then(|| Box::pin(options.stopping.clone().cancelled_owned())),
             audience,
+            complaints: Complaints::default(),
             answering,
             origin,
             moved,
+            messages: 0,
             keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
         }
     }
@@ -115,19 +121,29 @@ impl Events {
         let Self {
             rewriter,
             audience,
+            complaints,
             answering,
             moved,
+            messages,
             keep_alive,
             ..
         } = self;
         keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
         let mark = moved.as_ref().map(Moved::told);
         rewriter.push(chunk, |passing| {
-            if let (Some(ordered), Passing::Message { message, .. }) = (ordered, passing) {
-                ordered.saw(message);
+            if let Passing::Message { message, .. } = passing {
+                *messages = messages.saturating_add(1);
+                if let Some(ordered) = ordered {
+                    ordered.saw(message);
+                }
             }
-            judge(passing, audience, answering, mark.as_ref())
+            judge(passing, audience, complaints, answering, mark.as_ref())
         })
+    }
+
+    /// How many messages of the server's it had.
+    pub(super) const fn messages(&self) -> u64 {
+        self.messages
     }
 
     /// What the client is told first.
@@ -216,6 +232,7 @@ impl Events {
 fn judge<'v>(
     passing: &Passing<'_>,
     audience: &Audience,
+    complaints: &mut Complaints,
     answering: &mut Option<Answering>,
     mark: Option<&'v Rebound<'v>>,
 ) -> Verdict<'v> {
@@ -243,11 +260,17 @@ fn judge<'v>(
         }
         Passing::OtherType { .. } => Verdict::Pass,
         Passing::NotAMessage(error) => {
-            tracing::warn!(%error, "an upstream sent an event that is no message; it is dropped");
+            complaints.add(
+                "an upstream sent an event that is no message; it is dropped",
+                error,
+            );
             Verdict::Drop
         }
         Passing::NotRewritable(error) => {
-            tracing::warn!(%error, "an upstream sent a message that cannot be passed on; it is dropped");
+            complaints.add(
+                "an upstream sent a message that cannot be passed on; it is dropped",
+                error,
+            );
             Verdict::Drop
         }
     }

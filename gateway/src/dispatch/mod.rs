@@ -3,6 +3,7 @@
 //! Invariant: a call that may have run is not sent a second time, unless its tool says that repeating it does no harm;
 //! then the client is told that it may have run.
 
+mod abandoned;
 mod annotations;
 mod ask;
 mod deliver;
@@ -13,6 +14,7 @@ mod relay;
 mod reply;
 mod seals;
 
+pub use abandoned::SILENT_MAX;
 pub use ask::{Asked, Question, ask};
 pub use deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
 pub use events::{Answering, Caller};

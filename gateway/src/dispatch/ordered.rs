@@ -1,15 +1,17 @@
 //! Order: of a session's tool calls at one server one runs after another, unless the server's settings say otherwise.
 //!
-//! A call has its turn from before it is sent until its reply is over, but for the times in which it waits for its client:
-//! then others go on, or the client could not finish them before it answers. Only tool calls wait. Invariants: no answer,
+//! A call has its turn from before it is sent until its reply is over, or it is cancelled and does not end soon after that;
+//! but for the times in which it waits for its client: then others go on, or the client could not finish them before it
+//! answers. Only tool calls wait. Invariants: no answer,
 //! cancellation or progress ever waits for a turn, so no call waits for itself; a reply never waits for a turn.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use mooring_session::rules::Routed;
 
 use crate::affinity::{Affinity, Session, Turn, TurnError, Withdrawal};
-use crate::mcp::{Kind, Message, Method};
+use crate::mcp::{Kind, Lane, Message, Method};
 use crate::metrics;
 use crate::settings::Concurrency;
 use crate::upstream::Server;
@@ -22,7 +24,8 @@ pub struct Ordered {
 
 impl Ordered {
     /// Waits for the turn that a client's message needs, for `wait_max` at most. Answers also where the session's calls
-    /// go, which need not be asked for then. None where the message needs no turn, which costs nothing.
+    /// go, which need not be asked for then. None where the message needs no turn, which costs nothing. `lane` tells the
+    /// client from others of its session.
     ///
     /// # Errors
     /// See [`TurnError`]. Nothing of the call was done.
@@ -31,6 +34,7 @@ impl Ordered {
         session: &Session,
         server: &Server,
         message: &Message<'_>,
+        lane: Option<Lane>,
         wait_max: Duration,
     ) -> Result<Option<(Self, Routed)>, TurnError> {
         let is_call = message.kind() == Kind::Request && message.method() == Method::ToolsCall;
@@ -42,7 +46,7 @@ impl Ordered {
         }
         let started = Instant::now();
         let taken = affinity
-            .take_turn_routed(session, &server.id, id.as_json(), wait_max)
+            .take_turn_routed(session, &server.id, &turn_id(id.as_json(), lane), wait_max)
             .await;
         metrics::turn_wait(started.elapsed());
         let (turn, routed) = taken?;
@@ -84,20 +88,32 @@ impl Sign {
 }
 
 /// Takes a call out of its queue where a client's message cancels one that still waits for its turn, at whichever
-/// worker. Everything else is [`NotWaiting`](Withdrawal::NotWaiting), and goes to the server.
+/// worker. Everything else is [`NotWaiting`](Withdrawal::NotWaiting), and goes to the server; a cancelled call that has its
+/// turn then keeps it for a grace, and no longer.
 pub async fn withdraw(
     affinity: &Affinity,
     session: &Session,
     server: &Server,
     message: &Message<'_>,
+    lane: Option<Lane>,
 ) -> Withdrawal {
     let is_cancellation =
         message.kind() == Kind::Notification && message.method() == Method::Cancelled;
     match message.params.request_id() {
         Some(id) if is_cancellation && server.concurrency == Concurrency::Serial => {
-            affinity.withdraw(session, &server.id, id).await
+            let id = turn_id(id, lane);
+            affinity.withdraw(session, &server.id, &id).await
         }
         _ => Withdrawal::NotWaiting,
+    }
+}
+
+/// What names a request among all of its session. Clients of one session may give the same id.
+fn turn_id(id_json: &str, lane: Option<Lane>) -> Cow<'_, str> {
+    match lane {
+        None => Cow::Borrowed(id_json),
+        // No id as JSON has a colon after digits.
+        Some(Lane(lane)) => Cow::Owned(format!("{lane}:{id_json}")),
     }
 }
 
@@ -109,6 +125,16 @@ mod tests {
 
     fn sign(text: &str) -> Sign {
         Sign::of(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap())
+    }
+
+    /// Two processes of one client may cancel each their own request 1.
+    #[test]
+    fn requests_of_one_id_and_two_clients_have_two_turns() {
+        let of = |lane: Option<u64>| turn_id("1", lane.map(Lane));
+        assert_eq!(of(None), "1");
+        assert_eq!(of(Some(7)), of(Some(7)));
+        assert_ne!(of(Some(7)), of(Some(8)));
+        assert_ne!(of(Some(7)), of(None));
     }
 
     #[test]

@@ -6,12 +6,11 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use http_body_util::BodyExt;
 
+use super::abandoned::AbandonedReply;
 use super::events::Events;
 use super::ordered::Ordered;
 use crate::affinity::{InFlight, StreamHold};
@@ -19,12 +18,9 @@ use crate::mcp::event::EventError;
 use crate::mcp::stream::{StreamError, StreamRewriter};
 use crate::upstream::{self, BodyError, Pulse};
 
-/// How long a call whose client has gone away keeps its place in the order of its session.
-const ABANDONED_WITHIN: Duration = Duration::from_secs(600);
-
 /// The body of a reply to a client.
 pub struct Relay {
-    /// None once the rest of it is read for nobody.
+    /// None once it is an [`AbandonedReply`]'s.
     upstream: Option<upstream::Body>,
     mode: Mode,
     /// What goes out before anything of the upstream's.
@@ -68,6 +64,47 @@ pub enum RelayError {
     Json(#[from] StreamError),
 }
 
+impl Mode {
+    /// What a chunk of the upstream's becomes. `ordered` is shown what the server says.
+    pub(super) fn push(
+        &mut self,
+        chunk: Bytes,
+        ordered: Option<&Ordered>,
+    ) -> Result<Bytes, RelayError> {
+        match self {
+            Self::Json(rewriter) => Ok(rewriter.push(chunk)?),
+            Self::Events(events) => Ok(events.push(&chunk, ordered)?),
+        }
+    }
+
+    /// Whether the answer of a call is still to come, and comes here or nowhere.
+    pub(super) fn is_awaited(&self) -> bool {
+        match self {
+            Self::Json(_) => true,
+            Self::Events(events) => events.is_awaited_to_the_end(),
+        }
+    }
+
+    /// Whether a chunk says anything about the call; a comment that keeps a stream open does not.
+    pub(super) fn says_something(
+        &mut self,
+        chunk: Bytes,
+        ordered: Option<&Ordered>,
+    ) -> Result<bool, RelayError> {
+        let before = self.messages();
+        self.push(chunk, ordered)?;
+        Ok(before.is_none_or(|before| self.messages() != Some(before)))
+    }
+
+    /// How many messages a stream had; none where all of it is one message.
+    fn messages(&self) -> Option<u64> {
+        match self {
+            Self::Json(_) => None,
+            Self::Events(events) => Some(events.messages()),
+        }
+    }
+}
+
 impl Relay {
     pub(super) fn new(upstream: upstream::Body, mode: Mode, lasting: Lasting) -> Self {
         let first = match &mode {
@@ -85,10 +122,7 @@ impl Relay {
     }
 
     fn transform(&mut self, chunk: Bytes) -> Result<Bytes, RelayError> {
-        match &mut self.mode {
-            Mode::Json(rewriter) => Ok(rewriter.push(chunk)?),
-            Mode::Events(events) => Ok(events.push(&chunk, self.lasting.ordered.as_ref())?),
-        }
+        self.mode.push(chunk, self.lasting.ordered.as_ref())
     }
 
     fn end(&mut self) -> Bytes {
@@ -217,29 +251,22 @@ impl Body for Relay {
     }
 }
 
-/// A client that goes away has not cancelled its call (MCP 2025-11-25, transports): the call goes on, and what comes
-/// after it in the order of its session waits until its server has answered.
+/// A client that goes away has not cancelled its call: what is left of it is read for nobody.
 impl Drop for Relay {
     fn drop(&mut self) {
-        let is_awaited = match &self.mode {
-            Mode::Json(_) => true,
-            Mode::Events(events) => events.is_awaited_to_the_end(),
-        };
-        if self.ended || !is_awaited || self.lasting.ordered.is_none() {
+        if self.ended || !self.mode.is_awaited() || self.lasting.ordered.is_none() {
             return;
         }
-        let (Some(mut rest), Ok(runtime)) =
+        let (Some(upstream), Ok(runtime)) =
             (self.upstream.take(), tokio::runtime::Handle::try_current())
         else {
             return;
         };
-        let lasting = std::mem::take(&mut self.lasting);
-        runtime.spawn(async move {
-            let to_the_end = async { while let Some(Ok(_)) = rest.frame().await {} };
-            if tokio::time::timeout(ABANDONED_WITHIN, to_the_end).await.is_err() {
-                tracing::info!("a call whose client went away has not ended in time; others of its session go on");
-            }
-            drop(lasting);
-        });
+        let rest = AbandonedReply {
+            upstream,
+            mode: std::mem::replace(&mut self.mode, Mode::Json(StreamRewriter::new())),
+            lasting: std::mem::take(&mut self.lasting),
+        };
+        runtime.spawn(rest.read());
     }
 }

@@ -248,14 +248,14 @@ fn whole(answer: &Answer, audience: &Audience) -> Response<ReplyBody> {
 
 /// What an upstream's status means to the client. Upstream credentials are the gateway's, so that they are refused is
 /// nothing the client could mend; a 404 would tell it that its own session is gone; a redirect would send it away from
-/// the gateway.
+/// the gateway, and a switch of protocols is none that the gateway could follow.
 fn passed_status(status: StatusCode) -> StatusCode {
     match status {
         StatusCode::UNAUTHORIZED
         | StatusCode::FORBIDDEN
         | StatusCode::NOT_FOUND
         | StatusCode::PROXY_AUTHENTICATION_REQUIRED => StatusCode::BAD_GATEWAY,
-        status if status.is_redirection() => StatusCode::BAD_GATEWAY,
+        status if status.is_redirection() || status.is_informational() => StatusCode::BAD_GATEWAY,
         status => status,
     }
 }

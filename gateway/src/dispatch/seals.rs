@@ -92,7 +92,7 @@ mod tests {
     use crate::fleet::KeyRing;
     use crate::mcp::envelope::Sender;
     use crate::mcp::{Message, rewrite_down, rewrite_up};
-    use crate::settings::{Concurrency, OnUpstreamLoss};
+    use crate::settings::{Affinity, Concurrency, OnUpstreamLoss};
     use crate::upstream::Carriage;
 
     fn session(id: &[u8], principal: &[u8]) -> Session {
@@ -102,7 +102,7 @@ mod tests {
 
     fn server(id: &[u8]) -> Server {
         let carriage = Carriage {
-            keeps_sessions: true,
+            affinity: Affinity::Kept,
             ownership: Ownership::Shared,
             concurrency: Concurrency::Serial,
             on_upstream_loss: OnUpstreamLoss::Reinitialize,

@@ -167,6 +167,12 @@ impl OpenStream {
         self.over.cancel();
     }
 
+    /// Cancelled when the stream is over.
+    #[must_use]
+    pub fn over(&self) -> CancellationToken {
+        self.over.clone()
+    }
+
     /// Returns when the stream is over.
     pub async fn ended(&self) {
         self.over.cancelled().await;

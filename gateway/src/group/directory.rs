@@ -16,8 +16,10 @@ const FRESH: Duration = Duration::from_secs(30);
 /// How long a name that was not in them is taken for one that there is not: a client that asks for such names must not
 /// make the gateway list everything each time.
 const ABSENT: Duration = Duration::from_secs(1);
-/// Most names and templates remembered, over all sessions; at the limit the oldest lists go.
-const NAMES_MAX: usize = 100_000;
+/// Most memory of names and templates, over all sessions of a group; at the limit the oldest lists go.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What a name takes beside its own bytes.
+const NAME_OVERHEAD_BYTES: usize = 64;
 
 /// Which member has what, by the names in the group.
 #[derive(Debug, Default)]
@@ -50,8 +52,12 @@ impl Places {
         })
     }
 
-    fn len(&self) -> usize {
-        self.by_name.len().saturating_add(self.templates.len())
+    fn bytes(&self) -> usize {
+        // A template has its text a second time, in pieces.
+        let copies = if self.templates.is_empty() { 1 } else { 2 };
+        let names = self.by_name.keys();
+        let bytes: usize = names.map(|name| name.len() + NAME_OVERHEAD_BYTES).sum();
+        bytes.saturating_mul(copies)
     }
 }
 
@@ -87,8 +93,9 @@ impl Directory {
     ) {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lists.retain(|_, kept| now.duration_since(kept.made_at) < FRESH);
-        let mut names: usize = lists.values().map(|kept| kept.places.len()).sum();
-        while names.saturating_add(places.len()) > NAMES_MAX {
+        let new = places.bytes();
+        let mut bytes: usize = lists.values().map(|kept| kept.places.bytes()).sum();
+        while bytes.saturating_add(new) > BYTES_MAX {
             let oldest = lists
                 .iter()
                 .min_by_key(|(_, kept)| kept.made_at)
@@ -97,7 +104,7 @@ impl Directory {
                 // It alone is over the limit.
                 return;
             };
-            names = names.saturating_sub(gone.places.len());
+            bytes = bytes.saturating_sub(gone.places.bytes());
         }
         let kept = Kept {
             places,
@@ -165,8 +172,10 @@ mod tests {
     fn the_oldest_lists_make_room() {
         let directory = Directory::default();
         let start = Instant::now();
-        let many: Vec<String> = (0..NAMES_MAX / 2)
-            .map(|number| number.to_string())
+        let long = "x".repeat(1_000);
+        let many: Vec<String> = (0..BYTES_MAX / 2 / 1_100)
+            .map(|number| format!("{number}{long}"))
+            .chain(["7".to_owned()])
             .collect();
         let names: Vec<(&str, usize)> = many.iter().map(|name| (name.as_str(), 0)).collect();
         for (age, session) in ["a", "b", "c"].into_iter().enumerate() {

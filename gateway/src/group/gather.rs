@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::HeaderMap;
+use tokio::task::spawn_blocking;
 
 use super::directory::{Known, Places};
 use super::merge::{MemberList, merge};
@@ -79,8 +80,8 @@ pub(crate) struct Gathered<T> {
 /// The group's list.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// The JSON text of the result; the first failure where no member answered, none where no member has such lists.
-    pub(crate) result: Result<Option<String>, Failure>,
+    /// The JSON text of the result; the first member's failure where no member answered, none where no member has such lists.
+    pub(crate) result: Result<Option<String>, (Box<str>, Failure)>,
     /// The moves that the client is to be told of.
     pub(crate) moved: Vec<Moved>,
 }
@@ -191,13 +192,11 @@ impl Scope {
             let text = call::list(&self.affinity.next_id(), listing, cursor.as_deref());
             let asked = self.ask(server, text).await;
             moved = asked.moved.or(moved);
-            let page = asked.outcome.and_then(|result| match result {
-                Some(result) => {
-                    budget.take(result.len())?;
-                    Ok(Some(Page::read(listing, &result)?))
-                }
-                None => Ok(None),
-            });
+            let page = match asked.outcome {
+                Ok(Some(result)) => read_page(listing, result, budget).await.map(Some),
+                Ok(None) => Ok(None),
+                Err(failure) => Err(failure),
+            };
             let outcome = match page {
                 Ok(Some(page)) => {
                     if page.nameless > 0 {
@@ -232,6 +231,15 @@ impl Scope {
             tool_server::Asked::Result(result) => Ok(Some(Page::read(listing, &result)?.entries)),
             tool_server::Asked::Error(_) | tool_server::Asked::Call(_) => Ok(None),
         }
+    }
+}
+
+/// Reads one page beside the async threads: a page of some MiB takes a while.
+async fn read_page(listing: Listing, result: Box<str>, budget: &Budget) -> Result<Page, Failure> {
+    budget.take(result.len())?;
+    match spawn_blocking(move || Page::read(listing, &result)).await {
+        Ok(page) => Ok(page?),
+        Err(_) => Err(Failure::Late),
     }
 }
 
@@ -290,12 +298,16 @@ impl Group {
                     let server = self.members.get(place).map_or("", Member::id);
                     tracing::warn!(session = %scope.session.digest, group = %self.id, server, list = listing.key(), error = %failure, "a member is missing from a list of its group");
                     missing.push(server);
-                    failures.push(failure);
+                    failures.push((Box::from(server), failure));
                 }
             }
         }
-        if lists.is_empty() || failures.iter().any(Failure::is_of_the_session) {
-            failures.sort_by_key(|failure| !failure.is_of_the_session());
+        if lists.is_empty()
+            || failures
+                .iter()
+                .any(|(_, failure)| failure.is_of_the_session())
+        {
+            failures.sort_by_key(|(_, failure)| !failure.is_of_the_session());
             return Listed {
                 result: failures.into_iter().next().map_or(Ok(None), Err),
                 moved,

@@ -29,8 +29,8 @@ pub(crate) struct Introduced<'a> {
 }
 
 /// The group's result. The revision is the oldest that a member chose, and never newer than the client's: what the
-/// client may then do, every member knows. It is also never older than what is served over Streamable HTTP, whose
-/// headers the client will send.
+/// client may then do, every member knows. A member that knows nothing newer than 2024-11-05 does not take the group down
+/// with it, unless that is what the client asked for: what 2025-03-26 adds, a server may leave alone.
 pub(crate) fn introduce(
     group: &str,
     names: GroupNames,
@@ -46,7 +46,7 @@ pub(crate) fn introduce(
             "title": format!("Mooring group ({group})"),
             "version": env!("CARGO_PKG_VERSION"),
         },
-        "instructions": instructions(names, members),
+        "instructions": instructions(names, members, missing),
     });
     if !missing.is_empty()
         && let Some(result) = result.as_object_mut()
@@ -57,12 +57,12 @@ pub(crate) fn introduce(
 }
 
 fn revision(asked: Revision, members: &[Introduced<'_>]) -> Revision {
-    let [oldest_served, ..] = Revision::SERVED;
+    let oldest_chosen = Revision::V2025_03_26.min(asked);
     members
         .iter()
         .filter_map(|member| Revision::named(member.result.get("protocolVersion")?.as_str()?))
         .min()
-        .map_or(asked, |oldest| oldest.min(asked).max(oldest_served))
+        .map_or(asked, |oldest| oldest.min(asked).max(oldest_chosen))
 }
 
 fn capabilities(members: &[Introduced<'_>]) -> Map<String, Value> {
@@ -100,11 +100,14 @@ fn unite(union: &mut Value, other: &Value) {
     }
 }
 
-fn instructions(names: GroupNames, members: &[Introduced<'_>]) -> String {
+fn instructions(names: GroupNames, members: &[Introduced<'_>], missing: &[&str]) -> String {
     let ids: Vec<&str> = members.iter().map(|member| member.server).collect();
     let mut text = format!("Several servers behind one: {}.", ids.join(", "));
     if names == GroupNames::Prefixed {
         text.push_str(" Tools and prompts are named `<server>__<name>`.");
+    }
+    if !missing.is_empty() {
+        text.push_str(&format!(" Not available now: {}.", missing.join(", ")));
     }
     for member in members {
         if let Some(Value::String(own)) = member.result.get("instructions")
@@ -181,6 +184,9 @@ mod tests {
         assert_eq!(chosen(newest, &["2025-11-25", "2025-06-18"]), "2025-06-18");
         assert_eq!(chosen(Revision::V2025_06_18, &["2025-11-25"]), "2025-06-18");
         assert_eq!(chosen(newest, &["2024-11-05"]), "2025-03-26");
+        let oldest = Revision::V2024_11_05;
+        assert_eq!(chosen(oldest, &["2024-11-05"]), "2024-11-05");
+        assert_eq!(chosen(oldest, &["2025-11-25"]), "2024-11-05");
         assert_eq!(chosen(newest, &["2026-07-28"]), "2025-11-25");
         assert_eq!(chosen(newest, &["nonsense"]), "2025-11-25");
     }
@@ -213,6 +219,9 @@ mod tests {
             &["b"],
         );
         assert_eq!(result["_meta"], json!({"mooring/missing": ["b"]}));
-        assert_eq!(result["instructions"], "Several servers behind one: a.");
+        assert_eq!(
+            result["instructions"],
+            "Several servers behind one: a. Not available now: b."
+        );
     }
 }

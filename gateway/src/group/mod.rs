@@ -160,4 +160,9 @@ impl Groups {
     pub fn get(&self, id: &str) -> Option<&Arc<Group>> {
         self.by_id.get(id)
     }
+
+    /// Every group.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.by_id.values()
+    }
 }

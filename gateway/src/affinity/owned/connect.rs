@@ -11,10 +11,11 @@ use super::super::{Affinity, Session};
 use super::table::{Held, Place};
 use crate::connection::link::Link;
 use crate::connection::{Connection, ConnectionOptions};
-use crate::legacy::upstream::{self as legacy, LinkOptions};
-use crate::stdio::{ChildSpec, Children, Label};
+use crate::legacy::upstream::{self as legacy, ConnectError, LinkOptions};
+use crate::stdio::{ChildSpec, Children, Label, StartedProgram};
 use crate::upstream::{
-    ExchangeError, Greeting, HandshakeError, Initialized, Instance, SendError, Server, greet,
+    ContactOutcome, ExchangeError, FailureCause, Greeting, HandshakeError, Initialized, Instance,
+    SendError, Server, greet,
 };
 
 /// A claim is renewed this many times in the life of its lease, while the server starts.
@@ -31,6 +32,8 @@ pub enum Dial {
         children: Children,
         /// Longest time from its start to its answer to `initialize`.
         start_timeout: Duration,
+        /// How long it may be idle; none for as long as its session lives.
+        idle_timeout: Option<Duration>,
     },
     /// A stream of the legacy transport.
     Sse,
@@ -82,16 +85,14 @@ impl Affinity {
         greeting: &Greeting,
     ) -> Result<Initialized, HandshakeError> {
         let epoch = claim.binding.epoch;
-        let unstarted = |text: String| {
-            HandshakeError::Exchange(ExchangeError::Send(SendError::Unstarted(text.into())))
-        };
+        let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
         let Some(dial) = self.owned().dials.get(&server.id) else {
-            return Err(unstarted("it is not configured here".to_owned()));
+            return Err(failed(unstarted("it is not configured here")));
         };
-        let link = self
+        let (link, program) = self
             .link(dial, session, server, instance)
             .await
-            .map_err(unstarted)?;
+            .map_err(failed)?;
         let options = &self.owned().options;
         let connection = Connection::start(
             link,
@@ -109,7 +110,14 @@ impl Affinity {
             Dial::Stdio { start_timeout, .. } => *start_timeout,
             Dial::Sse => self.options().answer_timeout,
         };
-        let initialized = greet(&connection, server, greeting, &session.digest, limit).await?;
+        let initialized = greet(&connection, server, greeting, &session.digest, limit).await;
+        let initialized = match (initialized, program) {
+            (Err(HandshakeError::Exchange(error)), Some(program)) => {
+                let cause = program.explain(&connection, &error).await;
+                return Err(failed(SendError::Unstarted(Box::new(cause))));
+            }
+            (initialized, _) => initialized?,
+        };
         let place = Place::of(session, server);
         self.owned().table.keep(place, Held { epoch, connection });
         Ok(initialized)
@@ -121,30 +129,35 @@ impl Affinity {
         session: &Session,
         server: &Server,
         instance: &Arc<Instance>,
-    ) -> Result<Link, String> {
+    ) -> Result<(Link, Option<StartedProgram>), SendError> {
         match dial {
             Dial::Stdio { spec, children, .. } => {
                 let label = Label {
                     server: server.id.as_str().into(),
                     session: Arc::from(&*session.digest),
                 };
-                let child = children.start(spec, label).await.map_err(|error| {
+                let started = async {
+                    let slot = self.owned().make_room(&server.id, spec, children).await?;
+                    children.start_in(slot, spec, label).await
+                };
+                let child = started.await.map_err(|error| {
                     tracing::warn!(server = %server.id, %error, "a server's process could not be started");
-                    error.for_caller().to_owned()
+                    unstarted(error.for_caller())
                 })?;
-                Ok(child.link)
+                let program = StartedProgram::new(child.stderr, &spec.environment);
+                Ok((child.link, Some(program)))
             }
             Dial::Sse => {
                 let options = LinkOptions {
                     endpoint_within: self.options().answer_timeout,
                     event_bytes_max: self.owned().options.message_bytes_max,
                 };
-                legacy::connect(self.client(), instance, &server.headers, options)
-                    .await
-                    .map_err(|error| {
-                        tracing::warn!(server = %server.id, instance = %instance.name, %error, "a legacy stream could not be opened");
-                        error.to_string()
-                    })
+                let link = legacy::connect(self.client(), instance, &server.headers, options).await;
+                let link = link.map_err(|error| {
+                    tracing::warn!(server = %server.id, instance = %instance.name, %error, "a legacy stream could not be opened");
+                    unopened(error)
+                })?;
+                Ok((link, None))
             }
         }
     }
@@ -166,4 +179,22 @@ impl Affinity {
             }
         }
     }
+}
+
+/// The server's program could not be started.
+fn unstarted(text: impl Into<Box<str>>) -> SendError {
+    let cause = FailureCause::new(ContactOutcome::NotStarted, text);
+    SendError::Unstarted(Box::new(cause))
+}
+
+/// The server's stream could not be opened.
+fn unopened(error: ConnectError) -> SendError {
+    let outcome = match error {
+        ConnectError::Send(error) => return error,
+        ConnectError::Status(_) => ContactOutcome::Status,
+        ConnectError::NoEndpoint(_) => ContactOutcome::TimedOut,
+        ConnectError::Stream(_) => ContactOutcome::Broken,
+        ConnectError::NotEvents | ConnectError::Endpoint(_) => ContactOutcome::Invalid,
+    };
+    SendError::Unstarted(Box::new(FailureCause::new(outcome, error.to_string())))
 }

@@ -6,6 +6,7 @@
 mod connect;
 mod deaths;
 mod fence;
+mod idle;
 mod pass_on;
 mod serve;
 mod stop;
@@ -25,6 +26,7 @@ pub use connect::{Dial, OwnedOptions};
 pub use deaths::watch_owners;
 pub(crate) use fence::Fence;
 pub use fence::Sent;
+pub use idle::stop_idle_processes;
 pub use sweep::sweep_owned;
 pub use table::Place;
 

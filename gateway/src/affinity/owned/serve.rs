@@ -7,6 +7,7 @@ use http::{Response, StatusCode};
 
 use super::super::{Affinity, Loss, Session};
 use super::table::Place;
+use crate::connection::Activity;
 use crate::fleet::{Forward, Operation, Verdict};
 use crate::upstream::{Body, Outgoing, Reply, SendError};
 
@@ -67,10 +68,10 @@ impl Affinity {
             .map_err(|_| Verdict::NotHere)?;
         let binding = &settled.binding;
         let has_ended = binding.epoch == forward.epoch
-            && matches!(
-                self.owned().table.get(place, forward.epoch),
-                Err(SendError::Ended(_) | SendError::Elsewhere)
-            );
+            && match self.owned().table.get(place, forward.epoch) {
+                Ok(connection) => connection.activity() == Activity::Stopped,
+                Err(error) => matches!(error, SendError::Ended(_) | SendError::Elsewhere),
+            };
         let is_mine = (binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner));
         if !has_ended || !is_mine {
             return Ok(());

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mooring_session::names::ServerName;
 
 use crate::affinity::Session;
-use crate::connection::Connection;
+use crate::connection::{Activity, Connection};
 use crate::store::SessionKey;
 use crate::upstream::{SendError, Server};
 
@@ -91,9 +91,10 @@ impl Table {
         Some(connection)
     }
 
-    /// How many are held.
+    /// How many have a server.
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        let has_server = |held: &&Held| held.connection.activity() != Activity::Stopped;
+        self.lock().values().filter(has_server).count()
     }
 
     /// Everything that is held.

@@ -1,10 +1,11 @@
 //! How a client's request is called in the queue: by what any worker can work out from the request, and by the attempt.
 //!
 //! Invariant: whoever does not know the session cannot tell the name of its requests, and two requests of one id never
-//! share a ticket.
+//! share a ticket. A ticket says whether its request has been sent to its server.
 
 use mooring_session::names::{NameError, ServerName, Token};
 
+use crate::affinity::fresh_token;
 use crate::digest;
 use crate::store::SessionKey;
 
@@ -12,16 +13,33 @@ use crate::store::SessionKey;
 const DOMAIN: &str = "mooring turn";
 /// 128 bits, in hexadecimal digits.
 const NAME_CHARS: usize = 32;
-/// What ends the name, so that none is the beginning of another.
+/// What ends the name of a request that is not sent yet. No name is the beginning of another.
 const END: char = '.';
+/// What ends the name of a request that was sent, and asks for its turn again.
+const END_RESUMED: char = ':';
 
-/// What the tickets of a request begin with.
-pub(super) fn beginning(
+/// What the tickets of a request begin with: before it is sent, and where it asks for its turn again.
+pub(super) fn beginnings(
     key: &SessionKey,
     server: &ServerName,
     request_id_json: &str,
-) -> Result<Token, NameError> {
-    Token::parse(name(key, server, request_id_json).as_bytes())
+) -> Result<[Token; 2], NameError> {
+    let mut name = name(key, server, request_id_json);
+    let first = Token::parse(name.as_bytes())?;
+    name.pop();
+    name.push(END_RESUMED);
+    Ok([first, Token::parse(name.as_bytes())?])
+}
+
+/// A ticket for a call that asks for its turn again: another one each time, and named after the same request if the one
+/// before was.
+pub(super) fn resumed(before: &Token) -> Result<Token, NameError> {
+    match before.as_str().split_once([END, END_RESUMED]) {
+        Some((name, _)) => {
+            Token::parse(format!("{name}{END_RESUMED}{:016x}", rand::random::<u64>()).as_bytes())
+        }
+        None => fresh_token(),
+    }
 }
 
 /// A ticket for a request: another one each time.
@@ -51,7 +69,25 @@ mod tests {
 
     fn named(session: &str, server: &str, id: &str) -> String {
         let (key, server) = (make::key(session), make::server(server));
-        beginning(&key, &server, id).unwrap().to_string()
+        let [first, _] = beginnings(&key, &server, id).unwrap();
+        first.to_string()
+    }
+
+    #[test]
+    fn a_resumed_request_has_a_name_of_its_own_that_a_cancellation_finds() {
+        let (key, server) = (make::key("s"), make::server("tools"));
+        let [first, again] = beginnings(&key, &server, "7").unwrap();
+        let mut before = ticket(&key, &server, "7").unwrap();
+        for _ in 0..2 {
+            let resumed = resumed(&before).unwrap();
+            assert!(resumed.as_str().starts_with(again.as_str()));
+            assert!(!resumed.as_str().starts_with(first.as_str()));
+            assert_ne!(resumed, before);
+            before = resumed;
+        }
+        // A ticket that names no request has none to keep.
+        let unnamed = make::token("unnamed");
+        assert_ne!(resumed(&unnamed).unwrap(), unnamed);
     }
 
     #[test]

@@ -11,13 +11,13 @@ use mooring_session::refusal::Stale;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::TurnError;
-use crate::affinity::fresh_token;
+use super::{TurnError, named};
 use crate::affinity::news::Waiters;
 use crate::store::{Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError};
 
-/// How long a turn outlives its holder. Shorter than the store's longest lease, 5 s unless its settings say otherwise.
-pub(super) const LEASE: Duration = Duration::from_secs(3);
+/// How long a turn outlives its holder. Shorter than the store's longest lease, 2 s unless its settings say otherwise: a
+/// Redis that has restarted grants no turn for as long as that. A holder whose worker does not beat loses it before.
+pub(super) const LEASE: Duration = Duration::from_millis(1_800);
 /// How long one who waits relies on news. A grant passes on after a second without a word of its ticket, so news that was
 /// lost costs no turn.
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -62,7 +62,7 @@ impl Place {
     /// Never in practice.
     pub(super) fn again(&self) -> Result<Self, NameError> {
         let request = Enter {
-            ticket: fresh_token()?,
+            ticket: named::resumed(&self.request.ticket)?,
             line: Line::First,
             ..self.request.clone()
         };

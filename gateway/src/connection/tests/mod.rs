@@ -10,6 +10,7 @@
 
 mod calls;
 mod ends;
+mod idle;
 mod questions;
 mod readers;
 mod resuming;

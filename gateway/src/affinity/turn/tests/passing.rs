@@ -127,8 +127,9 @@ async fn it_gives_everything_back_from_wherever_it_is() {
     .await;
 }
 
+/// Nobody can tell whether it was cancelled, and then it would hold up all others.
 #[tokio::test]
-async fn a_call_whose_turn_was_lost_goes_on_and_may_have_another() {
+async fn a_call_whose_turn_was_lost_goes_on_without_one() {
     let store = memory(crate::store::tests::system_clock());
     begun(&store).await;
     let worker = Worker::new(&store, "w:1");
@@ -136,16 +137,45 @@ async fn a_call_whose_turn_was_lost_goes_on_and_may_have_another() {
     store.end(&key(), &make::end()).await.unwrap();
     tokio::time::timeout(PATIENCE, call.lost()).await.unwrap();
     begun(&store).await;
-    // Nothing is asked for that was not wished for.
-    let other = worker.take("other", PATIENCE).await.unwrap();
     call.pass_on();
     yields(20).await;
     call.resume();
-    is_busy(&worker, "busy").await;
-    drop(other);
-    is_busy(&worker, "late").await;
-    drop(call);
+    yields(20).await;
+    drop(worker.take("other", PATIENCE).await.unwrap());
     until_idle(&store).await;
+    assert!(call.is_lost());
+}
+
+async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
+    let worker = Worker::new(store, "w:1");
+    let ticket = named::ticket(&key(), &server(), "7").unwrap();
+    let asks = worker.take(ticket.as_str(), PATIENCE).await.unwrap();
+    asks.pass_on();
+    drop(worker.take("other", PATIENCE).await.unwrap());
+    resumes(&asks).await;
+    is_busy(&worker, "busy").await;
+    for beginning in named::beginnings(&key(), &server(), "7").unwrap() {
+        let request = Leave {
+            principal: make::principal("alice"),
+            server: server(),
+            who: Leaving::WaitingUnder(beginning),
+        };
+        let said = withdraw(store, &key(), &request).await;
+        assert_eq!(said, Withdrawal::NotWaiting);
+    }
+    drop(worker.take("next", PATIENCE).await.unwrap());
+    drop(asks);
+    until_idle(store).await;
+}
+
+/// A call that asked its client something and goes on may be cancelled like any other, from any worker.
+#[tokio::test]
+async fn a_call_that_has_its_turn_again_passes_it_on_when_it_is_cancelled() {
+    let memory = memory(crate::store::tests::system_clock());
+    begun(&memory).await;
+    a_resumed_call_that_is_cancelled_passes_its_turn_on(&memory).await;
+    let (_server, redis) = redis_with_turns().await;
+    a_resumed_call_that_is_cancelled_passes_its_turn_on(&redis).await;
 }
 
 #[tokio::test]

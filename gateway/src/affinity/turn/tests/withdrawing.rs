@@ -17,10 +17,15 @@ impl Worker {
         let request = Leave {
             principal: make::principal("alice"),
             server: server(),
-            who: Leaving::WaitingUnder(named::beginning(&key(), &server(), id).unwrap()),
+            who: Leaving::WaitingUnder(beginning(id)),
         };
         withdraw(&self.store, &key(), &request).await
     }
+}
+
+fn beginning(id: &str) -> Token {
+    let [first, _] = named::beginnings(&key(), &server(), id).unwrap();
+    first
 }
 
 async fn who_waits_is_withdrawn_by_any_worker(store: &Store) {
@@ -48,6 +53,28 @@ async fn who_waits_is_withdrawn_by_any_worker(store: &Store) {
     let next = here.waits(&here.called("3")).await;
     drop(turn);
     drop(next.await.unwrap().unwrap());
+    until_idle(store).await;
+}
+
+/// Its server may never answer it; whoever comes next must not wait for that, nor may it lose its own turn to it.
+async fn a_cancelled_call_passes_its_turn_on_while_it_still_runs(store: &Store) {
+    begun(store).await;
+    let (here, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
+    let cancelled = here.take(&here.called(ID), PATIENCE).await.unwrap();
+    let next = there.waits(&there.called("2")).await;
+    assert_eq!(there.withdraws(ID).await, Withdrawal::NotWaiting);
+    let (next, _) = next.await.unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, cancelled.lost())
+        .await
+        .unwrap();
+    // What its server still says gives it no turn again.
+    cancelled.pass_on();
+    cancelled.resume();
+    drop(next);
+    let later = there.take("later", PATIENCE).await.unwrap();
+    drop(later);
+    until_idle(store).await;
+    drop(cancelled);
     until_idle(store).await;
 }
 
@@ -129,6 +156,7 @@ async fn in_memory() {
     let store = memory(crate::store::tests::system_clock());
     who_waits_is_withdrawn_by_any_worker(&store).await;
     requests_of_one_id_share_no_turn(&store).await;
+    a_cancelled_call_passes_its_turn_on_while_it_still_runs(&store).await;
     a_withdrawal_races_with_the_turn(&store, 1).await;
     a_withdrawal_of_which_the_news_is_lost(&store).await;
 }
@@ -140,6 +168,7 @@ async fn in_the_file() {
     let store = embedded(&path, crate::store::tests::system_clock());
     who_waits_is_withdrawn_by_any_worker(&store).await;
     requests_of_one_id_share_no_turn(&store).await;
+    a_cancelled_call_passes_its_turn_on_while_it_still_runs(&store).await;
 }
 
 #[tokio::test]
@@ -147,6 +176,7 @@ async fn in_redis() {
     let (_server, store) = redis_with_turns().await;
     who_waits_is_withdrawn_by_any_worker(&store).await;
     requests_of_one_id_share_no_turn(&store).await;
+    a_cancelled_call_passes_its_turn_on_while_it_still_runs(&store).await;
     a_withdrawal_races_with_the_turn(&store, 25).await;
     a_withdrawal_of_which_the_news_is_lost(&store).await;
 }

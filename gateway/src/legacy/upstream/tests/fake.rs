@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::connection::link::{Link, LinkEnd};
 use crate::legacy::upstream::{ConnectError, LinkOptions, connect};
-use crate::upstream::{Client, ClientOptions, Instance, Reach};
+use crate::upstream::{Client, ClientOptions, ContactLog, Instance, Reach, StatefulnessSeen};
 
 /// Longer than anything takes here.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -134,6 +134,8 @@ pub(super) fn instance(url: &str) -> Arc<Instance> {
         name: InstanceName::parse(url.as_bytes()).unwrap(),
         uri: url.parse().unwrap(),
         reach: Reach::default(),
+        statefulness: StatefulnessSeen::default(),
+        contact: ContactLog::default(),
     })
 }
 
