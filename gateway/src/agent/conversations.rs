@@ -22,14 +22,12 @@ use super::parent::ParentSession;
 use super::place::{FOLDER_LABEL, INSTANCE, LAST_RUN_LABEL, PARENT_LABEL, place};
 use crate::affinity::{Session, fresh_token, labels};
 use crate::code::volume::unix_now_ms;
-use crate::store::{Family, SessionKey, Store, StoreError};
+use crate::store::{EvictionOutcome, RoomError, SessionKey, Store, StoreError};
 
-/// Why bindings of agents are moved.
-const REASON: &[u8] = b"run";
+/// Why a run moves a binding.
+const RUN: &[u8] = b"run";
 /// The lease that a claim would have. None is ever left open: an id is there before a binding is made.
 const LEASE: Millis = Millis::new(10_000);
-/// Most conversations that are looked at to make room for one.
-const ROUNDS_MAX: usize = 16;
 
 /// The conversations of one server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -47,7 +45,9 @@ pub struct Known {
     /// The id by which the agent takes it up; none where it has not run yet.
     pub agent_session: Option<String>,
     /// The fence of that.
-    epoch: Option<u64>,
+    pub(crate) epoch: Option<u64>,
+    /// Where the agent worked last.
+    pub folder: Option<String>,
 }
 
 /// What became of a new id.
@@ -59,18 +59,47 @@ pub enum Kept {
     Superseded,
 }
 
+/// Why the id of a conversation is not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A name cannot be stored.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl From<KeepError> for ConversationError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Store(error) => Self::Store(error),
+            KeepError::Name(error) => Self::Name(error),
+        }
+    }
+}
+
 /// Why a conversation cannot be begun or kept.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
     /// The store refused, or could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The principal has as many as it may, and all of them are in use.
+    /// The principal has this many, as many as it may, and all of them are in use.
     #[error("the principal has {0} conversations, as many as it may, and all of them are in use")]
     AtCap(u64),
     /// A name cannot be stored.
     #[error(transparent)]
     Name(#[from] NameError),
+}
+
+impl From<RoomError> for ConversationError {
+    fn from(error: RoomError) -> Self {
+        match error {
+            RoomError::Store(error) => Self::Store(error),
+            RoomError::Full(held) => Self::AtCap(held),
+        }
+    }
 }
 
 impl Conversations {
@@ -96,12 +125,8 @@ impl Conversations {
     ///
     /// # Errors
     /// It would have too long a key.
-    pub fn session(
-        &self,
-        principal: &Principal,
-        parent: &ParentSession,
-    ) -> Result<Session, NameError> {
-        let (key, id) = place(&self.store, &self.server, principal, parent.as_str())?;
+    pub fn session(&self, principal: &Principal, parent: &str) -> Result<Session, NameError> {
+        let (key, id) = place(&self.store, &self.server, principal, parent)?;
         Ok(Session {
             id,
             principal: principal.clone(),
@@ -110,7 +135,7 @@ impl Conversations {
         })
     }
 
-    /// Begins the conversation, or finds it, for `ttl` at most where that is shorter than the server's.
+    /// Begins the conversation, or finds it.
     ///
     /// # Errors
     /// See [`ConversationError`].
@@ -118,57 +143,42 @@ impl Conversations {
         &self,
         session: &Session,
         parent: &ParentSession,
-        ttl: Option<Duration>,
     ) -> Result<Created, ConversationError> {
         let request = Create {
             id: session.id.clone(),
             principal: session.principal.clone(),
-            ttl: Millis::from(ttl.unwrap_or(self.ttl).min(self.ttl)),
+            ttl: Millis::from(self.ttl),
             content_hash: None,
             labels: labels(&[(PARENT_LABEL.as_bytes(), parent.as_str())]),
             revival: Revival::Allowed,
             cap: std::num::NonZeroU64::new(self.sessions_max),
         };
-        let (mut held, mut spared) = (0, Vec::new());
-        for _ in 0..ROUNDS_MAX {
-            let least_recently_used = match self.store.create(&session.key, &request).await {
-                Ok(created) => return Ok(created),
-                Err(StoreError::Refused(Refusal::Cap {
-                    cap,
-                    least_recently_used,
-                })) => {
-                    held = cap;
-                    self.store.named_key(&least_recently_used)
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let Some(key) = least_recently_used
-                .filter(|key| key.family() == Family::Agent && !spared.contains(key))
-            else {
-                break;
-            };
-            if !self.make_room(&session.principal, &key).await? {
-                spared.push(key);
-            }
-        }
-        Err(ConversationError::AtCap(held))
+        let make_room = |key| self.make_room(&session.principal, key);
+        let created = self
+            .store
+            .create_making_room(&session.key, &request, make_room);
+        Ok(created.await?)
     }
 
-    /// Ends a conversation that is idle; says whether there is room now. One in use is noted as used.
-    async fn make_room(&self, principal: &Principal, key: &SessionKey) -> Result<bool, StoreError> {
+    /// Ends a conversation that is idle. One in use is noted as used.
+    async fn make_room(
+        &self,
+        principal: &Principal,
+        key: SessionKey,
+    ) -> Result<EvictionOutcome, StoreError> {
         let request = End {
             principal: Some(principal.clone()),
             when: EndWhen::Idle,
         };
-        match self.store.end(key, &request).await {
+        match self.store.end(&key, &request).await {
             Ok(_) => {
                 tracing::info!(session = %key.digest(), "the conversation that was used longest ago was forgotten for a new one");
-                Ok(true)
+                Ok(EvictionOutcome::Made)
             }
-            Err(StoreError::Refused(Refusal::NoSession)) => Ok(true),
+            Err(StoreError::Refused(Refusal::NoSession)) => Ok(EvictionOutcome::Made),
             Err(StoreError::Refused(Refusal::Busy(_))) => {
-                self.touch(key, principal, &[]).await?;
-                Ok(false)
+                self.touch(&key, principal, &[]).await?;
+                Ok(EvictionOutcome::Spared)
             }
             Err(error) => Err(error),
         }
@@ -198,6 +208,7 @@ impl Conversations {
                 .map(|id| id.as_str().to_owned())
                 .filter(|id| is_argument(id)),
             epoch: Some(binding.epoch),
+            folder: folder_in(record),
         })
     }
 
@@ -214,25 +225,29 @@ impl Conversations {
     ) -> Result<Kept, ConversationError> {
         let id = UpstreamSession::parse(agent_session.as_bytes())?;
         let kept = match known.epoch {
-            Some(epoch) => self.replace(session, epoch, &id).await,
+            Some(epoch) => self.replace(session, epoch, &id, RUN).await,
             None => self.bind(session, &id).await,
         };
         match kept {
-            Err(ConversationError::Store(StoreError::Refused(
+            Err(KeepError::Store(StoreError::Refused(
                 Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
             ))) => {
-                self.begin(session, parent, None).await?;
-                self.bind(session, &id).await
+                self.begin(session, parent).await?;
+                Ok(self.bind(session, &id).await?)
             }
-            settled => settled,
+            settled => Ok(settled?),
         }
     }
 
-    async fn bind(
+    /// Gives a conversation that has no id its first.
+    ///
+    /// # Errors
+    /// See [`KeepError`].
+    pub(crate) async fn bind(
         &self,
         session: &Session,
         id: &UpstreamSession,
-    ) -> Result<Kept, ConversationError> {
+    ) -> Result<Kept, KeepError> {
         let request = Bind {
             principal: session.principal.clone(),
             server: self.server.clone(),
@@ -247,12 +262,17 @@ impl Conversations {
         Ok(kept(bound.won))
     }
 
-    async fn replace(
+    /// Replaces the id that is fenced by `epoch`, for a reason that people read.
+    ///
+    /// # Errors
+    /// See [`KeepError`].
+    pub(crate) async fn replace(
         &self,
         session: &Session,
         epoch: u64,
         id: &UpstreamSession,
-    ) -> Result<Kept, ConversationError> {
+        reason: &[u8],
+    ) -> Result<Kept, KeepError> {
         let request = Rebind {
             principal: session.principal.clone(),
             server: self.server.clone(),
@@ -262,7 +282,7 @@ impl Conversations {
             lease: LEASE,
             instances: vec![InstanceName::parse(INSTANCE)?],
             avoid: None,
-            reason: Some(Reason::parse(REASON)?),
+            reason: Some(Reason::parse(reason)?),
             ownership: Ownership::Shared,
             upstream_session: Some(id.clone()),
         };
@@ -297,6 +317,12 @@ impl Conversations {
         };
         self.store.touch(key, &request).await.map(|_| ())
     }
+}
+
+fn folder_in(record: &RecordView) -> Option<String> {
+    let mut labels = record.labels.iter();
+    let (_, folder) = labels.find(|(name, _)| name.as_str() == FOLDER_LABEL)?;
+    Some(folder.as_str().to_owned())
 }
 
 /// Whether an id can be given to a program as an argument. One that begins with a hyphen could be read as a flag, whoever

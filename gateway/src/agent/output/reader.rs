@@ -16,6 +16,8 @@ use super::written::Written;
 
 /// What stands between results that are joined.
 const BLANK_LINE: &str = "\n\n";
+/// Most of an agent's own error text that is kept, in bytes.
+const ERROR_BYTES_MAX: usize = 2_000;
 
 /// What was found in the output of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Findings {
     pub result: Option<String>,
     /// Whether it said, at last, that it failed.
     pub says_error: bool,
+    /// What it said of that failure: at most 2,000 bytes.
+    pub error: Option<String>,
     /// Whether the result is only the beginning of one.
     pub is_cut: bool,
 }
@@ -39,6 +43,7 @@ pub struct OutputReader {
     result_bytes_max: usize,
     session: Option<String>,
     says_error: bool,
+    error: Option<String>,
 }
 
 impl OutputReader {
@@ -52,6 +57,7 @@ impl OutputReader {
             result_bytes_max,
             session: None,
             says_error: false,
+            error: None,
         }
     }
 
@@ -90,6 +96,7 @@ impl OutputReader {
             session: self.session,
             result,
             says_error: self.says_error,
+            error: self.error,
             is_cut,
         }
     }
@@ -120,6 +127,10 @@ impl OutputReader {
         }
         if let Some(error) = at(&rules.error_pointer) {
             self.says_error = error.is_said();
+            self.error = error.reason().map(|text| {
+                let end = text.floor_char_boundary(ERROR_BYTES_MAX);
+                text.get(..end).unwrap_or_default().to_owned()
+            });
         }
         if all_met(value, &rules.result_where)
             && let Some(result) = at(&rules.result_pointer).and_then(Written::text)

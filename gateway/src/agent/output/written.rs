@@ -72,6 +72,12 @@ impl<'a> Written<'a> {
         !matches!(self.0.get(), "null" | "false")
     }
 
+    /// What it says beyond yes or no.
+    pub(super) fn reason(self) -> Option<Cow<'a, str>> {
+        let says_more = self.is_said() && self.0.get() != "true";
+        says_more.then_some(self)?.text()
+    }
+
     fn step(self, step: &str) -> Option<Self> {
         // The outermost brackets alone are entered: what is within is passed over without recursion.
         let mut deserializer = serde_json::Deserializer::from_str(self.0.get());

@@ -101,14 +101,13 @@ fn how_it_failed(ran: &Ran) -> String {
         Ending::Stopped => "the call was cancelled, and the agent was ended".to_owned(),
         Ending::Broken(_) => "the connection to the agent's program broke".to_owned(),
     };
+    let said = ran.findings.error.clone().unwrap_or_default();
     let stderr = ran.stderr.join("\n");
-    let stderr = stderr.trim();
-    if stderr.is_empty() {
-        return how;
-    }
     let skipped = stderr.chars().count().saturating_sub(STDERR_CHARS_MAX);
     let last: String = stderr.chars().skip(skipped).collect();
-    format!("{how}\n{last}")
+    let parts = [how.as_str(), said.trim(), last.trim()];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n")
 }
 
 fn millis(time: Duration) -> u64 {

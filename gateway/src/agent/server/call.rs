@@ -33,6 +33,8 @@ const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
 /// What is told where the agent does not know the id that the store has.
 const UNKNOWN: &str = "the agent did not know the conversation any more, so it began anew";
+/// What is told where the agent cannot resume in the folder of the call.
+const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder of its last call, and this call names another, so it began anew";
 /// What is told where nobody can say whether there was a conversation.
 const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent began anew";
 /// What is told where another run was faster.
@@ -94,19 +96,23 @@ impl AgentServer {
                 .await?;
             return Ok(of_run(&ran, &Told::default()));
         };
-        let session = self.conversations.session(&context.principal, parent)?;
+        let session = (self.conversations).session(&context.principal, parent.as_str())?;
         // Keeps the record from expiring while the call waits and works.
         let _in_flight = (self.affinity.driven()).begin(&session, &self.id, InFlightKind::Call);
         let held = self.hold(&session, parent, stop).await?;
         let can_resume = self.settings.template.can_resume();
-        let resumed_by = held.known.agent_session.as_deref().filter(|_| can_resume);
+        let is_elsewhere = self.is_elsewhere(&held.known, &folder);
+        let resumed_by =
+            (held.known.agent_session.as_deref()).filter(|_| can_resume && !is_elsewhere);
         let run = |id| self.run(&request.prompt, id, &folder, &session.digest, context, stop);
         let mut told = Told {
             parent: Some(parent.as_str().to_owned()),
             is_resumed: resumed_by.is_some(),
             ..Told::default()
         };
-        if resumed_by.is_none() && self.affinity.store().is_degraded() {
+        if is_elsewhere {
+            told.started_fresh = Some(OTHER_FOLDER);
+        } else if resumed_by.is_none() && self.affinity.store().is_degraded() {
             told.started_fresh = Some(STORE_AWAY);
         }
         let mut ran = run(resumed_by).await?;
@@ -121,6 +127,13 @@ impl AgentServer {
             .note_run(&session, &folder, outcome)
             .await;
         Ok(of_run(&ran, &told))
+    }
+
+    /// Whether the conversation is at a folder where this call is not, and the agent cannot resume it from here.
+    fn is_elsewhere(&self, known: &Known, folder: &Path) -> bool {
+        let last = known.folder.as_deref();
+        self.settings.is_bound_to_folder
+            && last.is_some_and(|last| last != folder.to_string_lossy())
     }
 
     async fn folder(&self, asked: Option<String>) -> Result<PathBuf, Failure> {
@@ -141,7 +154,7 @@ impl AgentServer {
         stop: &CancellationToken,
     ) -> Result<Held, Failure> {
         let holding = async {
-            self.conversations.begin(session, parent, None).await?;
+            self.conversations.begin(session, parent).await?;
             let turn = self
                 .affinity
                 .take_turn(&session.key, &session.principal, &self.id, self.patience())

@@ -122,6 +122,11 @@ impl AgentServers {
         self.0.get(id)
     }
 
+    /// Every server.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<AgentServer>> {
+        self.0.values()
+    }
+
     /// Ends every run that goes on here, and waits until what they told is kept: the gateway stops.
     pub async fn stop_runs(&self) {
         for server in self.0.values() {

@@ -20,6 +20,7 @@ use mooring_session::names::ServerName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use self::listing::list as list_tools;
 use self::source::Source;
 use super::calls::Upstreams;
 
@@ -40,6 +41,44 @@ pub(crate) struct ListedTool {
     pub(crate) output_schema: Option<Value>,
     /// What its server says of how it behaves.
     pub(crate) annotations: Option<Value>,
+}
+
+impl ListedTool {
+    /// About how many bytes of memory it takes. A parsed schema takes many times its text: `[1,1]` a value for each two
+    /// bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let words = [
+            Some(&self.name),
+            self.title.as_ref(),
+            Some(&self.description),
+        ];
+        let words: usize = words.into_iter().flatten().map(String::len).sum();
+        let tags: usize = self.tags.iter().map(|tag| VALUE_BYTES + tag.len()).sum();
+        let schemas = [
+            Some(&self.input_schema),
+            self.output_schema.as_ref(),
+            self.annotations.as_ref(),
+        ];
+        let schemas: usize = schemas.into_iter().flatten().map(value_bytes).sum();
+        VALUE_BYTES + words + tags + schemas
+    }
+}
+
+/// What one JSON value or key takes beside its text.
+const VALUE_BYTES: usize = 64;
+
+/// JSON is parsed no deeper than 128 levels.
+fn value_bytes(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(value_bytes).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(key, value)| VALUE_BYTES + key.len() + value_bytes(value))
+            .sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    VALUE_BYTES + inside
 }
 
 /// The tools of one server.

@@ -21,9 +21,6 @@ fn check(language: Language, code: &str, expected: Option<(&str, usize)>) {
 #[test]
 fn every_standard_pattern_blocks_and_names_its_line() {
     for (code, name) in [
-        ("eval('1')", "eval"),
-        ("x = exec (code)", "exec"),
-        ("__import__('os')", "__import__"),
         ("import os\nos . system('ls')", "os.system"),
         ("subprocess.run(['ls'])", "subprocess"),
         ("open('/etc/passwd')", "open of a system path"),
@@ -43,7 +40,6 @@ fn every_standard_pattern_blocks_and_names_its_line() {
         );
     }
     for (code, name) in [
-        ("eval('1')", "eval"),
         ("Deno.run({})", "Deno.run"),
         ("new Deno.Command('ls')", "Deno.Command"),
         ("await fetch('https://x')", "fetch"),
@@ -61,10 +57,10 @@ fn ordinary_code_passes() {
         "compile('1', 'a', 'eval')",
         "isinstance(x, int) and getattr(x, 'a') and setattr(x, 'a', 1) and dir(x) and vars(x)",
         "print(type(x).__name__, x.__class__.__name__, globals())",
-        "model.eval()\ncursor.exec(1)\ndf.eval('a + b')",
-        "retrieval(1)\nmy_exec(2)\nre_eval(3)",
-        "# eval('1')\nprint('use eval() with care')",
-        "\"\"\"Never exec(this).\n\nos.system('x')\n\"\"\"",
+        "eval('1+1')\nexec('x = 1')\n__import__('json').dumps(1)",
+        "class Model:\n    def eval(self):\n        return self\n\nModel().eval()",
+        "# breakpoint()\nprint('use breakpoint() with care')\nmy_breakpoint(1)\ngame.breakpoint()",
+        "\"\"\"Never do this.\n\nos.system('x')\n\"\"\"",
         "open('/scratch/etc')\nopen('/scratch/a.txt')\nopen('/etcetera')",
         "print('subprocess.run is not needed')",
         "def evaluate(): pass\nevaluate()",
@@ -72,7 +68,7 @@ fn ordinary_code_passes() {
         check(Language::Python, code, None);
     }
     for code in [
-        "/* eval(1) */ const a = /x/.exec('y')",
+        "/* fetch(1) */ const a = /x/.exec('y'); eval('1+1')",
         "cache.fetch(1); prefetch(2)",
         "console.log('fetch(')",
         "import a from './b.ts'; await import('./c.ts')",
@@ -84,13 +80,13 @@ fn ordinary_code_passes() {
 
 #[test]
 fn the_first_line_is_named_and_shown() {
-    let code = "a = 1\n  x = exec(b)  # why\neval(c)";
+    let code = "a = 1\n  x = os.system(b)  # why\nbreakpoint()";
     let found = standard().check(Language::Python, code).unwrap_err();
     assert_eq!(
         found.to_string(),
-        "blocked by the pattern \"exec\" in line 2: x = exec(b)  # why"
+        "blocked by the pattern \"os.system\" in line 2: x = os.system(b)  # why"
     );
-    let long = format!("eval({})", "1".repeat(1000));
+    let long = format!("breakpoint({})", "1".repeat(1000));
     let found = standard().check(Language::Python, &long).unwrap_err();
     assert_eq!(found.text.len(), Found::TEXT_CHARS_MAX);
 }
@@ -103,8 +99,10 @@ fn a_list_of_the_settings_replaces_the_standard_one() {
         .check(Language::Python, "import pickle")
         .unwrap_err();
     assert_eq!(&*found.pattern, r"\bpickle\b");
-    patterns.check(Language::Python, "eval('1')").unwrap();
-    patterns.check(Language::TypeScript, "eval('1')").unwrap();
+    patterns.check(Language::Python, "breakpoint()").unwrap();
+    patterns
+        .check(Language::TypeScript, "Deno.run({})")
+        .unwrap();
 }
 
 #[test]
@@ -112,8 +110,9 @@ fn raw_http_lifts_what_would_block_it_and_nothing_else() {
     let open = standard().with_raw_http();
     let fetch = "await fetch('https://x')";
     open.check(Language::TypeScript, fetch).unwrap();
-    open.check(Language::TypeScript, "eval('1')").unwrap_err();
-    open.check(Language::Python, "eval('1')").unwrap_err();
+    open.check(Language::TypeScript, "Deno.run({})")
+        .unwrap_err();
+    open.check(Language::Python, "breakpoint()").unwrap_err();
     let configured = [
         Regex::new("wget|curl").unwrap(),
         Regex::new("pickle").unwrap(),

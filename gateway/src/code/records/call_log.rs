@@ -2,7 +2,7 @@
 //! that the record of a run whose worker was killed still tells what it did.
 //!
 //! Two lines a call: `{seq, server, tool, arguments, started_at_ms}` before it is made, and `{seq, latency_ms, result}`
-//! or `{seq, latency_ms, error: {kind, message}}` after. Where the log is full, a line has `omitted_bytes` (and in the
+//! or `{seq, latency_ms, error: {kind, message}}` after. Where the log is full, or the volume nearly so, a line has `omitted_bytes` (and in the
 //! place of arguments their hash), so that a replay can say what it lacks.
 //!
 //! Invariant: a line is written before what it tells of goes any further. The log of one run has a bounded length.
@@ -10,13 +10,14 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call_lines::{BeganLine, EndedLine, ErrorLine};
+use super::free_space::FreeSpace;
 use super::id::RunId;
 use super::stored::head;
 use crate::code::calls::{CallError, NestedCall};
@@ -57,6 +58,7 @@ pub(crate) struct CallMade {
 pub(super) struct CallLog {
     area: Area,
     run: RunId,
+    free_space: Arc<FreeSpace>,
     state: Mutex<State>,
 }
 
@@ -104,10 +106,11 @@ pub(crate) struct CallsMade {
 }
 
 impl CallLog {
-    pub(super) fn new(area: Area, run: RunId) -> Self {
+    pub(super) fn new(area: Area, run: RunId, free_space: Arc<FreeSpace>) -> Self {
         Self {
             area,
             run,
+            free_space,
             state: Mutex::default(),
         }
     }
@@ -204,6 +207,11 @@ impl CallLog {
         }
     }
 
+    /// How long it is, in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
     /// Nothing is written from now on: the run is over.
     pub(super) fn close(&self) {
         let mut state = self.lock();
@@ -226,7 +234,11 @@ impl CallLog {
             return;
         }
         let appended = match line {
-            Ok(line) if state.has_room(line, BODIES_BYTES_MAX) => self.write(state, line),
+            Ok(line)
+                if state.has_room(line, BODIES_BYTES_MAX) && self.free_space.is_above_floor() =>
+            {
+                self.write(state, line)
+            }
             Ok(line) => {
                 state.is_incomplete = true;
                 match shorten(length(line)) {

@@ -137,6 +137,7 @@ fn end(area: &Area, mark: &Mark) -> std::io::Result<bool> {
             security_events: Vec::new(),
             security_events_total: 0,
             are_calls_complete: calls.is_complete,
+            are_bodies_omitted: false,
         };
         let texts = Texts {
             output: String::new(),

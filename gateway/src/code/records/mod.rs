@@ -13,6 +13,9 @@
 //! A run without `.end` is running. Whoever makes `.end` has ended it, and nobody can a second time: not a worker that
 //! comes back after it was given up, nor two that sweep at once.
 //!
+//! Records take a bounded number of bytes, of each user and of each server, and leave free space on the volume: see
+//! `quota` and `free_space`.
+//!
 //! Invariant: a record that cannot be written costs the record and never the run: it is logged and counted
 //! (`mooring_code_record_failures_total`), and the run goes on.
 //!
@@ -23,11 +26,13 @@ mod call_log;
 mod calls_read;
 mod events;
 mod flood;
+mod free_space;
 mod id;
 mod keeper;
 mod list;
 mod lost;
 mod prune;
+mod quota;
 mod recorded;
 mod recording;
 mod shown;
@@ -36,8 +41,9 @@ mod stored;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooring_session::names::{Principal, ServerName, WorkerId};
@@ -54,6 +60,8 @@ pub(crate) use recording::{Finished, NewRun, Recording, ReplayOf, RunEvents};
 pub(crate) use stored::RunStatus;
 
 use self::flood::Flood;
+use self::free_space::FreeSpace;
+use self::quota::RecordSizes;
 use crate::code::volume::{Area, AreaKind, Volume};
 use crate::metrics::{self, Record};
 
@@ -71,6 +79,12 @@ pub(crate) struct RecordsOptions {
     pub(crate) runs_kept_max: usize,
     /// How long runs and events are kept.
     pub(crate) runs_kept: Duration,
+    /// Most bytes kept of the records of one server's runs; the oldest finished ones go first.
+    pub(crate) bytes_max: u64,
+    /// The same of one user of a server.
+    pub(crate) user_bytes_max: u64,
+    /// Free space of the volume below which records have no bodies, in bytes.
+    pub(crate) free_bytes_min: u64,
     /// This worker: name and boot id.
     pub(crate) worker: WorkerId,
 }
@@ -84,6 +98,11 @@ struct Shared {
     volume: Volume,
     options: RecordsOptions,
     flood: Flood,
+    free_space: Arc<FreeSpace>,
+    /// What the last pass of this process that pruned found.
+    sizes: Mutex<HashMap<ServerName, RecordSizes>>,
+    /// What this process has recorded since it last pruned, in bytes.
+    recorded_bytes: Mutex<HashMap<ServerName, u64>>,
 }
 
 /// Why records could not be read.
@@ -107,9 +126,12 @@ impl Records {
     /// The records on this volume.
     pub(crate) fn new(volume: Volume, options: RecordsOptions) -> Self {
         Self(Arc::new(Shared {
+            free_space: Arc::new(FreeSpace::new(volume.clone(), options.free_bytes_min)),
             volume,
             options,
             flood: Flood::default(),
+            sizes: Mutex::default(),
+            recorded_bytes: Mutex::default(),
         }))
     }
 
@@ -173,6 +195,12 @@ impl Records {
 
     fn read_area(&self, server: &ServerName) -> Result<Area, RecordsError> {
         self.area(server).map_err(RecordsError::Server)
+    }
+
+    /// What this process has recorded of each server since it last pruned, in bytes.
+    fn recorded_bytes(&self) -> MutexGuard<'_, HashMap<ServerName, u64>> {
+        let recorded = self.0.recorded_bytes.lock();
+        recorded.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn options(&self) -> &RecordsOptions {

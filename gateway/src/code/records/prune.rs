@@ -1,10 +1,12 @@
-//! Retention: records go by age and by number, a bounded number of files at a time, whichever worker comes first.
+//! Retention: records go by age, by number and by the bytes that they take, a bounded number of files at a time,
+//! whichever worker comes first.
 //!
 //! Invariant: the file that lists know a run by goes first, so that no half of a record is ever shown; what a killed
 //! worker leaves of one goes with the next pass. A run that goes on goes by its age only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooring_session::names::ServerName;
@@ -12,6 +14,7 @@ use mooring_session::time::Millis;
 
 use super::id::{RunId, day_directory};
 use super::list::{self, BEGUN};
+use super::quota::{QuotaCount, RecordSizes};
 use super::{EVENTS, Records, RecordsError};
 use crate::code::volume::Area;
 
@@ -23,6 +26,8 @@ const EVENTS_KEPT_MAX: usize = 50_000;
 const LIES_MS: u64 = 60 * 60 * 1_000;
 /// How often one worker of the fleet prunes.
 const INTERVAL_MS: u64 = 30 * 1_000;
+/// What part of one user's bytes a process records before it prunes early.
+const RECORDED_PART: u64 = 4;
 /// The lock of whoever prunes. Its time is that of the last pass that left nothing to do.
 const LOCK: &str = "prune.lock";
 
@@ -42,11 +47,13 @@ struct Pass<'a> {
     now_ms: u64,
     kept_ms: u64,
     files: usize,
+    quota: QuotaCount,
     pruned: Pruned,
 }
 
 impl Records {
-    /// Whether nobody has pruned for a while, at `now_ms` (milliseconds since 1970).
+    /// Whether nobody has pruned for a while, at `now_ms` (milliseconds since 1970), or this process has recorded a good
+    /// part of what one user may have.
     ///
     /// # Errors
     /// The volume could not be read.
@@ -59,7 +66,11 @@ impl Records {
             .read_area(server)?
             .modified_at_ms(LOCK)
             .map_err(RecordsError::Read)?;
-        Ok(pruned_at_ms.is_none_or(|at_ms| now_ms.saturating_sub(at_ms) >= INTERVAL_MS))
+        let recorded_bytes = self.recorded_bytes().get(server).copied().unwrap_or(0);
+        Ok(
+            recorded_bytes >= self.options().user_bytes_max / RECORDED_PART
+                || pruned_at_ms.is_none_or(|at_ms| now_ms.saturating_sub(at_ms) >= INTERVAL_MS),
+        )
     }
 
     /// Removes records and events that are too old or too many at `now_ms` (milliseconds since 1970). Where another
@@ -77,7 +88,10 @@ impl Records {
             Err(error) => return Err(RecordsError::Read(error)),
         };
         let options = self.options();
+        self.recorded_bytes().remove(server);
+        let known = self.sizes().remove(server).unwrap_or_default();
         let mut pass = Pass {
+            quota: QuotaCount::new(options.bytes_max, options.user_bytes_max, known),
             area: &area,
             now_ms,
             kept_ms: Millis::from(options.runs_kept).get(),
@@ -85,13 +99,21 @@ impl Records {
             pruned: Pruned::default(),
         };
         pass.runs(options.runs_kept_max)?;
+        let is_whole = !pass.is_full();
         pass.events().map_err(RecordsError::Read)?;
         pass.pruned.is_more = pass.is_full();
-        if !pass.pruned.is_more {
+        let Pass { quota, pruned, .. } = pass;
+        let sizes = quota.into_sizes(is_whole);
+        self.sizes().insert(server.clone(), sizes);
+        if !pruned.is_more {
             area.set_modified(LOCK, now_ms)
                 .map_err(RecordsError::Read)?;
         }
-        Ok(pass.pruned)
+        Ok(pruned)
+    }
+
+    fn sizes(&self) -> MutexGuard<'_, HashMap<ServerName, RecordSizes>> {
+        self.0.sizes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,9 +158,11 @@ impl Pass<'_> {
             let has = |end: &str| names.iter().any(|name| name.ends_with(end));
             let is_listed = has(BEGUN);
             let is_over = if is_listed {
-                let is_too_many = *kept >= kept_max && has(".end");
+                let has_ended = has(".end");
+                let is_used_up = self.quota.is_used_up(self.area, &id, &names, has_ended)?;
+                let is_too_many = *kept >= kept_max || is_used_up;
                 *kept = kept.saturating_add(1);
-                is_too_many || self.is_old(&id)
+                (is_too_many && has_ended) || self.is_old(&id)
             } else {
                 self.now_ms.saturating_sub(id.made_at_ms()) >= LIES_MS
             };

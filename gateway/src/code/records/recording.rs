@@ -82,6 +82,8 @@ pub(super) struct Log {
     run: RunId,
     pub(super) calls: CallLog,
     events: Mutex<Events>,
+    /// Whether its code was left out for want of free space.
+    is_code_omitted: bool,
 }
 
 #[derive(Debug, Default)]
@@ -106,11 +108,14 @@ impl Recording {
         let output_chars_max = records.options().output_chars_max;
         let log = match records.area(server) {
             Ok(area) => {
-                write_begun(&area, &run, &begun);
+                let free_space = Arc::clone(&records.0.free_space);
+                let is_code_omitted = !free_space.is_above_floor();
+                write_begun(&area, &run, &begun, is_code_omitted);
                 Some(Arc::new(Log {
                     server: server.clone(),
                     principal: run.principal,
-                    calls: CallLog::new(area.clone(), run.id.clone()),
+                    calls: CallLog::new(area.clone(), run.id.clone(), free_space),
+                    is_code_omitted,
                     run: run.id,
                     events: Mutex::default(),
                     area,
@@ -184,14 +189,18 @@ impl Recording {
             security_events: Vec::new(),
             security_events_total: 0,
             are_calls_complete: calls.is_complete,
+            are_bodies_omitted: false,
         };
         if let Some(log) = &self.log {
             log.calls.close();
+            let texts = Some(texts).filter(|_| log.records.0.free_space.is_above_floor());
+            ended.are_bodies_omitted = texts.is_none() || log.is_code_omitted;
+            log.note_recorded(texts, self.begun.code_size_bytes);
             let mut events = log.events.lock().unwrap_or_else(PoisonError::into_inner);
             ended.security_events = std::mem::take(&mut events.listed);
             ended.security_events_total = events.total;
             drop(events);
-            if let Err(error) = write_ended(&log.area, &log.run, &ended, Some(texts)) {
+            if let Err(error) = write_ended(&log.area, &log.run, &ended, texts) {
                 lost_record(&error, "the end of a run is not recorded");
             }
             remove_mark(&log.area, &log.run, &self.begun.worker);
@@ -228,6 +237,21 @@ impl RunEvents {
 }
 
 impl Log {
+    /// Counts what the run's record has taken.
+    fn note_recorded(&self, texts: Option<&Texts>, code_bytes: u64) {
+        let length = |text: &str| u64::try_from(text.len()).unwrap_or(u64::MAX);
+        let texts = texts.map_or(0, |texts| {
+            let error = texts.error.as_deref().map_or(0, length);
+            length(&texts.output).saturating_add(error)
+        });
+        let bytes = texts
+            .saturating_add(self.calls.bytes())
+            .saturating_add(code_bytes);
+        let mut recorded = self.records.recorded_bytes();
+        let recorded = recorded.entry(self.server.clone()).or_default();
+        *recorded = recorded.saturating_add(bytes);
+    }
+
     /// Notes an event of the run. Blocks.
     pub(super) fn event(&self, event: &SecurityEvent) {
         let run = Some(self.run.as_str());
@@ -269,11 +293,14 @@ fn begun(records: &Records, server: &ServerName, run: &NewRun) -> Begun {
 }
 
 /// The mark first: a record that is there and goes on is always found by those who look for lost ones.
-fn write_begun(area: &Area, run: &NewRun, begun: &Begun) {
+fn write_begun(area: &Area, run: &NewRun, begun: &Begun, is_code_omitted: bool) {
     let day = run.id.day();
     let written = area
         .replace(RUNNING, &mark(&run.id, &begun.worker), b"")
-        .and_then(|()| area.replace(&day, &format!("{}.code", run.id), run.code.as_bytes()))
+        .and_then(|()| match is_code_omitted {
+            true => Ok(()),
+            false => area.replace(&day, &format!("{}.code", run.id), run.code.as_bytes()),
+        })
         .and_then(|()| {
             let bytes = serde_json::to_vec(begun)?;
             area.replace(&day, &format!("{}.run", run.id), &bytes)

@@ -61,6 +61,7 @@ impl RunRecord {
             "tool_calls_total": ended.map(|ended| ended.tool_calls_total),
             "security_events": events.iter().map(StoredEvent::to_json).collect::<Vec<_>>(),
             "security_events_total": ended.map(|ended| ended.security_events_total),
+            "bodies_omitted": ended.map(|ended| ended.are_bodies_omitted),
         })
     }
 }

@@ -133,6 +133,9 @@ pub(crate) struct Ended {
     pub(crate) security_events_total: u64,
     /// Whether the record of the calls has all of them with all they returned.
     pub(crate) are_calls_complete: bool,
+    /// Whether code or output is missing because the volume had too little free space.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) are_bodies_omitted: bool,
 }
 
 /// What the run printed, and what was said of it.

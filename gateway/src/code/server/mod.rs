@@ -11,6 +11,7 @@ mod answer;
 mod failure;
 mod governed;
 mod keeping;
+mod long_output;
 mod mounting;
 mod nested;
 mod protocol;

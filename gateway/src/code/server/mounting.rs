@@ -18,10 +18,19 @@ use crate::settings::StubFormat;
 
 /// Most variants of one server that are remembered: one for each language and set of skills in use.
 const REMEMBERED_MAX: usize = 32;
+/// Most memory that the tools of the remembered variants take. The one that was used last is remembered always.
+const REMEMBERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What was mounted lately, by what it was made from; what was used last comes last.
 #[derive(Debug, Default)]
-pub(super) struct MountedCache(Mutex<VecDeque<(Ingredients, Mounted)>>);
+pub(super) struct MountedCache(Mutex<VecDeque<MountCacheEntry>>);
+
+#[derive(Debug)]
+struct MountCacheEntry {
+    of: Ingredients,
+    mounted: Mounted,
+    memory_bytes: usize,
+}
 
 /// All that decides what is mounted.
 #[derive(Clone, Debug)]
@@ -41,26 +50,42 @@ impl Ingredients {
             && (self.tools.iter().zip(&other.tools))
                 .all(|(a, b)| a.server == b.server && Arc::ptr_eq(&a.tools, &b.tools))
     }
+
+    fn memory_bytes(&self) -> usize {
+        let tools = self.tools.iter().flat_map(|server| server.tools.iter());
+        tools.map(ListedTool::memory_bytes).sum()
+    }
 }
 
 impl MountedCache {
     fn find(&self, ingredients: &Ingredients) -> Option<Mounted> {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = remembered.iter().position(|(of, _)| of.is(ingredients))?;
+        let at = remembered.iter().position(|one| one.of.is(ingredients))?;
         let found = remembered.remove(at)?;
-        let mounted = found.1.clone();
+        let mounted = found.mounted.clone();
         remembered.push_back(found);
         Some(mounted)
     }
 
     fn note(&self, ingredients: Ingredients, mounted: Mounted) {
+        let memory_bytes = ingredients.memory_bytes();
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have made the same meanwhile.
-        remembered.retain(|(of, _)| !of.is(&ingredients));
-        if remembered.len() >= REMEMBERED_MAX {
-            remembered.pop_front();
+        remembered.retain(|one| !one.of.is(&ingredients));
+        let mut all_bytes: usize = remembered.iter().map(|one| one.memory_bytes).sum();
+        while remembered.len() >= REMEMBERED_MAX
+            || all_bytes.saturating_add(memory_bytes) > REMEMBERED_BYTES_MAX
+        {
+            let Some(oldest) = remembered.pop_front() else {
+                break;
+            };
+            all_bytes = all_bytes.saturating_sub(oldest.memory_bytes);
         }
-        remembered.push_back((ingredients, mounted));
+        remembered.push_back(MountCacheEntry {
+            of: ingredients,
+            mounted,
+            memory_bytes,
+        });
     }
 }
 
@@ -80,13 +105,12 @@ impl CodeServer {
         if let Some(mounted) = self.mounted.find(&ingredients) {
             return Ok(mounted);
         }
-        let mounted = Mounted::new(
-            &self.id,
-            language,
-            self.format_in(language),
-            self.chosen(&ingredients.tools),
-            mounted_skills(skills).await?,
-        )?;
+        let (id, format) = (self.id.clone(), self.format_in(language));
+        let tools = self.chosen(&ingredients.tools);
+        let skills = mounted_skills(skills).await?;
+        // Other requests are served meanwhile: it reads all schemas.
+        let made = spawn_blocking(move || Mounted::new(&id, language, format, tools, skills));
+        let mounted = made.await??;
         self.mounted.note(ingredients, mounted.clone());
         Ok(mounted)
     }
@@ -163,4 +187,57 @@ async fn mounted_skills(skills: SkillSet) -> Result<Vec<MountedSkill>, Failure> 
         }
     });
     Ok(mounted.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use mooring_session::names::ServerName;
+    use serde_json::json;
+
+    /// What is remembered of a server whose list changes is bounded by its size, not by the number of changes.
+    #[test]
+    fn a_changing_list_does_not_grow_what_is_remembered() {
+        let cache = MountedCache::default();
+        let server = ServerName::parse(b"tools").unwrap();
+        let list = |bytes: usize| {
+            let tool = ListedTool {
+                name: "a".to_owned(),
+                title: None,
+                description: "x".repeat(bytes),
+                tags: Vec::new(),
+                input_schema: json!({}),
+                output_schema: None,
+                annotations: None,
+            };
+            Ingredients {
+                language: Language::Python,
+                tools: vec![ServerTools {
+                    server: server.clone(),
+                    tools: [tool].into(),
+                }],
+                skills: "".into(),
+            }
+        };
+        let remembered = || cache.0.lock().unwrap().len();
+        let mounted = Mounted::none(&server, Language::Python).unwrap();
+        let of = list(REMEMBERED_BYTES_MAX / 3);
+        cache.note(of.clone(), mounted.clone());
+        for _ in 0..5 {
+            cache.note(list(REMEMBERED_BYTES_MAX / 3), mounted.clone());
+        }
+        assert_eq!(remembered(), 2, "a third one would be over the limit");
+        assert!(cache.find(&of).is_none(), "the oldest is forgotten");
+        cache.note(list(REMEMBERED_BYTES_MAX * 2), mounted.clone());
+        assert_eq!(
+            remembered(),
+            1,
+            "the last one is remembered however large it is"
+        );
+        for _ in 0..REMEMBERED_MAX * 2 {
+            cache.note(list(1), mounted.clone());
+        }
+        assert_eq!(remembered(), REMEMBERED_MAX);
+    }
 }

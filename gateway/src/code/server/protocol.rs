@@ -106,9 +106,13 @@ impl Call {
             tool,
             arguments,
         } = self;
+        let form = server.settings.answer;
         let arguments = match Arguments::new(arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return ToolAnswer::refused(error).into_result(),
+            Err(error) if tool == CodeTool::ShellExec => {
+                return tools::shell_exec::refused(&server, error).into_result(form);
+            }
+            Err(error) => return ToolAnswer::refused(error).into_result(form),
         };
         let answer = match tool {
             CodeTool::ShellExec => tools::shell_exec::call(&server, &context, arguments).await,
@@ -117,6 +121,6 @@ impl Call {
             CodeTool::FsWrite => tools::fs_write::call(&server, &context, arguments).await,
             CodeTool::ToolSearch => tools::tool_search::call(&server, &context, arguments).await,
         };
-        answer.into_result()
+        answer.into_result(form)
     }
 }

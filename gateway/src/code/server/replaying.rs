@@ -15,6 +15,7 @@ use crate::code::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::code::replay::{
     FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, Replayed, Replays,
 };
+use crate::settings::AnswerForm;
 
 /// A server that can repeat its runs.
 #[derive(Debug)]
@@ -113,5 +114,7 @@ fn execution(
         language,
         timeout: begun.timeout_ms.map(Duration::from_millis),
         replay: Some((replay_of, calls)),
+        // People read it, who want all of it.
+        answer: AnswerForm::Full,
     })
 }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::failure::Failure;
+use super::long_output::{self, SavedOutput};
 use super::nested::CallsGoTo;
 use super::session::{Held, Known};
 use super::tokens::Veiled;
@@ -26,10 +27,12 @@ use crate::code::bridge::{self, Bridge, BridgeLimits, Served};
 use crate::code::calls::Callee;
 use crate::code::place::Language;
 use crate::code::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
-use crate::code::records::{EventKind, Finished, NewRun, Recording, RunEvents, SecurityEvent};
+use crate::code::records::{
+    EventKind, Finished, NewRun, Recording, RunEvents, RunId, SecurityEvent,
+};
 use crate::code::tokens::Tokenizer;
 use crate::metrics::{self, LockUse, RunOutcome};
-use crate::settings::NetworkPolicy;
+use crate::settings::{AnswerForm, NetworkPolicy};
 
 /// What is to be run.
 pub(super) struct Run {
@@ -45,6 +48,8 @@ pub(super) struct Run {
     pub(super) calls: CallsGoTo,
     /// What becomes of the files that it writes.
     pub(super) files: WrittenFiles,
+    /// How much its answer will have of its output.
+    pub(super) answer: AnswerForm,
 }
 
 /// What becomes of the files that a run writes.
@@ -66,6 +71,10 @@ pub(super) struct Ran {
     pub(super) layers: Vec<Layer>,
     /// What of its files was kept, or why none was. None where none were to be.
     pub(super) committed: Option<Result<Committed, CommitError>>,
+    /// Where its output is, where that is too long for its answer.
+    pub(super) saved_stdout: Option<SavedOutput>,
+    /// The same of its error output.
+    pub(super) saved_stderr: Option<SavedOutput>,
 }
 
 /// A run that is over, and whose record waits for its end.
@@ -145,6 +154,7 @@ impl CodeServer {
                 held,
                 run,
                 (program_end, network),
+                tokenizer.as_deref(),
             )
         })
         .await;
@@ -158,11 +168,7 @@ impl CodeServer {
             // What it refused is in the record before that ends.
             noting.await?;
         }
-        let mut ran = ran??;
-        if let Some(tokenizer) = tokenizer {
-            ran = spawn_blocking(move || tokens::hide(&tokenizer, ran)).await??;
-        }
-        Ok((ran, served))
+        Ok((ran??, served))
     }
 
     /// The session's tokens, opened where its policy has some.
@@ -227,6 +233,7 @@ fn run_held(
     held: Held,
     run: Run,
     (bridge, network): (Option<OwnedFd>, Network),
+    tokenizer: Option<&Tokenizer>,
 ) -> Result<Ran, Failure> {
     let view = &held.opened.view;
     let job = Job {
@@ -237,19 +244,55 @@ fn run_held(
         network,
     };
     let outcome = sandbox.run(job, stop).map_err(Failure::Run);
+    let mut committing = Usage::default();
     let ran = outcome.map(|outcome| Ran {
         committed: (run.files == WrittenFiles::Kept).then(|| {
             let turn = held.turn.number();
-            commit(&held.opened.directory, &outcome, &run.limits, turn)
+            committing.charge(|| commit(&held.opened.directory, &outcome, &run.limits, turn))
         }),
         ended: outcome.ended,
         stdout: outcome.stdout,
         stderr: outcome.stderr,
-        usage: outcome.usage,
+        usage: Usage {
+            cpu_time: outcome.usage.cpu_time + committing.cpu_time,
+            ..outcome.usage
+        },
         tier: outcome.tier,
         layers: outcome.layers,
+        saved_stdout: None,
+        saved_stderr: None,
+    });
+    let ran = ran.and_then(|ran| match tokenizer {
+        Some(tokenizer) => Ok(tokens::hide(tokenizer, ran)?),
+        None => Ok(ran),
+    });
+    let ran = ran.map(|ran| match run.answer {
+        AnswerForm::Brief => {
+            with_long_output_saved(ran, &held.opened.directory, &run.record.id, &run.limits)
+        }
+        AnswerForm::Full => ran,
     });
     held.release(LockUse::Run);
+    ran
+}
+
+/// Saves what is too long for the answer. A run whose files were not kept was overtaken, or has no room for another.
+fn with_long_output_saved(
+    mut ran: Ran,
+    session: &SessionDirectory,
+    id: &RunId,
+    limits: &Limits,
+) -> Ran {
+    let save = |stream, output: &Output| {
+        long_output::is_long(output).then(|| match &ran.committed {
+            Some(Ok(_)) => long_output::save(session, stream, id, output, limits),
+            Some(Err(_)) => SavedOutput::not_saved("none of the run's files were kept"),
+            None => SavedOutput::not_saved("a replay keeps no files"),
+        })
+    };
+    let (stdout, stderr) = (save("output", &ran.stdout), save("error", &ran.stderr));
+    ran.saved_stdout = stdout;
+    ran.saved_stderr = stderr;
     ran
 }
 

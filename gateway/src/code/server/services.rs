@@ -219,6 +219,9 @@ fn records_options(settings: &CodeSettings, worker: &WorkerId) -> RecordsOptions
         output_chars_max: settings.persisted_output_chars_max,
         runs_kept_max: settings.runs_kept_max,
         runs_kept: Duration::from_secs(u64::from(settings.runs_kept_days) * SECONDS_PER_DAY),
+        bytes_max: settings.runs_kept_bytes,
+        user_bytes_max: settings.user_runs_kept_bytes,
+        free_bytes_min: settings.records_free_bytes_min,
         worker: worker.clone(),
     }
 }

@@ -21,6 +21,8 @@ pub const STAGES_MAX: usize = Limits::STAGES_MAX;
 /// Most words in one line.
 pub const WORDS_MAX: usize = Limits::ARGUMENTS_MAX;
 
+/// Most characters of a line that are told as its command.
+const COMMAND_CHARS_MAX: usize = 64;
 /// What a shell answers where a command may not be run.
 const EXIT_DENIED: i32 = 126;
 /// What a shell answers where it cannot read the line.
@@ -87,6 +89,16 @@ pub enum ShellError {
         /// Where it should be.
         at: usize,
     },
+    /// Code that names no language and begins as lines for a shell do.
+    #[error(
+        "this looks like a command line ({command:?}), and there is no shell: without a language, one line of {} with pipes \
+         is run, and everything else is code; write it in Python or TypeScript, or give a language if it is code",
+        TOOLS.join(", ")
+    )]
+    NoShell {
+        /// The word that it begins with.
+        command: String,
+    },
     /// A command that is not one of [`TOOLS`].
     #[error("{command:?} is not a command of this shell; it has {}", TOOLS.join(", "))]
     Denied {
@@ -108,7 +120,7 @@ impl ShellError {
     #[must_use]
     pub const fn exit_code(&self) -> i32 {
         match self {
-            Self::Denied { .. } | Self::DeniedOption { .. } => EXIT_DENIED,
+            Self::NoShell { .. } | Self::Denied { .. } | Self::DeniedOption { .. } => EXIT_DENIED,
             _ => EXIT_UNREADABLE,
         }
     }
@@ -119,16 +131,44 @@ impl ShellError {
 #[must_use]
 pub fn is_line(code: &str) -> bool {
     let line = code.trim();
-    if line.contains(['\n', '\r']) {
-        return false;
+    !line.contains(['\n', '\r'])
+        && command(line).is_some_and(|(command, _)| TOOLS.contains(&command))
+}
+
+/// Refuses code whose first line is one for a shell: no language would make anything of it but a puzzling error.
+///
+/// # Errors
+/// [`ShellError::NoShell`].
+pub fn refuse_shell_code(code: &str) -> Result<(), ShellError> {
+    let first = code.trim_start().lines().next().unwrap_or("");
+    let is_for_shell = first.starts_with("#!/") && first.ends_with("sh");
+    let is_known =
+        |command: &&str| TOOLS.contains(command) || tools::COMMON_COMMANDS.contains(command);
+    let of_shell = command(first).filter(|(command, next)| {
+        // A call, an annotation and a list of names begin so.
+        is_known(command) && !next.starts_with(['(', ':', ','])
+    });
+    match of_shell {
+        Some((command, _)) => Err(ShellError::NoShell {
+            command: command.to_owned(),
+        }),
+        None if is_for_shell => Err(ShellError::NoShell {
+            command: first.chars().take(COMMAND_CHARS_MAX).collect(),
+        }),
+        None => Ok(()),
     }
-    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+}
+
+/// The word that a line begins with and the one after it, where the line goes on as that of a shell does, and not as an
+/// assignment.
+fn command(line: &str) -> Option<(&str, &str)> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     let command_end = line.find(|letter| !is_word(letter)).unwrap_or(line.len());
     let (command, rest) = line.split_at(command_end);
     // What another shell would go on with is this one's to refuse by name.
     let goes_on = rest.is_empty() || rest.starts_with([' ', '\t', '|', ';', '&', '<', '>']);
     let next = rest.split_whitespace().next().unwrap_or("");
-    goes_on && TOOLS.contains(&command) && !(next.ends_with('=') && is_operator(next))
+    (goes_on && !(next.ends_with('=') && is_operator(next))).then_some((command, next))
 }
 
 /// Whether a word is made of nothing but the signs of an assignment or comparison.

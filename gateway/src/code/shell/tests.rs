@@ -234,6 +234,46 @@ fn code_without_a_language_is_a_line_or_is_not() {
     }
 }
 
+#[test]
+fn lines_for_a_shell_are_told_from_code_that_begins_alike() {
+    for code in [
+        "cd /scratch && ls",
+        "pip install pandas",
+        "mkdir -p /scratch/a/b",
+        "pwd",
+        "  echo hi > /scratch/a\n",
+        "curl https://example.org | sh",
+        "apt-get install jq",
+        "python3 main.py",
+        "ls -la\ncat /scratch/a",
+        "grep -r x /scratch\n",
+        "#!/bin/bash\nset -e",
+    ] {
+        let refused = refuse_shell_code(code);
+        assert!(
+            matches!(refused, Err(ShellError::NoShell { .. })),
+            "{code:?}"
+        );
+    }
+    for code in [
+        "date = 5",
+        "date: int = 5",
+        "env, date = 1, 2",
+        "echo('a')",
+        "echo ('a')",
+        "git.clone()",
+        "tree[0]",
+        "make += 1",
+        "#!/usr/bin/env python3\nprint(1)",
+        "import os\nls",
+        "const date = 5;",
+        "lsof",
+        "",
+    ] {
+        assert_eq!(refuse_shell_code(code), Ok(()), "{code:?}");
+    }
+}
+
 /// One way to write the stages.
 fn written(stages: &[Stage]) -> String {
     let word = |argument: &Argument| match argument {

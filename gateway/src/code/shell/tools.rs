@@ -1,10 +1,17 @@
-//! The options of its commands that the one-line shell refuses.
+//! The commands of the one-line shell, and the options of them that it refuses.
 //!
 //! The options are refused for clarity, not for safety: what they start would run inside the sandbox too, and mostly
 //! fail there in ways that are hard to read.
 
 use mooring_sandbox::{Argument, TOOLS};
 
+/// Commands that agents often try, and that this shell has not. None of them is a word that code begins a line with.
+pub(super) const COMMON_COMMANDS: [&str; 48] = [
+    "apt", "apt-get", "awk", "bash", "brew", "cd", "chmod", "chown", "cp", "curl", "cut", "date",
+    "deno", "df", "diff", "docker", "du", "echo", "env", "git", "kill", "less", "ln", "make",
+    "mkdir", "mv", "nano", "node", "npm", "npx", "pip", "pip3", "ps", "pwd", "python", "python3",
+    "rm", "sed", "sh", "sudo", "tar", "tee", "touch", "tree", "uname", "unzip", "wget", "whoami",
+];
 /// Options by which a tool starts another program. A word that is one of them is refused.
 const SPAWNING: [(&str, &[&str]); 3] = [
     ("find", &["-exec", "-execdir", "-ok", "-okdir"]),

@@ -26,10 +26,14 @@ pub(super) const IDENTIFIER_CHARS_MAX: usize = 100;
 pub(super) const DESCRIPTION_CHARS_MAX: usize = 8_192;
 /// Longest description of a field, in characters.
 pub(super) const FIELD_DESCRIPTION_CHARS_MAX: usize = 1_024;
+/// Longest default of a field that its description tells, in bytes of JSON.
+pub(super) const DEFAULT_BYTES_MAX: usize = 128;
 /// Longest summary of a tool in the files of its package, in characters.
 pub(super) const SUMMARY_CHARS_MAX: usize = 160;
 /// Longest stub in bytes. One that would be longer is made without types.
 pub(super) const STUB_BYTES_MAX: usize = 128 * 1024;
+/// Most servers that a search which found nothing names.
+pub(super) const SERVERS_TOLD_MAX: usize = 50;
 /// Most words of a query that count.
 pub(super) const QUERY_WORDS_MAX: usize = 16;
 

@@ -302,10 +302,23 @@ fn says_array(schema: &Map<String, Value>) -> bool {
     schema.contains_key("items") || schema.contains_key("prefixItems")
 }
 
+/// What is said of a field, and what the tool takes where it is not given.
 fn description(field: &Value) -> String {
     let word = |key| field.get(key).and_then(Value::as_str);
-    word("description")
+    let words = word("description")
         .or_else(|| word("title"))
-        .unwrap_or_default()
-        .to_owned()
+        .unwrap_or_default();
+    let default = field.get("default").filter(|default| !default.is_null());
+    let default = default.map(Value::to_string);
+    let is_short = |default: &String| default.len() <= limits::DEFAULT_BYTES_MAX;
+    match (words, default.filter(is_short)) {
+        (words, None) => words.to_owned(),
+        ("", Some(default)) => format!("Default: {default}."),
+        (words, Some(default)) => {
+            format!(
+                "{}. Default: {default}.",
+                words.trim_end().trim_end_matches('.')
+            )
+        }
+    }
 }

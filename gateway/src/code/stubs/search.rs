@@ -1,7 +1,9 @@
 //! Which mounted tools a query means, for the tool `tool_search`.
 //!
-//! A query is a few words. A tool is found when one of them is a word of its name, description, tags or parameters, or
-//! the beginning of one; it comes the earlier the more of them are, and the better the place. The exact name comes first.
+//! A query is a few words, or a question. A tool is found when a word of it is a word of its name, description, tags or
+//! parameters, or the beginning of one; it comes the earlier the more of them are, and the better the place. The exact
+//! name comes first. Words that every description has, such as "the", find nothing, and what has less than half of the
+//! words that the best has is left out.
 //!
 //! Invariant: the order follows from the query and the tools alone; of two that fit alike, the one whose server and name
 //! come first in the alphabet does.
@@ -41,6 +43,8 @@ pub(crate) struct Found {
     pub(crate) entries: Vec<Value>,
     /// How many fit.
     pub(crate) total: usize,
+    /// The packages of the servers that have tools: at most [`limits::SERVERS_TOLD_MAX`].
+    pub(crate) servers: Vec<String>,
 }
 
 /// What a word is worth, by where it stands.
@@ -52,9 +56,17 @@ const IN_DESCRIPTION: u32 = 3;
 /// What the beginning of a word is worth of it: half.
 const OF_BEGINNING: u32 = 2;
 /// What every word of the query is worth that is found at all: more than any place.
-const FOUND: u32 = 100;
+const FOUND: u32 = 1_000;
 /// What the exact name is worth: more than all words together.
 const EXACT: u32 = 1_000_000;
+/// Words of questions that say nothing of a tool.
+const STOP_WORDS: [&str; 60] = [
+    "a", "about", "all", "am", "an", "and", "any", "are", "as", "at", "be", "by", "can", "could",
+    "do", "does", "for", "from", "has", "have", "how", "i", "in", "into", "is", "it", "its", "me",
+    "my", "of", "on", "or", "our", "please", "should", "some", "that", "the", "their", "them",
+    "there", "these", "this", "those", "to", "tool", "tools", "us", "use", "want", "was", "we",
+    "what", "when", "where", "which", "who", "will", "with", "you",
+];
 /// The shortest word whose beginning of another counts, in bytes.
 const BEGINNING_BYTES_MIN: usize = 3;
 
@@ -64,18 +76,26 @@ pub(crate) fn search(tools: &[MountedTool], query: &str, detail: Detail, limit: 
     let mut wanted = words(query);
     wanted.sort_unstable();
     wanted.dedup();
+    let has_words = !wanted.is_empty();
+    wanted.retain(|word| !STOP_WORDS.contains(&word.as_str()));
     wanted.truncate(limits::QUERY_WORDS_MAX);
+    // "all tools" is a query for every tool.
+    let is_for_all = query.is_empty() || (has_words && wanted.is_empty());
     let packages = packages(tools);
     let mut found: Vec<(u32, &Package<'_>, &Function<'_>)> = Vec::new();
     for package in &packages {
         for function in &package.tools {
             let names = [package.name.as_str(), &function.name];
             let worth = worth(function.tool, query, &wanted, names);
-            if worth > 0 || query.is_empty() {
+            if worth > 0 || is_for_all {
                 found.push((worth, package, function));
             }
         }
     }
+    // Words that were found count [`FOUND`] each, so that this is their number.
+    let words_of = |worth: &u32| (worth % EXACT) / FOUND;
+    let most = found.iter().map(|(worth, ..)| words_of(worth)).max();
+    found.retain(|(worth, ..)| *worth >= EXACT || 2 * words_of(worth) >= most.unwrap_or(0));
     found.sort_by_key(|(worth, package, function)| {
         let names = (package.server, &function.tool.original_name);
         (std::cmp::Reverse(*worth), names)
@@ -83,6 +103,9 @@ pub(crate) fn search(tools: &[MountedTool], query: &str, detail: Detail, limit: 
     let best = found.iter().take(limit);
     Found {
         total: found.len(),
+        servers: (packages.iter().take(limits::SERVERS_TOLD_MAX))
+            .map(|package| package.name.clone())
+            .collect(),
         entries: best
             .map(|(_, package, function)| {
                 entry(function.tool, &package.name, &function.name, detail)

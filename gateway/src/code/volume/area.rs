@@ -153,6 +153,21 @@ impl Area {
         }
     }
 
+    /// How long a file is, in bytes; none where there is none.
+    ///
+    /// # Errors
+    /// The file system refused.
+    pub(crate) fn length(&self, path: &str) -> io::Result<Option<u64>> {
+        let stat = |parent: BorrowedFd<'_>, name: &str| {
+            fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+        };
+        match self.in_parent(path, stat) {
+            Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Sets when a file was last modified.
     ///
     /// # Errors

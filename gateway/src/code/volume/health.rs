@@ -58,6 +58,17 @@ impl Volume {
     }
 }
 
+impl Volume {
+    /// Bytes that the gateway's user may still write. Blocks.
+    ///
+    /// # Errors
+    /// The file system did not answer.
+    pub(crate) fn free_bytes(&self) -> std::io::Result<u64> {
+        let stat = fs::fstatvfs(self.shared.base.as_fd())?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
 /// Asks how much room there is, and refuses too little.
 pub(super) fn measure(base: &OwnedFd) -> Result<Room, VolumeProblem> {
     let stat = fs::fstatvfs(base.as_fd()).map_err(VolumeProblem::Measure)?;

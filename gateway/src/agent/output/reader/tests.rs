@@ -68,6 +68,7 @@ fn a_document_may_be_written_over_several_lines() {
     let expected = Findings {
         session: Some("17".into()),
         says_error: true,
+        error: Some("yes".into()),
         ..result("done")
     };
     assert_eq!(found(rules(OutputForm::Json), output), expected);
@@ -128,17 +129,22 @@ fn only_the_last_result_says_whether_it_is_cut() {
 #[test]
 fn the_last_word_about_errors_counts() {
     #[track_caller]
-    fn check(output: &str, expected: bool) {
-        assert_eq!(
-            found(rules(OutputForm::JsonLines), output).says_error,
-            expected
-        );
+    fn check(output: &str, says_error: bool, error: Option<&str>) {
+        let found = found(rules(OutputForm::JsonLines), output);
+        assert_eq!(found.says_error, says_error);
+        assert_eq!(found.error.as_deref(), error);
     }
-    check("{}", false);
-    check(r#"{"is_error":null}"#, false);
-    check(r#"{"is_error":{"message":"no licence"}}"#, true);
-    check("{\"is_error\":true}\n{\"is_error\":false}\n{}", false);
-    check("{\"is_error\":false}\n{\"is_error\":true}\n{}", true);
+    check("{}", false, None);
+    check(r#"{"is_error":null}"#, false, None);
+    let licence = r#"{"message":"no licence"}"#;
+    check(&format!("{{\"is_error\":{licence}}}"), true, Some(licence));
+    check(r#"{"is_error":"no licence"}"#, true, Some("no licence"));
+    check(
+        "{\"is_error\":\"no\"}\n{\"is_error\":false}\n{}",
+        false,
+        None,
+    );
+    check("{\"is_error\":false}\n{\"is_error\":true}\n{}", true, None);
 }
 
 #[test]

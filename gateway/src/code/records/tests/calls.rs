@@ -148,3 +148,35 @@ async fn a_log_that_is_full_goes_on_without_bodies_and_says_so() {
         RecordedOutcome::Result(json!({"small": 1}))
     );
 }
+
+#[tokio::test]
+async fn below_the_free_space_floor_no_bodies_are_written_and_the_record_says_so() {
+    let fixture = Fixture::new();
+    let records = records_with(&fixture.base, "w:1", |options| {
+        options.free_bytes_min = u64::MAX
+    });
+    let recording = records.begin(&fixture.server, new_run("ada"));
+    let id = recording.run_id().to_owned();
+    let tools = recording.callee(Echo);
+    let large = json!({"text": "secret ".repeat(1_000)});
+    tools.call(call("echo", large)).await.unwrap();
+    tokio::task::spawn_blocking(move || recording.finish(finished("printed")))
+        .await
+        .unwrap();
+    let whole = fixture.whole(&id);
+    let ended = whole.record.ended.clone().unwrap();
+    assert!(ended.are_bodies_omitted && !ended.are_calls_complete);
+    assert_eq!(whole.to_json()["bodies_omitted"], true);
+    assert_eq!((whole.code, whole.texts.output.as_str()), (None, ""));
+    assert_eq!(whole.calls.calls.len(), 1, "that it was made is recorded");
+    assert_eq!(whole.calls.calls[0].outcome, RecordedOutcome::Omitted);
+    let bytes: u64 = fixture
+        .files()
+        .iter()
+        .map(|name| {
+            let path = fixture.base.join(".runs/sandbox").join(name);
+            std::fs::metadata(path).unwrap().len()
+        })
+        .sum();
+    assert!(bytes < 2_500, "{bytes} bytes, {:?}", fixture.files());
+}

@@ -2,8 +2,8 @@
 
 use super::super::calls_read::RecordedOutcome;
 use super::super::lost::Orphans;
-use super::process::{Other, base, say, wait};
 use super::*;
+use crate::other_process::{TestProcess, heard, place, say};
 
 /// How often a recording worker is killed at a moment of chance.
 const KILLS: usize = 12;
@@ -11,7 +11,7 @@ const KILLS: usize = 12;
 #[test]
 #[ignore = "started by other tests, as a process of its own"]
 fn the_worker_in_a_call() {
-    let records = records_at(&base(), "killed:1");
+    let records = records_at(&place(), "killed:1");
     let recording = records.begin(&server(), new_run("ada"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -33,7 +33,8 @@ impl Callee for Says {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         if &*call.tool == "hang" {
             say("called");
-            wait();
+            // Until it is killed.
+            heard();
         }
         Ok(json!("done"))
     }
@@ -42,7 +43,7 @@ impl Callee for Says {
 #[test]
 #[ignore = "started by other tests, as a process of its own"]
 fn the_worker_that_records() {
-    let records = records_at(&base(), "killed:1");
+    let records = records_at(&place(), "killed:1");
     say("ready");
     loop {
         let recording = records.begin(&server(), new_run("ada"));
@@ -55,7 +56,7 @@ fn the_worker_that_records() {
 #[test]
 fn the_record_of_a_killed_worker_tells_what_was_called() {
     let fixture = Fixture::new();
-    let mut other = Other::start(
+    let mut other = TestProcess::start(
         "code::records::tests::killed::the_worker_in_a_call",
         &fixture.base,
     );
@@ -88,7 +89,7 @@ fn the_record_of_a_killed_worker_tells_what_was_called() {
 fn wherever_a_recording_worker_is_killed_no_record_is_half_there() {
     let fixture = Fixture::new();
     for round in 0..KILLS {
-        let mut other = Other::start(
+        let mut other = TestProcess::start(
             "code::records::tests::killed::the_worker_that_records",
             &fixture.base,
         );

@@ -13,7 +13,6 @@ mod events;
 mod killed;
 mod listing;
 mod lost;
-pub(crate) mod process;
 mod pruning;
 mod recording;
 
@@ -98,12 +97,24 @@ pub(super) fn server() -> ServerName {
 }
 
 pub(super) fn records_at(base: &Path, worker: &str) -> Records {
-    let options = RecordsOptions {
+    records_with(base, worker, |_| ())
+}
+
+pub(super) fn records_with(
+    base: &Path,
+    worker: &str,
+    change: impl FnOnce(&mut RecordsOptions),
+) -> Records {
+    let mut options = RecordsOptions {
         output_chars_max: OUTPUT_CHARS_MAX,
         runs_kept_max: 5,
         runs_kept: Duration::from_secs(10 * 24 * 60 * 60),
+        bytes_max: 1024 * 1024 * 1024,
+        user_bytes_max: 1024 * 1024 * 1024,
+        free_bytes_min: 0,
         worker: WorkerId::parse(worker.as_bytes()).unwrap(),
     };
+    change(&mut options);
     Records::new(Volume::open(self::options(base)).unwrap(), options)
 }
 

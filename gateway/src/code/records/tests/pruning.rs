@@ -38,6 +38,70 @@ fn the_oldest_go_where_there_are_too_many() {
     running.finish(finished(""));
 }
 
+/// Records of three users, 100 kB each, with quotas of so many kilobytes: whose are left after a pass, newest first.
+fn left_after(user_kb: u64, server_kb: u64) -> Vec<String> {
+    let fixture = Fixture::new();
+    let records = records_with(&fixture.base, "w:1", |options| {
+        options.output_chars_max = 200_000;
+        options.runs_kept_max = 100;
+        options.user_bytes_max = user_kb * 1_000;
+        options.bytes_max = server_kb * 1_000;
+    });
+    let now_ms = crate::code::volume::unix_now_ms();
+    let begin =
+        |user: &str, at_ms| records.begin(&fixture.server, new_run_with(user, RunId::at(at_ms)));
+    let running = begin("eve", now_ms - 1);
+    for (number, user) in ["eve", "eve", "eve", "bob", "eve", "ada"]
+        .into_iter()
+        .enumerate()
+    {
+        let at_ms = now_ms + u64::try_from(number).unwrap();
+        begin(user, at_ms).finish(finished(&"x".repeat(100_000)));
+    }
+    records.prune(&fixture.server, now_ms + 10).unwrap();
+    let left = fixture
+        .list(&all())
+        .into_iter()
+        .map(|run| run.begun.user_email)
+        .collect();
+    // What is remembered of the pass leads to the same.
+    let again = records.prune(&fixture.server, now_ms + 11).unwrap();
+    assert_eq!((again.runs, again.is_more), (0, false));
+    running.finish(finished(""));
+    left
+}
+
+#[test]
+fn the_oldest_finished_records_go_where_a_user_or_a_server_has_too_many_bytes() {
+    let everything = ["ada", "eve", "bob", "eve", "eve", "eve", "eve"];
+    assert_eq!(left_after(10_000, 10_000), everything);
+    // Two of the four of one user, and nobody else's; what goes on stays.
+    assert_eq!(left_after(150, 10_000), ["ada", "eve", "bob", "eve", "eve"]);
+    assert_eq!(left_after(10_000, 250), ["ada", "eve", "bob", "eve"]);
+    assert_eq!(
+        left_after(1, 1),
+        ["ada", "eve"],
+        "the newest stays whatever it takes"
+    );
+}
+
+#[test]
+fn a_process_that_has_recorded_much_prunes_early() {
+    let fixture = Fixture::new();
+    let records = records_with(&fixture.base, "w:1", |options| {
+        options.output_chars_max = 200_000;
+        options.user_bytes_max = 400_000;
+    });
+    let now_ms = crate::code::volume::unix_now_ms();
+    records.prune(&fixture.server, now_ms).unwrap();
+    assert!(!records.is_prune_due(&fixture.server, now_ms + 1).unwrap());
+    let recording = records.begin(&fixture.server, new_run("ada"));
+    recording.finish(finished(&"x".repeat(100_000)));
+    assert!(records.is_prune_due(&fixture.server, now_ms + 1).unwrap());
+    records.prune(&fixture.server, now_ms + 1).unwrap();
+    assert!(!records.is_prune_due(&fixture.server, now_ms + 2).unwrap());
+}
+
 #[test]
 fn what_is_too_old_goes_with_its_events_and_its_day() {
     let fixture = Fixture::new();

@@ -68,9 +68,27 @@ pub(in crate::code::server) async fn call(
         })
         .await;
     match listed {
-        Ok(listing) => ToolAnswer::done(answer(&shown, &listing)),
+        Ok(listing) => ToolAnswer::done(answer(&shown, &listing)).with_text(text(&listing)),
         Err(error) => ToolAnswer::refused(error),
     }
+}
+
+/// One line for each entry: its name, with a slash behind that of a directory, and the length of a file.
+fn text(listing: &Listing) -> String {
+    let mut lines: Vec<String> = (listing.entries.iter())
+        .map(|entry| match entry.kind {
+            Kind::File => format!("{} {}", entry.name, entry.size_bytes),
+            Kind::Directory => format!("{}/", entry.name),
+            Kind::Other => format!("{} (neither file nor directory)", entry.name),
+        })
+        .collect();
+    if listing.is_truncated {
+        lines.push("[there are more]".to_owned());
+    }
+    if lines.is_empty() {
+        lines.push("(empty)".to_owned());
+    }
+    lines.join("\n")
 }
 
 fn answer(path: &str, listing: &Listing) -> Value {
@@ -103,27 +121,17 @@ pub(super) fn definition(settings: &CodeToolSettings) -> Value {
     json!({
         "name": "fs_browse",
         "title": "Browse files",
-        "description": "Lists a directory of the sandbox: /tools and /skills (read-only), /scratch and /results (yours). \
-                        \"/\" lists the four. Links and special files are listed as \"other\" and never followed.",
+        "description": "Lists a directory: of /scratch or /results (yours), or of /tools or /skills (read-only).",
         "inputSchema": {
             "type": "object",
             "properties": {
-                "path": {
-                    "type": "string",
-                    "default": PATH_DEFAULT,
-                    "description": "An absolute path of a directory.",
-                },
-                "include_hidden": {
-                    "type": "boolean",
-                    "default": false,
-                    "description": "Also names that begin with a dot.",
-                },
+                "path": { "type": "string", "default": PATH_DEFAULT },
+                "include_hidden": { "type": "boolean", "description": "Names that begin with a dot too." },
                 "max_entries": {
                     "type": "integer",
                     "minimum": 1,
                     "maximum": settings.browse_entries_max,
                     "default": settings.browse_entries_default,
-                    "description": "Most entries to list, in the order of their names.",
                 },
                 "language": super::language_schema(),
             },
@@ -133,29 +141,11 @@ pub(super) fn definition(settings: &CodeToolSettings) -> Value {
             "type": "object",
             "properties": {
                 "path": { "type": "string" },
-                "entries": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "name": { "type": "string" },
-                            "path": { "type": "string" },
-                            "type": { "type": "string", "enum": ["file", "directory", "other"] },
-                            "size_bytes": { "type": "integer", "minimum": 0 },
-                            "modified_at": super::modified_at_schema(),
-                        },
-                        "required": ["name", "path", "type", "size_bytes", "modified_at"],
-                    },
-                },
-                "truncated": { "type": "boolean", "description": "Whether there are more." },
-                "error": { "type": "string", "description": "Why nothing is listed." },
+                "entries": { "type": "array", "items": { "type": "object" } },
+                "truncated": { "type": "boolean" },
+                "error": { "type": "string" },
             },
         },
-        "annotations": {
-            "readOnlyHint": true,
-            "destructiveHint": false,
-            "idempotentHint": true,
-            "openWorldHint": false,
-        },
+        "annotations": super::reading(),
     })
 }

@@ -55,7 +55,8 @@ pub(in crate::code::server) async fn call(
             "path": shown,
             "size_bytes": written.size_bytes,
             "modified_at": written.modified_at_ms,
-        })),
+        }))
+        .with_text(format!("wrote {} bytes to {shown}", written.size_bytes)),
         Err(error) => ToolAnswer::refused(error),
     }
 }
@@ -65,18 +66,15 @@ pub(super) fn definition(policy: &CodePolicy) -> Value {
         "name": "fs_write",
         "title": "Write a file",
         "description": format!(
-            "Writes one text file beneath /scratch or /results, whole: an existing one is replaced, missing directories \
-             are made. A file may have {} bytes, all files of the session together {}.",
+            "Writes a text file beneath /scratch or /results, replaces one that is there, and makes missing directories. A \
+             file may have {} bytes, all files together {}.",
             policy.limits.file_bytes, policy.limits.disk_bytes
         ),
         "inputSchema": {
             "type": "object",
             "properties": {
-                "path": {
-                    "type": "string",
-                    "description": "An absolute path beneath /scratch or /results.",
-                },
-                "content": { "type": "string", "description": "What the file will hold." },
+                "path": { "type": "string" },
+                "content": { "type": "string" },
                 "language": super::language_schema(),
             },
             "required": ["path", "content"],
@@ -86,14 +84,13 @@ pub(super) fn definition(policy: &CodePolicy) -> Value {
             "type": "object",
             "properties": {
                 "path": { "type": "string" },
-                "size_bytes": { "type": "integer", "minimum": 0 },
-                "modified_at": super::modified_at_schema(),
-                "error": { "type": "string", "description": "Why nothing is written." },
+                "size_bytes": { "type": "integer" },
+                "modified_at": { "type": "integer" },
+                "error": { "type": "string" },
             },
         },
         "annotations": {
             "readOnlyHint": false,
-            "destructiveHint": true,
             "idempotentHint": true,
             "openWorldHint": false,
         },

@@ -6,11 +6,16 @@ pub(super) mod fs_write;
 pub(super) mod shell_exec;
 pub(super) mod tool_search;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::code::place::Language;
 use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::{CodePolicy, CodeTool, CodeToolSettings};
+
+/// What `language` may be.
+const LANGUAGES: [&str; 3] = ["python", "typescript", "javascript"];
 
 /// The name of a tool on the wire.
 pub(super) const fn name(tool: CodeTool) -> &'static str {
@@ -32,13 +37,14 @@ pub(super) fn named(tool_name: &str, settings: &CodeToolSettings) -> Option<Code
         .find(|tool| name(*tool) == tool_name)
 }
 
-/// The result of `tools/list`: the tools that are offered.
+/// The result of `tools/list`: the tools that are offered. A model reads it in every conversation: each word in it has to be
+/// worth that.
 pub(super) fn list_json(settings: &CodeToolSettings, policy: &CodePolicy) -> String {
     let definitions: Value = settings
         .offered
         .iter()
         .map(|tool| match tool {
-            CodeTool::ShellExec => shell_exec::definition(policy),
+            CodeTool::ShellExec => shell_exec::definition(policy, settings.answer),
             CodeTool::FsBrowse => fs_browse::definition(settings),
             CodeTool::FsRead => fs_read::definition(settings),
             CodeTool::FsWrite => fs_write::definition(policy),
@@ -56,15 +62,21 @@ fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError
 
 /// The argument by which the file tools are told whose files are meant.
 fn language_schema() -> Value {
-    json!({
-        "type": "string",
-        "enum": ["python", "typescript", "javascript"],
-        "description": "Whose files: each language has a session of its own, and javascript shares typescript's. \
-                        Default: the language of the server's runtime.",
-    })
+    json!({ "type": "string", "enum": LANGUAGES, "description": "Whose files; see shell_exec." })
 }
 
-/// A property that counts milliseconds since 1970.
-fn modified_at_schema() -> Value {
-    json!({ "type": "integer", "description": "Milliseconds since 1970-01-01 UTC." })
+/// What a tool does that only reads.
+fn reading() -> Value {
+    json!({ "readOnlyHint": true, "openWorldHint": false })
+}
+
+/// A duration as people say it.
+fn spoken(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    for (unit, length) in [("days", 86_400), ("hours", 3_600), ("minutes", 60)] {
+        if seconds >= 2 * length && seconds.is_multiple_of(length) {
+            return format!("{} {unit}", seconds / length);
+        }
+    }
+    format!("{seconds} seconds")
 }

@@ -3,6 +3,7 @@
 //! In this order: the arguments are read, the language is chosen, the runtime is looked for, the code is scanned for
 //! patterns, the rate is asked for; and only then is there a session and a run.
 
+mod answer;
 mod choose;
 mod execute;
 mod report;
@@ -18,7 +19,7 @@ use super::super::{CallContext, CodeServer};
 use crate::code::place::Language;
 use crate::code::records::RunId;
 use crate::mcp::arguments::{ArgumentError, Arguments};
-use crate::settings::CodePolicy;
+use crate::settings::{AnswerForm, CodePolicy};
 
 /// The least that a call may ask for, in milliseconds.
 const TIMEOUT_MS_MIN: u64 = 100;
@@ -61,7 +62,7 @@ pub(in crate::code::server) async fn call(
 ) -> ToolAnswer {
     let request = match ShellExec::read(arguments) {
         Ok(request) => request,
-        Err(error) => return report::refused(error),
+        Err(error) => return refused(server, error),
     };
     let execution = Execution {
         run_id: RunId::new(),
@@ -69,19 +70,30 @@ pub(in crate::code::server) async fn call(
         language: request.language,
         timeout: request.timeout,
         replay: None,
+        answer: server.settings.answer,
     };
     execute(server, context, execution).await.answer
 }
 
-pub(super) fn definition(policy: &CodePolicy) -> Value {
+/// Refuses arguments that are none.
+pub(in crate::code::server) fn refused(
+    server: &CodeServer,
+    message: impl std::fmt::Display,
+) -> ToolAnswer {
+    answer::refused(message, server.settings.answer)
+}
+
+pub(super) fn definition(policy: &CodePolicy, form: AnswerForm) -> Value {
     let limits = &policy.limits;
     json!({
         "name": "shell_exec",
         "title": "Run code",
         "description": format!(
-            "Runs Python, TypeScript or JavaScript in a sandbox, or a line of simple commands ({}, with pipes). Code can \
-             call the tools of other servers as functions (see tool_search). Files in /scratch and /results stay for \
-             the next call; /tools and /skills are read-only. Nothing else stays: not variables, not processes.",
+            "Runs Python, TypeScript or JavaScript in a sandbox; only what it prints is answered, so filter and combine \
+             there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
+             /scratch and /results keep files for later calls, and lose all of them {} after the last call; variables and \
+             processes do not stay. There is no shell but one line of {}, with pipes.",
+            super::spoken(policy.session_ttl),
             mooring_sandbox::TOOLS.join(" ")
         ),
         "inputSchema": {
@@ -89,36 +101,26 @@ pub(super) fn definition(policy: &CodePolicy) -> Value {
             "properties": {
                 "code": {
                     "type": "string",
-                    "maxLength": Limits::SOURCE_BYTES_MAX,
-                    "description": "Source code; what it prints is the answer. Without a language, one line that begins \
-                                    with one of the simple commands is run as such.",
+                    "description": "Source code, or without a language one line of the commands above.",
                 },
                 "language": {
                     "type": "string",
-                    "enum": ["python", "typescript", "javascript"],
+                    "enum": super::LANGUAGES,
                     "description": format!(
-                        "What the code is written in. Default: a line of simple commands, else {}.",
+                        "Default: {}. python and typescript have files of their own; javascript shares typescript's.",
                         policy.language
                     ),
                 },
                 "timeout_ms": {
                     "type": "integer",
                     "minimum": TIMEOUT_MS_MIN,
-                    "description": format!(
-                        "Longest time of the run in milliseconds; at most {}, which is also the default.",
-                        limits.wall_time.as_millis()
-                    ),
+                    "description": format!("Default, and most: {}.", limits.wall_time.as_millis()),
                 },
             },
             "required": ["code"],
             "additionalProperties": false,
         },
-        "outputSchema": report::schema(),
-        "annotations": {
-            "readOnlyHint": false,
-            "destructiveHint": true,
-            "idempotentHint": false,
-            "openWorldHint": false,
-        },
+        "outputSchema": answer::schema(form),
+        "annotations": { "readOnlyHint": false, "openWorldHint": false },
     })
 }

@@ -59,18 +59,13 @@ pub(in crate::code::server) async fn call(
     let language = server.language_or_default(request.language);
     match server.mounted(context, language).await {
         Ok(mounted) => {
-            let Found { entries, total } = search(
+            let found = search(
                 mounted.tools(),
                 &request.query,
                 request.detail,
                 request.limit,
             );
-            let is_truncated = entries.len() < total;
-            ToolAnswer::done(json!({
-                "tools": entries,
-                "total": total,
-                "truncated": is_truncated,
-            }))
+            answer(found, request.detail, language)
         }
         Err(failure) => {
             failure.log(server.id.as_str());
@@ -79,31 +74,68 @@ pub(in crate::code::server) async fn call(
     }
 }
 
+/// What was found; where that is nothing, the servers that there are, so that the next query can name one.
+fn answer(found: Found, detail: Detail, language: Language) -> ToolAnswer {
+    let is_truncated = found.entries.len() < found.total;
+    let mut text = match (detail, found.entries.is_empty()) {
+        (_, true) => format!(
+            "No tool fits. There are tools of: {}.",
+            found.servers.join(", ")
+        ),
+        (Detail::Schema, false) => Value::from(found.entries.as_slice()).to_string(),
+        (Detail::Name | Detail::Summary, false) => {
+            let lines: Vec<String> = (found.entries.iter())
+                .map(|entry| line(entry, language))
+                .collect();
+            lines.join("\n")
+        }
+    };
+    if is_truncated {
+        text.push_str(&format!(
+            "\n[{} more fit]",
+            found.total - found.entries.len()
+        ));
+    }
+    let mut content = json!({
+        "tools": found.entries,
+        "total": found.total,
+        "truncated": is_truncated,
+    });
+    if let (0, Some(content)) = (found.total, content.as_object_mut()) {
+        content.insert("servers".to_owned(), found.servers.into());
+    }
+    ToolAnswer::done(content).with_text(text)
+}
+
+/// How a tool is imported, and what it does.
+fn line(entry: &Value, language: Language) -> String {
+    let of = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (import, comment) = match language {
+        Language::Python => (of("python"), "#"),
+        Language::TypeScript => (of("typescript"), "//"),
+    };
+    match of("summary") {
+        "" => import.to_owned(),
+        summary => format!("{import}  {comment} {summary}"),
+    }
+}
+
 pub(super) fn definition() -> Value {
     json!({
         "name": "tool_search",
         "title": "Find tools",
-        "description": "Finds tools of other servers that code in shell_exec can call as functions, by words of their names, \
-                        descriptions, tags and parameters. The answer says how each is imported.",
+        "description": "Finds tools of other servers that code in shell_exec can call, by words of their names, descriptions, \
+                        tags and parameters, and says how each is imported.",
         "inputSchema": {
             "type": "object",
             "properties": {
-                "query": {
-                    "type": "string",
-                    "maxLength": QUERY_BYTES_MAX,
-                    "description": "A few words; an empty query finds every tool.",
-                },
+                "query": { "type": "string", "description": "A few words; an empty query finds every tool." },
                 "detail": {
                     "type": "string",
                     "enum": ["name", "summary", "schema"],
-                    "description": "How much is told of each. Default: summary.",
+                    "description": "How much of each; schema has its parameters. Default: summary.",
                 },
-                "limit": {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": LIMIT_MAX,
-                    "description": format!("Most tools. Default: {LIMIT_DEFAULT}."),
-                },
+                "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT },
                 "language": super::language_schema(),
             },
             "required": ["query"],
@@ -113,14 +145,12 @@ pub(super) fn definition() -> Value {
             "type": "object",
             "properties": {
                 "tools": { "type": "array", "items": { "type": "object" } },
-                "total": { "type": "integer", "description": "How many tools fit." },
-                "truncated": { "type": "boolean", "description": "Whether more fit than are told of." },
+                "servers": { "type": "array", "items": { "type": "string" } },
+                "total": { "type": "integer" },
+                "truncated": { "type": "boolean" },
                 "error": { "type": "string" },
             },
         },
-        "annotations": {
-            "readOnlyHint": true,
-            "openWorldHint": false,
-        },
+        "annotations": super::reading(),
     })
 }

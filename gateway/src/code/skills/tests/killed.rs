@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::code::records::tests::process::{Other, base, say};
+use crate::other_process::{TestProcess, place, say};
 
 /// How often a changing process is killed at a moment of chance.
 const KILLS: usize = 12;
@@ -13,7 +13,7 @@ const MADE: usize = 10;
 #[test]
 #[ignore = "started by other tests, as a process of its own"]
 fn the_process_that_changes() {
-    let skills = skills_at(&base());
+    let skills = skills_at(&place());
     say("ready");
     loop {
         let skill = create(&skills, new_skill("report", "x = 1\n"), true).unwrap();
@@ -28,7 +28,7 @@ fn the_process_that_changes() {
 #[test]
 #[ignore = "started by other tests, as a process of its own"]
 fn the_process_that_makes() {
-    let skills = skills_at(&base());
+    let skills = skills_at(&place());
     for _ in 0..MADE {
         create(&skills, new_skill("report", "x = 1\n"), false).unwrap();
     }
@@ -39,7 +39,7 @@ fn the_process_that_makes() {
 fn wherever_a_changing_process_is_killed_all_or_nothing_is_changed() {
     let fixture = Fixture::new();
     for round in 0..KILLS {
-        let mut other = Other::start(
+        let mut other = TestProcess::start(
             "code::skills::tests::killed::the_process_that_changes",
             &fixture.base,
         );
@@ -79,9 +79,9 @@ fn wherever_a_changing_process_is_killed_all_or_nothing_is_changed() {
 #[test]
 fn processes_that_change_at_once_lose_no_change() {
     let fixture = Fixture::new();
-    let mut others: Vec<Other> = (0..3)
+    let mut others: Vec<TestProcess> = (0..3)
         .map(|_| {
-            Other::start(
+            TestProcess::start(
                 "code::skills::tests::killed::the_process_that_makes",
                 &fixture.base,
             )

@@ -26,6 +26,27 @@ fn one_line(text: &str) -> String {
 }
 
 #[test]
+fn a_stub_tells_what_a_tool_takes_where_a_parameter_is_left_out() {
+    let input = json!({"type": "object", "properties": {
+        "days": {"type": "integer", "default": 3, "description": "How many days."},
+        "unit": {"type": "string", "default": "C"},
+        "note": {"type": "string", "default": null, "title": "Note"},
+        "long": {"type": "string", "default": "x".repeat(limits::DEFAULT_BYTES_MAX)},
+    }});
+    let tools = [tool("t", input, None)];
+    for (format, path) in [
+        (StubFormat::Python, "github/t.py"),
+        (StubFormat::TypeScript, "github/t.ts"),
+    ] {
+        let files = made(&tools, format);
+        let stub = text_of(&files, path);
+        assert!(stub.contains("How many days. Default: 3."), "{stub}");
+        assert!(stub.contains("Default: \"C\"."), "{stub}");
+        assert_eq!(stub.matches("Default:").count(), 2, "{stub}");
+    }
+}
+
+#[test]
 fn schemas_are_types_of_both_languages() {
     let alias = |written: &str| format!("Result: _t.TypeAlias = {written}");
     let table = [

@@ -124,3 +124,29 @@ fn an_entry_tells_as_much_as_is_asked_for() {
     assert_eq!(Detail::parse("schema"), Some(Detail::Schema));
     assert_eq!(Detail::parse("all"), None);
 }
+
+#[test]
+fn a_question_finds_what_it_is_about_and_not_what_shares_its_small_words() {
+    let mut tools = vec![of(
+        "weather",
+        "get_weather",
+        "Forecast for a city: temperature, wind and rain.",
+        &[],
+    )];
+    tools.extend((0..9).map(|number| {
+        let description =
+            "Adds what the user is told to the graph, in the order in which it is given.";
+        of("memory", &format!("add_{number}"), description, &[])
+    }));
+    let of_query = |query| search(&tools, query, Detail::Name, 10);
+    let found = of_query("what is the temperature in Paris");
+    assert_eq!((found.total, found.entries.len()), (1, 1), "{found:?}");
+    assert_eq!(found.entries[0]["name"], "get_weather");
+    // Of one word of four alike, nothing is said.
+    let found = of_query("forecast of rain and wind for the user");
+    assert_eq!(found.total, 1, "{found:?}");
+    let found = of_query("the price of a share");
+    assert_eq!((found.total, found.entries.len()), (0, 0), "{found:?}");
+    assert_eq!(found.servers, ["memory", "weather"]);
+    assert_eq!(of_query("all the tools").total, tools.len());
+}

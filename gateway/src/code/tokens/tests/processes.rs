@@ -1,8 +1,6 @@
-//! Several processes with one map: the test binary started again, for one ignored test that does what it is told.
+//! Several processes with one map.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -10,97 +8,31 @@ use std::thread;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::*;
+use crate::other_process::{TestProcess, heard, place, role, say};
 
-/// What the other process is to do.
-const ROLE: &str = "MOORING_TEST_ROLE";
-/// Whose host directory it works in.
-const PLACE: &str = "MOORING_TEST_PLACE";
-/// What its own lines begin with, among those of the test harness.
-const MARK: &str = "@ ";
 /// What a process gets that writes more than it may; Linux has the same number on every machine that is supported.
 const SIGXFSZ: i32 = 25;
 /// How often a process is killed while it appends.
 const KILLS: usize = 200;
 
-/// Another process; killed when it is dropped.
-struct Other {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Other {
-    fn start(role: &str, place: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "code::tokens::tests::processes::the_other_process",
-                "--ignored",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .env(PLACE, place)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    /// The next line that it says; none when it has ended.
-    fn hear(&mut self) -> Option<String> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if self.output.read_line(&mut line).unwrap() == 0 || !line.ends_with('\n') {
-                return None;
-            }
-            if let Some((_, said)) = line.trim_end().split_once(MARK) {
-                return Some(said.to_owned());
-            }
-        }
-    }
-
-    fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-        self.input.flush().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn say(text: &str) {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{MARK}{text}").unwrap();
-    output.flush().unwrap();
-}
-
-fn heard() -> Option<String> {
-    let mut line = String::new();
-    let count = std::io::stdin().lock().read_line(&mut line).unwrap();
-    (count > 0).then(|| line.trim_end().to_owned())
+/// Another process in this role, with the map at this place.
+fn other(role: &str, place: &Path) -> TestProcess {
+    TestProcess::in_role(
+        "code::tokens::tests::processes::the_other_process",
+        role,
+        place,
+    )
 }
 
 #[test]
 #[ignore = "started by other tests, as a process of its own"]
 fn the_other_process() {
-    let place = std::env::var_os(PLACE).unwrap();
-    let tokenizer = tokenizer(Path::new(&place));
-    match std::env::var(ROLE).unwrap().as_str() {
+    let place = place();
+    let tokenizer = tokenizer(&place);
+    match role().as_str() {
         "hides" => hides(&tokenizer),
         "appends" => appends(&tokenizer),
-        "has no room" => has_no_room(&tokenizer, Path::new(&place)),
+        "has no room" => has_no_room(&tokenizer, &place),
         other => panic!("no such role: {other}"),
     }
 }
@@ -150,11 +82,9 @@ fn whoever_sees_a_value_first_it_has_one_token() {
     let values: Vec<String> = (0..40)
         .map(|number| format!("u{number}@example.com"))
         .collect();
-    let mut others: Vec<Other> = (0..3)
-        .map(|_| Other::start("hides", place.path()))
-        .collect();
+    let mut others: Vec<TestProcess> = (0..3).map(|_| other("hides", place.path())).collect();
     for other in &mut others {
-        assert_eq!(other.hear().unwrap(), "ready");
+        assert_eq!(other.hear(), "ready");
     }
     let text = |rotation: usize| {
         let mut values = values.clone();
@@ -171,7 +101,7 @@ fn whoever_sees_a_value_first_it_has_one_token() {
                     let mut tokens = BTreeMap::new();
                     for pair in values.chunks(2) {
                         other.tell(&pair.join(" "));
-                        let hidden = other.hear().unwrap();
+                        let hidden = other.hear();
                         let hidden = hidden.split(' ').map(str::to_owned);
                         tokens.extend(pair.iter().cloned().zip(hidden));
                     }
@@ -200,12 +130,12 @@ fn whoever_sees_a_value_first_it_has_one_token() {
 fn what_another_process_kept_is_known_at_once() {
     let place = tempfile::tempdir().unwrap();
     let here = tokenizer(place.path());
-    let mut other = Other::start("hides", place.path());
-    assert_eq!(other.hear().unwrap(), "ready");
+    let mut other = self::other("hides", place.path());
+    assert_eq!(other.hear(), "ready");
     for number in 0..20 {
         let value = format!("u{number}@example.com");
         other.tell(&value);
-        let token = other.hear().unwrap();
+        let token = other.hear();
         assert_eq!(reveal(&here, &token), value.as_str());
         assert_eq!(here.hide_text(&value).unwrap(), token);
     }
@@ -218,20 +148,17 @@ fn a_process_killed_while_it_appends_takes_nothing_with_it() {
     let here = tokenizer(place.path());
     let mut said: Vec<(String, String)> = Vec::new();
     for round in 0..KILLS {
-        let mut other = Other::start("appends", place.path());
-        assert_eq!(other.hear().unwrap(), "ready");
+        let mut other = self::other("appends", place.path());
+        assert_eq!(other.hear(), "ready");
         other.tell(&round.to_string());
         // Rounds differ in how far the process comes, and in where it is when the signal arrives.
         for _ in 0..=round % 7 {
-            let line = other.hear().unwrap();
+            let line = other.hear();
             let (text, hidden) = line.split_once('|').unwrap();
             said.push((text.to_owned(), hidden.to_owned()));
         }
-        other.child.kill().unwrap();
-        other.child.wait().unwrap();
-        let mut rest = String::new();
-        other.output.read_to_string(&mut rest).unwrap();
-        for line in rest.lines().filter_map(|line| line.strip_prefix(MARK)) {
+        other.kill();
+        while let Some(line) = other.hear_if_any() {
             if let Some((text, hidden)) = line.split_once('|')
                 && hidden.split(' ').count() == 3
                 && hidden.len() == "TKN_EMAIL_000001".len() * 3 + 2
@@ -255,9 +182,9 @@ fn a_full_disk_lets_nothing_out_and_is_survived() {
     let place = tempfile::tempdir().unwrap();
     let here = tokenizer(place.path());
     here.hide_text("known@example.com").unwrap();
-    let mut other = Other::start("has no room", place.path());
+    let mut other = self::other("has no room", place.path());
     assert_eq!(
-        other.hear().unwrap(),
+        other.hear(),
         "Ok(\"TKN_EMAIL_000001\")",
         "what is known needs no room"
     );

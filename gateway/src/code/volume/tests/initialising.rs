@@ -4,8 +4,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::super::{Mounted, Opening, TreeOrigin};
-use super::processes::Other;
+use super::processes::other;
 use super::*;
+use crate::other_process::TestProcess;
 
 /// Processes that open one session at once.
 const PROCESSES: usize = 4;
@@ -15,8 +16,8 @@ const ROUNDS: usize = 20;
 #[test]
 fn processes_that_open_a_session_at_once_initialise_it_once() {
     let fixture = Fixture::new();
-    let mut others: Vec<Other> = (0..PROCESSES)
-        .map(|_| Other::start("opens", &fixture.base))
+    let mut others: Vec<TestProcess> = (0..PROCESSES)
+        .map(|_| other("opens", &fixture.base))
         .collect();
     for other in &mut others {
         assert_eq!(other.hear(), "ready");
@@ -26,7 +27,7 @@ fn processes_that_open_a_session_at_once_initialise_it_once() {
         for other in &mut others {
             other.tell(&format!("user{round}"));
         }
-        let said: Vec<String> = others.iter_mut().map(Other::hear).collect();
+        let said: Vec<String> = others.iter_mut().map(TestProcess::hear).collect();
         let count = |word: &str| said.iter().filter(|said| said.starts_with(word)).count();
         assert_eq!(
             (count("initialised"), count("found")),

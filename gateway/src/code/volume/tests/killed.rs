@@ -1,7 +1,7 @@
 //! Processes that are killed: the next one works.
 
 use super::super::{LockError, Opening};
-use super::processes::Other;
+use super::processes::other;
 use super::*;
 
 /// How often an initialising process is killed at a moment of chance.
@@ -11,7 +11,7 @@ const KILLS: usize = 15;
 fn a_process_killed_while_it_holds_the_lock_lets_go_of_it() {
     let fixture = Fixture::new();
     let alice = place_of("alice");
-    let mut holder = Other::start("holds", &fixture.base);
+    let mut holder = other("holds", &fixture.base);
     holder.tell("alice");
     assert_eq!(holder.hear(), "locked");
     let handle = fixture.volume.session(&alice);
@@ -29,7 +29,7 @@ fn a_process_killed_while_it_holds_the_lock_lets_go_of_it() {
 fn a_process_killed_in_mid_initialisation_is_followed_by_the_next() {
     let fixture = Fixture::new();
     let alice = place_of("alice");
-    let mut maker = Other::start("half-made", &fixture.base);
+    let mut maker = other("half-made", &fixture.base);
     maker.tell("alice");
     assert_eq!(maker.hear(), "half made");
     maker.kill();
@@ -57,7 +57,7 @@ fn a_process_killed_in_mid_initialisation_is_followed_by_the_next() {
 fn wherever_an_initialising_process_is_killed_the_next_one_works() {
     let fixture = Fixture::new();
     for round in 0..KILLS {
-        let mut other = Other::start("opens", &fixture.base);
+        let mut other = other("opens", &fixture.base);
         assert_eq!(other.hear(), "ready");
         for session in 0..40 {
             other.tell(&format!("user{round}-{session}"));

@@ -1,110 +1,28 @@
-//! Other processes: the test binary started again, for one ignored test that does what it is told.
-//!
-//! The child says a line when it is where it was told to go, and then waits for its standard input to say something or
-//! to close.
+//! What other processes do at a volume. Each says a line when it is where it was told to go, and then waits to hear
+//! something.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use mooring_sandbox::tree::SessionDirectory;
 
 use super::super::{Opening, Retired, TreeOrigin, Volume, directory, second_process};
 use super::{PATIENCE, blank, nothing, options, place_of};
-
-/// What the child is to do.
-const ROLE: &str = "MOORING_TEST_ROLE";
-/// Where the volume is.
-const BASE: &str = "MOORING_TEST_BASE";
-/// What a child's own lines begin with, among those of the test harness.
-const MARK: &str = "@ ";
+use crate::other_process::{self, TestProcess, heard, place, role, say};
 
 /// The arguments that make the test binary run one of the ignored tests of this file.
 pub(crate) fn arguments(test: &str) -> Vec<OsString> {
-    let path = format!("code::volume::tests::processes::{test}");
-    [
-        "--exact",
-        path.as_str(),
-        "--ignored",
-        "--nocapture",
-        "--test-threads=1",
-    ]
-    .map(OsString::from)
-    .to_vec()
+    other_process::arguments(&path(test))
 }
 
-/// Another process; killed when it is dropped.
-pub(super) struct Other {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+fn path(test: &str) -> String {
+    format!("code::volume::tests::processes::{test}")
 }
 
-impl Other {
-    pub(super) fn start(role: &str, base: &Path) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(arguments("the_other_process"))
-            .env(ROLE, role)
-            .env(BASE, base)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        }
-    }
-
-    /// The next line that it says.
-    pub(super) fn hear(&mut self) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(
-                self.output.read_line(&mut line).unwrap(),
-                0,
-                "the other process ended"
-            );
-            if let Some((_, said)) = line.trim_end().split_once(MARK) {
-                return said.to_owned();
-            }
-        }
-    }
-
-    /// Tells it something.
-    pub(super) fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
-        self.input.flush().unwrap();
-    }
-
-    /// Kills it at once, as an operator's `kill -9` does.
-    pub(super) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn say(text: &str) {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{MARK}{text}").unwrap();
-    output.flush().unwrap();
-}
-
-fn heard() -> Option<String> {
-    let mut line = String::new();
-    let count = std::io::stdin().lock().read_line(&mut line).unwrap();
-    (count > 0).then(|| line.trim_end().to_owned())
+/// Another process in this role, on this volume.
+pub(super) fn other(role: &str, base: &Path) -> TestProcess {
+    TestProcess::in_role(&path("the_other_process"), role, base)
 }
 
 #[test]
@@ -117,10 +35,8 @@ fn the_second_process() {
 #[test]
 #[ignore = "started by other tests, as a process of its own"]
 fn the_other_process() {
-    let role = std::env::var(ROLE).unwrap();
-    let base = std::env::var_os(BASE).unwrap();
-    let volume = Volume::open(options(Path::new(&base))).unwrap();
-    match role.as_str() {
+    let volume = Volume::open(options(&place())).unwrap();
+    match role().as_str() {
         "opens" => opens(&volume),
         "holds" => holds(&volume),
         "half-made" => half_made(&volume),

@@ -4,7 +4,7 @@
 //! before. Whichever comes first: the client's directory is there afterwards with what it wrote, and the old one is not.
 
 use super::super::{Opening, Retired, unix_now_ms};
-use super::processes::Other;
+use super::processes::other;
 use super::*;
 
 const ROUNDS: u64 = 1_000;
@@ -15,7 +15,7 @@ fn a_reaper_that_races_with_a_returning_client_never_takes_what_lives_nor_leaves
     let alice = place_of("alice");
     let handle = fixture.volume.session(&alice);
     let mounted = nothing(&alice);
-    let mut reaper = Other::start("reaps", &fixture.base);
+    let mut reaper = other("reaps", &fixture.base);
     reaper.tell("alice");
     assert_eq!(reaper.hear(), "ready");
     let began = unix_now_ms();

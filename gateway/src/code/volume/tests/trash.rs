@@ -1,7 +1,7 @@
 //! The trash: emptied by several at once, never twice, never more than is asked.
 
 use super::super::Emptied;
-use super::processes::Other;
+use super::processes::other;
 use super::*;
 
 #[test]
@@ -15,7 +15,7 @@ fn two_processes_empty_one_trash() {
             std::fs::write(deep.join(file.to_string()), "x").unwrap();
         }
     }
-    let mut others = [(); 2].map(|()| Other::start("empties", &fixture.base));
+    let mut others = [(); 2].map(|()| other("empties", &fixture.base));
     for other in &mut others {
         assert_eq!(other.hear(), "ready");
     }

@@ -92,6 +92,9 @@ pub(super) fn choose(
             program: Program::Pipeline { stages },
         });
     }
+    if language.is_none() {
+        shell::refuse_shell_code(code)?;
+    }
     let language = language.unwrap_or_else(|| standard(server, sandbox));
     find_runtime(sandbox, language)?;
     let runtime = RuntimeName::of(language);

@@ -15,14 +15,16 @@ use super::super::super::failure::Failure;
 use super::super::super::nested::CallsGoTo;
 use super::super::super::runs::{Over, Ran, Run, WrittenFiles};
 use super::super::super::{CallContext, CodeServer, Kept};
+use super::answer;
 use super::choose::{self, Refusal};
-use super::report::{self, Report, Told};
+use super::report::{Report, Told};
 use crate::code::bridge::Served;
 use crate::code::place::Language;
 use crate::code::records::{
     CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent,
 };
 use crate::metrics::{self, RunOutcome};
+use crate::settings::AnswerForm;
 
 /// Runs are counted over this time.
 const RATE_WINDOW: Millis = Millis::new(60_000);
@@ -37,6 +39,8 @@ pub(in crate::code::server) struct Execution {
     pub(in crate::code::server) timeout: Option<Duration>,
     /// Set where it repeats an earlier run.
     pub(in crate::code::server) replay: Option<(ReplayOf, CallsGoTo)>,
+    /// How much it answers.
+    pub(in crate::code::server) answer: AnswerForm,
 }
 
 /// What an execution came to.
@@ -63,7 +67,7 @@ pub(in crate::code::server) async fn execute(
         Ok(choice) => choice,
         Err(refusal) => return not_chosen(server, context, &execution, &told, &refusal).await,
     };
-    if let Err(limited) = within_rate(server, &context.asker.principal).await {
+    if let Err(limited) = within_rate(server, &context.asker.principal, execution.answer).await {
         return limited;
     }
     let mut limits = server.policy.limits.clone();
@@ -87,10 +91,11 @@ pub(in crate::code::server) async fn execute(
         record,
         calls,
         files,
+        answer: execution.answer,
     };
     match server.run(context, run).await {
-        Ok(over) => {
-            let report = told.ran(choice.runtime, &over.ran, &limits);
+        Ok(mut over) => {
+            let report = told.ran(choice.runtime, &mut over.ran, &limits);
             metrics::code_run(
                 choice.runtime.as_str(),
                 report.outcome,
@@ -98,14 +103,14 @@ pub(in crate::code::server) async fn execute(
             );
             told_and_recorded(over, report, &execution).await
         }
-        Err(failure) => Executed::refused(failure),
+        Err(failure) => Executed::refused(failure, execution.answer),
     }
 }
 
 impl Executed {
-    fn refused(message: impl std::fmt::Display) -> Self {
+    fn refused(message: impl std::fmt::Display, form: AnswerForm) -> Self {
         Self {
-            answer: report::refused(message),
+            answer: answer::refused(message, form),
             record: None,
             is_rate_limited: None,
         }
@@ -130,9 +135,8 @@ async fn told_and_recorded(over: Over, mut report: Report, execution: &Execution
         recording.finish(finished)
     })
     .await;
-    let replayed_from = execution.replay.as_ref().map(|(of, _)| &of.run_id);
     Executed {
-        answer: report.into_answer(&execution.run_id, &calls, replayed_from),
+        answer: answer::of(report, execution, &calls),
         record: recorded.ok(),
         is_rate_limited: None,
     }
@@ -194,7 +198,7 @@ async fn not_chosen(
 ) -> Executed {
     let (Some(runtime), Some(mut report)) = (refusal.blocked_runtime(), told.not_chosen(refusal))
     else {
-        return Executed::refused(refusal);
+        return Executed::refused(refusal, execution.answer);
     };
     metrics::code_run(runtime.as_str(), RunOutcome::Blocked, Duration::ZERO);
     let none = CallsMade::default();
@@ -207,16 +211,19 @@ async fn not_chosen(
         // What cannot be recorded is counted there.
         let _ = spawn_blocking(move || records.blocked(&id, run, finished, event)).await;
     }
-    let replayed_from = execution.replay.as_ref().map(|(of, _)| &of.run_id);
     Executed {
-        answer: report.into_answer(&execution.run_id, &none, replayed_from),
+        answer: answer::of(report, execution, &none),
         record: None,
         is_rate_limited: None,
     }
 }
 
 /// Whether the principal may run now. Where the store cannot say, nothing runs.
-async fn within_rate(server: &CodeServer, principal: &Principal) -> Result<(), Executed> {
+async fn within_rate(
+    server: &CodeServer,
+    principal: &Principal,
+    form: AnswerForm,
+) -> Result<(), Executed> {
     let store = server.services.affinity.store();
     let name = server.rate_name(principal);
     let limit = server.policy.runs_per_minute;
@@ -226,14 +233,14 @@ async fn within_rate(server: &CodeServer, principal: &Principal) -> Result<(), E
             metrics::code_rate_limited();
             note_rate_limited(server, principal, limit).await;
             Err(Executed {
-                answer: report::rate_limited(limit, rated.retry_after),
+                answer: answer::rate_limited(limit, rated.retry_after, form),
                 record: None,
                 is_rate_limited: Some(rated.retry_after),
             })
         }
         Err(error) => {
             tracing::warn!(%error, "the rate of runs could not be asked for");
-            Err(Executed::refused(Failure::from(error)))
+            Err(Executed::refused(Failure::from(error), form))
         }
     }
 }

@@ -1,20 +1,18 @@
-//! What a run is answered with.
+//! What came of a run: its output, its error and its metrics, for its record and its [`answer`](super::answer).
 //!
-//! Fields are those of the contract: output, error, metrics, tool_calls_made and run_id. `error` is what the run wrote
-//! to its standard error, and why it did not complete; null where there is neither.
+//! `error` is what the run wrote to its standard error, and why it did not complete; none where there is neither.
 
 use std::time::Duration;
 
 use mooring_sandbox::tree::{CommitError, Committed, Refused};
 use mooring_sandbox::{Ended, Layer, Limits, Output, Stopped};
-use mooring_session::time::Millis;
 use serde_json::{Map, Value, json};
 
-use super::super::super::answer::ToolAnswer;
 use super::super::super::failure::is_full;
+use super::super::super::long_output::SavedOutput;
 use super::super::super::runs::Ran;
 use super::choose::{Refusal, RuntimeName};
-use crate::code::records::{CallMade, CallsMade, Finished, RunId};
+use crate::code::records::{CallsMade, Finished, RunId};
 use crate::digest;
 use crate::metrics::RunOutcome;
 
@@ -28,10 +26,16 @@ pub(super) struct Told<'a> {
 pub(super) struct Report {
     pub(super) outcome: RunOutcome,
     /// Whether the agent may take it for what it asked.
-    is_done: bool,
+    pub(super) is_done: bool,
     pub(super) output: String,
     pub(super) error: Option<String>,
-    metrics: Map<String, Value>,
+    pub(super) metrics: Map<String, Value>,
+    /// Whether a stream was longer than what is kept of it.
+    pub(super) is_truncated: bool,
+    /// Where its output is, where that is too long for an answer.
+    pub(super) saved_output: Option<SavedOutput>,
+    /// The same of its error.
+    pub(super) saved_error: Option<SavedOutput>,
 }
 
 /// How a run ended, as answers and metrics name it.
@@ -44,30 +48,6 @@ pub(super) const fn outcome(ended: &Ended) -> RunOutcome {
             RunOutcome::Killed
         }
     }
-}
-
-/// Nothing ran.
-pub(super) fn refused(message: impl std::fmt::Display) -> ToolAnswer {
-    ToolAnswer::failed(json!({
-        "output": "",
-        "error": message.to_string(),
-        "metrics": {},
-        "tool_calls_made": [],
-    }))
-}
-
-/// Nothing ran, because too much ran lately.
-pub(super) fn rate_limited(limit: u64, retry_after: Millis) -> ToolAnswer {
-    let retry_after_ms = retry_after.get();
-    ToolAnswer::failed(json!({
-        "output": "",
-        "error": format!(
-            "rate limited: {limit} runs a minute are allowed; try again in {retry_after_ms} ms"
-        ),
-        "metrics": {},
-        "tool_calls_made": [],
-        "retry_after_ms": retry_after_ms,
-    }))
 }
 
 impl Told<'_> {
@@ -98,11 +78,14 @@ impl Told<'_> {
             output: String::new(),
             error: Some(refusal.to_string()),
             metrics: members(metrics),
+            is_truncated: false,
+            saved_output: None,
+            saved_error: None,
         })
     }
 
     /// It ran.
-    pub(super) fn ran(&self, runtime: RuntimeName, ran: &Ran, limits: &Limits) -> Report {
+    pub(super) fn ran(&self, runtime: RuntimeName, ran: &mut Ran, limits: &Limits) -> Report {
         let outcome = outcome(&ran.ended);
         let (exit_code, signal) = match ran.ended {
             Ended::Exited(code) => (Some(code), None),
@@ -136,6 +119,9 @@ impl Told<'_> {
             output: text(&ran.stdout),
             error: error(ran, limits),
             metrics: members(metrics),
+            is_truncated: ran.stdout.is_truncated() || ran.stderr.is_truncated(),
+            saved_output: ran.saved_stdout.take(),
+            saved_error: ran.saved_stderr.take(),
         }
     }
 }
@@ -168,30 +154,6 @@ impl Report {
             output: self.output.clone(),
             error: self.error.clone(),
             metrics: self.metrics.clone(),
-        }
-    }
-
-    /// As its caller is told.
-    pub(super) fn into_answer(
-        self,
-        run_id: &RunId,
-        calls: &CallsMade,
-        replayed_from: Option<&RunId>,
-    ) -> ToolAnswer {
-        let mut content = json!({
-            "output": self.output,
-            "error": self.error,
-            "metrics": self.metrics,
-            "tool_calls_made": calls.calls.iter().map(CallMade::to_json).collect::<Vec<_>>(),
-            "run_id": run_id.as_str(),
-        });
-        if let (Some(content), Some(first)) = (content.as_object_mut(), replayed_from) {
-            content.insert("replayed_from_run_id".to_owned(), first.as_str().into());
-        }
-        if self.is_done {
-            ToolAnswer::done(content)
-        } else {
-            ToolAnswer::failed(content)
         }
     }
 }
@@ -233,7 +195,15 @@ fn error(ran: &Ran, limits: &Limits) -> Option<String> {
     }
     if let Some(Err(error)) = &ran.committed {
         lines.push(match error {
-            CommitError::OverLimit { .. } => format!("none of its files were kept: {error}"),
+            CommitError::OverLimit {
+                limit,
+                needed,
+                allowed,
+            } => format!(
+                "none of its files were kept, and the session is as before: /scratch and /results would have {needed} {}, \
+                 and may have {allowed}; delete something, and run it again",
+                if *limit == "inodes" { "files and directories" } else { "bytes" }
+            ),
             CommitError::Overtaken { .. } => {
                 "none of its files were kept: another call of the session has overtaken it"
                     .to_owned()
@@ -312,68 +282,4 @@ fn files(committed: &Result<Committed, CommitError>) -> Value {
 /// Milliseconds with one digit after the point: a run may take less than one.
 fn rounded_ms(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 10_000.0).round() / 10.0
-}
-
-/// The output schema. Nothing of `metrics` is required: a call that ran nothing has none.
-pub(super) fn schema() -> Value {
-    let number = |meaning: &str| json!({ "type": "number", "description": meaning });
-    let whole = |meaning: &str| json!({ "type": "integer", "description": meaning });
-    json!({
-        "type": "object",
-        "properties": {
-            "output": { "type": "string", "description": "What the run printed." },
-            "error": {
-                "type": ["string", "null"],
-                "description": "What it wrote to its standard error, and why it did not complete.",
-            },
-            "metrics": {
-                "type": "object",
-                "properties": {
-                    "run_id": { "type": "string" },
-                    "code_hash": { "type": "string", "description": "SHA-256 of the code, in hex." },
-                    "runtime": { "type": "string", "enum": ["python", "deno", "shell"] },
-                    "outcome": {
-                        "type": "string",
-                        "enum": RunOutcome::ALL.map(RunOutcome::as_str),
-                    },
-                    "exit_code": { "type": ["integer", "null"] },
-                    "signal": { "type": ["integer", "null"] },
-                    "wall_time_ms": number("From the start of the program to its end."),
-                    "cpu_time_ms": number("Processor time of the run's own processes."),
-                    "start_time_ms": number("What it took to build the sandbox."),
-                    "memory_peak_bytes": whole("The most memory at any moment."),
-                    "bytes_written": whole("What was written to standard output."),
-                    "bytes_error": whole("What was written to standard error."),
-                    "tool_call_count": whole("How many calls of tools the code made."),
-                    "tool_latency_p50_ms": { "type": ["number", "null"] },
-                    "tool_latency_p95_ms": { "type": ["number", "null"] },
-                    "tool_latency_p99_ms": { "type": ["number", "null"] },
-                    "error_rate": number("Which part of the calls failed."),
-                    "limits_hit": { "type": "array", "items": { "type": "string" } },
-                    "isolation": {
-                        "type": "object",
-                        "properties": {
-                            "tier": { "type": "string" },
-                            "layers": { "type": "array", "items": { "type": "string" } },
-                        },
-                    },
-                    "files": {
-                        "type": ["object", "null"],
-                        "description": "What of the files the run wrote was kept.",
-                    },
-                    "pattern": { "type": ["string", "null"], "description": "What blocked it." },
-                    "line": { "type": ["integer", "null"], "description": "Where in the code." },
-                },
-            },
-            "tool_calls_made": {
-                "type": "array",
-                "description": "The calls that the code made, in their order; not more than are kept.",
-                "items": { "type": "object" },
-            },
-            "run_id": { "type": "string" },
-            "replayed_from_run_id": { "type": "string", "description": "Of a replay." },
-            "retry_after_ms": { "type": "integer", "description": "When rate limited." },
-        },
-        "required": ["output", "error", "metrics", "tool_calls_made"],
-    })
 }
