@@ -75,7 +75,7 @@ async fn measure(size: usize) -> (f64, f64) {
         let started = Instant::now();
         let parent = begin(&conversations, &principal, &format!("new-{number}")).await;
         begins.push(started.elapsed().as_secs_f64());
-        let session = conversations.session(&principal, &parent).unwrap();
+        let session = conversations.session(&principal, parent.as_str()).unwrap();
         let started = Instant::now();
         let known = conversations.known(&session).await.unwrap();
         let id = format!("id-{number}");
@@ -102,8 +102,8 @@ fn of(store: &Store, sessions_max: u64) -> Conversations {
 
 async fn begin(conversations: &Conversations, principal: &Principal, name: &str) -> ParentSession {
     let parent = ParentSession::parse(name).unwrap();
-    let session = conversations.session(principal, &parent).unwrap();
-    let begun = conversations.begin(&session, &parent, None).await;
+    let session = conversations.session(principal, parent.as_str()).unwrap();
+    let begun = conversations.begin(&session, &parent).await;
     begun.expect("it begins");
     parent
 }

@@ -13,7 +13,9 @@ use mooring_session::workers::{Beat, Drain};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::affinity::{Affinity, Driven, Sent, pass_on_news, reap, sweep_owned, watch_owners};
+use crate::affinity::{
+    Affinity, Driven, Sent, pass_on_news, reap, stop_idle_processes, sweep_owned, watch_owners,
+};
 use crate::code::reaper;
 use crate::code::server::{CodeServers, keep_records};
 use crate::http::App;
@@ -30,6 +32,9 @@ const CALL_NOTED_EVERY: Duration = Duration::from_secs(1);
 const FOLD_INTERVAL: Duration = Duration::from_secs(5);
 /// Most lost upstream sessions deleted at the same time: an instance that hangs must not hold up the rest.
 const LOSSES_AT_ONCE: usize = 16;
+
+/// How soon a beat that the store did not take is sent again: what this worker owns stands still until one is taken.
+const BEAT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// Starts all of it. It ends when the set is dropped.
 pub(crate) fn start(
@@ -51,6 +56,7 @@ pub(crate) fn start(
     ));
     tasks.spawn(watch_owners(affinity.clone(), beat_interval));
     tasks.spawn(sweep_owned(affinity.clone()));
+    tasks.spawn(stop_idle_processes(affinity.clone()));
     let code = app.code.as_ref().map(CodeServers::services);
     let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
     let keep_interval = shortest_ttl / KEEPS_PER_TTL;
@@ -116,11 +122,14 @@ async fn keep_beating(
         match tell(&affinity, &beat).await {
             Ok(()) => was_taken = true,
             // One line for a whole outage: the store's own state is logged where it changes.
-            Err(error) if was_taken => {
+            Err(error) => {
+                // One line for a whole outage: the store's own state is logged where it changes.
+                if was_taken {
+                    tracing::warn!(%error, "the store did not take this worker's beat");
+                }
                 was_taken = false;
-                tracing::warn!(%error, "the store did not take this worker's beat");
+                ticks.reset_after(interval.min(BEAT_AGAIN_AFTER));
             }
-            Err(_) => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, the commands that ask a running
+//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, `mooring doctor`, the commands that ask a running
 //! gateway, and `mooring sessions`, which works on the store. Flags are settings: what is wrong with them ends with the
 //! same exit code as a bad file.
 
@@ -35,12 +35,16 @@ Examples:
       serves a sandbox that runs code, at http://127.0.0.1:4444/mcp; nothing else is needed
   mooring --server tools=http://127.0.0.1:9001/mcp
       serves one MCP server at http://127.0.0.1:4444/mcp, sessions in a local file
+  mooring --server 'memory=npx -y @modelcontextprotocol/server-memory'
+      serves a program that speaks MCP over standard input and output
   mooring serve --config mooring.toml --store redis://127.0.0.1:6379
       serves what the file says; sessions in a Redis that has the mooring module loaded
   mooring stdio --server tools=http://127.0.0.1:9001/mcp
       serves the same to the client that starts it; started anew, it finds its session again
   mooring config check --config mooring.toml
       says what is wrong with a file and starts nothing
+  mooring doctor --config mooring.toml
+      tries everything that the file names, and says what is wrong and what to do
   mooring config reference
       explains every setting
   mooring runs list --status failed
@@ -54,7 +58,7 @@ Exit codes:
       or a replay that is not the same
   64  bad settings or flags; every problem is named
   69  a service is missing, such as a Redis without the mooring module, or the gateway
-      that is asked";
+      that is asked; or `mooring doctor` found a problem";
 
 /// The stateless MCP gateway: sessions survive any worker.
 #[derive(Debug, Parser)]
@@ -92,6 +96,8 @@ pub enum Command {
     /// Check and explain settings; starts nothing
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Try everything that the settings name, and say what is wrong and what to do
+    Doctor(DoctorArguments),
     /// List, show and replay the recorded runs of a code server
     Runs(RunsArguments),
     /// Make, approve and revoke the skills of a code server
@@ -127,9 +133,21 @@ pub struct ServeArguments {
     /// Where sessions live: embedded, or a Redis URL [default: embedded]
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
-    /// A server and its instances; may be repeated
-    #[arg(long = "server", value_name = "ID=URL[,URL]")]
+    /// A server: its instances, or the program to start (then in quotes); may be repeated. MOORING_SERVERS has the same,
+    /// one a line
+    #[arg(long = "server", value_name = "ID=URL[,URL] | ID=PROGRAM...")]
     pub servers: Vec<String>,
+}
+
+/// The arguments of `mooring doctor`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DoctorArguments {
+    /// What `mooring serve` would be given.
+    #[command(flatten)]
+    pub serve: ServeArguments,
+    /// Print the checks as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl From<ServeArguments> for Flags {

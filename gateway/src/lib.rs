@@ -9,6 +9,7 @@ mod background;
 pub mod cli;
 pub mod client;
 pub mod code;
+mod complaints;
 pub mod connection;
 mod digest;
 pub mod dispatch;
@@ -21,6 +22,8 @@ pub mod legacy;
 pub mod logs;
 pub mod mcp;
 pub mod metrics;
+#[cfg(test)]
+mod other_process;
 pub mod peer;
 pub mod pooled;
 pub mod secret_file;
@@ -31,4 +34,7 @@ pub mod stdio;
 pub mod store;
 pub mod upstream;
 
-pub use serve::{ServeError, StdioOptions, serve, serve_stdio};
+pub use serve::{
+    CheckOutcome, Diagnosis, ServeError, SettingsCheck, StdioOptions, check_files, diagnose,
+    refuse_problems, serve, serve_stdio,
+};

@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use clap::Parser;
 use mooring_gateway::cli::{
-    Cli, Command, ConfigCommand, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE, EXIT_SERVICE_MISSING,
-    ServeArguments, SessionsArguments, StdioArguments,
+    Cli, Command, ConfigCommand, DoctorArguments, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE,
+    EXIT_SERVICE_MISSING, ServeArguments, SessionsArguments, StdioArguments,
 };
 use mooring_gateway::client::{self, ClientCommand};
 use mooring_gateway::code::volume;
 use mooring_gateway::sessions_command;
 use mooring_gateway::settings::{Environment, Flags, Loaded, Settings, SettingsError, generate};
 use mooring_gateway::stdio::supervisor;
-use mooring_gateway::{ServeError, logs, serve, serve_stdio};
+use mooring_gateway::{
+    CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, logs, refuse_problems, serve,
+    serve_stdio,
+};
 
 /// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
 /// for files and housekeeping. They are made when they are needed.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => run_serve(arguments),
         Command::Stdio(arguments) => run_stdio(arguments),
         Command::Config(command) => run_config(command),
+        Command::Doctor(arguments) => run_doctor(arguments),
         Command::Runs(arguments) => run_client(ClientCommand::Runs(arguments)),
         Command::Skills(arguments) => run_client(ClientCommand::Skills(arguments)),
         Command::Events(arguments) => run_client(ClientCommand::Events(arguments)),
@@ -95,11 +99,9 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     match served {
         Ok(()) => EXIT_CLEAN,
         Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
-        Err(
-            error @ (ServeError::NoServer { .. }
-            | ServeError::LivesInOneWorker { .. }
-            | ServeError::Name(_)),
-        ) => complain(&error, EXIT_BAD_SETTINGS),
+        Err(error @ (ServeError::NoServer { .. } | ServeError::Name(_))) => {
+            complain(&error, EXIT_BAD_SETTINGS)
+        }
         Err(error) => complain(&error, EXIT_FAILURE),
     }
 }
@@ -122,12 +124,44 @@ fn runtime(threads: usize) -> std::io::Result<tokio::runtime::Runtime> {
 fn run_config(command: ConfigCommand) -> u8 {
     match command {
         ConfigCommand::Check(arguments) => match load(arguments) {
-            Ok(loaded) => print(&verdict(&loaded)),
+            Ok(loaded) => {
+                let checks = check_files(&loaded.settings);
+                match refuse_problems(&checks) {
+                    Ok(()) => print(&verdict(&loaded, &checks)),
+                    Err(error) => complain(&error, EXIT_SERVICE_MISSING),
+                }
+            }
             Err(error) => complain(&error, EXIT_BAD_SETTINGS),
         },
         ConfigCommand::Example => print(&generate::environment_example()),
         ConfigCommand::Schema => print(&generate::json_schema()),
         ConfigCommand::Reference => print(&generate::reference_page()),
+    }
+}
+
+/// Tries everything that the settings name.
+fn run_doctor(arguments: DoctorArguments) -> u8 {
+    let loaded = match load(arguments.serve) {
+        Ok(loaded) => loaded,
+        Err(error) => return complain(&error, EXIT_BAD_SETTINGS),
+    };
+    let runtime = match runtime(1) {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error, EXIT_FAILURE),
+    };
+    let diagnosis = runtime.block_on(diagnose(loaded));
+    runtime.shutdown_timeout(BLOCKING_PATIENCE);
+    let diagnosis = match diagnosis {
+        Ok(diagnosis) => diagnosis,
+        Err(error) => return complain(&error, EXIT_FAILURE),
+    };
+    let text = match arguments.json {
+        true => diagnosis.to_json(),
+        false => diagnosis.to_text(),
+    };
+    match print(&text) {
+        EXIT_CLEAN if !diagnosis.is_healthy() => EXIT_SERVICE_MISSING,
+        code => code,
     }
 }
 
@@ -170,7 +204,7 @@ fn load(arguments: ServeArguments) -> Result<Loaded, SettingsError> {
     Settings::load(&Environment::of_process(), &arguments.into())
 }
 
-fn verdict(loaded: &Loaded) -> String {
+fn verdict(loaded: &Loaded, checks: &[SettingsCheck]) -> String {
     let settings = &loaded.settings;
     let servers: Vec<String> = settings
         .servers
@@ -189,6 +223,12 @@ fn verdict(loaded: &Loaded) -> String {
         text.push_str("remark: ");
         text.push_str(remark);
         text.push('\n');
+    }
+    for check in checks
+        .iter()
+        .filter(|check| check.outcome != CheckOutcome::Ok)
+    {
+        text.push_str(&format!("remark: {}: {}\n", check.subject, check.detail));
     }
     text
 }

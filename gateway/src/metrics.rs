@@ -2,6 +2,8 @@
 
 mod agent;
 mod code;
+mod connections;
+mod contact;
 mod forward;
 mod governance;
 
@@ -13,6 +15,8 @@ pub use code::{
     code_run, code_session_opened, code_session_retired, code_snapshot, code_tools_tree,
     sandbox_start, turn_wait,
 };
+pub use connections::{ConnectionRefusal, client_connection_refused};
+pub use contact::server_contact;
 pub use forward::{Forwarded, forward, peer_refused};
 pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
@@ -36,6 +40,8 @@ pub const FAILURES: &str = "session_affinity_failures_total";
 pub const REAPED: &str = "mooring_reaped_sessions_total";
 /// Sessions that a principal's cap cost, by `outcome`.
 pub const CAPPED: &str = "mooring_capped_sessions_total";
+/// Messages of upstream servers that were dropped because they cannot be passed on.
+pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
 /// Times that the store told this worker that another's claim has settled.
 pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
 /// Whether the store is away.
@@ -72,6 +78,11 @@ pub fn describe() {
         CAPPED,
         "Sessions that a principal's cap ended or refused, by outcome"
     );
+    describe_counter!(
+        UPSTREAM_DROPPED,
+        "Messages of upstream servers that cannot be passed on"
+    );
+    counter!(UPSTREAM_DROPPED).absolute(0);
     describe_counter!(CLAIM_NEWS, "Claims of other workers told to have settled");
     describe_gauge!(DEGRADED, "1 while the store is away");
     describe_histogram!(
@@ -85,6 +96,8 @@ pub fn describe() {
     );
     agent::describe();
     code::describe();
+    connections::describe();
+    contact::describe();
     forward::describe();
     governance::describe();
     counter!(HITS).absolute(0);
@@ -178,6 +191,11 @@ impl Capped {
     }
 }
 
+/// A message of an upstream server was dropped.
+pub fn upstream_message_dropped() {
+    counter!(UPSTREAM_DROPPED).increment(1);
+}
+
 /// A principal was at its cap.
 pub fn session_capped(outcome: Capped) {
     counter!(CAPPED, "outcome" => outcome.as_str()).increment(1);
@@ -226,6 +244,7 @@ mod tests {
             FAILURES,
             REAPED,
             CAPPED,
+            UPSTREAM_DROPPED,
             CLAIM_NEWS,
             DEGRADED,
             REQUEST_SECONDS,
@@ -234,6 +253,8 @@ mod tests {
         ]
         .into_iter()
         .chain(code::ALL)
+        .chain(connections::ALL)
+        .chain(contact::ALL)
         .chain(forward::ALL)
         .chain(governance::ALL)
         {

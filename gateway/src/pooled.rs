@@ -4,7 +4,7 @@
 //! own name, without client capabilities; a server that asks a client something all the same is told that there is
 //! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals.
 //! Invariant: losing it costs nobody anything but the handshake, because whoever needs upstream state to last turns
-//! affinity on.
+//! affinity on. Where no setting turns affinity off, an upstream session that has an id is not shared at all.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +17,11 @@ use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSessio
 use tokio::sync::OnceCell;
 
 use crate::mcp::{ErrorBody, ErrorKind, Message, Method, call, ids};
+use crate::settings::Affinity;
 use crate::upstream::{
     Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing, Pulse,
-    Received, Reply, SendError, Server, ToInstance, greet, is_session_unknown, probe, read_answer,
-    within,
+    Received, Reply, SendError, Server, ToInstance, discard, greet, is_session_unknown, probe,
+    read_answer, within,
 };
 
 /// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
@@ -144,7 +145,8 @@ impl Pool {
     ) -> Result<PooledSession, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
-            match self.session(server, instance, principal, revision).await {
+            let key = shared(server, instance, principal, revision);
+            match self.session(server, instance, &key).await {
                 Ok(session) => return Ok(session),
                 Err(error) if error.is_instance_away() => last = Some(error),
                 Err(error) => return Err(PooledError::Handshake(error)),
@@ -166,9 +168,10 @@ impl Pool {
     ) -> Result<Pooled, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
+            let key = shared(server, instance, principal, revision);
             // The second try is for an instance that was restarted and has forgotten the pooled session.
             for _ in 0..2 {
-                let session = match self.session(server, instance, principal, revision).await {
+                let session = match self.session(server, instance, &key).await {
                     Ok(session) => session,
                     Err(error) if error.is_instance_away() => {
                         last = Some(error);
@@ -181,7 +184,7 @@ impl Pool {
                     .upstream_session(session.upstream_session.as_ref());
                 match self.client.send_once(instance, carrying.to(instance)).await {
                     Ok(response) => match self
-                        .unless_lost(server, instance, response, &session)
+                        .unless_lost(server, instance, response, &session, &key)
                         .await?
                     {
                         Some(received) => {
@@ -193,8 +196,7 @@ impl Pool {
                             };
                             return Ok(Pooled { received, unasked });
                         }
-                        None => self
-                            .drop_session(&shared(server, instance, principal, revision), &session),
+                        None => self.drop_session(&key, &session),
                     },
                     Err(error) if error.is_undelivered() => {
                         last = Some(HandshakeError::Exchange(error.into()));
@@ -249,12 +251,18 @@ impl Pool {
         instance: &Instance,
         response: Reply,
         session: &PooledSession,
+        key: &Shared,
     ) -> Result<Option<Received>, ExchangeError> {
         let is_suspect = matches!(
             response.status(),
             StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
-        ) && session.upstream_session.is_some();
+        );
         if !is_suspect {
+            return Ok(Some(Received::Streaming(response)));
+        }
+        if session.upstream_session.is_none() {
+            // It may assign session ids by now. The next handshake tells.
+            self.drop_session(key, session);
             return Ok(Some(Received::Streaming(response)));
         }
         let answer = read_answer(response).await?;
@@ -280,12 +288,11 @@ impl Pool {
     async fn session(
         &self,
         server: &Server,
-        instance: &Instance,
-        principal: &Principal,
-        revision: &str,
+        instance: &Arc<Instance>,
+        key: &Shared,
     ) -> Result<PooledSession, HandshakeError> {
-        let cell = self.cell(shared(server, instance, principal, revision));
-        cell.get_or_try_init(|| self.greet(server, instance, revision))
+        let cell = self.cell(key.clone());
+        cell.get_or_try_init(|| self.greet(server, instance, &key.revision))
             .await
             .cloned()
     }
@@ -293,7 +300,7 @@ impl Pool {
     async fn greet(
         &self,
         server: &Server,
-        instance: &Instance,
+        instance: &Arc<Instance>,
         revision: &str,
     ) -> Result<PooledSession, HandshakeError> {
         let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
@@ -306,7 +313,20 @@ impl Pool {
             client: &self.client,
             instance,
         };
-        let initialized = greet(&way, server, &greeting, "pooled", limit).await?;
+        let initialized = greet(&way, server, &greeting, "pooled", limit).await;
+        instance.contact.note_handshake(&initialized);
+        let initialized = initialized?;
+        server.note_statefulness(instance, initialized.upstream_session.as_ref());
+        if let Some(assigned) = &initialized.upstream_session
+            && server.affinity == Affinity::ByServer
+        {
+            let (client, instance) = (self.client.clone(), Arc::clone(instance));
+            let (deletion, assigned) = (Outgoing::delete(server), assigned.clone());
+            tokio::spawn(async move {
+                discard(&client, &instance, &deletion, &assigned, limit).await;
+            });
+            return Err(HandshakeError::SessionAssigned);
+        }
         Ok(PooledSession {
             upstream_session: initialized.upstream_session,
             answer: initialized.answer,

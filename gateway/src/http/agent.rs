@@ -13,10 +13,9 @@ use tokio::sync::mpsc;
 
 use super::answer;
 use super::endpoint::{session_id, with_session_id};
-use super::late::{response, soon_or_streamed};
+use super::own::{call_of, reply_to};
 use crate::agent::server::{AgentServer, CallContext, Progress, RequestName};
 use crate::dispatch::empty;
-use crate::mcp::tool_server::{Asked, asked};
 use crate::mcp::{ErrorKind, Id, Kind, Message, Method, Revision};
 
 /// What the ids of clients begin with.
@@ -53,42 +52,33 @@ pub(super) async fn post(
             return answer::plain(ErrorKind::AnswerUnexpected, message.id());
         }
     }
-    let Some(id) = message.id() else {
-        return answer::plain(ErrorKind::InvalidRequest, None);
+    let (call, id_json) = match call_of(&visit.server, message, revision) {
+        Ok(call) => call,
+        Err(reply) if message.method() == Method::Initialize => {
+            return with_session_id(*reply, &client_id());
+        }
+        Err(reply) => return *reply,
     };
-    let id_json: Box<str> = id.as_json().into();
-    match asked(&visit.server, message, revision) {
-        Asked::Result(result) => {
-            let reply = answer::json(StatusCode::OK, response(&id_json, &result));
-            match message.method() {
-                Method::Initialize => {
-                    with_session_id(reply, &format!("{CLIENT}{:032x}", rand::random::<u128>()))
-                }
-                _ => reply,
-            }
-        }
-        Asked::Error(error) => answer::error(&error),
-        Asked::Call(call) => {
-            let (progress, said) = message
-                .params
-                .requested_progress()
-                .map(|token| {
-                    let (said, waiting) = mpsc::channel(PROGRESS_WAITING_MAX);
-                    let token_json = token.into();
-                    (Progress { token_json, said }, waiting)
-                })
-                .unzip();
-            let context = CallContext {
-                principal: visit.principal.clone(),
-                request: visit.request(id.as_json()),
-                progress,
-            };
-            let answered_id = id_json.clone();
-            let making = call.make(context);
-            let task = tokio::spawn(async move { response(&answered_id, &making.await) });
-            soon_or_streamed(task, said, id_json).await
-        }
-    }
+    let (progress, said) = message
+        .params
+        .requested_progress()
+        .map(|token| {
+            let (said, waiting) = mpsc::channel(PROGRESS_WAITING_MAX);
+            let token_json = token.into();
+            (Progress { token_json, said }, waiting)
+        })
+        .unzip();
+    let context = CallContext {
+        principal: visit.principal.clone(),
+        request: visit.request(&id_json),
+        progress,
+    };
+    reply_to(id_json, call.make(context), said).await
+}
+
+/// The id of a client, under which nothing is kept.
+fn client_id() -> String {
+    format!("{CLIENT}{:032x}", rand::random::<u128>())
 }
 
 impl AgentVisit {

@@ -17,7 +17,7 @@ use crate::mcp::ids::Id;
 use crate::mcp::{ErrorBody, ErrorKind};
 use crate::pooled::PooledError;
 use crate::store::StoreError;
-use crate::upstream::{Answer, ExchangeError, HandshakeError, SendError};
+use crate::upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
 
 /// How soon a client is asked to try again, in seconds: a worker finds a store that returned well within that.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
@@ -87,16 +87,8 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
 pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
     match cause {
         SettleError::Store(cause) => store(cause, id),
-        SettleError::NoInstance(HandshakeError::Exchange(ExchangeError::Send(
-            cause @ SendError::Unstarted(_),
-        ))) => error(
-            &ErrorBody::new(ErrorKind::UpstreamUnavailable)
-                .answering(id)
-                .detail(cause),
-        ),
-        SettleError::NoInstance(_) | SettleError::Unsettled => {
-            plain(ErrorKind::UpstreamUnavailable, id)
-        }
+        SettleError::NoInstance(cause) => unavailable(&cause.into(), id),
+        SettleError::Unsettled => plain(ErrorKind::UpstreamUnavailable, id),
         SettleError::Handshake(cause) => handshake(cause, id),
         SettleError::ParamsGone | SettleError::LostByPolicy => {
             plain(ErrorKind::SessionNotFound, id)
@@ -106,6 +98,15 @@ pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
             plain(ErrorKind::Internal, id)
         }
     }
+}
+
+/// No instance could be reached, and this is why. Nothing ran.
+fn unavailable(cause: &FailureCause, id: Option<Id<'_>>) -> Response {
+    error(
+        &ErrorBody::new(ErrorKind::UpstreamUnavailable)
+            .answering(id)
+            .detail(cause),
+    )
 }
 
 /// A call did not get its turn. Nothing of it was done.
@@ -150,6 +151,21 @@ pub(super) fn unheld(cause: &HoldError) -> Response {
 /// A session could not be opened.
 pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
     match cause {
+        cause @ OpenError::ParamsTooLong(_) => error(
+            &ErrorBody::new(ErrorKind::InvalidParams)
+                .answering(id)
+                .detail(cause),
+        ),
+        cause @ OpenError::TooFast { retry_after, .. } => {
+            let mut reply = error(
+                &ErrorBody::new(ErrorKind::TooManyRequests)
+                    .answering(id)
+                    .detail(cause),
+            );
+            let seconds = retry_after.get().div_ceil(1000).max(1);
+            reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+            reply
+        }
         // The only argument that is the client's own: its params.
         OpenError::Store(StoreError::Refused(refusal @ Refusal::Argument(_))) => error(
             &ErrorBody::new(ErrorKind::InvalidParams)
@@ -175,6 +191,19 @@ fn handshake(cause: &HandshakeError, id: Option<Id<'_>>) -> Response {
     match cause {
         HandshakeError::Refused(answer) => refused(answer, id),
         HandshakeError::Exchange(cause) => exchange(cause, id),
+        HandshakeError::SessionAssigned => error(
+            &ErrorBody::new(ErrorKind::SessionMissing)
+                .answering(id)
+                .detail("the server assigns session ids by now: initialize again"),
+        ),
+        HandshakeError::SessionId(_) => {
+            tracing::warn!(%cause, "a session was not begun");
+            error(
+                &ErrorBody::new(ErrorKind::UpstreamInvalid)
+                    .answering(id)
+                    .detail(cause),
+            )
+        }
     }
 }
 
@@ -190,15 +219,37 @@ fn refused(answer: &Answer, id: Option<Id<'_>>) -> Response {
             );
             json(StatusCode::OK, Bytes::from(body))
         }
-        _ => plain(ErrorKind::UpstreamInvalid, id),
+        _ => error(&refused_without_error(answer.status).answering(id)),
     }
+}
+
+/// What a status says where the answer to `initialize` holds no JSON-RPC error.
+fn refused_without_error(status: StatusCode) -> ErrorBody<'static> {
+    if status.is_success() {
+        return ErrorBody::new(ErrorKind::UpstreamInvalid)
+            .detail("its answer to initialize is no JSON-RPC response");
+    }
+    let advice = match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            "; check the credentials that the gateway sends it (servers.headers)"
+        }
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            "; check the path of its URL (servers.instances)"
+        }
+        _ => "",
+    };
+    ErrorBody::new(ErrorKind::UpstreamRefused).detail(format_args!(
+        "initialize was answered with HTTP status {status}{advice}"
+    ))
 }
 
 /// An answer of the upstream could not be read.
 pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Response {
     tracing::warn!(%cause, "an upstream's answer could not be read");
     let kind = match cause {
-        ExchangeError::Send(cause) if cause.is_undelivered() => ErrorKind::UpstreamUnavailable,
+        ExchangeError::Send(sent) if sent.is_undelivered() => {
+            return unavailable(&cause.into(), id);
+        }
         ExchangeError::TimedOut(_) => ErrorKind::UpstreamTimeout,
         _ => ErrorKind::UpstreamInvalid,
     };
@@ -212,7 +263,7 @@ pub(super) fn undelivered(cause: &DeliverError, id: Option<Id<'_>>) -> Response 
         DeliverError::Answer(cause) => exchange(cause, id),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "an instance cannot be reached");
-            plain(ErrorKind::UpstreamUnavailable, id)
+            unavailable(&cause.into(), id)
         }
         DeliverError::OutcomeUnknown { moved } => outcome_unknown(moved.as_ref(), id),
         DeliverError::Lost => error(
@@ -238,7 +289,7 @@ fn outcome_unknown(moved: Option<&Moved>, id: Option<Id<'_>>) -> Response {
 /// A request of a session that is not kept got no response.
 pub(super) fn unpooled(cause: &PooledError, id: Option<Id<'_>>) -> Response {
     match cause {
-        PooledError::NoInstance(_) => plain(ErrorKind::UpstreamUnavailable, id),
+        PooledError::NoInstance(cause) => unavailable(&cause.into(), id),
         PooledError::Handshake(cause) => handshake(cause, id),
         PooledError::OutcomeUnknown(_) => plain(ErrorKind::OutcomeUnknown, id),
         PooledError::Answer(cause) => exchange(cause, id),

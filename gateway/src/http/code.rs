@@ -12,13 +12,12 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 
 use super::endpoint::{session_id, with_session_id};
-use super::late::{response, soon_or_streamed};
 use super::nested::Inside;
+use super::own::{call_of, reply_to};
 use super::{App, answer};
 use crate::code::calls::{AnswerPlace, RunClient, Upstreams};
 use crate::code::server::{Asker, CallContext, CodeServer};
 use crate::dispatch::empty;
-use crate::mcp::tool_server::{Asked, asked};
 use crate::mcp::{ErrorKind, Kind, Message, Method, Revision};
 
 /// What the id of a client begins with that can be asked.
@@ -41,38 +40,26 @@ pub(super) async fn post(visit: &CodeVisit, message: &Message<'_>, revision: Rev
         Kind::Notification => return empty(StatusCode::ACCEPTED),
         Kind::Result | Kind::Error => return answered(visit, message).await,
     }
-    let Some(id) = message.id() else {
-        return answer::plain(ErrorKind::InvalidRequest, None);
+    let (call, id_json) = match call_of(&visit.server, message, revision) {
+        Ok(call) => call,
+        Err(reply) if message.method() == Method::Initialize && can_be_asked(message) => {
+            return with_session_id(*reply, &asking_id());
+        }
+        Err(reply) => return *reply,
     };
-    let id_json: Box<str> = id.as_json().into();
-    match asked(&visit.server, message, revision) {
-        Asked::Result(result) => {
-            let reply = answer::json(StatusCode::OK, response(&id_json, &result));
-            match message.method() {
-                Method::Initialize if can_be_asked(message) => with_session_id(reply, &asking_id()),
-                _ => reply,
-            }
+    let (client, questions) = match session_id(&visit.headers) {
+        Ok(id) if id.as_str().starts_with(ASKING) => {
+            let (client, questions) = RunClient::asked();
+            (client, Some(questions))
         }
-        Asked::Error(error) => answer::error(&error),
-        Asked::Call(call) => {
-            let (client, questions) = match session_id(&visit.headers) {
-                Ok(id) if id.as_str().starts_with(ASKING) => {
-                    let (client, questions) = RunClient::asked();
-                    (client, Some(questions))
-                }
-                _ => (RunClient::silent(), None),
-            };
-            let context = CallContext {
-                asker: visit.asker.clone(),
-                upstreams: Arc::new(Inside(Arc::clone(&visit.app))),
-                client,
-            };
-            let answered_id = id_json.clone();
-            let task =
-                tokio::spawn(async move { response(&answered_id, &call.make(context).await) });
-            soon_or_streamed(task, questions, id_json).await
-        }
-    }
+        _ => (RunClient::silent(), None),
+    };
+    let context = CallContext {
+        asker: visit.asker.clone(),
+        upstreams: Arc::new(Inside(Arc::clone(&visit.app))),
+        client,
+    };
+    reply_to(id_json, call.make(context), questions).await
 }
 
 /// The client answers what a tool asked during a run.

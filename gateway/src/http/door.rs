@@ -11,28 +11,60 @@ use axum::response::Response;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{App, answer};
-use crate::mcp::ErrorKind;
+use super::{App, answer, cors};
 use crate::mcp::header::MOORING_DEGRADED;
+use crate::mcp::{ErrorBody, ErrorKind};
 
-/// Checks Host and Origin, and tells in every reply whether it was served without the store.
+/// Checks Host and Origin, answers the browsers of allowed origins, and tells in every reply whether it was served without
+/// the store.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let host = request
-        .headers()
-        .get(HOST)
-        .and_then(|host| host.to_str().ok())
-        .or_else(|| request.uri().authority().map(http::uri::Authority::as_str));
-    let reply = if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) {
-        answer::plain(ErrorKind::HostMisdirected, None)
-    } else if !is_origin_allowed(&app, request.headers()) {
-        answer::plain(ErrorKind::OriginForbidden, None)
-    } else {
-        next.run(request).await
+    let reply = match host_of(&request) {
+        Err(reason) => answer::error(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
+        Ok(host) if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) => {
+            answer::plain(ErrorKind::HostMisdirected, None)
+        }
+        Ok(_) if !is_origin_allowed(&app, request.headers()) => {
+            answer::plain(ErrorKind::OriginForbidden, None)
+        }
+        Ok(_) => allowed(request, next).await,
     };
     if app.affinity.store().is_degraded() {
         return told_degraded(reply);
     }
     reply
+}
+
+/// Serves a request of a host and an origin that are allowed.
+async fn allowed(request: Request, next: Next) -> Response {
+    let origin = request.headers().get(ORIGIN).cloned();
+    let mut reply = match cors::is_preflight(request.method(), request.headers()) {
+        true => cors::preflight(),
+        false => next.run(request).await,
+    };
+    cors::allow_origin(&mut reply, origin);
+    reply
+}
+
+/// The one host that a request names, by its Host header, its target (RFC 9112, 3.2.2) or its authority (RFC 9113, 8.3.1).
+/// One that names two is refused: a proxy may have gone by the other.
+fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
+    let mut headers = request.headers().get_all(HOST).iter();
+    let header = match (headers.next(), headers.next()) {
+        (_, Some(_)) => return Err("there is more than one Host header"),
+        (header, None) => header,
+    };
+    let header = match header.map(HeaderValue::to_str) {
+        Some(Ok(host)) => Some(host),
+        Some(Err(_)) => return Err("the Host header is not printable ASCII"),
+        None => None,
+    };
+    let authority = request.uri().authority().map(http::uri::Authority::as_str);
+    match (header, authority) {
+        (Some(header), Some(authority)) if !header.eq_ignore_ascii_case(authority) => {
+            Err("the Host header and the request's target name different hosts")
+        }
+        _ => Ok(authority.or(header)),
+    }
 }
 
 fn told_degraded(mut reply: Response) -> Response {

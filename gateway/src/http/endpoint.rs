@@ -2,36 +2,35 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use mooring_session::names::{Principal, SessionId};
+use tokio_util::sync::CancellationToken;
 
 use super::agent::AgentVisit;
 use super::code::CodeVisit;
 use super::group::GroupVisit;
 use super::target::Target;
-use super::{App, agent, answer, code, door, group, kept, unkept};
+use super::{App, agent, answer, batch, code, door, group, upstream};
 use crate::affinity::{Closed, Session};
 use crate::code::server::Asker;
 use crate::dispatch::empty;
 use crate::identity::identify;
 use crate::mcp::envelope::Sender;
 use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError};
+use crate::mcp::{
+    EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError,
+};
 use crate::metrics;
 use crate::upstream::Server;
 
-/// How long a request's body may take to arrive: a client that sends it byte by byte must not hold memory for ever.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
-
 /// A request that passed every check that needs neither its body nor its session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) app: Arc<App>,
     pub(super) target: Target,
@@ -43,6 +42,8 @@ pub(super) struct Arrival {
     pub(super) begun: Option<Session>,
     /// What tells the client from others of its session, where there may be others.
     pub(super) lane: Option<Lane>,
+    /// Cancelled when the client no longer waits for the reply.
+    pub(super) client_gone: CancellationToken,
 }
 
 /// Which way it goes.
@@ -64,6 +65,8 @@ pub(super) struct Visit {
     pub(super) begun: Option<Session>,
     /// What tells the client from others of its session, where there may be others.
     pub(super) lane: Option<Lane>,
+    /// Cancelled when the client no longer waits for the reply.
+    pub(super) client_gone: CancellationToken,
 }
 
 impl Visit {
@@ -94,7 +97,7 @@ pub(super) async fn nowhere() -> Response {
 
 async fn serve(
     app: Arc<App>,
-    target: Option<Target>,
+    target: Result<Target, ErrorBody<'static>>,
     peer: SocketAddr,
     request: Request,
 ) -> Response {
@@ -103,8 +106,9 @@ async fn serve(
         Ok(caller) => caller,
         Err(error) => return answer::error(&error),
     };
-    let Some(target) = target else {
-        return answer::plain(ErrorKind::ServerNotFound, None);
+    let target = match target {
+        Ok(target) => target,
+        Err(error) => return answer::error(&error),
     };
     let arrival = Arrival {
         app,
@@ -114,6 +118,7 @@ async fn serve(
         headers: head.headers,
         begun: None,
         lane: None,
+        client_gone: CancellationToken::new(),
     };
     match head.method {
         HttpMethod::POST => post(arrival, body).await,
@@ -151,44 +156,37 @@ async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
     if !door::accepts_both(&arrival.headers) {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
-    let body = match read_body(&arrival.app, body).await {
+    let body = match arrival.app.request_bodies.read(body).await {
         Ok(body) => body,
-        Err(error) => return answer::error(&error),
+        Err(error) => return answer::error(&error.into()),
     };
     // A legacy client that disconnects has not cancelled (MCP 2025-11-25, transports): what it asked for is
     // finished, whoever still listens. The task outlives the connection.
-    let task = tokio::spawn(post_message(arrival, body));
+    let _gone_with_this_future = arrival.client_gone.clone().drop_guard();
+    let task = tokio::spawn(post_body(arrival, body));
     task.await
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
-/// The whole body of a request, within its limits.
-pub(super) async fn read_body(
-    app: &App,
-    body: axum::body::Body,
-) -> Result<Bytes, ErrorBody<'static>> {
-    let limit = app.listen.body_bytes_max;
-    let arrived = tokio::time::timeout(BODY_WITHIN, Limited::new(body, limit).collect());
-    let Ok(arrived) = arrived.await else {
-        return Err(ErrorBody::new(ErrorKind::InvalidRequest).detail(format!(
-            "the body did not arrive within {} s",
-            BODY_WITHIN.as_secs()
-        )));
-    };
-    match arrived {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(cause) if cause.is::<LengthLimitError>() => {
-            Err(ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {limit} bytes")))
-        }
-        Err(_) => Err(ErrorBody::new(ErrorKind::InvalidRequest)),
+/// One message, or a batch of them.
+async fn post_body(arrival: Arrival, body: Bytes) -> Response {
+    match Message::parse(&body, Sender::Client) {
+        Err(EnvelopeError::Batch) => batch::post(arrival, &body).await,
+        _ => post_message(arrival, body).await,
     }
 }
 
-async fn post_message(arrival: Arrival, body: Bytes) -> Response {
+/// One message.
+pub(super) async fn post_message(arrival: Arrival, body: Bytes) -> Response {
     let message = match Message::parse(&body, Sender::Client) {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
+    if message.kind() == Kind::Request && message.method() == Method::ServerDiscover {
+        // A client of 2026-07-28 asks this first. Any error that only that revision has, also that the revision is not
+        // served, would say that this is such a server; this one says to initialize.
+        return answer::plain(ErrorKind::MethodNotFound, message.id());
+    }
     match check_revision(&message, &arrival.headers) {
         Err(cause) => answer::error(&ErrorBody::from(&cause).answering(message.id())),
         Ok(revision) => serve_message(arrival, &body, &message, revision).await,
@@ -205,10 +203,7 @@ pub(super) async fn serve_message(
     let started = Instant::now();
     let server_id: Box<str> = arrival.target.id().into();
     let reply = match arrival.way() {
-        Way::Upstream(visit) if visit.server.keeps_sessions => {
-            kept::post(&visit, body, message, revision).await
-        }
-        Way::Upstream(visit) => unkept::post(&visit, body, message, revision).await,
+        Way::Upstream(visit) => upstream::post(&visit, body, message, revision).await,
         Way::Code(visit) => code::post(&visit, message, revision).await,
         Way::Agent(visit) => agent::post(&visit, message, revision).await,
         Way::Group(visit) => group::post(&visit, body, message, revision).await,
@@ -228,8 +223,7 @@ pub(super) async fn get(arrival: Arrival) -> Response {
         return answer::error(&ErrorBody::from(&cause));
     }
     match arrival.way() {
-        Way::Upstream(visit) if visit.server.keeps_sessions => kept::get(&visit).await,
-        Way::Upstream(visit) => unkept::get(&visit),
+        Way::Upstream(visit) => upstream::get(&visit).await,
         Way::Code(_) | Way::Agent(_) => answer::only_post(),
         Way::Group(visit) => group::get(&visit).await,
     }
@@ -238,12 +232,9 @@ pub(super) async fn get(arrival: Arrival) -> Response {
 pub(super) async fn delete(arrival: Arrival) -> Response {
     match arrival.way() {
         // A client that does not wait for the answer still wants its upstream sessions deleted.
-        Way::Upstream(visit) if visit.server.keeps_sessions => {
-            tokio::spawn(async move { kept::delete(&visit).await })
-                .await
-                .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
-        }
-        Way::Upstream(visit) => unkept::delete(&visit),
+        Way::Upstream(visit) => tokio::spawn(async move { upstream::delete(&visit).await })
+            .await
+            .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
         Way::Code(_) | Way::Agent(_) => answer::only_post(),
         Way::Group(visit) => tokio::spawn(async move { group::delete(&visit).await })
             .await
@@ -261,6 +252,7 @@ impl Arrival {
                 headers: self.headers,
                 begun: self.begun,
                 lane: self.lane,
+                client_gone: self.client_gone,
             }),
             Target::Code(server) => Way::Code(CodeVisit {
                 app: self.app,
@@ -284,6 +276,7 @@ impl Arrival {
                 headers: self.headers,
                 begun: self.begun,
                 lane: self.lane,
+                client_gone: self.client_gone,
             }),
         }
     }
@@ -296,9 +289,8 @@ fn check_revision(message: &Message<'_>, headers: &HeaderMap) -> Result<Revision
         return Err(VersionError::Unsupported(name.into_owned()));
     }
     if is_initialize(message) {
-        // An initialize negotiates: whatever it asks for is answered with a revision that is served.
         let asked = message.params.protocol_version().unwrap_or_default();
-        return Ok(Revision::served(&asked).unwrap_or(Revision::OFFERED));
+        return Ok(Revision::negotiated(&asked));
     }
     Revision::of_headers(headers)
 }

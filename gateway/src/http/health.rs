@@ -1,8 +1,11 @@
 //! For operators and their load balancers: liveness, readiness with each part's state, and metrics.
+//!
+//! Invariant: names of servers and workers, and what they do, are shown to peers only that the settings let see them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -11,8 +14,11 @@ use serde_json::json;
 
 use super::{App, answer};
 use crate::code::server::CodeState;
+use crate::mcp::{ErrorBody, ErrorKind};
 use crate::metrics;
+use crate::settings::ProbeDetail;
 use crate::store::StoreMode;
+use crate::upstream::{Server, ServerHealth};
 
 /// The process runs.
 pub(super) async fn healthz() -> Response {
@@ -21,7 +27,10 @@ pub(super) async fn healthz() -> Response {
 
 /// The process can serve: 200 also while degraded, because a fleet that all leaves the load balancer at once serves
 /// nobody; 503 only when nothing can be served.
-pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn readyz(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+) -> Response {
     let status = app.affinity.store().status();
     let code = match &app.code {
         Some(code) => Some(code.state().await),
@@ -45,6 +54,14 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
         Some(code) if !code.is_ready() && http_status == StatusCode::OK => word = "degraded",
         _ => {}
     }
+    let is_away = |server: &Arc<Server>| server.health().0 == ServerHealth::Unavailable;
+    if word == "ok" && app.servers.iter().any(is_away) {
+        word = "degraded";
+    }
+    if !sees_detail(&app, peer) {
+        let body = json!({"status": word});
+        return answer::json(http_status, Bytes::from(body.to_string()));
+    }
     let mut parts = serde_json::Map::new();
     let store = json!({
         "status": store_word,
@@ -66,10 +83,17 @@ pub(super) async fn readyz(State(app): State<Arc<App>>) -> Response {
 
 fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde_json::Value> {
     let upstream = app.servers.iter().map(|server| {
+        let (health, contact) = server.health();
         let about = json!({
-            "status": "ok",
+            "status": health.as_str(),
             "instances": server.instances.len(),
-            "affinity": if server.keeps_sessions { "on" } else { "off" },
+            "affinity": if server.keeps_new_sessions() { "on" } else { "off" },
+            "last_contact": contact.map(|contact| json!({
+                "at_ms": contact.at_ms,
+                "outcome": contact.outcome().as_str(),
+                // Whoever asks is not known: what a program wrote is for its clients and for the log.
+                "cause": contact.failure.map(|cause| cause.text),
+            })),
         });
         (server.id.to_string(), about)
     });
@@ -83,10 +107,22 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
 }
 
 /// Prometheus text.
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+pub(super) async fn metrics(
+    State(app): State<Arc<App>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+) -> Response {
+    if !sees_detail(&app, peer) {
+        return answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(
+            "metrics are shown to loopback addresses and auth.trusted_peers; listen.probe_detail = \"everyone\" shows \
+             them to all",
+        ));
+    }
     let is_degraded = app.affinity.store().is_degraded();
     let (bindings, connections) = (app.affinity.driven().count(), app.affinity.owned().count());
     metrics::snapshot(bindings, connections, is_degraded);
+    for server in app.servers.iter() {
+        metrics::server_contact(server.id.as_str(), server.health().1.as_ref());
+    }
     if let Some(code) = &app.code {
         metrics::code_snapshot(code.services().sessions_active());
     }
@@ -96,6 +132,16 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
         HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
     );
     reply
+}
+
+fn sees_detail(app: &App, peer: SocketAddr) -> bool {
+    match app.listen.probe_detail {
+        ProbeDetail::Everyone => true,
+        ProbeDetail::Trusted => {
+            let peer = peer.ip().to_canonical();
+            peer.is_loopback() || app.auth.trusts(peer)
+        }
+    }
 }
 
 /// The moment as Unix milliseconds.

@@ -1,5 +1,6 @@
 //! Requests of sessions that are kept: a record in the store says where each goes.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -13,8 +14,8 @@ use crate::affinity::{
 };
 use crate::connection::event_id::{EventId, StreamName};
 use crate::dispatch::{
-    Answering, Call, Caller, DeliverError, Lasting, OnLoss, Ordered, Repeat, deliver, empty,
-    relay_call, relay_stream, withdraw,
+    Answering, Call, Caller, DeliverError, Delivered, Lasting, OnLoss, Ordered, Repeat, SILENT_MAX,
+    deliver, empty, relay_call, relay_stream, withdraw,
 };
 use crate::mcp::header::LAST_EVENT_ID;
 use crate::mcp::ids::{Epoch, ServerRequestId};
@@ -58,9 +59,9 @@ pub(super) async fn post_in(
     if !up.refers_to.as_ref().is_none_or(is_genuine) {
         return answer::plain(ErrorKind::AnswerUnexpected, message.id());
     }
-    if withdraw(&visit.app.affinity, &session, &visit.server, message).await
-        == Withdrawal::Withdrawn
-    {
+    let affinity = &visit.app.affinity;
+    let withdrawn = withdraw(affinity, &session, &visit.server, message, visit.lane).await;
+    if withdrawn == Withdrawal::Withdrawn {
         return empty(StatusCode::ACCEPTED);
     }
     pass_up(visit, session, body, message, up).await
@@ -79,8 +80,9 @@ async fn pass_up(
         .driven()
         .begin(&session, &visit.server.id, InFlightKind::Call);
     let wait_max = affinity.options().turn_wait_max;
-    let ordered = Ordered::begin(affinity, &session, &visit.server, message, wait_max).await;
-    let (ordered, routed) = match ordered {
+    let (server, lane) = (&visit.server, visit.lane);
+    let ordered = Ordered::begin(affinity, &session, server, message, lane, wait_max).await;
+    let (mut ordered, routed) = match ordered {
         Ok(ordered) => ordered.unzip(),
         Err(cause) => return answer::unturned(&cause, message.id()),
     };
@@ -101,7 +103,7 @@ async fn pass_up(
         epoch,
         routed,
     };
-    let delivered = match deliver(affinity, &call).await {
+    let delivered = match deliver_in_turn(visit, &call, &mut ordered).await {
         Ok(delivered) => delivered,
         Err(cause) => return undelivered(&cause, message),
     };
@@ -130,6 +132,29 @@ async fn pass_up(
     )
     .await
     .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
+}
+
+/// Delivers a call. Where its client disconnects before the reply begins, and the server says nothing for long after that, it
+/// goes on without its turn.
+async fn deliver_in_turn(
+    visit: &Visit,
+    call: &Call<'_>,
+    ordered: &mut Option<Ordered>,
+) -> Result<Delivered, DeliverError> {
+    let mut delivered = pin!(deliver(&visit.app.affinity, call));
+    let is_silent = async {
+        visit.client_gone.cancelled().await;
+        tokio::time::sleep(SILENT_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        delivered = &mut delivered => return delivered,
+        () = is_silent => {}
+    }
+    if ordered.take().is_some() {
+        tracing::info!(session = %call.session.digest, "a call whose client disconnected has no reply yet; its turn passes on");
+    }
+    delivered.await
 }
 
 /// The stream of messages that answer nothing, or of what came after an event.

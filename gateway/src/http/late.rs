@@ -27,13 +27,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long the stream may then be silent, well under the usual 60 s of proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The JSON-RPC response of this id with this `result`.
-pub(super) fn response(id_json: &str, result: &str) -> Bytes {
-    Bytes::from(format!(
-        r#"{{"jsonrpc":"2.0","id":{id_json},"result":{result}}}"#
-    ))
-}
-
 /// What is said before the answer; none where nothing may be.
 pub(super) type Before = Option<mpsc::Receiver<Box<str>>>;
 
@@ -60,7 +53,8 @@ pub(super) async fn soon_or_streamed(
     }
 }
 
-fn streamed(
+/// The answer on a stream from the start.
+pub(super) fn streamed(
     task: JoinHandle<Bytes>,
     before: Before,
     first: Option<Box<str>>,

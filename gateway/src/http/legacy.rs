@@ -17,7 +17,7 @@ use mooring_session::names::{Principal, ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
-use super::endpoint::{caller, read_body};
+use super::endpoint::caller;
 use super::{App, answer, door};
 use crate::affinity::Session;
 use crate::mcp::{ErrorBody, ErrorKind};
@@ -83,9 +83,9 @@ pub(super) async fn messages(
     let prefix = &app.affinity.options().key_prefix;
     let session = Session::named(prefix, id, principal);
     let (head, body) = request.into_parts();
-    let body = match read_body(&app, body).await {
+    let body = match app.request_bodies.read(body).await {
         Ok(body) => body,
-        Err(error) => return answer::error(&error),
+        Err(error) => return answer::error(&error.into()),
     };
     // What the client has sent it has sent, whether it waits for the answer or not.
     let delivering =
@@ -105,7 +105,7 @@ fn admitted(
     request: &Request,
 ) -> Result<(Principal, ServerName), ErrorBody<'static>> {
     let (principal, _) = caller(app, peer, request.headers())?;
-    let target = (app.aimed_at(id)).ok_or(ErrorBody::new(ErrorKind::ServerNotFound))?;
+    let target = app.aimed_at(id)?;
     // Configured ids are checked against the same limits.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| ErrorBody::new(ErrorKind::ServerNotFound))?;

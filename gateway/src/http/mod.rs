@@ -4,7 +4,9 @@
 
 mod agent;
 mod answer;
+mod batch;
 mod code;
+mod cors;
 mod door;
 mod downlink;
 mod endpoint;
@@ -15,30 +17,36 @@ mod kept;
 mod late;
 mod legacy;
 mod nested;
+mod own;
 mod peers;
+mod request_body;
 mod stdio;
 mod target;
 mod unkept;
+mod upstream;
 
 pub use legacy::{StreamMessage, deliver_here};
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, connect_info::IntoMakeServiceWithConnectInfo};
+use axum::extract::DefaultBodyLimit;
 use axum::middleware;
+use axum::response::Response;
 use axum::routing::{any, get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use self::peers::Colleague;
+pub use self::request_body::RequestBodies;
 pub use self::stdio::{Front, Keeping};
 use crate::affinity::Affinity;
 use crate::agent::server::AgentServers;
+use crate::code::calls::Upstreams;
 use crate::code::server::CodeServers;
 use crate::dispatch::RelayOptions;
 use crate::group::Groups;
 use crate::legacy::downstream::Streams;
+use crate::mcp::{ErrorBody, ErrorKind};
 use crate::pooled::Pool;
 use crate::settings::{AuthSettings, ListenSettings};
 use crate::upstream::Servers;
@@ -64,6 +72,8 @@ pub struct App {
     pub legacy: Streams,
     /// What is heard.
     pub listen: ListenSettings,
+    /// How request bodies are read.
+    pub request_bodies: RequestBodies,
     /// Who is heard.
     pub auth: AuthSettings,
     /// What is passed on.
@@ -88,18 +98,31 @@ pub fn router(app: Arc<App>) -> Router {
             Arc::clone(&app),
             door::check,
         ));
-    // Probes and scrapers come by the address of a container, which is no name that the gateway could know; what they
-    // read holds no session and no secret.
+    probe_routes().merge(guarded).with_state(app)
+}
+
+/// The routes of a connection beyond the limit: health probes and metrics, and a 503 for everything else.
+pub fn probe_router(app: Arc<App>) -> Router {
+    probe_routes().fallback(full).with_state(app)
+}
+
+/// Probes and scrapers come by the address of a container, which is no name that the gateway could know; what they read
+/// holds no session and no secret.
+fn probe_routes() -> Router<Arc<App>> {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))
-        .merge(guarded)
-        .with_state(app)
 }
 
-/// The same as a service that knows each connection's peer.
-#[must_use]
-pub fn service(app: Arc<App>) -> IntoMakeServiceWithConnectInfo<Router, SocketAddr> {
-    router(app).into_make_service_with_connect_info::<SocketAddr>()
+async fn full() -> Response {
+    answer::error(
+        &ErrorBody::new(ErrorKind::Overloaded)
+            .detail("it has as many connections as listen.connections_max allows"),
+    )
+}
+
+/// The way that requests of the gateway's own take to its servers.
+pub(crate) fn upstreams(app: &Arc<App>) -> Arc<dyn Upstreams> {
+    Arc::new(nested::Inside(Arc::clone(app)))
 }

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use mooring_session::names::Principal;
+use tokio_util::sync::CancellationToken;
 
 use super::endpoint::{Arrival, Visit, delete, serve_message};
 use super::target::Target;
@@ -52,6 +53,7 @@ impl Upstreams for Inside {
             headers: HeaderMap::new(),
             begun: None,
             lane: None,
+            client_gone: CancellationToken::new(),
         };
         // The session is kept whatever the server's setting is: code has no other.
         on_its_own(async move {
@@ -111,6 +113,7 @@ impl Inside {
             headers,
             begun: None,
             lane: None,
+            client_gone: CancellationToken::new(),
         })
     }
 }

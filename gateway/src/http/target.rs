@@ -8,7 +8,11 @@ use super::App;
 use crate::agent::server::AgentServer;
 use crate::code::server::CodeServer;
 use crate::group::Group;
+use crate::mcp::{ErrorBody, ErrorKind};
 use crate::upstream::Server;
+
+/// How many servers an error names.
+const IDS_SHOWN_MAX: usize = 20;
 
 /// A server, by its kind.
 #[derive(Clone, Debug)]
@@ -46,10 +50,48 @@ impl App {
     }
 
     /// The server that a path names; where it names none, the default one.
-    pub(super) fn aimed_at(&self, id: Option<Path<String>>) -> Option<Target> {
-        match id {
-            Some(Path(id)) => self.target(&id),
-            None => self.target(self.default_server.as_deref()?),
+    ///
+    /// # Errors
+    /// `ServerNotFound`, with the servers that there are.
+    pub(super) fn aimed_at(&self, id: Option<Path<String>>) -> Result<Target, ErrorBody<'static>> {
+        let target = match &id {
+            Some(Path(id)) => self.target(id),
+            None => self
+                .default_server
+                .as_deref()
+                .and_then(|id| self.target(id)),
+        };
+        target.ok_or_else(|| {
+            let ids = self.server_ids();
+            let missing = ErrorBody::new(ErrorKind::ServerNotFound);
+            match id {
+                Some(_) => missing.detail(format_args!("the servers are {ids}")),
+                None => missing.detail(format_args!(
+                    "the path names none and default.server is not set: \
+                     use /servers/{{id}}/mcp with one of {ids}, or set default.server"
+                )),
+            }
+        })
+    }
+
+    /// The ids of the servers, as many as an error shows.
+    fn server_ids(&self) -> String {
+        let upstreams = self.servers.iter().map(|server| server.id.as_str());
+        let code = self.code.iter().flat_map(|servers| servers.iter());
+        let agents = self.agents.iter().map(|server| server.id.as_str());
+        let groups = self.groups.iter().map(|group| group.id.as_str());
+        let all = upstreams
+            .chain(code.map(|server| server.id.as_str()))
+            .chain(agents)
+            .chain(groups);
+        let mut ids: Vec<&str> = all.collect();
+        ids.sort_unstable();
+        let left_out = ids.len().saturating_sub(IDS_SHOWN_MAX);
+        ids.truncate(IDS_SHOWN_MAX);
+        let shown = ids.join(", ");
+        match left_out {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
         }
     }
 }

@@ -5,13 +5,14 @@ use bytes::Bytes;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
-use super::answer;
 use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
+use super::{answer, kept};
 use crate::dispatch::{Answering, empty, relay_shared};
 use crate::mcp::ids::Lane;
 use crate::mcp::rewrite::into_bytes;
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
-use crate::upstream::Outgoing;
+use crate::pooled::PooledError;
+use crate::upstream::{HandshakeError, Outgoing};
 
 /// What a minted id begins with. Nothing stands behind it, so any id of this form is as good as any other.
 const UNKEPT_PREFIX: &str = "unkept-";
@@ -24,7 +25,7 @@ pub(super) async fn post(
     revision: Revision,
 ) -> Response {
     if is_initialize(message) {
-        return initialize(visit, message, revision).await;
+        return initialize(visit, body, message, revision).await;
     }
     let lane = match session_id(&visit.headers) {
         Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => lane_of(id.as_str()),
@@ -97,13 +98,22 @@ pub(super) fn delete(visit: &Visit) -> Response {
     }
 }
 
-async fn initialize(visit: &Visit, message: &Message<'_>, revision: Revision) -> Response {
+async fn initialize(
+    visit: &Visit,
+    body: &Bytes,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
     let pool = &visit.app.pool;
     let introduced = pool
         .introduce(&visit.server, &visit.principal, revision.as_str())
         .await;
     let session = match introduced {
         Ok(session) => session,
+        // The server has become stateful since its instances were last asked.
+        Err(PooledError::Handshake(HandshakeError::SessionAssigned)) => {
+            return kept::post(visit, body, message, revision).await;
+        }
         Err(cause) => return answer::unpooled(&cause, message.id()),
     };
     let answer = session.answer.message();
@@ -111,10 +121,7 @@ async fn initialize(visit: &Visit, message: &Message<'_>, revision: Revision) ->
     let (Some(result), Some(id)) = (result, message.id()) else {
         return answer::plain(ErrorKind::UpstreamInvalid, message.id());
     };
-    let text = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
-        id.as_json()
-    );
+    let text = call::result(id.as_json(), result);
     let reply = answer::json(StatusCode::OK, Bytes::from(text));
     match session.upstream_session {
         Some(_) => {

@@ -37,6 +37,8 @@ pub enum Forwarded {
     Served,
     /// It said that it did nothing, and why.
     Declined(Verdict),
+    /// Its announced address is not signed by the fleet.
+    Unverified,
     /// Nobody listens at its address.
     Refused,
     /// No connection was made for another reason.
@@ -58,6 +60,7 @@ impl Forwarded {
         match self {
             Self::Served => "served",
             Self::Declined(verdict) => verdict.as_str(),
+            Self::Unverified => "unverified",
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",

@@ -16,7 +16,7 @@ use crate::code::server::CodeServers;
 use crate::dispatch::{RelayOptions, Seals};
 use crate::fleet::{KeyRing, SealKey};
 use crate::group::Groups;
-use crate::http::App;
+use crate::http::{App, RequestBodies};
 use crate::legacy::downstream::Streams;
 use crate::peer::PeerClient;
 use crate::pooled::Pool;
@@ -44,6 +44,7 @@ pub(super) async fn assemble(
     recorder: PrometheusHandle,
 ) -> Result<Arc<App>, ServeError> {
     let servers = Arc::new(servers::servers(settings)?);
+    servers::note_missing_programs(settings, &servers);
     let client = client(settings)?;
     let affinity = Affinity::new(
         parts.store,
@@ -68,6 +69,10 @@ pub(super) async fn assemble(
         servers,
         affinity,
         legacy: Streams::default(),
+        request_bodies: RequestBodies::new(
+            settings.listen.body_bytes_max,
+            settings.listen.body_budget_bytes,
+        ),
         listen: settings.listen.clone(),
         auth: settings.auth.clone(),
         relay: RelayOptions {
@@ -140,7 +145,7 @@ async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
     }
 }
 
-fn client(settings: &Settings) -> Result<Client, ClientError> {
+pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
     let options = ClientOptions {
         connect_timeout: settings.upstream.connect_timeout,
         idle_connection: settings.upstream.idle_connection,
@@ -179,6 +184,7 @@ fn affinity_options(settings: &Settings) -> AffinityOptions {
     AffinityOptions {
         session_ttl: Millis::from(settings.affinity.session_ttl),
         sessions_max: settings.affinity.sessions_max,
+        initializes_per_minute: settings.affinity.initializes_per_minute,
         claim_lease: Millis::from(settings.upstream.claim_lease),
         turn_wait_max: settings.affinity.turn_wait_max,
         answer_timeout: settings.upstream.response_headers_timeout,

@@ -3,17 +3,24 @@
 //! Order matters: what can fail is opened before the port is bound, the worker announces itself before it serves, and
 //! on the way out it says that it is gone after it has stopped accepting.
 
+mod activity;
 mod application;
+mod check;
+mod connection;
+mod connection_limits;
+mod doctor;
+mod head_lines;
 mod listener;
+mod open_files;
 mod peers;
 mod servers;
+mod signals;
 mod stdio;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mooring_session::names::{Address, NameError, WorkerId};
 use mooring_session::time::Millis;
@@ -21,17 +28,20 @@ use mooring_session::workers::{Beat, Drain};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::http::{App, Colleague, service};
-use crate::settings::Settings;
+use crate::http::{App, probe_router, router};
+use crate::settings::{Affinity, AuthSettings, Settings};
 use crate::store::{self, Store};
-use crate::upstream::ClientError;
+use crate::upstream::{ClientError, ask_statefulness};
 use crate::{background, metrics};
 
 use self::application::Parts;
-use self::listener::{LINGER, Listener};
-use self::peers::Peers;
+pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
+use self::connection::ClientConnectionOptions;
+use self::connection_limits::ConnectionLimits;
+pub use self::doctor::{Diagnosis, diagnose};
+use self::listener::ClientListener;
+use self::peers::{PeerPort, Peers};
 pub use self::stdio::{StdioOptions, serve_stdio};
 
 /// How long the connections that live here are given after the last reply, at least.
@@ -76,30 +86,37 @@ pub enum ServeError {
         /// The ids that there are, as a list.
         known: String,
     },
-    /// A server's connections would end with a process that serves one client; exit code 64.
-    #[error(
-        "server `{id}` is of kind {kind}: what it remembers is in a process or connection that would end with this one; \
-         serve it with `mooring serve`, which stays, and let the client connect there"
-    )]
-    LivesInOneWorker {
-        /// The server's id.
-        id: String,
-        /// Its kind.
-        kind: &'static str,
-    },
     /// The session of the only client was ended by somebody else, or has expired.
     #[error("the session is over; the client may start again")]
     SessionOver,
+    /// The accept loop ended by itself, which would be a defect.
+    #[error("the accept loop stopped")]
+    Accept(#[source] tokio::task::JoinError),
     /// The server ended by itself.
     #[error("the server stopped")]
     Run(#[source] std::io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT. SIGHUP stops it where its terminal is gone, and is logged otherwise.
 ///
 /// # Errors
 /// See [`ServeError`].
 pub async fn serve(settings: Settings) -> Result<(), ServeError> {
+    let checks = check_files(&settings);
+    refuse_problems(&checks)?;
+    for check in checks
+        .iter()
+        .filter(|check| check.outcome != CheckOutcome::Ok)
+    {
+        let SettingsCheck {
+            subject,
+            detail,
+            advice,
+            ..
+        } = check;
+        tracing::warn!(%subject, advice = advice.as_deref(), "{detail}");
+    }
+    let open_files_max = open_files::raise_limit();
     let recorder = record_metrics()?;
     let Assembled {
         app,
@@ -116,23 +133,16 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let beat = beat(&settings, worker, &known_as)?;
     background::announce(affinity, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
-    let no_more = CancellationToken::new();
-    let colleague = peers.map(|peers| {
-        let (service, limit) = (
-            Arc::new(Colleague(Arc::clone(&app))),
-            settings.listen.body_bytes_max,
-        );
-        tokio::spawn(peers.listen(service, limit, no_more.clone()))
-    });
+    let peer_listener = peers.map(|peers| peers.serve(&app));
 
+    ask_servers(&app);
     tracing::info!(%address, %worker, peers = %known_as, store = affinity.store().kind(), "serving");
     let patience = settings.worker.stop_patience;
-    let (result, patience_ends_at) = run(listener, Arc::clone(&app), patience).await;
+    let listener = client_listener(listener, &app, open_files_max);
+    let (result, patience_ends_at) = run(listener, &app, patience).await;
     wind_down(&app, tasks, patience_ends_at).await;
-    no_more.cancel();
-    if let Some(colleague) = colleague {
-        // What is still under way has nothing left behind it.
-        let _ = tokio::time::timeout(LET_GO_WITHIN, colleague).await;
+    if let Some(listener) = peer_listener {
+        listener.stop().await;
     }
     tracing::info!("stopped");
     result
@@ -171,11 +181,8 @@ async fn assemble(
     let address = listener.local_addr().map_err(bind_error)?;
 
     let worker = worker_id(settings, address)?;
-    let ring = peers::key_ring(&settings.worker.peers)?;
-    let peers = match &ring {
-        Some(ring) => Some(Peers::bind(&settings.worker.peers, &worker, ring).await?),
-        None => None,
-    };
+    let port = PeerPort::Configured;
+    let (ring, peers) = peers::open(&settings.worker.peers, port, &worker, &store).await?;
     let parts = Parts {
         store,
         worker,
@@ -189,6 +196,20 @@ async fn assemble(
         address,
         peers,
     })
+}
+
+/// Asks the servers that decide themselves whether their sessions are kept. Nothing waits for their answers.
+fn ask_servers(app: &Arc<App>) {
+    for server in app.servers.iter() {
+        if server.affinity == Affinity::ByServer {
+            let (app, server) = (Arc::clone(app), Arc::clone(server));
+            tokio::spawn(async move {
+                let affinity = &app.affinity;
+                let limit = affinity.options().answer_timeout;
+                ask_statefulness(affinity.client(), &server, || affinity.next_id(), limit).await;
+            });
+        }
+    }
 }
 
 /// Finishes what is under way here, and then lets go of what lives here. `tasks` go on meanwhile: as long as it beats, what
@@ -216,63 +237,55 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     affinity.owned().let_go().await;
 }
 
-/// Accepts until a signal, then lets open calls finish for as long as `patience` lasts, and answers when that ends.
-/// Streams that answer no call end at once: their clients open them again, at another worker.
-async fn run(
+/// The listener for clients, with the limits of the settings.
+fn client_listener(
     listener: TcpListener,
-    app: Arc<App>,
-    patience: Duration,
-) -> (Result<(), ServeError>, Instant) {
-    let stopping = app.relay.stopping.clone();
-    let listener = match Listener::new(listener, stopping.clone()) {
-        Ok(listener) => listener,
-        Err(error) => return (Err(ServeError::Run(error)), Instant::now()),
+    app: &Arc<App>,
+    open_files_max: Option<u64>,
+) -> ClientListener {
+    let settings = &app.listen.connections;
+    let trusted_peers = match &app.auth {
+        AuthSettings::None => &[][..],
+        AuthSettings::TrustedHeader(headers) => &headers.trusted_peers,
     };
-    // Events are small writes; Nagle's algorithm would hold each back for the client's delayed acknowledgement.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
-        }
-    });
-    let stop = stopping.clone();
-    let worker = app.affinity.worker().clone();
-    let serving = axum::serve(listener, service(app)).with_graceful_shutdown(async move {
-        signalled().await;
-        tracing::info!(%worker, "stopping");
-        stop.cancel();
-        // The listener closes now, and what was accepted before is read.
-        tokio::time::sleep(LINGER).await;
-    });
-    let begun_to_stop = async move {
-        stopping.cancelled().await;
-        Instant::now() + patience
-    };
-    let mut serving = std::pin::pin!(serving.into_future());
-    let ends_at = tokio::select! {
-        ended = &mut serving => return (ended.map_err(ServeError::Run), Instant::now()),
-        ends_at = begun_to_stop => ends_at,
-    };
-    match tokio::time::timeout_at(ends_at, serving).await {
-        Ok(ended) => (ended.map_err(ServeError::Run), ends_at),
-        Err(_) => {
-            tracing::info!("open replies were cut");
-            (Ok(()), ends_at)
-        }
+    ClientListener {
+        listener,
+        limits: ConnectionLimits::new(
+            open_files::connections_max(settings.connections_max, open_files_max),
+            settings.connections_per_peer_max,
+            trusted_peers,
+        ),
+        options: Arc::new(ClientConnectionOptions {
+            router: router(Arc::clone(app)),
+            probe_router: probe_router(Arc::clone(app)),
+            header_timeout: settings.header_timeout,
+            idle_timeout: settings.idle_timeout,
+            http2_streams_max: settings.http2_streams_max,
+        }),
     }
 }
 
-async fn signalled() {
-    let interrupted = tokio::signal::ctrl_c();
-    match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(mut terminated) => {
-            tokio::select! {
-                _ = interrupted => {}
-                _ = terminated.recv() => {}
-            }
-        }
-        // Without a handler the signal ends the process, which is what it asks for.
+/// Accepts until a signal, then lets open calls finish for as long as `patience` lasts, and answers when that ends.
+/// Streams that answer no call end at once: their clients open them again, at another worker.
+async fn run(
+    listener: ClientListener,
+    app: &App,
+    patience: Duration,
+) -> (Result<(), ServeError>, Instant) {
+    let stopping = app.relay.stopping.clone();
+    let mut serving = tokio::spawn(listener.serve(stopping.clone()));
+    tokio::select! {
+        ended = &mut serving => return (ended.map_err(ServeError::Accept), Instant::now()),
+        () = signals::stop_requested() => {}
+    }
+    tracing::info!(worker = %app.affinity.worker(), "stopping");
+    stopping.cancel();
+    let ends_at = Instant::now() + patience;
+    match tokio::time::timeout_at(ends_at, serving).await {
+        Ok(ended) => (ended.map_err(ServeError::Accept), ends_at),
         Err(_) => {
-            let _ = interrupted.await;
+            tracing::info!("open replies were cut");
+            (Ok(()), ends_at)
         }
     }
 }

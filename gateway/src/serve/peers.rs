@@ -1,80 +1,135 @@
 //! The fleet's side of a worker: its keys, and the private listener by which the others reach it.
+//!
+//! Processes that share an embedded store are a fleet like any other: their key lies beside the store's file.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
 use crate::fleet::{Gate, KeyRing};
-use crate::http::Colleague;
+use crate::http::{App, Colleague};
 use crate::peer::{self, ListenerOptions, PeerClient};
 use crate::settings::{FleetKeysFile, PeerSettings};
+use crate::store::Store;
 
-/// The keys of the fleet, where there are some.
-pub(super) fn key_ring(settings: &PeerSettings) -> Result<Option<KeyRing>, ServeError> {
+/// How long forwarded calls may take to end after the last connection was closed here.
+const STOP_WITHIN: Duration = Duration::from_secs(1);
+
+/// The keys of the fleet and the private listener, where there are some.
+///
+/// # Errors
+/// `Unavailable` without usable keys, `Bind` without the port.
+pub(super) async fn open(
+    settings: &PeerSettings,
+    port: PeerPort,
+    worker: &WorkerId,
+    store: &Store,
+) -> Result<(Option<KeyRing>, Option<Peers>), ServeError> {
+    let Some(ring) = key_ring(settings, store)? else {
+        return Ok((None, None));
+    };
+    let peers = Peers::bind(settings, port, worker, &ring).await?;
+    Ok((Some(ring), Some(peers)))
+}
+
+/// The keys of the fleet. A store that serves from memory is shared with nobody, and nothing is
+/// written beside its file: the key is this process's own.
+fn key_ring(settings: &PeerSettings, store: &Store) -> Result<Option<KeyRing>, ServeError> {
     let read = match &settings.fleet_keys_file {
         Some(FleetKeysFile::Given(path)) => KeyRing::read(path),
+        Some(FleetKeysFile::BesideStore(_)) if store.is_degraded() => Ok(KeyRing::random()),
         Some(FleetKeysFile::BesideStore(path)) => KeyRing::read_or_generate(path),
         None => return Ok(None),
     };
     read.map(Some).map_err(|error| ServeError::Unavailable {
-        service: "the keys of the fleet".to_owned(),
+        service: "worker.fleet_keys_file".to_owned(),
         reason: error.to_string(),
     })
 }
 
+/// Which port the private listener binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeerPort {
+    /// The one of `worker.peer_listen`.
+    Configured,
+    /// A free one, for processes that run beside others with the same settings.
+    Free,
+}
+
 /// The private listener, and how its worker is told from others.
 pub(super) struct Peers {
-    pub(super) listener: TcpListener,
-    pub(super) gate: Arc<Gate>,
-    /// What the others are told.
+    listener: TcpListener,
+    gate: Arc<Gate>,
+    /// What the others are told: signed, as [`Gate::sign_address`] makes it.
     pub(super) address: Box<str>,
 }
 
 impl Peers {
     /// Binds the private listener.
-    pub(super) async fn bind(
+    async fn bind(
         settings: &PeerSettings,
+        port: PeerPort,
         worker: &WorkerId,
         ring: &KeyRing,
     ) -> Result<Self, ServeError> {
-        let bind_error = |source| ServeError::Bind {
-            address: settings.listen,
-            source,
-        };
-        let listener = TcpListener::bind(settings.listen)
-            .await
-            .map_err(bind_error)?;
+        let mut address = settings.listen;
+        if port == PeerPort::Free {
+            address.set_port(0);
+        }
+        let bind_error = |source| ServeError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(bind_error)?;
         let bound: SocketAddr = listener.local_addr().map_err(bind_error)?;
-        let address = match &settings.advertise {
-            Some(address) => address.as_str().into(),
-            None => bound.to_string().into(),
+        let address = match (&settings.advertise, port) {
+            (Some(address), PeerPort::Configured) => address.as_str().into(),
+            (Some(address), PeerPort::Free) => address.with_port(bound.port()),
+            (None, _) => bound.to_string(),
         };
+        let gate = Gate::new(worker.clone(), ring);
+        let address = gate.sign_address(&address).into();
         Ok(Self {
             listener,
-            gate: Arc::new(Gate::new(worker.clone(), ring)),
+            gate: Arc::new(gate),
             address,
         })
     }
 
-    /// Serves the others until `no_more`, messages of at most `message_bytes_max`.
-    pub(super) async fn listen(
-        self,
-        service: Arc<Colleague>,
-        message_bytes_max: usize,
-        no_more: CancellationToken,
-    ) {
+    /// Begins to serve the others.
+    pub(super) fn serve(self, app: &Arc<App>) -> PeerListener {
+        let stopping = CancellationToken::new();
         let options = ListenerOptions {
-            body_bytes_max: u64::try_from(message_bytes_max).unwrap_or(u64::MAX),
+            body_bytes_max: u64::try_from(app.listen.body_bytes_max).unwrap_or(u64::MAX),
         };
-        peer::listen(self.listener, self.gate, service, options, no_more).await;
+        let service = Arc::new(Colleague(Arc::clone(app)));
+        let (listener, gate) = (self.listener, self.gate);
+        let listening = peer::listen(listener, gate, service, options, stopping.clone());
+        PeerListener {
+            task: tokio::spawn(listening),
+            stopping,
+        }
     }
 
     /// How this worker reaches the others.
     pub(super) fn client(&self) -> PeerClient {
         PeerClient::new(Arc::clone(&self.gate))
+    }
+}
+
+/// The private listener while it serves.
+pub(super) struct PeerListener {
+    task: JoinHandle<()>,
+    stopping: CancellationToken,
+}
+
+impl PeerListener {
+    /// Accepts nothing more, and waits for a moment for what is under way. Nothing lives here any more.
+    pub(super) async fn stop(self) {
+        self.stopping.cancel();
+        let _ = tokio::time::timeout(STOP_WITHIN, self.task).await;
     }
 }

@@ -14,9 +14,13 @@ use crate::settings::{
     UpstreamSettings,
 };
 use crate::stdio::{
-    ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits, Traffic,
+    ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits, StartError,
+    StartFailure, Traffic,
 };
-use crate::upstream::{Carriage, Instance, Reach, Server, Servers};
+use crate::upstream::{
+    Carriage, ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers,
+    StatefulnessSeen,
+};
 
 /// What stands for the instance in the bindings of a server that is started here.
 const STARTED_HERE: &[u8] = b"stdio";
@@ -25,10 +29,6 @@ const MESSAGES_WAITING_MAX: usize = 256;
 
 /// The servers whose tools code may call.
 pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, NameError> {
-    let is_upstream = |kind: &ServerKind| match kind {
-        ServerKind::Http(_) | ServerKind::Sse(_) | ServerKind::Stdio(_) => true,
-        ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => false,
-    };
     let upstream = settings
         .servers
         .iter()
@@ -41,6 +41,19 @@ pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, Nam
             })
         })
         .collect()
+}
+
+/// Whether this is a server that can be asked for its tools: one somewhere else, or a program that speaks MCP.
+pub(super) fn is_asked_for_tools(settings: &Settings, id: &str) -> bool {
+    let kind = settings.server(id).map(|server| &server.kind);
+    kind.is_some_and(is_upstream)
+}
+
+fn is_upstream(kind: &ServerKind) -> bool {
+    match kind {
+        ServerKind::Http(_) | ServerKind::Sse(_) | ServerKind::Stdio(_) => true,
+        ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => false,
+    }
 }
 
 /// Every configured upstream server.
@@ -61,7 +74,7 @@ pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
 
 fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameError> {
     let carriage = Carriage {
-        keeps_sessions: http.affinity == settings::Affinity::Kept,
+        affinity: http.affinity,
         ownership: Ownership::Shared,
         concurrency: http.concurrency,
         on_upstream_loss: http.on_upstream_loss,
@@ -77,7 +90,7 @@ fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameEr
 
 fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError> {
     let carriage = Carriage {
-        keeps_sessions: true,
+        affinity: settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: sse.concurrency,
         on_upstream_loss: sse.on_upstream_loss,
@@ -93,7 +106,7 @@ fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError
 
 fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {
     let carriage = Carriage {
-        keeps_sessions: true,
+        affinity: settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: stdio.concurrency,
         on_upstream_loss: stdio.on_upstream_loss,
@@ -103,6 +116,8 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
         // Never dialled: its connections are pipes.
         uri: Uri::default(),
         reach: Reach::default(),
+        statefulness: StatefulnessSeen::default(),
+        contact: ContactLog::default(),
     };
     Ok(Server::new(
         id,
@@ -120,9 +135,50 @@ fn instances(configured: &[settings::Instance]) -> Result<Vec<Arc<Instance>>, Na
                 name: InstanceName::parse(instance.name().as_bytes())?,
                 uri: instance.uri().clone(),
                 reach: Reach::default(),
+                statefulness: StatefulnessSeen::default(),
+                contact: ContactLog::default(),
             }))
         })
         .collect()
+}
+
+/// The servers that start a program, and whether it can be started now.
+pub(super) fn programs(
+    settings: &Settings,
+) -> impl Iterator<Item = (&str, Result<(), StartFailure>)> {
+    settings.servers.iter().filter_map(|server| {
+        let found = match &server.kind {
+            ServerKind::Stdio(stdio) => child_spec(stdio, &settings.upstream).find_program(),
+            ServerKind::Agent(agent) => {
+                let environment = Environment {
+                    inherited: agent.variables.inherited().to_vec(),
+                    set: agent.variables.given().to_vec(),
+                };
+                environment.find_program(agent.template.program())
+            }
+            ServerKind::Http(_)
+            | ServerKind::Sse(_)
+            | ServerKind::Code(_)
+            | ServerKind::Group(_) => {
+                return None;
+            }
+        };
+        Some((server.id.as_str(), found))
+    })
+}
+
+/// Says of servers that start a program which is not there that they are away, before anybody calls them.
+pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
+    for (id, found) in programs(settings) {
+        let (Err(failure), Some(server)) = (found, servers.get(id)) else {
+            continue;
+        };
+        let text = StartError::from(failure).for_caller();
+        let cause = FailureCause::new(ContactOutcome::NotStarted, text);
+        for instance in &server.instances {
+            instance.contact.fail(cause.clone());
+        }
+    }
 }
 
 /// How connections that live in this worker are made.
@@ -143,8 +199,17 @@ pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Dial>, Na
 }
 
 fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Dial {
+    Dial::Stdio {
+        spec: Box::new(child_spec(stdio, upstream)),
+        children: Children::new(stdio.children_max.get(), Launcher::default()),
+        start_timeout: stdio.start_timeout,
+        idle_timeout: stdio.idle_timeout,
+    }
+}
+
+fn child_spec(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> ChildSpec {
     let variables = &stdio.variables;
-    let spec = ChildSpec {
+    ChildSpec {
         program: stdio.command.program().to_owned(),
         arguments: stdio.command.arguments().to_vec(),
         directory: stdio.directory.clone(),
@@ -164,10 +229,5 @@ fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Dial {
             stop_grace: stdio.stop_grace,
             terminate_grace: stdio.stop_grace,
         },
-    };
-    Dial::Stdio {
-        spec: Box::new(spec),
-        children: Children::new(stdio.children_max.get(), Launcher::default()),
-        start_timeout: stdio.start_timeout,
     }
 }

@@ -3,6 +3,10 @@
 //!
 //! Invariant: what the client asked is answered before the process ends by itself. It ends when the client has nothing more
 //! to say, or reads no more.
+//!
+//! Such processes forward to each other, and to gateways over the same store, as the gateways of a fleet do. What one owns
+//! ends with it: the calls that others forwarded are finished first, and the next message of such a session starts a new
+//! process or connection at whoever got it, and is marked.
 
 mod pipes;
 
@@ -14,9 +18,11 @@ use tokio::time::Instant;
 
 use self::pipes::{Line, Output};
 use super::application::{self, Parts};
-use super::{ServeError, beat, open_store, record_metrics, signalled, wind_down};
+use super::peers::{self, PeerPort, Peers};
+use super::signals::stop_requested;
+use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
-use crate::http::{Front, Keeping};
+use crate::http::{App, Front, Keeping};
 use crate::settings::{ServerKind, ServerSettings, Settings};
 
 /// Lines that were read and not yet taken.
@@ -25,8 +31,8 @@ const LINES_WAITING_MAX: usize = 16;
 const WRITTEN_WAITING_MAX: usize = 16;
 /// How long what was said last may take to be written where the client may not read any more.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
-/// What this process is known by to others of the fleet: nobody can reach it.
-const ADDRESS: &str = "-";
+/// The address of a process that owns nothing: there is nothing to be forwarded to it.
+const NO_ADDRESS: &str = "-";
 
 /// Whom a process serves over standard input and output.
 #[derive(Clone, Debug)]
@@ -49,17 +55,24 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let settings = narrowed(settings, &options.server)?;
     let recorder = record_metrics()?;
     let worker = worker_id(&settings)?;
+    let store = open_store(&settings).await?;
+    let (ring, peers) = if settings.needs_peers() {
+        peers::open(&settings.worker.peers, PeerPort::Free, &worker, &store).await?
+    } else {
+        (None, None)
+    };
     let parts = Parts {
-        store: open_store(&settings).await?,
+        store,
         worker: worker.clone(),
-        peers: None,
-        // What is asked of the client is answered in this process, by the only client that there is.
-        ring: None,
+        peers: peers.as_ref().map(Peers::client),
+        ring,
     };
     let app = application::assemble(&settings, parts, recorder.clone()).await?;
-    let beat = beat(&settings, &worker, ADDRESS)?;
+    let address = peers.as_ref().map_or(NO_ADDRESS, |peers| &peers.address);
+    let beat = beat(&settings, &worker, address)?;
     background::announce(&app.affinity, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
+    let peer_listener = peers.map(|peers| peers.serve(&app));
 
     let (lines, arriving) = mpsc::channel(LINES_WAITING_MAX);
     let (written, writing) = mpsc::channel(WRITTEN_WAITING_MAX);
@@ -69,7 +82,13 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let front = front.ok_or_else(|| no_server(&settings, &options.server))?;
     let result = converse(front, arriving, &output, settings.listen.body_bytes_max).await;
     app.relay.stopping.cancel();
+    if matches!(result, Ok(Over::Answered)) {
+        finish_forwarded(&app, settings.worker.stop_patience).await;
+    }
     wind_down(&app, tasks, Instant::now()).await;
+    if let Some(listener) = peer_listener {
+        listener.stop().await;
+    }
     match result {
         // All of it is wanted, however slowly it is read.
         Ok(Over::Answered) => output.written().await,
@@ -79,6 +98,14 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
         }
     }
     result.map(|_| ())
+}
+
+/// Waits for the calls that other processes forwarded here, for `patience` at most and not after a signal.
+async fn finish_forwarded(app: &App, patience: Duration) {
+    tokio::select! {
+        () = app.affinity.owned().finish(Instant::now() + patience) => {}
+        () = stop_requested() => {}
+    }
 }
 
 /// A worker of its own: many such processes may live at once, and none of them replaces another.
@@ -118,7 +145,7 @@ async fn converse(
     };
     let result = tokio::select! {
         () = all => Ok(Over::Answered),
-        () = signalled() => Ok(Over::Stopped),
+        () = stop_requested() => Ok(Over::Stopped),
         () = output.closed() => Ok(Over::Stopped),
         () = over.cancelled() => Err(ServeError::SessionOver),
     };
@@ -142,7 +169,7 @@ fn no_server(settings: &Settings, id: &str) -> ServeError {
 /// The settings without the servers that this one has nothing to do with: what is not there need not be started.
 ///
 /// # Errors
-/// There is no such server, or it cannot be served by a process that others do not reach.
+/// There is no such server.
 fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
     let Some(server) = settings.server(id).cloned() else {
         return Err(no_server(&settings, id));
@@ -156,15 +183,6 @@ fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
     let is_needed = |other: &ServerSettings| {
         other.id == server.id || needed.iter().any(|id| id == other.id.as_str())
     };
-    if let Some(owned) = (settings.servers.iter())
-        .filter(|other| is_needed(other))
-        .find(|other| other.kind.lives_in_one_worker())
-    {
-        return Err(ServeError::LivesInOneWorker {
-            id: owned.id.to_string(),
-            kind: owned.kind.name(),
-        });
-    }
     let runs_code = (settings.servers.iter())
         .filter(|other| is_needed(other))
         .any(|other| matches!(other.kind, ServerKind::Code(_)));
@@ -175,6 +193,12 @@ fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
             .servers
             .retain(|other| is_needed(other) || is_agent(other));
         settings.code = None;
+    }
+    for server in &mut settings.servers {
+        if let ServerKind::Stdio(stdio) = &mut server.kind {
+            // A client that is gone leaves no process here: this one ends with it.
+            stdio.idle_timeout = None;
+        }
     }
     Ok(settings)
 }

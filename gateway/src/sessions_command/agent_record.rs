@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mooring_session::names::{LabelName, LabelValue, NameError};
+use mooring_session::limits::LABEL_VALUE_BYTES_MAX;
+use mooring_session::names::{LabelName, LabelValue};
 use mooring_session::view::RecordView;
 
+use crate::affinity;
 use crate::agent::place::{LAST_RUN_LABEL, PARENT_LABEL};
 use crate::agent::session_file::{Entry, PARENT_BYTES_MAX};
 
@@ -12,17 +14,14 @@ use crate::agent::session_file::{Entry, PARENT_BYTES_MAX};
 const IMPORTED: &str = "imported";
 
 /// The labels of an entry's record.
-pub(super) fn labels(entry: &Entry) -> Result<BTreeMap<LabelName, LabelValue>, NameError> {
-    const { assert!(PARENT_BYTES_MAX <= mooring_session::limits::LABEL_VALUE_BYTES_MAX) };
+pub(super) fn labels(entry: &Entry) -> BTreeMap<LabelName, LabelValue> {
+    // What was read is no longer than a label may be.
+    const { assert!(PARENT_BYTES_MAX <= LABEL_VALUE_BYTES_MAX) };
     let last_run = format!("{} {IMPORTED}", entry.updated_at_ms);
-    let label = |name: &str, value: &str| {
-        let name = LabelName::parse(name.as_bytes())?;
-        Ok((name, LabelValue::parse(value.as_bytes())?))
-    };
-    Ok(BTreeMap::from([
-        label(PARENT_LABEL, &entry.parent)?,
-        label(LAST_RUN_LABEL, &last_run)?,
-    ]))
+    affinity::labels(&[
+        (PARENT_LABEL.as_bytes(), &entry.parent),
+        (LAST_RUN_LABEL.as_bytes(), &last_run),
+    ])
 }
 
 /// The parent as the client wrote it.

@@ -11,20 +11,19 @@
 use std::collections::BTreeMap;
 
 use mooring_session::Refusal;
-use mooring_session::limits::{LEASE_MIN, TTL_MIN};
-use mooring_session::names::{
-    InstanceName, NameError, Reason, SessionId, UpstreamSession, WorkerId,
-};
+use mooring_session::limits::TTL_MIN;
+use mooring_session::names::{NameError, UpstreamSession, WorkerId};
 use mooring_session::record::Standing;
-use mooring_session::rules::{Bind, Create, Ownership, Rebind, Revival, Touch};
+use mooring_session::rules::{Create, Revival, Touch};
 use mooring_session::time::Millis;
-use mooring_session::view::{BindingView, RecordView};
+use mooring_session::view::RecordView;
 
 use super::SessionsError;
 use super::agent_record::{labels, parent, used_at_ms};
+use super::policy::Policy;
 use super::target::Owner;
-use crate::affinity::fresh_token;
-use crate::agent::place::{INSTANCE, place};
+use crate::affinity::Session;
+use crate::agent::conversations::{Conversations, KeepError, Kept};
 use crate::agent::session_file::Entry;
 use crate::store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
@@ -67,34 +66,46 @@ pub(super) enum Put {
 pub(super) struct AgentRecords<'a> {
     pub(super) store: &'a Store,
     pub(super) owner: &'a Owner,
-    worker: WorkerId,
+    conversations: Conversations,
 }
 
 impl<'a> AgentRecords<'a> {
     pub(super) fn new(store: &'a Store, owner: &'a Owner) -> Result<Self, NameError> {
         let worker = format!("mooring-sessions:{:016x}", rand::random::<u64>());
+        let Policy {
+            session_ttl,
+            sessions_max,
+        } = owner.policy;
+        let conversations = Conversations::new(
+            store.clone(),
+            WorkerId::parse(worker.as_bytes())?,
+            owner.server.clone(),
+            session_ttl,
+            sessions_max.get(),
+        );
         Ok(Self {
             store,
             owner,
-            worker: WorkerId::parse(worker.as_bytes())?,
+            conversations,
         })
     }
 
     /// What the store knows of a parent.
     pub(super) async fn known(&self, parent: &str) -> Result<Known, SessionsError> {
-        let (key, _) = self.place(parent)?;
-        let record = match self.store.get(&key).await {
+        let session = self.session(parent)?;
+        let record = match self.store.get(&session.key).await {
             Ok(record) => record,
             Err(StoreError::Refused(Refusal::NoSession)) => return Ok(Known::Nothing),
             Err(error) => return Err(error.into()),
         };
-        Ok(match (record.standing, self.binding(&record)) {
+        let epoch = self.conversations.known_in(&record).epoch;
+        Ok(match (record.standing, epoch) {
             (Standing::Ended, _) => Known::Ended {
                 at_ms: record.last_used_at.unix_ms(),
             },
-            (Standing::Active, Some(binding)) => Known::Held {
+            (Standing::Active, Some(epoch)) => Known::Held {
                 used_at_ms: used_at_ms(&record),
-                epoch: binding.epoch,
+                epoch,
             },
             (Standing::Expired, _) | (Standing::Active, None) => Known::Nothing,
         })
@@ -107,61 +118,62 @@ impl<'a> AgentRecords<'a> {
         known: Known,
         now_ms: u64,
     ) -> Result<Put, SessionsError> {
-        let (key, id) = self.place(&entry.parent)?;
+        let session = self.session(&entry.parent)?;
         let age_ms = now_ms.saturating_sub(entry.updated_at_ms);
         let ttl_ms = Millis::from(self.owner.policy.session_ttl).get();
         let create = Create {
-            id,
-            principal: self.owner.principal.clone(),
+            id: session.id.clone(),
+            principal: session.principal.clone(),
             ttl: Millis::new(ttl_ms.saturating_sub(age_ms)).max(TTL_MIN),
             content_hash: None,
-            labels: labels(entry)?,
+            labels: labels(entry),
             revival: Revival::Allowed,
             cap: Some(self.owner.policy.sessions_max),
         };
         match known {
-            Known::Held { epoch, .. } => self.replace(&key, create, epoch, entry).await,
-            Known::Nothing | Known::Ended { .. } => self.begin(&key, create, entry).await,
+            Known::Held { epoch, .. } => self.replace(&session, create, epoch, entry).await,
+            Known::Nothing | Known::Ended { .. } => self.begin(&session, create, entry).await,
         }
     }
 
     async fn begin(
         &self,
-        key: &SessionKey,
+        session: &Session,
         create: Create,
         entry: &Entry,
     ) -> Result<Put, SessionsError> {
-        let Some(is_new) = self.create(key, &create, entry).await? else {
+        let Some(is_new) = self.create(&session.key, &create, entry).await? else {
             return Ok(Put::NoRoom);
         };
-        let bound = self.store.bind(key, &self.bind(entry)?).await;
-        match bound {
-            Ok(bound) if !bound.won => return Ok(Put::Overtaken),
-            bound => bound?,
-        };
+        let id = UpstreamSession::parse(entry.agent_session.as_bytes())?;
+        if self.conversations.bind(session, &id).await? == Kept::Superseded {
+            return Ok(Put::Overtaken);
+        }
         if !is_new {
-            self.label(key, create).await?;
+            self.label(&session.key, create).await?;
         }
         Ok(Put::Created)
     }
 
     async fn replace(
         &self,
-        key: &SessionKey,
+        session: &Session,
         create: Create,
         epoch: u64,
         entry: &Entry,
     ) -> Result<Put, SessionsError> {
-        match self.store.rebind(key, &self.rebind(epoch, entry)?).await {
-            Ok(rebound) if rebound.won => {}
+        let id = UpstreamSession::parse(entry.agent_session.as_bytes())?;
+        let replaced = self.conversations.replace(session, epoch, &id, REASON);
+        match replaced.await {
+            Ok(Kept::Now) => {}
             // It was ended or moved since it was looked at.
-            Ok(_)
-            | Err(StoreError::Refused(Refusal::NoSession | Refusal::Ended | Refusal::Stale(_))) => {
-                return Ok(Put::Overtaken);
-            }
+            Ok(Kept::Superseded)
+            | Err(KeepError::Store(StoreError::Refused(
+                Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
+            ))) => return Ok(Put::Overtaken),
             Err(error) => return Err(error.into()),
         }
-        self.label(key, create).await?;
+        self.label(&session.key, create).await?;
         Ok(Put::Replaced)
     }
 
@@ -206,55 +218,14 @@ impl<'a> AgentRecords<'a> {
     }
 
     fn entry(&self, record: &RecordView) -> Option<Entry> {
-        let agent_session = self.binding(record)?.upstream_session.as_ref()?;
         Some(Entry {
             parent: parent(record)?.to_owned(),
-            agent_session: agent_session.as_str().to_owned(),
+            agent_session: self.conversations.known_in(record).agent_session?,
             updated_at_ms: used_at_ms(record),
         })
     }
 
-    fn binding<'r>(&self, record: &'r RecordView) -> Option<&'r BindingView> {
-        let is_own = |binding: &&BindingView| binding.server == self.owner.server;
-        record.bindings.iter().find(is_own)
-    }
-
-    fn bind(&self, entry: &Entry) -> Result<Bind, NameError> {
-        Ok(Bind {
-            principal: self.owner.principal.clone(),
-            server: self.owner.server.clone(),
-            worker: self.worker.clone(),
-            token: fresh_token()?,
-            lease: LEASE_MIN,
-            instances: vec![InstanceName::parse(INSTANCE)?],
-            upstream_session: Some(UpstreamSession::parse(entry.agent_session.as_bytes())?),
-            ownership: Ownership::Shared,
-        })
-    }
-
-    fn rebind(&self, epoch: u64, entry: &Entry) -> Result<Rebind, NameError> {
-        let bind = self.bind(entry)?;
-        Ok(Rebind {
-            principal: bind.principal,
-            server: bind.server,
-            epoch,
-            worker: bind.worker,
-            token: bind.token,
-            lease: bind.lease,
-            instances: bind.instances,
-            avoid: None,
-            reason: Some(Reason::parse(REASON)?),
-            upstream_session: bind.upstream_session,
-            ownership: bind.ownership,
-        })
-    }
-
-    fn place(&self, parent: &str) -> Result<(SessionKey, SessionId), NameError> {
-        place(
-            self.store,
-            &self.owner.server,
-            &self.owner.principal,
-            parent,
-        )
+    fn session(&self, parent: &str) -> Result<Session, NameError> {
+        self.conversations.session(&self.owner.principal, parent)
     }
 }

@@ -6,7 +6,7 @@ use mooring_session::names::{Principal, ServerName};
 use mooring_session::record::Standing;
 use serde_json::{Value, json};
 
-use super::select::{FAMILIES, Found, Selection, select};
+use super::select::{Found, Selection, select};
 use super::show::summary;
 use super::target::{Target, principal_name, server_name};
 use super::{Outcome, SessionsError};
@@ -31,7 +31,7 @@ impl Wanted {
         limit: u32,
     ) -> Result<Self, SessionsError> {
         let families = match kind {
-            None => FAMILIES.to_vec(),
+            None => Family::ALL.to_vec(),
             Some(SessionKind::Mcp) => vec![Family::Mcp],
             Some(SessionKind::Code) => vec![Family::Code],
             Some(SessionKind::Agent) => vec![Family::Agent],

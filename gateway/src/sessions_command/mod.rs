@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use mooring_session::names::NameError;
 
 use self::target::Target;
+use crate::agent::conversations::KeepError;
 use crate::agent::session_file::{ReadError, WriteError};
 use crate::cli::{
     EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, SessionsArguments, SessionsCommand,
@@ -114,6 +115,15 @@ pub enum SessionsError {
     /// Several sessions are named so.
     #[error("several sessions are named so; give more digits, or the place")]
     SeveralSessions,
+}
+
+impl From<KeepError> for SessionsError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Store(error) => Self::Store(error),
+            KeepError::Name(error) => Self::Record(error),
+        }
+    }
 }
 
 impl SessionsError {

@@ -6,8 +6,6 @@ use mooring_session::view::RecordView;
 use super::SessionsError;
 use crate::store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
-/// What sessions can be of.
-pub(super) const FAMILIES: [Family; 3] = [Family::Mcp, Family::Code, Family::Agent];
 /// Fewest digits of a digest that name a session.
 const DIGEST_DIGITS_MIN: usize = 4;
 /// How many digits a digest has.
@@ -99,7 +97,7 @@ async fn at_place(store: &Store, place: &str) -> Result<Vec<Found>, SessionsErro
 
 async fn by_digest(store: &Store, digits: &str) -> Result<Vec<Found>, SessionsError> {
     let mut found = Vec::new();
-    for family in FAMILIES {
+    for family in Family::ALL {
         let query = SessionQuery {
             family,
             ..SessionQuery::default()

@@ -4,7 +4,6 @@
 //! agent is resumed by is shown whole, because people resume it by hand.
 
 use mooring_session::Refusal;
-use mooring_session::record::Standing;
 use mooring_session::rules::{End, EndWhen};
 use mooring_session::view::BindingView;
 use serde_json::{Map, Value, json};
@@ -82,7 +81,7 @@ pub(super) fn summary(prefix: &str, found: &Found) -> Value {
         "kind": kind(key.family()),
         "place": place(prefix, key),
         "principal": record.principal.as_str(),
-        "standing": standing(record.standing),
+        "standing": record.standing.as_str(),
         "created_at": rfc3339(record.created_at.unix_ms()),
         "last_used_at": rfc3339(record.last_used_at.unix_ms()),
         "expires_at": rfc3339(record.expires_at.unix_ms()),
@@ -171,14 +170,6 @@ const fn kind(family: Family) -> &'static str {
         Family::Mcp => "mcp",
         Family::Code => "code",
         Family::Agent => "agent",
-    }
-}
-
-const fn standing(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Active => "active",
-        Standing::Expired => "expired",
-        Standing::Ended => "ended",
     }
 }
 

@@ -35,22 +35,29 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// What the caller of the gateway is told: nothing of this machine.
+    /// What the caller of the gateway is told: of this machine nothing but the program's name.
     #[must_use]
-    pub fn for_caller(&self) -> &'static str {
+    pub fn for_caller(&self) -> String {
         match self {
-            Self::AllInUse { .. } => "the gateway runs as many server processes as it may",
-            Self::Failed(
-                StartFailure::DirectoryMissing { .. }
-                | StartFailure::NotFound { .. }
-                | StartFailure::NotExecutable { .. },
-            ) => "the server's program is not installed as configured",
-            Self::Late => "the server's process did not start in time",
+            Self::AllInUse { .. } => "the gateway runs as many server processes as it may".into(),
+            Self::Failed(StartFailure::NotFound { program }) => {
+                format!("the server's program {:?} was not found", name(program))
+            }
+            Self::Failed(StartFailure::NotExecutable { program }) => {
+                format!(
+                    "the server's program {:?} may not be executed",
+                    name(program)
+                )
+            }
+            Self::Failed(StartFailure::DirectoryMissing { .. }) => {
+                "the directory that the server starts in does not exist".into()
+            }
+            Self::Late => "the server's process did not start in time".into(),
             Self::Pipes(_)
             | Self::Supervisor(_)
             | Self::Order(_)
             | Self::Failed(_)
-            | Self::SupervisorLost => "the server's process could not be started",
+            | Self::SupervisorLost => "the server's process could not be started".into(),
         }
     }
 
@@ -59,4 +66,9 @@ impl StartError {
     pub fn is_passing(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
+}
+
+/// A program without the directory that it lies in.
+fn name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }

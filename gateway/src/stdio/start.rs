@@ -62,12 +62,24 @@ impl Children {
         let _ = self.slots.acquire_many(all).await;
     }
 
-    /// Starts a child. It runs when this returns; whether it speaks MCP is for the caller to find out.
+    /// Starts a child, if there is a place. It runs when this returns; whether it speaks MCP is for the caller to find out.
     ///
     /// # Errors
     /// There is no child, and nothing of it is left.
     pub async fn start(&self, spec: &ChildSpec, label: Label) -> Result<Child, StartError> {
-        let slot = self.slot()?;
+        self.start_in(self.try_reserve()?, spec, label).await
+    }
+
+    /// The same in a place that was reserved.
+    ///
+    /// # Errors
+    /// There is no child, nothing of it is left, and its place is free.
+    pub async fn start_in(
+        &self,
+        ChildSlot(slot): ChildSlot,
+        spec: &ChildSpec,
+        label: Label,
+    ) -> Result<Child, StartError> {
         let limits = &spec.limits;
         let (near, mut reports, guard) = self.launch(spec.traffic)?;
         let started = timeout(limits.start_within, reports.order(spec));
@@ -105,12 +117,29 @@ impl Children {
             stderr,
         })
     }
-    fn slot(&self) -> Result<OwnedSemaphorePermit, StartError> {
-        let slots = Arc::clone(&self.slots);
-        let children_max = self.children_max;
-        slots
-            .try_acquire_owned()
-            .map_err(|_| StartError::AllInUse { children_max })
+
+    /// A place for one child, if there is one.
+    ///
+    /// # Errors
+    /// `AllInUse`.
+    pub fn try_reserve(&self) -> Result<ChildSlot, StartError> {
+        let reserved = Arc::clone(&self.slots).try_acquire_owned();
+        reserved.map(ChildSlot).map_err(|_| self.all_in_use())
+    }
+
+    /// A place for one child, as soon as there is one. Places are given in the order in which they were asked for.
+    ///
+    /// # Errors
+    /// None in practice: there are always places, taken or free.
+    pub async fn reserve(&self) -> Result<ChildSlot, StartError> {
+        let reserved = Arc::clone(&self.slots).acquire_owned().await;
+        reserved.map(ChildSlot).map_err(|_| self.all_in_use())
+    }
+
+    fn all_in_use(&self) -> StartError {
+        StartError::AllInUse {
+            children_max: self.children_max,
+        }
     }
 
     /// Starts the supervisors, and gives them the child's ends of its streams.
@@ -127,6 +156,10 @@ impl Children {
         Ok((near, reports, guard))
     }
 }
+
+/// A place for one child, which is free again when this is dropped.
+#[derive(Debug)]
+pub struct ChildSlot(OwnedSemaphorePermit);
 
 /// The gateway's ends of a child's streams.
 struct Near {

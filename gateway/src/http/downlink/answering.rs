@@ -122,6 +122,7 @@ impl Asked {
             headers,
             begun: Some(session.clone()),
             lane: self.lane,
+            client_gone: self.stream.over(),
         })
     }
 

@@ -41,11 +41,7 @@ pub(in super::super) async fn introduce(
 /// The revision in which an `initialize` is served.
 pub(in super::super) fn revision_for(message: &Message<'_>) -> Revision {
     let asked_for = message.params.protocol_version().unwrap_or_default();
-    // It negotiates: whatever it asks for is answered with a revision that is served, of which these transports have one
-    // more.
-    Revision::named(&asked_for)
-        .filter(|revision| !revision.is_modern())
-        .unwrap_or(Revision::OFFERED)
+    Revision::negotiated(&asked_for)
 }
 
 /// What an initialize reply says. A reply that is read for it is put together again.

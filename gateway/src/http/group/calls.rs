@@ -134,11 +134,11 @@ impl Errand<'_> {
             match asked.outcome {
                 Ok(Some(result)) => return own_result(self.message.id(), &result, &moved),
                 Ok(None) => {}
-                Err(cause) => failure = failure.or(Some(cause)),
+                Err(cause) => failure = failure.or(Some((server, cause))),
             }
         }
         match failure {
-            Some(failure) => self.failed(&failure),
+            Some((server, failure)) => self.failed(server.id.as_str(), &failure).await,
             None => self.unknown(Listing::Resources, uri).await,
         }
     }

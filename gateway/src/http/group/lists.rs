@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Errand;
-use super::passing::own_result;
+use super::passing::{name_member, own_result};
 use crate::group::Failure;
 use crate::http::answer;
 use crate::mcp::{ErrorKind, Listing, Method, call};
@@ -36,7 +36,7 @@ impl Errand<'_> {
         match listed.result {
             Ok(Some(result)) => own_result(self.message.id(), &result, &listed.moved),
             Ok(None) => self.refuse(ErrorKind::MethodNotFound),
-            Err(failure) => self.failed(&failure),
+            Err((server, failure)) => self.failed(&server, &failure).await,
         }
     }
 
@@ -60,19 +60,27 @@ impl Errand<'_> {
                 Ok(result) => is_set |= result.is_some(),
                 Err(cause) => {
                     tracing::warn!(session = %self.session.digest, server = %server.id, error = %cause, "a member of a group did not take the log level");
-                    failure = failure.or(Some(cause));
+                    failure = failure.or(Some((server, cause)));
                 }
             }
         }
         match failure {
             _ if is_set => own_result(self.message.id(), "{}", &moved),
-            Some(failure) => self.failed(&failure),
+            Some((server, failure)) => self.failed(server.id.as_str(), &failure).await,
             None => self.refuse(ErrorKind::MethodNotFound),
         }
     }
 
-    /// No member has answered, and this is why.
-    pub(super) fn failed(&self, failure: &Failure) -> Response {
+    /// No member has answered, and this is why the first has not.
+    pub(super) async fn failed(&self, server: &str, failure: &Failure) -> Response {
+        let reply = self.refused_by_member(failure);
+        if failure.is_of_the_session() {
+            return reply;
+        }
+        name_member(reply, server).await
+    }
+
+    fn refused_by_member(&self, failure: &Failure) -> Response {
         let id = self.message.id();
         match failure {
             Failure::Deliver(cause) => answer::undelivered(cause, id),

@@ -21,8 +21,9 @@ use mooring_session::names::Principal;
 use mooring_session::record::Standing;
 use mooring_session::rules::Touch;
 use mooring_session::view::RecordView;
+use tokio_util::sync::CancellationToken;
 
-use self::passing::passed;
+use self::passing::{name_member, passed};
 use super::code::CodeVisit;
 use super::endpoint::{Teams, Visit, end, is_initialize, named_session};
 use super::{App, answer, code, kept};
@@ -51,6 +52,8 @@ pub(super) struct GroupVisit {
     pub(super) begun: Option<Session>,
     /// What tells the client from others of its session, where there may be others.
     pub(super) lane: Option<Lane>,
+    /// Cancelled when the client no longer waits for the reply.
+    pub(super) client_gone: CancellationToken,
 }
 
 /// One message.
@@ -211,6 +214,9 @@ impl Errand<'_> {
                 code::post(&visit, message, self.revision).await
             }
         };
+        if !reply.status().is_success() {
+            return name_member(reply, member.id()).await;
+        }
         passed(reply, member.id(), moved)
     }
 
@@ -252,6 +258,7 @@ impl GroupVisit {
             headers: self.headers.clone(),
             begun: None,
             lane: self.lane,
+            client_gone: self.client_gone.clone(),
         }
     }
 }

@@ -12,13 +12,14 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::GroupVisit;
+use super::passing::name_member;
 use crate::affinity::{Introduction, OpenError, Session, SettleError};
 use crate::code::server::CodeServer;
 use crate::group::{Introduced, Member, introduce};
 use crate::http::answer;
 use crate::http::endpoint::with_session_id;
 use crate::mcp::tool_server::{Asked, asked};
-use crate::mcp::{ErrorBody, ErrorKind, Message, Revision};
+use crate::mcp::{ErrorBody, ErrorKind, Message, Revision, call};
 use crate::upstream::Server;
 
 /// Why a member is not in the group's answer.
@@ -70,7 +71,7 @@ pub(super) async fn initialize(
             Err(cause) => {
                 tracing::warn!(session = %session.digest, group = %visit.group.id, server, error = %cause, "a member is missing from its group");
                 missing.push(server);
-                first = first.or(Some(cause));
+                first = first.or(Some((server, cause)));
             }
         }
     }
@@ -80,7 +81,10 @@ pub(super) async fn initialize(
         {
             tracing::info!(session = %session.digest, %cause, "a session that nobody knows of was not ended; it will expire");
         }
-        return nobody(first, message);
+        return match first {
+            Some((server, cause)) => name_member(absent(&cause, message), server).await,
+            None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
+        };
     }
     let group = &visit.group;
     let result = introduce(
@@ -90,10 +94,7 @@ pub(super) async fn initialize(
         &introduced,
         &missing,
     );
-    let text = format!(
-        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
-        id.as_json()
-    );
+    let text = call::result(id.as_json(), &result.to_string());
     let reply = answer::json(StatusCode::OK, Bytes::from(text));
     with_session_id(reply, session.id.as_str())
 }
@@ -155,12 +156,11 @@ fn code(
     }
 }
 
-/// No member could be introduced: the first one's reason is as good as any.
-fn nobody(first: Option<Absent>, message: &Message<'_>) -> Response {
-    match first {
-        Some(Absent::Settle(cause)) => answer::unsettled(&cause, message.id()),
-        Some(Absent::Invalid) => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
-        Some(Absent::Late) => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
-        None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
+/// Why a member could not be introduced.
+fn absent(cause: &Absent, message: &Message<'_>) -> Response {
+    match cause {
+        Absent::Settle(cause) => answer::unsettled(cause, message.id()),
+        Absent::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
+        Absent::Late => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
     }
 }

@@ -10,19 +10,21 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Collected};
+use serde_json::Value;
 
 use crate::affinity::Moved;
 use crate::dispatch::ReplyBody;
 use crate::group::event_ids::{EventMarker, Source};
 use crate::http::answer;
 use crate::mcp::header::X_ACCEL_BUFFERING;
-use crate::mcp::{Event, Id, mark};
+use crate::mcp::{Event, Id, call, mark};
 use crate::upstream::is_event_stream;
 
-/// The reply of the member `server` to the client's own message. `moved` is what was met before it was sent.
+/// The reply of the member `server` to the client's own message, which is a success. `moved` is what was met before it was sent.
 pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response {
     let is_events = is_event_stream(&reply);
-    if !is_events && (moved.is_empty() || !reply.status().is_success()) {
+    if !is_events && moved.is_empty() {
         return reply;
     }
     let (mut head, inner) = reply.into_parts();
@@ -41,10 +43,35 @@ pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response
     Response::from_parts(head, ReplyBody::new(body))
 }
 
+/// Names the member in a JSON-RPC error: its own, or the gateway's on its behalf. An error of the whole session stays as
+/// it is.
+pub(super) async fn name_member(reply: Response, server: &str) -> Response {
+    if reply.status() == StatusCode::NOT_FOUND {
+        return reply;
+    }
+    let (mut head, body) = reply.into_parts();
+    // The body of a refusal was read whole before it was passed on.
+    let Ok(text) = body.collect().await.map(Collected::to_bytes) else {
+        return Response::from_parts(head, ReplyBody::empty());
+    };
+    let text = member_named_in(&text, server).unwrap_or(text);
+    head.headers.remove(CONTENT_LENGTH);
+    Response::from_parts(head, ReplyBody::from(text))
+}
+
+/// The JSON-RPC error with the member before its message; none where the text is no such error.
+fn member_named_in(text: &[u8], server: &str) -> Option<Bytes> {
+    let mut body: Value = serde_json::from_slice(text).ok()?;
+    let message = body.pointer_mut("/error/message")?;
+    let named = format!("{server}: {}", message.as_str()?);
+    *message = Value::String(named);
+    Some(Bytes::from(body.to_string()))
+}
+
 /// A result of the group's own, which tells of the moves that were met while it was made.
 pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[Moved]) -> Response {
     let id = id.map_or("null", |id| id.as_json());
-    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+    let text = call::result(id, result);
     let Some(first) = moved.first() else {
         return answer::json(StatusCode::OK, Bytes::from(text));
     };
@@ -166,16 +193,14 @@ impl Body for Passing {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use http_body_util::BodyExt;
-    use mooring_session::names::InstanceName;
 
     use super::*;
     use crate::affinity::Loss;
 
     fn moved(to: &str) -> Moved {
         Moved {
-            from: InstanceName::parse(b"http://gone/").unwrap(),
-            to: InstanceName::parse(to.as_bytes()).unwrap(),
+            from: "instance-1".into(),
+            to: to.into(),
             epoch: 7,
             reason: Loss::InstanceRefuses,
         }
@@ -213,6 +238,21 @@ mod tests {
         event_headers(events.headers_mut());
         let (body, _) = text(passed(events, "tools", &moves)).await;
         assert_eq!(body, format!("{warning}id: tools/call/3\ndata: {{}}\n\n"));
+    }
+
+    #[tokio::test]
+    async fn an_error_names_its_member_unless_it_is_of_the_session() {
+        let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32009,"message":"away"}}"#;
+        for (status, text_sent, expected) in [
+            (503, error, r#""message":"tools: away""#),
+            (404, error, r#""message":"away""#),
+            (200, error, r#""message":"tools: away""#),
+            (502, "<html>", "<html>"),
+        ] {
+            let reply = answer::json(StatusCode::from_u16(status).unwrap(), text_sent.into());
+            let (body, _) = text(name_member(reply, "tools").await).await;
+            assert!(body.contains(expected), "{status}: {body}");
+        }
     }
 
     #[tokio::test]

@@ -102,7 +102,7 @@ impl Front {
         }
         let message = match Message::parse(&line, Sender::Client) {
             Ok(message) => message,
-            Err(cause) => return self.say(&ErrorBody::from(&cause).to_bytes()).await,
+            Err(cause) => return self.say_error(&ErrorBody::from(&cause)).await,
         };
         match (&self.open, message.kind()) {
             (Some(_), Kind::Request) => self.begin_call(&line, &message).await,
@@ -117,7 +117,7 @@ impl Front {
     pub async fn refuse_long(&self, bytes_max: usize) {
         let body =
             ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {bytes_max} bytes"));
-        self.say(&body.to_bytes()).await;
+        self.say_error(&body).await;
     }
 
     /// Returns when every request was answered.
@@ -146,17 +146,13 @@ impl Front {
         asked.stream.finish();
     }
 
-    async fn say(&self, message: &[u8]) {
-        let line = Wire::Lines.message(&String::from_utf8_lossy(message));
+    async fn say(&self, message: &str) {
         // Where nobody reads any more, nobody misses it.
-        let _ = self.written.send(line).await;
+        let _ = self.written.send(Wire::Lines.message(message)).await;
     }
 
-    async fn say_reply(&self, reply: Response) {
-        // It was made here, and is whole.
-        if let Ok(body) = reply.into_body().collect().await {
-            self.say(&body.to_bytes()).await;
-        }
+    async fn say_error(&self, error: &ErrorBody<'_>) {
+        self.say(&String::from_utf8_lossy(&error.to_bytes())).await;
     }
 
     /// A request before the session is open.
@@ -164,13 +160,13 @@ impl Front {
         match (message.method(), message.id()) {
             (Method::Initialize, _) => self.initialize(line, message).await,
             (Method::Ping, Some(id)) => {
-                self.say(call::empty_result(id.as_json()).as_bytes()).await;
+                self.say(&call::empty_result(id.as_json())).await;
             }
             (_, id) => {
                 let body = ErrorBody::new(ErrorKind::InvalidRequest)
                     .answering(id)
                     .detail("the client has to initialize first");
-                self.say(&body.to_bytes()).await;
+                self.say_error(&body).await;
             }
         }
     }
@@ -183,7 +179,7 @@ impl Front {
             let body = ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(message.id())
                 .detail("too many requests are open");
-            return self.say(&body.to_bytes()).await;
+            return self.say_error(&body).await;
         };
         let (asked, line) = (asked.clone(), line.clone());
         self.calls.spawn(async move {
@@ -224,5 +220,13 @@ impl Front {
             }
             over.cancel();
         });
+    }
+}
+
+/// The text of a reply that was made here and is whole.
+async fn text_of(reply: Response) -> String {
+    match reply.into_body().collect().await {
+        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+        Err(_) => String::new(),
     }
 }

@@ -6,22 +6,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use http_body_util::BodyExt;
 
-use super::{Front, Keeping, Open};
-use crate::affinity::{Beginning, InFlightKind, Introduction, OpenError, Session};
+use super::{Front, Keeping, Open, text_of};
+use crate::affinity::{Beginning, InFlightKind, OpenError, Session};
 use crate::downlink::{OpenStream, Wire};
 use crate::http::answer;
 use crate::http::downlink::{Asked, introduce, introduced_by, revision_for};
 use crate::http::target::Target;
 use crate::mcp::envelope::Sender;
-use crate::mcp::{Kind, Message};
+use crate::mcp::{Kind, Message, call};
+use crate::settings::Affinity;
 
 impl Front {
     /// Opens the server, or goes on where an earlier process of the client was.
     pub(super) async fn initialize(&mut self, line: &Bytes, message: &Message<'_>) {
         let keeps_sessions = match &self.target {
-            Target::Upstream(server) => server.keeps_sessions,
+            // One process serves one client, so there is nothing to gain by not keeping its session.
+            Target::Upstream(server) => server.affinity != Affinity::Off,
             Target::Group(_) => true,
             Target::Code(_) | Target::Agent(_) => false,
         };
@@ -32,7 +33,11 @@ impl Front {
         };
         let (session, beginning) = match begun {
             Ok(begun) => begun,
-            Err(cause) => return self.say_reply(answer::unopened(&cause, message.id())).await,
+            Err(cause) => {
+                return self
+                    .say(&text_of(answer::unopened(&cause, message.id())).await)
+                    .await;
+            }
         };
         let affinity = &self.app.affinity;
         let in_flight = keeps_sessions.then(|| {
@@ -60,19 +65,14 @@ impl Front {
             self.write_from(&asked.stream);
             self.open = Some(Open { asked, in_flight });
         }
-        self.say(text.as_bytes()).await;
+        self.say(&text).await;
     }
 
     async fn begin(
         &self,
         message: &Message<'_>,
     ) -> Result<(Session, Option<Beginning>), OpenError> {
-        let introduction = Introduction {
-            params: message.raw_params().unwrap_or("{}"),
-            revision: revision_for(message).as_str(),
-            // It is sent by whoever opens the session.
-            text: Bytes::new(),
-        };
+        let params = message.raw_params().unwrap_or("{}");
         let affinity = &self.app.affinity;
         let session = match &self.keeping {
             Keeping::Named(name) => Session::of_name(
@@ -80,14 +80,14 @@ impl Front {
                 &self.principal,
                 self.server.as_str(),
                 name,
-                introduction.params,
+                params,
             )?,
             Keeping::OneProcess => self.mint()?,
         };
-        match affinity.begin_or_continue(&session, &introduction).await? {
+        match affinity.begin_or_continue(&session, params).await? {
             Beginning::Unknown => {
                 let session = self.mint()?;
-                let beginning = affinity.begin_or_continue(&session, &introduction).await?;
+                let beginning = affinity.begin_or_continue(&session, params).await?;
                 Ok((session, Some(beginning)))
             }
             beginning => Ok((session, Some(beginning))),
@@ -103,11 +103,7 @@ impl Front {
     /// could not be opened is ended.
     async fn introduce(&self, asked: &Asked, line: &Bytes, message: &Message<'_>) -> String {
         let reply = introduce(asked, line, message).await;
-        // What `introduce` answers with is whole.
-        let text = match reply.into_body().collect().await {
-            Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-            Err(_) => String::new(),
-        };
+        let text = text_of(reply).await;
         if asked.lane.is_none() {
             return text;
         }
@@ -131,7 +127,7 @@ impl Front {
 /// The client's answer where its session goes on.
 fn go_on(asked: &Asked, message: &Message<'_>, result: &str) -> String {
     let id = message.id().map_or("null", |id| id.as_json());
-    let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+    let text = call::result(id, result);
     let header = HeaderValue::from_str(asked.stream.session.id.as_str()).ok();
     let _ = asked.stream.begin_introduction();
     asked

@@ -1,0 +1,166 @@
+//! Batches: several messages in one POST, which 2025-03-26 requires a server to take and 2025-06-18 abolished.
+//!
+//! Each entry is served as if it had been posted alone, one after another. The replies go onto one event stream: each
+//! request's answer with all that its server says before it. Invariants: a batch with an entry that cannot be served is
+//! refused before any is; each request gets one answer; memory is bounded by one entry's reply, and an entry begins when
+//! the one before it is answered, whoever still reads.
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::answer;
+use super::endpoint::{Arrival, is_initialize, post_message};
+use super::late::streamed;
+use crate::dispatch::{ReplyMessages, empty};
+use crate::mcp::envelope::Sender;
+use crate::mcp::{EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Revision};
+
+/// Most messages of one batch.
+const ENTRIES_MAX: usize = 64;
+/// How many messages wait for a client that reads slowly.
+const UNREAD_MAX: usize = 8;
+
+/// One message of a batch.
+struct BatchEntry {
+    text: Bytes,
+    /// The id, as JSON text, where an answer is awaited.
+    request_id: Option<Box<str>>,
+}
+
+/// A batch of a client whose headers name no revision without batches.
+pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
+    match Revision::of_headers(&arrival.headers) {
+        Ok(revision) if revision >= Revision::V2025_06_18 => {
+            return answer::error(&ErrorBody::from(&EnvelopeError::Batch));
+        }
+        Ok(_) => {}
+        Err(cause) => return answer::error(&ErrorBody::from(&cause)),
+    }
+    let mut entries = match entries(body) {
+        Ok(entries) => entries.into_iter(),
+        Err(error) => return answer::error(&error),
+    };
+    // What is refused first is mostly wrong with the whole request, such as its session.
+    let mut first = None;
+    for entry in entries.by_ref() {
+        let reply = serve(&arrival, &entry).await;
+        if !reply.status().is_success() {
+            return reply;
+        }
+        if let Some(id_json) = entry.request_id {
+            first = Some((reply, id_json));
+            break;
+        }
+    }
+    let Some((reply, id_json)) = first else {
+        return empty(StatusCode::ACCEPTED);
+    };
+    let (said, before) = mpsc::channel(UNREAD_MAX);
+    let client = BatchClient {
+        event_bytes_max: arrival.app.relay.event_bytes_max,
+        said,
+    };
+    let task = tokio::spawn(async move {
+        let mut answer = client.pass_on(reply, &id_json).await;
+        for entry in entries {
+            if entry.request_id.is_some() {
+                // The last answer alone ends the stream.
+                client.say(std::mem::take(&mut answer)).await;
+            }
+            let reply = serve(&arrival, &entry).await;
+            if let Some(id_json) = &entry.request_id {
+                answer = client.pass_on(reply, id_json).await;
+            }
+        }
+        Bytes::from(answer.into_string())
+    });
+    streamed(task, Some(before), None, "null".into())
+}
+
+/// Serves one entry. What it began is finished, whoever still waits.
+async fn serve(arrival: &Arrival, entry: &BatchEntry) -> Response {
+    let arrival = Arrival {
+        // Nobody can tell by the connection which of the answers are still wanted.
+        client_gone: CancellationToken::new(),
+        ..arrival.clone()
+    };
+    post_message(arrival, entry.text.clone()).await
+}
+
+/// The messages of a batch, all of which may be served.
+fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
+    let invalid = |detail: String| ErrorBody::new(ErrorKind::InvalidRequest).detail(detail);
+    let texts: Vec<&RawValue> = serde_json::from_slice(body.trim_ascii())
+        .map_err(|cause| ErrorBody::new(ErrorKind::Parse).detail(cause))?;
+    if texts.is_empty() || texts.len() > ENTRIES_MAX {
+        let count = texts.len();
+        return Err(invalid(format!(
+            "a batch has 1 to {ENTRIES_MAX} messages, this one has {count}"
+        )));
+    }
+    let read = |(at, text): (usize, &&RawValue)| {
+        let message = Message::parse(text.get().as_bytes(), Sender::Client)
+            .map_err(|cause| invalid(format!("message {at} of the batch: {cause}")))?;
+        if is_initialize(&message) {
+            return Err(invalid("initialize may not be part of a batch".to_owned()));
+        }
+        let id = message.id().filter(|_| message.kind() == Kind::Request);
+        Ok(BatchEntry {
+            text: body.slice_ref(text.get().as_bytes()),
+            request_id: id.map(|id| id.as_json().into()),
+        })
+    };
+    (1..).zip(&texts).map(read).collect()
+}
+
+/// Who sent a batch, and how its messages get there.
+struct BatchClient {
+    event_bytes_max: usize,
+    said: mpsc::Sender<Box<str>>,
+}
+
+impl BatchClient {
+    /// Passes on what comes before the answer of a request, and returns the answer.
+    async fn pass_on(&self, reply: Response, id_json: &str) -> Box<str> {
+        let id = Id::from_json(id_json).ok();
+        let status = reply.status();
+        let mut messages = ReplyMessages::of(reply, self.event_bytes_max);
+        while let Ok(Some(text)) = messages.next().await {
+            let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
+                break;
+            };
+            if !message.kind().is_response() {
+                self.say(text).await;
+                continue;
+            }
+            if message.id() == id {
+                return text;
+            }
+            if message.id().is_none()
+                && let Some(error) = message.outcome()
+            {
+                return format!(r#"{{"jsonrpc":"2.0","id":{id_json},"error":{error}}}"#).into();
+            }
+        }
+        unanswered(status, id)
+    }
+
+    async fn say(&self, text: Box<str>) {
+        // Where nobody reads any more, nobody misses it.
+        let _ = self.said.send(text).await;
+    }
+}
+
+/// The error in the place of an answer that did not come.
+fn unanswered(status: StatusCode, id: Option<Id<'_>>) -> Box<str> {
+    let body = if status.is_success() {
+        ErrorBody::new(ErrorKind::OutcomeUnknown)
+    } else {
+        ErrorBody::new(ErrorKind::UpstreamInvalid).detail(format_args!("HTTP status {status}"))
+    };
+    String::from_utf8_lossy(&body.answering(id).to_bytes()).into()
+}

@@ -1,0 +1,56 @@
+//! Cross-origin requests (WHATWG Fetch, CORS): what the browser of a page on an allowed origin has to read before the
+//! page may call the gateway, and before it may see the reply.
+//!
+//! Invariant: only an origin that the guard has allowed is named, never `*`, and no credentials of the browser are asked
+//! for. A page that is not allowed gets 403 before anything here runs.
+
+use axum::response::Response;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN,
+    VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use crate::dispatch::empty;
+
+/// The methods of all paths together.
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+/// The request headers that MCP clients send and a browser asks about.
+const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
+    "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
+     traceparent, tracestate, x-mcp-session-id",
+);
+/// The reply headers that MCP clients read and a browser hides by default.
+const REPLY_HEADERS: HeaderValue = HeaderValue::from_static(
+    "mcp-protocol-version, mcp-session-id, mooring-degraded, retry-after, www-authenticate, x-mcp-session-id",
+);
+/// How long a browser may remember a preflight reply, in seconds. Chromium keeps none longer than two hours.
+const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("7200");
+
+/// Whether a browser asks if it may send a request, rather than sending it.
+pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
+    method == Method::OPTIONS
+        && headers.contains_key(ORIGIN)
+        && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The reply to a preflight request of an allowed origin.
+pub(super) fn preflight() -> Response {
+    let mut reply = empty(StatusCode::NO_CONTENT);
+    let headers = reply.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE_SECONDS);
+    reply
+}
+
+/// Lets the page at `origin`, which is allowed, read the reply. Replies without an origin vary by it too.
+pub(super) fn allow_origin(reply: &mut Response, origin: Option<HeaderValue>) {
+    let headers = reply.headers_mut();
+    headers.append(VARY, HeaderValue::from_static("origin"));
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, REPLY_HEADERS);
+    }
+}

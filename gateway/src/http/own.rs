@@ -1,0 +1,46 @@
+//! Requests to a server that is the gateway itself, of whatever kind: what is answered at once, and what becomes of a call.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::answer;
+use super::late::{Before, soon_or_streamed};
+use crate::mcp::tool_server::{Asked, asked};
+use crate::mcp::{ErrorKind, Message, Revision, ToolServer, call};
+
+/// The call that a request makes, with the request's id as JSON text.
+///
+/// # Errors
+/// The reply, where no call is needed for it.
+pub(super) fn call_of<S: ToolServer>(
+    server: &Arc<S>,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Result<(S::Call, Box<str>), Box<Response>> {
+    let Some(id) = message.id() else {
+        return Err(Box::new(answer::plain(ErrorKind::InvalidRequest, None)));
+    };
+    let reply = match asked(server, message, revision) {
+        Asked::Call(call) => return Ok((call, id.as_json().into())),
+        Asked::Result(result) => {
+            let text = call::result(id.as_json(), &result);
+            answer::json(StatusCode::OK, text.into())
+        }
+        Asked::Error(error) => answer::error(&error),
+    };
+    Err(Box::new(reply))
+}
+
+/// The reply to a call that is made, whoever still listens. `before` is what is said until then.
+pub(super) async fn reply_to(
+    id_json: Box<str>,
+    making: impl Future<Output = String> + Send + 'static,
+    before: Before,
+) -> Response {
+    let answered_id = id_json.clone();
+    let task = tokio::spawn(async move { Bytes::from(call::result(&answered_id, &making.await)) });
+    soon_or_streamed(task, before, id_json).await
+}

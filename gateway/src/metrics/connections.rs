@@ -1,0 +1,45 @@
+//! The metrics of client connections.
+
+use metrics::{counter, describe_counter};
+
+/// Client connections that were closed as they came, by `reason`.
+const REFUSED: &str = "mooring_client_connections_refused_total";
+
+/// Every metric of this file.
+#[cfg(test)]
+pub(super) const ALL: [&str; 1] = [REFUSED];
+
+pub(super) fn describe() {
+    describe_counter!(
+        REFUSED,
+        "Client connections beyond a limit that were closed, by reason"
+    );
+    for reason in [ConnectionRefusal::All, ConnectionRefusal::Peer] {
+        counter!(REFUSED, "reason" => reason.as_str()).absolute(0);
+    }
+}
+
+/// The limit that a connection is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRefusal {
+    /// The limit in all, and the connections kept for health probes are taken too.
+    All,
+    /// The limit of its address.
+    Peer,
+}
+
+impl ConnectionRefusal {
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Peer => "peer",
+        }
+    }
+}
+
+/// A client connection was closed as it came.
+pub fn client_connection_refused(reason: ConnectionRefusal) {
+    counter!(REFUSED, "reason" => reason.as_str()).increment(1);
+}

@@ -1,0 +1,34 @@
+//! The last contact with each configured upstream server.
+
+use metrics::{describe_gauge, gauge};
+
+use crate::upstream::{Contact, ContactOutcome};
+
+/// When it was, in Unix seconds, by `server`; 0 before the first.
+pub(super) const LAST_CONTACT_SECONDS: &str = "mooring_server_last_contact_timestamp_seconds";
+/// What came of it, by `server` and `outcome`: 1 for the outcome of the last contact, 0 for the others.
+pub(super) const LAST_CONTACT: &str = "mooring_server_last_contact";
+/// All names.
+#[cfg(test)]
+pub(super) const ALL: [&str; 2] = [LAST_CONTACT_SECONDS, LAST_CONTACT];
+
+pub(super) fn describe() {
+    describe_gauge!(LAST_CONTACT_SECONDS, "Last contact with the server");
+    describe_gauge!(LAST_CONTACT, "1 for the outcome of the last contact");
+}
+
+/// Set when it is scraped.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "milliseconds since 1970 are below 2^52"
+)]
+pub fn server_contact(server: &str, last: Option<&Contact>) {
+    let seconds = last.map_or(0.0, |last| last.at_ms as f64 / 1_000.0);
+    gauge!(LAST_CONTACT_SECONDS, "server" => server.to_owned()).set(seconds);
+    let met = last.map(Contact::outcome);
+    for outcome in ContactOutcome::ALL {
+        let value = if met == Some(outcome) { 1.0 } else { 0.0 };
+        gauge!(LAST_CONTACT, "server" => server.to_owned(), "outcome" => outcome.as_str())
+            .set(value);
+    }
+}

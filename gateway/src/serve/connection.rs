@@ -1,0 +1,166 @@
+//! One client connection, from its first byte to its end.
+//!
+//! Invariant: a connection in which no request is open ends by itself, by the time that its next head may take or by the
+//! time that it may be idle. A request that is open is never cut by either.
+
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::activity::{ConnectionActivity, OpenRequest, TrackedStream};
+use super::connection_limits::ConnectionPermit;
+
+/// Longest head of a request in HTTP/1, in bytes; a longer one gets 431. Also the most that is read ahead of a body.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Longest list of header fields in HTTP/2, in bytes as RFC 9113 counts them (6.5.2).
+const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
+/// How much of one body a client may send ahead of its being read, in HTTP/2.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+/// How much of all bodies of one connection together.
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// How long an HTTP/2 connection may be silent until its client is asked whether it is there, and how long the answer may
+/// take.
+const PING_AFTER: Duration = Duration::from_secs(30);
+/// See [`PING_AFTER`].
+const PONG_WITHIN: Duration = Duration::from_secs(20);
+/// How long the head may take in a connection that is for health probes alone.
+const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What all client connections have in common.
+#[derive(Debug)]
+pub(super) struct ClientConnectionOptions {
+    /// All paths.
+    pub(super) router: Router,
+    /// What is served in connections beyond the limit: health probes and metrics, and a 503 for everything else.
+    pub(super) probe_router: Router,
+    /// How long the head of a request may take.
+    pub(super) header_timeout: Duration,
+    /// How long a connection may be without a request.
+    pub(super) idle_timeout: Duration,
+    /// Most requests at a time in one HTTP/2 connection; none where HTTP/2 is not spoken.
+    pub(super) http2_streams_max: Option<u32>,
+}
+
+/// Serves a connection until its client ends it, a time limit does, or `closing`, which lets open requests finish.
+pub(super) async fn serve_connection(
+    stream: TcpStream,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
+    options: Arc<ClientConnectionOptions>,
+    closing: CancellationToken,
+) {
+    // Events are small writes; Nagle's algorithm would hold each back for the client's delayed acknowledgment.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let (builder, router, header_timeout) = match permit.is_for_probes {
+        false => (builder(&options), &options.router, options.header_timeout),
+        true => (probe_builder(), &options.probe_router, PROBE_HEADER_TIMEOUT),
+    };
+    let activity = ConnectionActivity::begin(header_timeout, options.idle_timeout);
+    let service = service_fn(|request: Request<Incoming>| {
+        let open = activity.open_request(request.version());
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let reply = router.clone().call(request);
+        async move { reply.await.map(|reply| track(reply, open)) }
+    });
+    let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(&activity)));
+    let mut connection = pin!(builder.serve_connection(stream, service));
+    let mut overdue = pin!(activity.overdue());
+    let mut is_closing = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%peer, %error, "a client connection broke");
+                }
+                return;
+            }
+            () = closing.cancelled(), if !is_closing => {
+                is_closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            what = overdue.as_mut() => {
+                tracing::debug!(%peer, what, "a client connection was closed");
+                return;
+            }
+        }
+    }
+}
+
+fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().max_buf_size(HEAD_BYTES_MAX);
+    let Some(streams_max) = options.http2_streams_max else {
+        return builder.http1_only();
+    };
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams_max)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .keep_alive_interval(PING_AFTER)
+        .keep_alive_timeout(PONG_WITHIN);
+    builder
+}
+
+/// One request in HTTP/1, and no more.
+fn probe_builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    builder
+        .http1()
+        .keep_alive(false)
+        .max_buf_size(HEAD_BYTES_MAX);
+    builder
+}
+
+/// Its request is open until the body has ended.
+fn track(reply: Response<Body>, open: OpenRequest) -> Response<TrackedBody> {
+    reply.map(|body| TrackedBody { body, _open: open })
+}
+
+/// The body of a reply, whose request is open as long as it is.
+#[derive(Debug)]
+struct TrackedBody {
+    body: Body,
+    _open: OpenRequest,
+}
+
+impl http_body::Body for TrackedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,338 @@
+//! `mooring doctor`: tries everything that the settings name, and says what is wrong and what to do.
+//!
+//! Invariant: no session, key or record of a running gateway is touched: sessions are made in memory, and what is started
+//! is ended. Servers are asked the way that a client's request goes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use mooring_session::names::WorkerId;
+
+use super::application::{self, Parts};
+use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
+use super::{ServeError, beat, record_metrics, servers, wind_down};
+use crate::background;
+use crate::code::calls::Upstreams;
+use crate::code::catalog::{MountableServer, list_tools};
+use crate::http::{App, upstreams};
+use crate::settings::{Loaded, OnUnavailable, Settings, StoreLocation};
+use crate::store::{self, StoreOptions, StorePlace};
+use crate::upstream::ContactOutcome;
+
+/// Longest wait for what listens on the gateway's own port.
+const PORT_WITHIN: Duration = Duration::from_secs(2);
+/// Longest wait for one server beyond its own limits.
+const SERVER_WITHIN: Duration = Duration::from_secs(90);
+/// What this process is known by: no other can reach it.
+const ADDRESS: &str = "-";
+
+/// Everything that was looked at.
+#[derive(Debug)]
+pub struct Diagnosis(Vec<SettingsCheck>);
+
+impl Diagnosis {
+    /// Whether no check found a problem.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        let is_problem = |check: &SettingsCheck| check.outcome == CheckOutcome::Problem;
+        !self.0.iter().any(is_problem)
+    }
+
+    /// For people: a line for each check, what to do below it, and the count of problems.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for check in &self.0 {
+            let SettingsCheck {
+                subject, detail, ..
+            } = check;
+            text.push_str(&format!(
+                "{:<8} {subject}: {detail}\n",
+                check.outcome.as_str()
+            ));
+            if let Some(advice) = &check.advice {
+                text.push_str(&format!("{:<8}   {advice}\n", ""));
+            }
+        }
+        let count = |outcome| {
+            self.0
+                .iter()
+                .filter(|check| check.outcome == outcome)
+                .count()
+        };
+        let (problems, warnings) = (count(CheckOutcome::Problem), count(CheckOutcome::Warning));
+        text.push_str(&format!(
+            "{} checks, problems: {problems}, warnings: {warnings}\n",
+            self.0.len()
+        ));
+        text
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let document = json!({ "healthy": self.is_healthy(), "checks": self.0 });
+        format!("{document:#}\n")
+    }
+}
+
+/// Looks at files, programs, ports, the store, the sandbox and every server.
+///
+/// # Errors
+/// This process could not be set up.
+pub async fn diagnose(loaded: Loaded) -> Result<Diagnosis, ServeError> {
+    let Loaded { settings, remarks } = loaded;
+    let servers: Vec<&str> = settings
+        .servers
+        .iter()
+        .map(|server| server.id.as_str())
+        .collect();
+    let mut checks = vec![SettingsCheck::ok(
+        "settings",
+        format!("servers: {}", servers.join(", ")),
+    )];
+    checks.extend(
+        remarks
+            .into_iter()
+            .map(|remark| SettingsCheck::wrong(CheckOutcome::Warning, "settings", remark, "")),
+    );
+    let files = check_files(&settings);
+    let is_servable = refuse_problems(&files).is_ok();
+    // Those that are asked below say more. What keeps one server from working is a problem to whoever asks.
+    let is_asked = |check: &SettingsCheck| {
+        let id = check.subject.strip_prefix("server ");
+        is_servable && id.is_some_and(|id| servers::is_asked_for_tools(&settings, id))
+    };
+    for mut check in files.into_iter().filter(|check| !is_asked(check)) {
+        if check.outcome == CheckOutcome::Warning {
+            check.outcome = CheckOutcome::Problem;
+        }
+        checks.push(check);
+    }
+    checks.push(port("listen.address", settings.listen.address).await);
+    if settings.needs_peers() && settings.worker.peers.listen.port() != 0 {
+        checks.push(port("worker.peer_listen", settings.worker.peers.listen).await);
+    }
+    checks.push(store(&settings).await);
+    if is_servable {
+        checks.extend(parts(&settings).await?);
+    } else {
+        let detail = "not asked: a gateway would not start, see above";
+        checks.push(SettingsCheck::wrong(
+            CheckOutcome::Warning,
+            "servers",
+            detail,
+            "",
+        ));
+    }
+    Ok(Diagnosis(checks))
+}
+
+/// Whether the gateway may listen there, or does.
+async fn port(subject: &str, address: SocketAddr) -> SettingsCheck {
+    let error = match TcpListener::bind(address).await {
+        Ok(_) => return SettingsCheck::ok(subject, format!("{address} is free")),
+        Err(error) => error,
+    };
+    let is_in_use = error.kind() == std::io::ErrorKind::AddrInUse;
+    if is_in_use
+        && timeout(PORT_WITHIN, is_gateway(address))
+            .await
+            .unwrap_or(false)
+    {
+        return SettingsCheck::ok(subject, format!("a gateway is serving at {address}"));
+    }
+    let advice = match is_in_use {
+        true => "end the process that listens there, or choose another port",
+        false => "choose an address of this machine, and a port that this user may listen on",
+    };
+    let detail = format!("cannot listen on {address}: {error}");
+    SettingsCheck::wrong(CheckOutcome::Problem, subject, detail, advice)
+}
+
+async fn is_gateway(address: SocketAddr) -> bool {
+    const ASK: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    const ANSWER_BYTES_MAX: u64 = 4096;
+    let asking = async {
+        let mut connection = TcpStream::connect(address).await?;
+        connection.write_all(ASK).await?;
+        let mut answer = String::new();
+        connection
+            .take(ANSWER_BYTES_MAX)
+            .read_to_string(&mut answer)
+            .await?;
+        Ok::<_, std::io::Error>(answer.ends_with(r#"{"status":"ok"}"#))
+    };
+    asking.await.unwrap_or(false)
+}
+
+/// Whether the store can be used. A file that is not there is not made.
+async fn store(settings: &Settings) -> SettingsCheck {
+    let subject = format!("store ({})", settings.store.location);
+    if let StoreLocation::Embedded { path } = &settings.store.location
+        && !path.exists()
+    {
+        return SettingsCheck::ok(subject, "its file will be made at the first start");
+    }
+    let mut strict = settings.store.clone();
+    strict.on_unavailable = OnUnavailable::Fail;
+    match store::open(&strict, settings.affinity.session_ttl).await {
+        Ok(_) => SettingsCheck::ok(subject, "it can be used"),
+        Err(error) => SettingsCheck::wrong(
+            CheckOutcome::Problem,
+            subject,
+            error.to_string(),
+            "docs/operating-redis.md and docs/settings.md ([store]) say what is needed",
+        ),
+    }
+}
+
+/// The sandbox and every server, by a gateway that keeps its sessions in memory and listens nowhere.
+async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
+    let recorder = record_metrics()?;
+    let worker = format!("doctor:{:016x}", rand::random::<u64>());
+    let worker = WorkerId::parse(worker.as_bytes())?;
+    let options = StoreOptions {
+        place: StorePlace::Memory,
+        ..StoreOptions::of(&settings.store, settings.affinity.session_ttl)
+    };
+    let store = store::open_with(&options).await;
+    let parts = Parts {
+        store: store.map_err(|error| ServeError::Unavailable {
+            service: "memory".to_owned(),
+            reason: error.to_string(),
+        })?,
+        worker: worker.clone(),
+        peers: None,
+        ring: None,
+    };
+    let app = application::assemble(settings, parts, recorder).await?;
+    let beat = beat(settings, &worker, ADDRESS)?;
+    let beating = async {
+        loop {
+            background::announce(&app.affinity, &beat).await;
+            tokio::time::sleep(settings.worker.beat_interval).await;
+        }
+    };
+    background::announce(&app.affinity, &beat).await;
+    let mut checks = code(&app).await;
+    tokio::select! {
+        asked = ask_servers(settings, &app) => checks.extend(asked),
+        () = beating => {}
+    }
+    wind_down(&app, JoinSet::new(), Instant::now()).await;
+    Ok(checks)
+}
+
+/// The sandbox, its runtimes and the directory of its sessions.
+async fn code(app: &App) -> Vec<SettingsCheck> {
+    let Some(servers) = &app.code else {
+        return Vec::new();
+    };
+    let state = servers.state().await.into_json();
+    let part = |pointer: &str| -> Option<&str> { state.pointer(pointer)?.as_str() };
+    let mut checks = Vec::new();
+    for (name, pointer) in [("sandbox", "/sandbox"), ("code.base_dir", "/base_dir")] {
+        checks.push(match part(&format!("{pointer}/problem")) {
+            None => SettingsCheck::ok(name, "it passed its self-test"),
+            Some(problem) => SettingsCheck::wrong(
+                CheckOutcome::Problem,
+                name,
+                problem,
+                "docs/deploying.md says what a host needs",
+            ),
+        });
+    }
+    for runtime in ["python", "deno"] {
+        let pointer = format!("/sandbox/runtimes/{runtime}");
+        match (
+            part(&format!("{pointer}/version")),
+            part(&format!("{pointer}/remedy")),
+        ) {
+            (_, Some(remedy)) => {
+                let detail = "it is not installed; code in this language is refused";
+                checks.push(SettingsCheck::wrong(
+                    CheckOutcome::Warning,
+                    runtime,
+                    detail,
+                    remedy,
+                ));
+            }
+            (Some(version), None) => checks.push(SettingsCheck::ok(runtime, version)),
+            (None, None) => {}
+        }
+    }
+    checks
+}
+
+/// Lists the tools of every server that is somewhere else, or is a program.
+async fn ask_servers(settings: &Settings, app: &Arc<App>) -> Vec<SettingsCheck> {
+    let mountable = servers::mountable(settings).unwrap_or_default();
+    let upstreams = upstreams(app);
+    join_all(mountable.iter().map(|server| ask(app, &upstreams, server))).await
+}
+
+async fn ask(app: &App, upstreams: &Arc<dyn Upstreams>, server: &MountableServer) -> SettingsCheck {
+    let subject = format!("server {}", server.id);
+    let listed = timeout(SERVER_WITHIN, list_tools(upstreams, server)).await;
+    let detail = match listed {
+        Ok(Ok(tools)) => {
+            return SettingsCheck::ok(subject, format!("it lists {} tools", tools.len()));
+        }
+        Ok(Err(error)) => said(&error.to_string()),
+        Err(_) => "it did not answer in time".to_owned(),
+    };
+    let contact = (app.servers.get(server.id.as_str())).and_then(|server| server.health().1);
+    let cause = contact.and_then(|contact| contact.failure);
+    let outcome = (cause.as_ref()).map_or(ContactOutcome::Ok, |cause| cause.outcome);
+    let detail = match cause {
+        Some(cause) if !detail.contains(&*cause.text) => format!("{detail}: {}", cause.text),
+        _ => detail,
+    };
+    SettingsCheck::wrong(CheckOutcome::Problem, subject, detail, advice(outcome))
+}
+
+/// The message of a JSON-RPC error; another text as it is.
+fn said(text: &str) -> String {
+    let message = |json: &str| -> Option<String> {
+        let error: Value = serde_json::from_str(json).ok()?;
+        Some(error.get("message")?.as_str()?.to_owned())
+    };
+    let from = text.find('{').and_then(|start| text.get(start..));
+    from.and_then(message).unwrap_or_else(|| text.to_owned())
+}
+
+/// What to do about a server that is away.
+const fn advice(outcome: ContactOutcome) -> &'static str {
+    match outcome {
+        ContactOutcome::Ok => "look at the server's own log",
+        ContactOutcome::Refused => "start the server, or correct the port in `instances`",
+        ContactOutcome::Connect => {
+            "correct the host in `instances`, or look at names, routes and firewalls"
+        }
+        ContactOutcome::Tls => {
+            "the port has to speak TLS, with a certificate for this name that the system trusts; SSL_CERT_FILE names others"
+        }
+        ContactOutcome::TimedOut => {
+            "look at the server's own log; upstream.response_headers_timeout_ms and start_timeout_ms limit the wait"
+        }
+        ContactOutcome::Status => {
+            "correct the path in `instances` (mostly /mcp, or kind = \"sse\" with /sse), or give credentials in `headers`"
+        }
+        ContactOutcome::Invalid => {
+            "`instances` has to name an MCP endpoint; one of HTTP+SSE needs kind = \"sse\""
+        }
+        ContactOutcome::NotStarted => {
+            "run the command by hand as the gateway's user; variables that it needs go into `env` or `inherit_env`"
+        }
+        ContactOutcome::Broken => "look at the server's own log: it closed the connection",
+    }
+}
