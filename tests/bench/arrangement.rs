@@ -117,7 +117,7 @@ async fn gateway(store: &str, is_kept: bool, upstream_ports: &[u16]) -> anyhow::
         .collect();
     // The debug forms of these are TOML: there is nothing to escape in them.
     let toml = format!(
-        "[store]\nurl = {store:?}\n\n[affinity]\nenabled = {is_kept}\n\n\
+        "[store]\nurl = {store:?}\n\n[affinity]\nenabled = {is_kept}\ninitializes_per_minute = 0\n\n\
          [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {instances:?}\n"
     );
     Gateway::start("bench", Settings::toml(toml))

@@ -67,8 +67,9 @@ pub(crate) async fn measure() -> anyhow::Result<String> {
     let gateway = Gateway::start("bench", settings).await?;
     let calls = calls(&gateway).await?;
     let context = context(&gateway, &root.display().to_string()).await?;
+    let answers = answers(&gateway).await?;
     let at_once = at_once(&gateway).await?;
-    Ok(format!("{calls}\n\n{context}\n\n{at_once}"))
+    Ok(format!("{calls}\n\n{context}\n\n{answers}\n\n{at_once}"))
 }
 
 async fn open(gateway: &Gateway, server: &str) -> anyhow::Result<McpSession> {
@@ -233,6 +234,44 @@ async fn context(gateway: &Gateway, root: &str) -> anyhow::Result<String> {
         code.row("code that calls them", base),
     ]
     .join("\n"))
+}
+
+/// What the answer of a run holds, by where hosts look.
+async fn answers(gateway: &Gateway) -> anyhow::Result<String> {
+    let mut session = open(gateway, SERVER).await?;
+    let listed = session.request("tools/list", json!({})).await?.response;
+    let definitions = length(&listed, "/result");
+    let mut lines = vec![
+        format!("### What a model reads, in bytes (tools/list: {definitions})"),
+        String::new(),
+        "| run | printed | text | structured content | whole result |".to_owned(),
+        "|---|---|---|---|---|".to_owned(),
+    ];
+    let calling = |calls: usize| {
+        format!("import tools\nfor _ in range({calls}):\n    tools.web.increment()\nprint({calls})")
+    };
+    for (name, code) in [
+        ("`print(55)`", "print(55)".to_owned()),
+        ("300 calls of tools", calling(300)),
+        ("1,000 calls of tools", calling(1000)),
+        (
+            "100,000 lines",
+            "for n in range(100_000):\n    print(n)".to_owned(),
+        ),
+    ] {
+        let arguments = json!({"code": code, "language": "python"});
+        let result = session.call("shell_exec", arguments).await?;
+        ensure!(result.get("isError") == Some(&json!(false)), "{result}");
+        let printed = result.pointer("/_meta/mooring~1run/metrics/bytes_written");
+        let printed = printed.with_context(|| format!("the bytes printed: {result}"))?;
+        lines.push(format!(
+            "| {name} | {printed} | {} | {} | {} |",
+            text(&result, "/content/0/text").len(),
+            length(&result, "/structuredContent"),
+            length(&result, "")
+        ));
+    }
+    Ok(lines.join("\n"))
 }
 
 /// A hundred users run at once.

@@ -1,6 +1,6 @@
 """The official Python SDK client, which holds what tools answer against their output schemas.
 
-Usage: answers.py --url URL [--url URL]... [--header NAME=VALUE]... --calls JSON
+Usage: answers.py --url URL [--url URL]... [--header NAME=VALUE]... [--mode legacy|auto] --calls JSON
 Each HTTP request goes to the next URL's origin. Lists the tools, makes the calls of a JSON array of
 {"name": ..., "arguments": ...} one after the other, and prints one JSON object as its last act:
 {"tools": [NAME, ...], "answers": [{"is_error": false, "structured": {...}, "text": "..."}, ...]}
@@ -42,6 +42,7 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--url", action="append", required=True)
     parser.add_argument("--header", action="append", default=[])
+    parser.add_argument("--mode", default="legacy")
     parser.add_argument("--calls", type=json.loads, required=True)
     arguments = parser.parse_args()
     headers = dict(header.split("=", 1) for header in arguments.header)
@@ -52,7 +53,7 @@ async def main():
         ) as http,
         mcp.Client(
             streamable_http_client(arguments.url[0], http_client=http),
-            mode="legacy",
+            mode=arguments.mode,
             read_timeout_seconds=REQUEST_WITHIN_SECONDS,
         ) as client,
     ):

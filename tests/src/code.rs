@@ -126,6 +126,16 @@ fn subdirectories(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The structured content of a result, with what its `_meta` says of the run: what one object has in the form `full`.
+pub fn whole_answer(result: &Value) -> anyhow::Result<Value> {
+    let structured = result.get("structuredContent").and_then(Value::as_object);
+    let structured = structured.with_context(|| format!("structured content: {result}"))?;
+    let run = result.pointer("/_meta/mooring~1run");
+    let mut answer = run.and_then(Value::as_object).cloned().unwrap_or_default();
+    answer.extend(structured.clone());
+    Ok(answer.into())
+}
+
 /// One user's client of a code server, whose every call may go to another gateway.
 #[derive(Debug)]
 pub struct Coder {
@@ -147,14 +157,16 @@ impl Coder {
         Ok(Self { session })
     }
 
-    /// Calls a tool: its structured answer, and whether it is marked as an error.
+    /// Calls a tool: its [`whole_answer`], and whether it is marked as an error.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> anyhow::Result<(Value, bool)> {
-        let result = self.session.call(tool, arguments).await?;
+        let result = self.result(tool, arguments).await?;
         let is_error = result.get("isError") == Some(&json!(true));
-        let structured = result
-            .get("structuredContent")
-            .with_context(|| format!("structured content: {result}"))?;
-        Ok((structured.clone(), is_error))
+        Ok((whole_answer(&result)?, is_error))
+    }
+
+    /// Calls a tool: its result as it came.
+    pub async fn result(&mut self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
+        self.session.call(tool, arguments).await
     }
 
     /// Calls a tool that has to succeed.

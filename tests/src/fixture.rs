@@ -71,10 +71,7 @@ impl Fixture {
     pub async fn start_with(instance: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         let directory = TempDir::with_prefix("mooring-fixture-").context("make a directory")?;
         let port = free_port()?;
-        let mut all: Vec<String> = ["--port", &port.to_string(), "--instance", instance]
-            .map(str::to_owned)
-            .into();
-        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let all = arguments_of(port, instance, arguments);
         let process = spawn(instance, &all, &directory)?;
         let mut fixture = Self {
             process,
@@ -92,6 +89,12 @@ impl Fixture {
         self.process.kill_now()?;
         self.process = spawn(&self.instance, &self.arguments, &self.directory)?;
         self.ready().await
+    }
+
+    /// The same with other further arguments.
+    pub async fn restart_with(&mut self, arguments: &[&str]) -> anyhow::Result<()> {
+        self.arguments = arguments_of(self.port, &self.instance, arguments);
+        self.restart().await
     }
 
     /// The process, to kill, stop or read the log of.
@@ -137,6 +140,13 @@ impl Fixture {
             .ready(async || client.get(&url).await.map(drop))
             .await
     }
+}
+
+fn arguments_of(port: u16, instance: &str, more: &[&str]) -> Vec<String> {
+    let port = port.to_string();
+    let own = ["--port", &port, "--instance", instance];
+    let all = own.into_iter().chain(more.iter().copied());
+    all.map(str::to_owned).collect()
 }
 
 fn spawn(instance: &str, arguments: &[String], directory: &TempDir) -> anyhow::Result<Process> {

@@ -40,13 +40,13 @@ impl Fleet {
     }
 }
 
-/// A configuration with this store, affinity on, and one server `tools` of kind `http`. It ends inside the
-/// server's table.
+/// A configuration with this store, affinity on, any number of new sessions a minute, and one server `tools` of kind
+/// `http`. It ends inside the server's table.
 #[must_use]
 pub fn settings_toml(store_url: &str, instances: &[String]) -> String {
     // The debug form of a URL is a TOML string: neither has anything to escape.
     format!(
-        "[store]\nurl = {store_url:?}\n\n[affinity]\nenabled = true\n\n\
+        "[store]\nurl = {store_url:?}\n\n[affinity]\nenabled = true\ninitializes_per_minute = 0\n\n\
          [[servers]]\nid = \"tools\"\nkind = \"http\"\ninstances = {instances:?}\n"
     )
 }

@@ -25,6 +25,7 @@ pub struct Settings {
     environment: Vec<(String, String)>,
     state_home: Option<PathBuf>,
     is_niced: bool,
+    open_files: Option<u32>,
 }
 
 impl Settings {
@@ -60,6 +61,13 @@ impl Settings {
         self
     }
 
+    /// The soft limit of open files that it starts with, as a shell or a service manager sets it. The hard one stays.
+    #[must_use]
+    pub fn open_files(mut self, soft_limit: u32) -> Self {
+        self.open_files = Some(soft_limit);
+        self
+    }
+
     /// `mooring` with these settings, to do what `subcommand` says. Its own files lie in `directory`.
     pub fn command(&self, subcommand: &str, directory: &Path) -> anyhow::Result<Command> {
         let file = directory.join("mooring.toml");
@@ -68,6 +76,11 @@ impl Settings {
         let mut command = if self.is_niced {
             let mut command = Command::new("nice");
             command.args(["-n", "19"]).arg(binary);
+            command
+        } else if let Some(soft_limit) = self.open_files {
+            let mut command = Command::new("sh");
+            let script = format!("ulimit -S -n {soft_limit} && exec \"$0\" \"$@\"");
+            command.args(["-c", &script]).arg(binary);
             command
         } else {
             Command::new(binary)

@@ -5,6 +5,7 @@
 //! temporary directory. Where a process is waited for in vain, or a test panics, its log is shown.
 
 pub mod agent;
+pub mod certificates;
 pub mod client;
 pub mod code;
 pub mod compose;
@@ -15,6 +16,7 @@ pub mod fleet_keys;
 pub mod gateway;
 pub mod journal;
 pub mod legacy;
+pub mod model;
 pub mod nginx;
 pub mod paths;
 pub mod port;

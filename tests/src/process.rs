@@ -9,11 +9,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait;
 
-/// How long a process may take to stop after SIGTERM before it is killed.
+/// How long a process may take to end after SIGTERM before it is killed, and to stop after SIGSTOP.
 const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How much of a log is shown in a failure.
@@ -91,9 +91,24 @@ impl Process {
         wait::until(&what, limit, async || self.exit_status()).await
     }
 
-    /// SIGSTOP: the process keeps its sockets and answers nothing.
+    /// SIGSTOP, and waits until all threads have stopped: the process keeps its sockets and answers nothing.
     pub fn stop(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        let asked = Instant::now();
+        while asked.elapsed() < STOPPED_WITHIN {
+            // The kernel reports a stop when the last thread has taken part in it (wait(2), WUNTRACED).
+            let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+            let stopped = waitid(WaitId::Pid(self.process_id()?), options)
+                .with_context(|| format!("wait until {} has stopped", self.name))?;
+            if stopped.is_some() {
+                return Ok(());
+            }
+            if let Some(status) = self.exit_status()? {
+                bail!("{} ended while it was stopped: {status}", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        bail!("{} has not stopped within {STOPPED_WITHIN:?}", self.name)
     }
 
     /// SIGCONT.
@@ -135,9 +150,12 @@ impl Process {
         if let Some(status) = self.exit_status()? {
             bail!("{} has ended already: {status}", self.name);
         }
+        kill_process(self.process_id()?, signal).with_context(|| format!("signal {}", self.name))
+    }
+
+    fn process_id(&self) -> anyhow::Result<Pid> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let id = id.context("the child has an id")?;
-        kill_process(id, signal).with_context(|| format!("signal {}", self.name))
+        id.context("the child has an id")
     }
 
     fn log_tail(&self) -> String {

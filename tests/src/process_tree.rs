@@ -26,11 +26,28 @@ pub fn children_of(parent: u32) -> anyhow::Result<BTreeSet<u32>> {
 /// The ids of all living processes that were started with this argument, whoever their parents are by now: a process
 /// that outlived who started it is found too.
 pub fn started_with(argument: &str) -> anyhow::Result<BTreeSet<u32>> {
+    running_with("cmdline", |given| {
+        given
+            .iter()
+            .skip(1)
+            .any(|given| *given == argument.as_bytes())
+    })
+}
+
+/// The ids of all living processes that were started with this variable in their environment, whoever their parents are
+/// by now.
+pub fn started_with_variable(name: &str, value: &str) -> anyhow::Result<BTreeSet<u32>> {
+    let variable = format!("{name}={value}");
+    running_with("environ", |given| given.contains(&variable.as_bytes()))
+}
+
+/// The ids of all living processes for which a file of `/proc/<pid>` has strings that are so.
+fn running_with(file: &str, is_so: impl Fn(&[&[u8]]) -> bool) -> anyhow::Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for id in ids()? {
-        let command = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        let mut arguments = command.split(|byte| *byte == 0).skip(1);
-        if arguments.any(|given| given == argument.as_bytes()) && is_running(id) {
+        let strings = std::fs::read(format!("/proc/{id}/{file}")).unwrap_or_default();
+        let strings: Vec<&[u8]> = strings.split(|byte| *byte == 0).collect();
+        if is_so(&strings) && is_running(id) {
             found.insert(id);
         }
     }

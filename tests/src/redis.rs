@@ -16,7 +16,7 @@ use crate::process::Process;
 const FIRST_QUIET: [&str; 2] = ["mooring.turn-lease-max-ms", "100"];
 
 /// The same setting as it is by default.
-const LEASE_MAX_MS: &str = "5000";
+const LEASE_MAX_MS: &str = "2000";
 
 /// Whether the server has the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

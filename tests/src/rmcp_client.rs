@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, ensure};
 use futures_util::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
-use rmcp::ServiceExt;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ClientJsonRpcMessage, JsonObject};
-use rmcp::service::{RoleClient, RunningService};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientJsonRpcMessage, JsonObject, ProtocolVersion,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
@@ -34,6 +35,26 @@ pub struct RmcpSession {
 impl RmcpSession {
     /// Initializes over `endpoints` (full URLs), beginning with the one at `first`.
     pub async fn open(endpoints: &[String], first: usize) -> anyhow::Result<Self> {
+        Self::open_as(endpoints, first, ClientLifecycleMode::Initialize).await
+    }
+
+    /// Finds out whether the server is one of 2026-07-28, and initializes for `legacy_version` where it is not.
+    pub async fn open_auto(
+        endpoints: &[String],
+        legacy_version: ProtocolVersion,
+    ) -> anyhow::Result<Self> {
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(legacy_version),
+        };
+        Self::open_as(endpoints, 0, lifecycle).await
+    }
+
+    async fn open_as(
+        endpoints: &[String],
+        first: usize,
+        lifecycle: ClientLifecycleMode,
+    ) -> anyhow::Result<Self> {
         let uri = endpoints.first().context("an endpoint")?.clone();
         let config =
             StreamableHttpClientTransportConfig::with_uri(uri).reinit_on_expired_session(false);
@@ -51,8 +72,15 @@ impl RmcpSession {
         };
         let transport = StreamableHttpClientTransport::with_client(client, config);
         Ok(Self {
-            service: ().serve(transport).await.context("initialize")?,
+            service: ().serve_with_lifecycle(transport, lifecycle).await.context("initialize")?,
         })
+    }
+
+    /// The revision that was negotiated.
+    #[must_use]
+    pub fn protocol_version(&self) -> Option<String> {
+        let info = self.service.peer_info()?;
+        Some(info.protocol_version.to_string())
     }
 
     /// Calls `increment` and gives the count.

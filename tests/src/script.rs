@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
+use crate::code::USER;
 use crate::paths;
 
 /// How long a script may take.
@@ -49,6 +51,48 @@ pub struct Retries {
     /// The client was told, by the gateway or by `--broken tell`, that the call may have run; it made the call
     /// anew.
     pub unknown: u64,
+}
+
+/// What an official SDK got from a server, as `answers.py` and `answers.mjs` of `tests/clients` report it.
+#[derive(Debug, Deserialize)]
+pub struct Answers {
+    /// The names of its tools.
+    pub tools: Vec<String>,
+    /// What the calls came to, in their order.
+    pub answers: Vec<Answer>,
+}
+
+/// What one call came to; the SDK held it against the tool's output schema.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    /// Whether the tool says that it failed.
+    pub is_error: bool,
+    /// Its structured content; null where it has none.
+    #[serde(default)]
+    pub structured: Value,
+    /// Its text.
+    pub text: String,
+}
+
+/// Lets the SDK of `script` (chosen by `sdk`, where there are several) make these calls as a user, whose requests go to
+/// the endpoints in turn.
+pub async fn answers(
+    script: &str,
+    sdk: &[&str],
+    endpoints: &[String],
+    user: &str,
+    calls: impl Iterator<Item = (&str, &Value)>,
+) -> anyhow::Result<Answers> {
+    let calls: Value = calls
+        .map(|(tool, arguments)| json!({"name": tool, "arguments": arguments}))
+        .collect();
+    let (calls, user) = (calls.to_string(), format!("{USER}={user}"));
+    let mut words = vec!["--header", &user, "--calls", &calls];
+    for endpoint in endpoints {
+        words.extend(["--url", endpoint]);
+    }
+    words.extend(sdk);
+    run_client_for(script, &words).await
 }
 
 /// Runs a round-robin client: `tests/clients/SCRIPT` with the interpreter that its ending asks for.

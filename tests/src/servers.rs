@@ -44,6 +44,17 @@ pub fn everything_command() -> anyhow::Result<Vec<String>> {
     Ok(vec![tool("mcp-server-everything")?, "stdio".to_owned()])
 }
 
+/// The command that starts server-memory 0.6.2 on stdio, which speaks 2024-11-05 alone. It keeps its graph beside its own
+/// program, so that nothing may be written to it.
+pub fn older_memory_command() -> anyhow::Result<Vec<String>> {
+    Ok(vec![tool("mcp-server-memory-0.6.2")?])
+}
+
+/// The command that starts server-everything 2025.1.14 on stdio, which speaks 2024-11-05 alone.
+pub fn older_everything_command() -> anyhow::Result<Vec<String>> {
+    Ok(vec![tool("mcp-server-everything-2025.1.14")?])
+}
+
 /// The command that starts `tests/servers/shapes.py` on stdio: tools whose schemas have every shape, and which answer
 /// with what reached them.
 pub fn shapes_command() -> anyhow::Result<Vec<String>> {
@@ -110,6 +121,19 @@ impl Server {
     /// `@modelcontextprotocol/server-everything` over HTTP+SSE of 2024-11-05, at [`Server::sse_url`].
     pub async fn everything_sse(instance: &str) -> anyhow::Result<Self> {
         Self::everything_over("sse", instance).await
+    }
+
+    /// server-everything 2025.1.14 over HTTP+SSE, at [`Server::sse_url`]. It speaks 2024-11-05 alone, to one client.
+    pub async fn older_everything_sse() -> anyhow::Result<Self> {
+        let command = Command::new(paths::tool("mcp-server-everything-2025.1.14-sse")?);
+        Self::start(
+            "server-everything 2025.1.14",
+            command,
+            |command, port, _| {
+                command.env("PORT", port.to_string());
+            },
+        )
+        .await
     }
 
     async fn everything_over(transport: &str, instance: &str) -> anyhow::Result<Self> {

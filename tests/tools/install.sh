@@ -7,6 +7,8 @@
 #
 # The tools land in .tools at the workspace root, and callers use nothing else of it than:
 #   .tools/bin/{node,python,deno,conformance,mcp-server-everything,mcp-server-filesystem,mcp-server-memory,playwright-mcp}
+#   .tools/bin/mcp-server-{everything-2025.1.14,everything-2025.1.14-sse,memory-0.6.2}
+#   .tools/bin/{claude,codex,gemini,opencode}
 #   .tools/node_modules
 # A stamp of the pin files makes a second run a matter of milliseconds. A run that was cut short leaves
 # no stamp, so the next one starts from nothing: a half-made directory is never taken for a whole one.
@@ -20,7 +22,7 @@ stamp=$tools/stamp
 say() { printf '%s\n' "install: $*" >&2; }
 
 install_packages() {
-    "$root/scripts/packages.sh" cc libclang redis valgrind nginx venv python rg jq chromium
+    "$root/scripts/packages.sh" cc libclang redis valgrind nginx openssl venv python rg jq chromium
 }
 
 # npm comes with the Node wheel, so that neither a system Node nor a system npm is needed.
@@ -51,14 +53,23 @@ install_tools() {
 
     cp "$here/package.json" "$here/package-lock.json" "$tools/"
     (cd "$tools" && PATH="$tools/bin:$PATH" bin/node "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci \
-        --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
+        --omit=optional --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error >&2)
     # A package's own launcher would run the first `node` of the PATH, which may be too old.
     modules=$tools/node_modules
     launcher conformance "$tools/bin/node" "$modules/@modelcontextprotocol/conformance/dist/index.js"
     for server in everything filesystem memory; do
         launcher "mcp-server-$server" "$tools/bin/node" "$modules/@modelcontextprotocol/server-$server/dist/index.js"
     done
+    # Servers of the first SDKs, which speak 2024-11-05 alone.
+    launcher mcp-server-everything-2025.1.14 "$tools/bin/node" "$modules/older-server-everything/dist/index.js"
+    launcher mcp-server-everything-2025.1.14-sse "$tools/bin/node" "$modules/older-server-everything/dist/sse.js"
+    launcher mcp-server-memory-0.6.2 "$tools/bin/node" "$modules/older-server-memory/dist/index.js"
     launcher playwright-mcp "$tools/bin/node" "$modules/@playwright/mcp/cli.js"
+    # Command-line agents. Where one is a native program, its package for x86-64 Linux alone is installed.
+    launcher claude "$modules/@anthropic-ai/claude-code-linux-x64/claude"
+    launcher codex "$modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+    launcher gemini "$tools/bin/node" "$modules/@google/gemini-cli/bundle/gemini.js"
+    launcher opencode "$modules/opencode-linux-x64/bin/opencode"
 
     printf '%s' "$pins" >"$stamp"
 }

@@ -1,4 +1,4 @@
-//! Affinity off: no record, no store, any instance; and a server's own word wins over the global switch.
+//! Affinity off by the settings: no record, no store, any instance; and a server's own word wins over the global switch.
 
 use http::{HeaderValue, StatusCode};
 use mooring_tests::client::HttpClient;
@@ -15,7 +15,7 @@ const UNKEPT_PREFIX: &str = "unkept-";
 
 fn settings(instances: &[String]) -> Settings {
     Settings::toml(format!(
-        "[[servers]]\nid = \"tools\"\ninstances = {instances:?}\n"
+        "[affinity]\nenabled = false\n[[servers]]\nid = \"tools\"\ninstances = {instances:?}\n"
     ))
 }
 

@@ -117,6 +117,44 @@ async fn bodies_that_are_refused() -> anyhow::Result<()> {
             ),
             INVALID,
         ),
+        (
+            "two arguments",
+            text(
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"increment","arguments":{},"arguments":{"by":9}}}"#,
+            ),
+            INVALID,
+        ),
+        (
+            "a method in another case beside the method",
+            text(r#"{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}"#),
+            INVALID,
+        ),
+        (
+            "an id in another case",
+            text(r#"{"jsonrpc":"2.0","ID":1,"method":"ping"}"#),
+            INVALID,
+        ),
+        (
+            "a name in another case beside the name",
+            text(
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"whoami","NAME":"increment"}}"#,
+            ),
+            INVALID,
+        ),
+        (
+            "arguments with the long s of another case",
+            text(
+                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"increment\",\"argument\u{17f}\":{}}}",
+            ),
+            INVALID,
+        ),
+        (
+            "a progress token in another case",
+            text(
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progresstoken":1}}}"#,
+            ),
+            INVALID,
+        ),
         ("deep", deep(130).into_bytes(), INVALID),
         ("deep and never closed", vec![b'['; 1000], INVALID),
         (
@@ -171,7 +209,7 @@ async fn an_id_that_is_too_long_is_refused_and_the_longest_is_served() -> anyhow
 async fn a_request_of_a_revision_without_sessions_is_told_what_is_served() -> anyhow::Result<()> {
     let mut scene = CountingScene::start().await?;
     for version in [json!("2026-07-28"), json!("2030-01-01"), json!(7)] {
-        for method in ["tools/call", "server/discover", "initialize"] {
+        for method in ["tools/call", "initialize"] {
             let message = json!({
                 "jsonrpc": "2.0", "id": "modern", "method": method,
                 "params": {"name": "increment", "_meta": {
@@ -184,7 +222,7 @@ async fn a_request_of_a_revision_without_sessions_is_told_what_is_served() -> an
             let body = reply.json().await?;
             assert_eq!(body["id"], "modern");
             assert_eq!(body["error"]["code"], -32022);
-            let supported = json!(["2025-03-26", "2025-06-18", "2025-11-25"]);
+            let supported = json!(["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]);
             assert_eq!(body["error"]["data"]["supported"], supported);
             let requested = version.as_str().unwrap_or_default();
             assert_eq!(body["error"]["data"]["requested"], requested);

@@ -41,3 +41,14 @@ async fn the_gateway_on_the_embedded_store_conforms() -> anyhow::Result<()> {
     let gateway = Gateway::start("embedded", settings).await?;
     assert_conforms(&gateway.mcp_url("tools")).await
 }
+
+#[tokio::test]
+async fn the_gateway_with_nothing_set_conforms() -> anyhow::Result<()> {
+    let fixture = Fixture::start("conformance").await?;
+    let url = fixture.url();
+    let settings = Settings::toml(format!(
+        "[[servers]]\nid = \"tools\"\ninstances = [{url:?}]\n"
+    ));
+    let gateway = Gateway::start("unset", settings).await?;
+    assert_conforms(&gateway.mcp_url("tools")).await
+}

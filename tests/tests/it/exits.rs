@@ -5,6 +5,7 @@ use mooring_tests::fixture::Fixture;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::{Module, Redis};
 use mooring_tests::session::McpSession;
+use mooring_tests::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::Duration;
 
@@ -94,6 +95,28 @@ async fn a_signal_ends_it_with_0_also_while_a_stream_is_open() -> anyhow::Result
         stopped_by(Signal::TERM, &url),
         stopped_by(Signal::INT, &url)
     )?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn sighup_is_logged_and_changes_nothing() -> anyhow::Result<()> {
+    let fixture = Fixture::start("one").await?;
+    let mut gateway = Gateway::start("hung-up", kept(&[fixture.url()])).await?;
+    let client = HttpClient::default();
+    let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
+    let id = Pid::from_raw(i32::try_from(gateway.process().id())?).expect("a process id");
+    for count in 1..=2 {
+        kill_process(id, Signal::HUP)?;
+        wait::until("a line in the log", STOPPED_WITHIN, async || {
+            let log = gateway.process().log_text();
+            Ok((log.matches("SIGHUP").count() == count).then_some(()))
+        })
+        .await?;
+        assert_eq!(session.increment().await?, count as u64);
+    }
+    kill_process(id, Signal::TERM)?;
+    let status = gateway.process().ended(STOPPED_WITHIN).await?;
+    assert_eq!(status.code(), Some(0));
     Ok(())
 }
 

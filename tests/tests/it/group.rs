@@ -9,7 +9,7 @@ use mooring_tests::session::{McpSession, result_of};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::rig::sharing;
+use crate::rig::{initialize_params, sharing};
 
 /// How long a message of a member may take to be on the group's stream.
 const TOLD_WITHIN: Duration = Duration::from_secs(15);
@@ -58,7 +58,7 @@ fn settings(servers: &[(&str, &Fixture)], more_toml: &str) -> Settings {
     let mut toml = "[store]\nurl = \"embedded\"\n".to_owned();
     for (id, fixture) in servers {
         let url = fixture.url();
-        toml += &format!("[[servers]]\nid = {id:?}\nkind = \"http\"\ninstances = [{url:?}]\n");
+        toml += &format!("[[servers]]\nid = {id:?}\naffinity = \"off\"\ninstances = [{url:?}]\n");
     }
     let ids: Vec<&str> = servers.iter().map(|(id, _)| *id).collect();
     toml += &format!("[[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = {ids:?}\n{more_toml}");
@@ -284,6 +284,11 @@ async fn a_member_that_is_away_is_named_and_served_once_it_is_back() -> anyhow::
     let mut session = McpSession::open(&client, &[gateway.mcp_url("all")]).await?;
     let missing = json!({"mooring/missing": ["late"]});
     assert_eq!(session.initialize_result["_meta"], missing);
+    let instructions = session.initialize_result["instructions"].to_string();
+    assert!(
+        instructions.contains("Not available now: late."),
+        "{instructions}"
+    );
     let listed = result_of(session.request("tools/list", json!({})).await?.response)?;
     assert_eq!(listed["_meta"], missing);
     assert!(
@@ -400,5 +405,57 @@ async fn code_is_a_member_like_any_other() -> anyhow::Result<()> {
             .await
             .is_err()
     );
+    Ok(())
+}
+
+/// Which of several servers has failed cannot be guessed from the error of one.
+#[tokio::test]
+async fn an_error_of_a_member_names_it() -> anyhow::Result<()> {
+    let mut scene = GroupScene::start("").await?;
+    let mut session = scene.session().await?;
+    assert_eq!(
+        count(&mut session, "two__increment").await?,
+        json!(["two", 1])
+    );
+    let other = McpSession::open(&scene.client, &[scene.gateways[0].mcp_url("all")]).await?;
+    scene.two.process().kill_now()?;
+    let params = json!({"name": "two__increment", "arguments": {}});
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let mut other = other.fork(&scene.client, &[scene.gateways[1].mcp_url("all")]);
+    let reply = other.post(&call).await?;
+    assert_eq!(reply.status, 503);
+    let message = reply.json().await?["error"]["message"].to_string();
+    assert!(message.starts_with("\"two: "), "{message}");
+
+    // Where no member is left, the first one's reason is told.
+    scene.one.process().kill_now()?;
+    let initialize =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params()});
+    let mut request = other.http_request(http::Method::POST, initialize.to_string().into())?;
+    request.headers_mut().remove("mcp-session-id");
+    let reply = scene.client.send(request).await?;
+    assert_eq!(reply.status, 503);
+    let message = reply.json().await?["error"]["message"].to_string();
+    assert!(message.starts_with("\"one: "), "{message}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_without_a_server_says_which_there_are() -> anyhow::Result<()> {
+    let scene = GroupScene::start("").await?;
+    let gateway = &scene.gateways[0];
+    for (path, said) in [
+        ("/mcp", ["all, one, two", "default.server"]),
+        ("/servers/nobody/mcp", ["all, one, two", "the servers are"]),
+    ] {
+        let url = gateway.url(path);
+        let request = http::Request::post(&url).body(bytes::Bytes::new())?;
+        let reply = scene.client.send(request).await?;
+        assert_eq!(reply.status, 404, "{path}");
+        let message = reply.json().await?["error"]["message"].to_string();
+        for said in said {
+            assert!(message.contains(said), "{path}: {message}");
+        }
+    }
     Ok(())
 }

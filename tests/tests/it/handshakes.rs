@@ -12,6 +12,9 @@ async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
     let refused =
         r#"{"jsonrpc":"2.0","id":"c:1","error":{"code":-32602,"message":"no such client"}}"#;
     let endless = "x".repeat(9 * 1024 * 1024);
+    let too_long = format!("application/json\r\nmcp-session-id: {}", "x".repeat(1_025));
+    let initialized =
+        json!({"jsonrpc": "2.0", "id": "c:1", "result": initialize_result()}).to_string();
     let table = [
         (
             "no JSON",
@@ -42,6 +45,27 @@ async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
             (503, -32009),
         ),
         (
+            "a session id that is too long",
+            "200 OK",
+            &too_long,
+            &initialized,
+            (502, -32011),
+        ),
+        (
+            "a session id that is no text",
+            "200 OK",
+            "application/json\r\nmcp-session-id: a b",
+            &initialized,
+            (502, -32011),
+        ),
+        (
+            "a switch of protocols",
+            "101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other",
+            "text/plain",
+            "",
+            (502, -32015),
+        ),
+        (
             "a server error",
             "500 Internal Server Error",
             "text/plain",
@@ -53,7 +77,7 @@ async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
             "401 Unauthorized",
             "text/plain",
             "who?",
-            (502, -32011),
+            (502, -32015),
         ),
         (
             "a client refused",
@@ -96,6 +120,16 @@ async fn a_handshake_that_fails_leaves_no_session() -> anyhow::Result<()> {
             0.0,
             "{what}"
         );
+    }
+    // The client is told which status it was, and what to look at.
+    let answered = async {
+        let next = upstream.next().await?;
+        next.answer("403 Forbidden", "text/html", "<html>").await
+    };
+    let (reply, ()) = tokio::try_join!(client.send(request()?), answered)?;
+    let message = reply.json().await?["error"]["message"].to_string();
+    for said in ["403 Forbidden", "servers.headers"] {
+        assert!(message.contains(said), "{message}");
     }
     // A server without sessions of its own is served all the same.
     let answered = async { upstream.next().await?.result(&initialize_result()).await };

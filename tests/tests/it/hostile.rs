@@ -315,3 +315,51 @@ async fn refusals_of_the_upstream_are_passed_on() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// A switch of protocols is no answer, and the client's connection stays what it is.
+#[tokio::test]
+async fn an_upstream_that_switches_protocols_is_a_bad_gateway() -> anyhow::Result<()> {
+    let mut scene = start().await?;
+    let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n";
+    let reply = scene
+        .raw_call(async |mut exchange| exchange.raw(head).await)
+        .await?;
+    assert!(reply.starts_with("HTTP/1.1 502 "), "{reply}");
+    scene.goes_on("a switch of protocols").await
+}
+
+/// What an upstream sends that is no message is counted, and said in the log a few times.
+#[tokio::test]
+async fn a_flood_of_broken_events_is_few_lines_of_log() -> anyhow::Result<()> {
+    const EVENTS: usize = 50_000;
+    let mut scene = start().await?;
+    let before = scene.gateway.process().log_text().len();
+    let (mut reply, _) = scene
+        .exchange(&increment("1"), async |mut exchange| {
+            exchange.begin_events().await?;
+            for _ in 0..EVENTS / 1_000 {
+                exchange.chunk("data: x\n\n".repeat(1_000)).await?;
+            }
+            let id = exchange.wire_id();
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"count":1}}}}"#);
+            exchange.event(&answer).await?;
+            exchange.end().await?;
+            Ok(None)
+        })
+        .await?;
+    let answer = reply.next_event().await?.expect("the answer");
+    assert!(answer.data.contains("count"), "{answer:?}");
+    let dropped = scene
+        .gateway
+        .metric("mooring_upstream_messages_dropped_total", &[])
+        .await?;
+    assert_eq!(dropped, EVENTS as f64);
+    let log = scene.gateway.process().log_text();
+    let said = &log[before..];
+    assert!(said.contains("an event that is no message"), "{said}");
+    assert!(
+        said.lines().count() < 100 && said.len() < 64 * 1024,
+        "{said}"
+    );
+    scene.goes_on("a flood").await
+}

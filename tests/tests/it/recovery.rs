@@ -55,6 +55,14 @@ impl Pair {
     }
 }
 
+/// What clients are told of an instance of a pair: never its address.
+pub(crate) fn client_name(instance: &Fixture) -> &'static str {
+    match instance.instance() {
+        "a" => "instance-1",
+        _ => "instance-2",
+    }
+}
+
 /// What `whoami` says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Home {

@@ -112,7 +112,12 @@ impl Scripted {
 
     /// The next request that waits for its answer.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Exchange> {
-        let next = tokio::time::timeout(ARRIVES_WITHIN, self.waiting.recv());
+        self.next_within(ARRIVES_WITHIN).await
+    }
+
+    /// The same where it may take longer.
+    pub(crate) async fn next_within(&mut self, limit: Duration) -> anyhow::Result<Exchange> {
+        let next = tokio::time::timeout(limit, self.waiting.recv());
         let next = next.await.context("no request reached the upstream")?;
         next.context("the upstream has stopped")
     }

@@ -80,9 +80,13 @@ fn text(path: &Path) -> &str {
 /// is tested by itself.
 async fn ago(length: Duration) -> anyhow::Result<String> {
     let at = SystemTime::now().duration_since(UNIX_EPOCH)? - length;
-    let at = format!("@{}.{:03}", at.as_secs(), at.subsec_millis());
+    date(&format!("@{}.{:03}", at.as_secs(), at.subsec_millis())).await
+}
+
+/// The moment that the system's `date` understands so.
+async fn date(at: &str) -> anyhow::Result<String> {
     let mut date = Command::new("date");
-    date.args(["-u", "-d", &at, "+%Y-%m-%dT%H:%M:%S.%3NZ"]);
+    date.args(["-u", "-d", at, "+%Y-%m-%dT%H:%M:%S.%3NZ"]);
     let output = tokio::task::spawn_blocking(move || date.output()).await??;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
@@ -158,6 +162,18 @@ async fn is_managed(machine: &Machine) -> anyhow::Result<()> {
     let place = sessions.iter().find(by_parent).context("the one")?["place"]
         .as_str()
         .context("text")?;
+    for session in sessions {
+        let text = |field: &str| session[field].as_str().context("text");
+        let (last_used, expires) = (text("last_used_at")?, text("expires_at")?);
+        // The seconds are rounded down.
+        let ttl = session["ttl_seconds"].as_u64().context("a number")?;
+        let earliest = date(&format!("{last_used} + {ttl} seconds")).await?;
+        let latest = date(&format!("{last_used} + {} seconds", ttl + 1)).await?;
+        assert!(
+            (earliest.as_str()..&*latest).contains(&expires),
+            "{session}"
+        );
+    }
     let (shown, _) = machine.told(&["show", place]).await?;
     assert!(
         shown.contains("label parent: parent-session-123"),

@@ -372,3 +372,27 @@ async fn an_instance_that_dies_while_redis_is_away_costs_no_more_than_otherwise(
     assert_eq!(alive.stats().await?.initializes, 1);
     Ok(())
 }
+
+/// What a worker owns stands still until the store takes a beat of its, so it does not wait for the next regular one.
+#[tokio::test]
+async fn a_worker_beats_again_as_soon_as_redis_is_back() -> anyhow::Result<()> {
+    const BEAT_INTERVAL: Duration = Duration::from_secs(10);
+    let pair = Pair::start().await?;
+    let more = format!(
+        "[worker]\nbeat_interval_ms = {0}\nbeat_ttl_ms = {0}0\n",
+        BEAT_INTERVAL.as_millis()
+    );
+    let mut fleet = Fleet::start_with(1, &pair.urls(), &more).await?;
+    Outage::Killed.begin(&mut fleet.redis)?;
+    let missed = "the store did not take this worker's beat";
+    wait::until_true("a missed beat", BEAT_INTERVAL * 2, async || {
+        Ok(fleet.gateways[0].process().log_text().contains(missed))
+    })
+    .await?;
+    Outage::Killed.end(&mut fleet.redis).await?;
+    wait::until_true("a beat", BEAT_INTERVAL / 2, async || {
+        let workers = fleet.redis.cli(&["-3", "--json", "WORKER.LIST"])?;
+        Ok(workers.contains("gateway-1"))
+    })
+    .await
+}

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 
+use crate::rig::{increment, raw_exchange, raw_post};
 use crate::scene::{CountingScene, Reaches};
 
 /// What is done to the headers of a request that would be served.
@@ -66,7 +67,6 @@ async fn headers_that_are_refused() -> anyhow::Result<()> {
         (With("content-type", "text/plain"), (415, -32000), Nothing),
         (With("content-type", FORM), (415, -32000), Nothing),
         (With(VERSION, "1999-01-01"), UNSUPPORTED, Nothing),
-        (With(VERSION, "2024-11-05"), UNSUPPORTED, Nothing),
         (With(VERSION, "2026-07-28"), UNSUPPORTED, Nothing),
         (With(VERSION, ""), UNSUPPORTED, Nothing),
         (Beside(VERSION, "2025-06-18"), UNSUPPORTED, Nothing),
@@ -178,4 +178,57 @@ async fn methods_and_paths_that_are_refused() -> anyhow::Result<()> {
             .await?;
     }
     Ok(())
+}
+
+/// A proxy in front and the gateway must see the same request: what they could read differently is refused.
+#[tokio::test]
+async fn heads_that_can_be_read_in_two_ways_are_refused() -> anyhow::Result<()> {
+    const HOST: &str = "host: localhost\r\n";
+    const TARGET: &str = "POST /servers/tools/mcp ";
+    let mut scene = CountingScene::start().await?;
+    let call = raw_post(&scene.session, &increment("7"));
+    let port = scene.gateway.port();
+    let absolute =
+        |host: &str| call.replace(TARGET, &format!("POST http://{host}/servers/tools/mcp "));
+    for (what, request) in [
+        ("two hosts", call.replace(HOST, &HOST.repeat(2))),
+        (
+            "two different hosts",
+            call.replace(HOST, &format!("{HOST}host: 127.0.0.1\r\n")),
+        ),
+        ("a target on another host", absolute("127.0.0.1")),
+        (
+            "a target on another port",
+            absolute(&format!("localhost:{port}")),
+        ),
+        ("a target with a user", absolute("user@localhost")),
+        ("a foreign target", absolute("evil.example")),
+        (
+            "two lengths",
+            call.replace(HOST, &format!("{HOST}content-length: 3\r\n")),
+        ),
+    ] {
+        let reply = raw_exchange(&scene.gateway, request.as_bytes()).await?;
+        assert!(reply.starts_with("HTTP/1.1 400 "), "{what}: {reply}");
+        scene.unchanged(what).await?;
+    }
+    for (what, request) in [
+        ("lines that end with LF alone", call.replace("\r\n", "\n")),
+        (
+            "one line that ends with LF alone",
+            call.replacen("\r\n", "\n", 2).replacen('\n', "\r\n", 1),
+        ),
+        (
+            "an empty line of LF alone",
+            call.replace("\r\n\r\n", "\r\n\n"),
+        ),
+    ] {
+        let reply = raw_exchange(&scene.gateway, request.as_bytes()).await?;
+        assert!(!reply.contains(" 200 "), "{what}: {reply}");
+        scene.unchanged(what).await?;
+    }
+    let reply = raw_exchange(&scene.gateway, absolute("LOCALHOST").as_bytes()).await?;
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    scene.count += 1;
+    scene.unchanged("a target on the same host").await
 }

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::faulty::{Fate, FaultyProxy};
 use crate::recovery::{
-    OUTCOME_UNKNOWN, Pair, attempt, binding, call, count_of, counted, mark_of, rebinds, warned_of,
-    whoami,
+    OUTCOME_UNKNOWN, Pair, attempt, binding, call, client_name, count_of, counted, mark_of,
+    rebinds, warned_of, whoami,
 };
 
 const REBOUND_LOGGED: &str = "session rebound";
@@ -44,8 +44,8 @@ async fn a_killed_instance_costs_its_session_only_what_it_remembered() -> anyhow
     assert_eq!(count_of(&first), Some(1), "{first:?}");
     let mark = mark_of(&first).expect("the reply is marked");
     let bound = binding(&fleet.redis, &session)?;
-    assert_eq!(mark["from"], home.url());
-    assert_eq!(mark["to"], other.url());
+    assert_eq!(mark["from"], client_name(home));
+    assert_eq!(mark["to"], client_name(other));
     assert_eq!(mark["epoch"], bound["epoch"]);
     assert_eq!(mark["state_lost"], true);
     assert!(
@@ -105,7 +105,7 @@ async fn an_instance_restarted_on_its_port_keeps_its_session() -> anyhow::Result
     let mark = mark_of(&first).expect("the reply is marked");
     assert_eq!(
         (&mark["from"], &mark["to"]),
-        (&json!(home.url()), &json!(home.url()))
+        (&json!(client_name(home)), &json!(client_name(home)))
     );
     assert_eq!(warned_of(&first), [mark]);
     assert_eq!(session.increment().await?, 2);

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use mooring_tests::agent::{AgentHome, Ids, SERVER};
-use mooring_tests::code::USER;
 use mooring_tests::gateway::Gateway;
 use mooring_tests::redis::Redis;
-use mooring_tests::script::run_client_for;
-use serde::Deserialize;
+use mooring_tests::script::answers;
 use serde_json::{Value, json};
 
 use super::{ADA, BOB, Scene, prompt_in, session_at, text};
@@ -115,19 +113,6 @@ async fn a_parent_may_have_any_name_without_control_characters() -> anyhow::Resu
     Ok(())
 }
 
-#[derive(Debug, Deserialize)]
-struct Report {
-    tools: Vec<String>,
-    answers: Vec<Answer>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Answer {
-    is_error: bool,
-    structured: Value,
-    text: String,
-}
-
 #[tokio::test]
 async fn what_the_tool_answers_is_what_its_schema_says() -> anyhow::Result<()> {
     let scene = Scene::start(2, Ids::Change, "").await?;
@@ -142,17 +127,9 @@ async fn what_the_tool_answers_is_what_its_schema_says() -> anyhow::Result<()> {
             Some("workFolder"),
         ),
     ];
-    let named: Vec<Value> = calls
-        .iter()
-        .map(|(arguments, _)| json!({"name": SERVER, "arguments": arguments}))
-        .collect();
-    let (named, user) = (Value::from(named).to_string(), format!("{USER}={ADA}"));
     let urls: Vec<String> = scene.gateways.iter().map(|g| g.mcp_url(SERVER)).collect();
-    let mut arguments = vec!["--header", &user, "--calls", &named];
-    for url in &urls {
-        arguments.extend(["--url", url]);
-    }
-    let report: Report = run_client_for("answers.py", &arguments).await?;
+    let named = calls.iter().map(|(arguments, _)| (SERVER, arguments));
+    let report = answers("answers.py", &[], &urls, ADA, named).await?;
     assert_eq!(report.tools, [SERVER]);
     assert_eq!(report.answers.len(), calls.len());
     for ((arguments, error), answer) in calls.iter().zip(&report.answers) {

@@ -1,5 +1,5 @@
 //! Servers of kind `agent`: conversations that go on from call to call, whichever process serves them. The agent is a
-//! stand-in that remembers; everything else is real.
+//! stand-in that remembers, and in [`programs`] a real one whose model is a stand-in; everything else is real.
 
 mod asked;
 mod conversations;
@@ -9,6 +9,7 @@ mod fleet;
 mod fresh_processes;
 mod imported;
 mod limits;
+mod programs;
 
 use std::time::Duration;
 

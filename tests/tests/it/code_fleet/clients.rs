@@ -2,25 +2,11 @@
 //! included, and answers that come late.
 
 use anyhow::Context;
-use mooring_tests::code::{CodeVolume, SERVER, USER};
+use mooring_tests::code::{CodeVolume, SERVER};
 use mooring_tests::gateway::Gateway;
 use mooring_tests::redis::Redis;
-use mooring_tests::script::run_client_for;
-use serde::Deserialize;
+use mooring_tests::script::answers;
 use serde_json::{Value, json};
-
-#[derive(Debug, Deserialize)]
-struct Report {
-    tools: Vec<String>,
-    answers: Vec<Answer>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Answer {
-    is_error: bool,
-    structured: Value,
-    text: String,
-}
 
 /// Calls, whether each fails, and what its structured answer holds.
 fn calls() -> Vec<(&'static str, Value, bool, &'static str)> {
@@ -57,9 +43,9 @@ fn calls() -> Vec<(&'static str, Value, bool, &'static str)> {
             "shell_exec",
             python("raise SystemExit(3)"),
             true,
-            "\"exit_code\":3",
+            "exit code 3",
         ),
-        ("shell_exec", python("eval('1')"), true, "blocked"),
+        ("shell_exec", python("breakpoint()"), true, "blocked"),
         (
             "shell_exec",
             json!({"code": "ls; ls"}),
@@ -70,7 +56,7 @@ fn calls() -> Vec<(&'static str, Value, bool, &'static str)> {
             "shell_exec",
             json!({"code": "while True: pass", "language": "python", "timeout_ms": 300}),
             true,
-            "timed_out",
+            "timed out",
         ),
         ("shell_exec", json!({"code": 1}), true, "must be a string"),
         ("shell_exec", python("print(1)\0print(2)"), true, "NUL"),
@@ -100,31 +86,31 @@ fn calls() -> Vec<(&'static str, Value, bool, &'static str)> {
 
 #[tokio::test]
 async fn what_tools_answer_is_what_their_schemas_say() -> anyhow::Result<()> {
+    answers_meet_their_schemas("brief").await
+}
+
+#[tokio::test]
+async fn what_tools_answer_in_full_is_what_their_schemas_say() -> anyhow::Result<()> {
+    answers_meet_their_schemas("full").await
+}
+
+async fn answers_meet_their_schemas(form: &str) -> anyhow::Result<()> {
     let (volume, redis) = (CodeVolume::new()?, Redis::start().await?);
     let deno = mooring_tests::paths::tool("deno")?;
     let settings = volume
         .settings(&redis.url())
+        .env("MOORING_CODE_ANSWER", form)
         .env("MOORING_CODE_DENO_PATH", &deno.display().to_string());
     let gateways = Gateway::fleet(3, &settings).await?;
     let calls = calls();
-    let named: Vec<Value> = calls
-        .iter()
-        .map(|(tool, arguments, ..)| json!({"name": tool, "arguments": arguments}))
-        .collect();
-    let named = Value::from(named).to_string();
-    let user = format!("{USER}=ada@example.org");
-    let mut arguments = vec!["--header", &user, "--calls", &named];
     let urls: Vec<String> = gateways.iter().map(|g| g.mcp_url(SERVER)).collect();
-    for url in &urls {
-        arguments.extend(["--url", url]);
-    }
     for (script, sdk) in [
         ("answers.py", &[][..]),
         ("answers.mjs", &["--sdk", "v2"]),
         ("answers.mjs", &["--sdk", "v1"]),
     ] {
-        let arguments = [&arguments, sdk].concat();
-        let report: Report = run_client_for(script, &arguments).await?;
+        let named = calls.iter().map(|(tool, arguments, ..)| (*tool, arguments));
+        let report = answers(script, sdk, &urls, "ada@example.org", named).await?;
         let tools = [
             "shell_exec",
             "fs_browse",
@@ -138,6 +124,14 @@ async fn what_tools_answer_is_what_their_schemas_say() -> anyhow::Result<()> {
             let about = format!("{script} {sdk:?}: {tool} {arguments}: {answer:?}");
             assert_eq!(answer.is_error, *is_error, "{about}");
             assert!(answer.structured.to_string().contains(holds), "{about}");
+            if form == "brief" {
+                assert!(answer.text.len() < 400, "{about}");
+                if let Some(output) = answer.structured["output"].as_str() {
+                    assert!(answer.text.starts_with(output), "{about}");
+                    assert_eq!(answer.structured.get("metrics"), None, "{about}");
+                }
+                continue;
+            }
             let text: Value = serde_json::from_str(&answer.text).context(about.clone())?;
             let [text, structured] = [text, answer.structured.clone()].map(numbers_alike);
             assert_eq!(text, structured, "{about}");

@@ -35,7 +35,7 @@ async fn answered(mut session: McpSession, code: &str, number: usize) -> anyhow:
     assert_eq!(session.post(&message).await?.status, 202, "{question}");
     let exchange = read_exchange(stream, &call).await?;
     let result = result_of(exchange.response)?;
-    Ok(result["structuredContent"].clone())
+    mooring_tests::code::whole_answer(&result)
 }
 
 #[tokio::test]

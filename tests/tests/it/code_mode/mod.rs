@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mooring_tests::client::HttpClient;
-use mooring_tests::code::USER;
+use mooring_tests::code::{USER, whole_answer};
 use mooring_tests::gateway::Settings;
 use mooring_tests::servers::{Server, filesystem_command, memory_command, shapes_command};
 use mooring_tests::session::{McpSession, Opening};
@@ -70,11 +70,11 @@ impl Rig {
     }
 }
 
-/// Runs code: its structured answer.
+/// Runs code: its whole answer.
 async fn run(session: &mut McpSession, language: &str, code: &str) -> anyhow::Result<Value> {
     let arguments = json!({"language": language, "code": code});
     let result = session.call("shell_exec", arguments).await?;
-    Ok(result["structuredContent"].clone())
+    whole_answer(&result)
 }
 
 /// Runs code that has to succeed: what it printed.

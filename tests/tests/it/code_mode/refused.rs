@@ -194,7 +194,7 @@ async fn a_run_that_is_out_of_time_ends_with_its_calls() -> anyhow::Result<()> {
         "timeout_ms": 1500,
     });
     let result = session.call("shell_exec", arguments).await?;
-    let answer = &result["structuredContent"];
+    let answer = mooring_tests::code::whole_answer(&result)?;
     assert_eq!(answer["metrics"]["outcome"], "timed_out", "{answer}");
     let calls = answer["tool_calls_made"]
         .as_array()

@@ -112,6 +112,25 @@ async fn calls_are_told_in_the_answer_with_their_times() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn hundreds_of_calls_cost_a_model_nothing() -> anyhow::Result<()> {
+    let fixture = Fixture::start("a").await?;
+    let rig = Rig::start(&instances_table("web", "http", &[fixture.url()]), "").await?;
+    let mut session = rig.open("sandbox", ADA).await?;
+    let code = "import tools\nfor _ in range(300):\n    last = tools.web.increment()\nprint(last['count'])";
+    let arguments = json!({"language": "python", "code": code});
+    let result = session.call("shell_exec", arguments).await?;
+    assert_eq!(
+        result["content"],
+        json!([{"type": "text", "text": "300\n"}])
+    );
+    assert_eq!(result["structuredContent"], json!({"output": "300\n"}));
+    let run = &result["_meta"]["mooring/run"];
+    assert_eq!(run["metrics"]["tool_call_count"], 300, "{run}");
+    assert_eq!(run["tool_calls_made"].as_array().map(Vec::len), Some(100));
+    Ok(())
+}
+
+#[tokio::test]
 async fn tools_are_resolved_once_for_the_fleet_and_found_by_words() -> anyhow::Result<()> {
     let fixture = Fixture::start("a").await?;
     let rig = Rig::start(&instances_table("web", "http", &[fixture.url()]), "").await?;

@@ -2,7 +2,8 @@
 
 use http::Method;
 use mooring_tests::code::USER;
-use serde_json::json;
+use mooring_tests::gateway::Settings;
+use serde_json::{Value, json};
 
 use super::{ADA, ADMIN, AUDITOR, BOB, Scene, text};
 
@@ -180,5 +181,61 @@ async fn old_records_go_when_there_are_too_many() -> anyhow::Result<()> {
         .map(|run| text(run, "id"))
         .collect();
     assert_eq!(left, newest);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_records_of_one_user_take_a_bounded_room_and_leave_those_of_others()
+-> anyhow::Result<()> {
+    let scene = Scene::start_with("", "", |settings| {
+        settings
+            .env("MOORING_CODE_RUNS_KEPT_MB_PER_USER", "1")
+            .env("MOORING_CODE_MAX_PERSISTED_OUTPUT_CHARS", "1000000")
+    })
+    .await?;
+    let (mut ada, mut bob) = (scene.coder(ADA).await?, scene.coder(BOB).await?);
+    bob.python("print('first of all')").await?;
+    for _ in 0..5 {
+        ada.python("print('x' * 700_000)").await?;
+    }
+    let newest = scene.runs(0, ADA, "?limit=2").await?;
+    mooring_tests::wait::until_true(
+        "the oldest records to go",
+        std::time::Duration::from_secs(90),
+        async || Ok(scene.runs(1, ADA, "").await?.len() == 2),
+    )
+    .await?;
+    let left = scene.runs(2, ADA, "").await?;
+    assert_eq!(text(&left[0], "id"), text(&newest[0], "id"));
+    assert_eq!(text(&left[1], "id"), text(&newest[1], "id"));
+    assert_eq!(scene.runs(2, BOB, "").await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_volume_that_is_nearly_full_gets_no_bodies_of_records() -> anyhow::Result<()> {
+    let nearly_full =
+        |settings: Settings| settings.env("MOORING_CODE_RECORDS_MIN_FREE_MB", "16777216");
+    let scene = Scene::start_with("", "", nearly_full).await?;
+    let mut ada = scene.coder(ADA).await?;
+    assert_eq!(ada.python("print('answered')").await?, "answered");
+    let runs = scene.runs(1, ADA, "").await?;
+    let path = format!("code/runs/{}", text(&runs[0], "id"));
+    let whole = scene.get(2, &path, ADA).await?;
+    assert_eq!(whole["status"], "completed", "{whole}");
+    assert_eq!(whole["bodies_omitted"], true, "{whole}");
+    assert_eq!(
+        (&whole["output"], &whole["code_body"]),
+        (&json!(""), &Value::Null)
+    );
+    let refused = scene
+        .refused(
+            Method::POST,
+            &format!("{path}/replay"),
+            ADA,
+            Some(&json!({})),
+        )
+        .await?;
+    assert_eq!(refused.1, "run_not_replayable");
     Ok(())
 }

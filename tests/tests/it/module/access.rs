@@ -10,6 +10,7 @@ use mooring_tests::redis::Redis;
 
 use super::grammar::{Grammar, grammars};
 use super::pages;
+use super::reaping::{due, expired, short};
 use super::resp::{Connection, Value};
 use crate::reaping::{deletes_and_live, endpoints_of, open_sessions, reaping, until_no_record};
 
@@ -127,6 +128,30 @@ async fn a_gateway_serves_and_reaps_as_the_user_of_the_guide() -> anyhow::Result
     for entry in refused {
         assert_eq!(entry.field("object").to_string(), "config|get", "{entry}");
     }
+    Ok(())
+}
+
+/// A reaper that is not a gateway: it never beats, and no gateway that lives is in its way.
+#[tokio::test]
+async fn a_reaper_cleans_up_as_the_user_of_the_guide_without_a_beat() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let users = advised()?;
+    let (name, password, line) = &users[1];
+    assert_eq!(c.show(line)?, "OK");
+    c.run("WORKER.BEAT w:1 127.0.0.1:1 TTL 600000")?;
+    short(&mut c, "bound", Some("w:1 t LEASE 10 UPSTREAM u"))?;
+    expired(&mut c, 1).await?;
+    let mut reaper = Connection::open_resp3(&redis)?;
+    assert_eq!(reaper.show(&format!("AUTH {name} {password}"))?, "OK");
+    let moved = reaper.show("WORKER.BEAT w:1 10.6.6.6:1 TTL 600000")?;
+    assert!(moved.starts_with(REFUSED), "{moved}");
+    assert_eq!(due(&mut reaper, "reaper:1")?, ["mcpgw:bound"]);
+    let record = reaper.run("SESSION.CLAIM mcpgw:bound reaper:1 LEASE 60000")?;
+    let generation = record.field("gen").integer();
+    assert_eq!(due(&mut reaper, "reaper:1")?, [""; 0]);
+    reaper.run(&format!("SESSION.FORGET mcpgw:bound {generation} reaper:1"))?;
+    assert_eq!(c.run("EXISTS mcpgw:bound")?.integer(), 0);
     Ok(())
 }
 

@@ -45,8 +45,29 @@ async fn a_record_is_a_plain_hash_that_lives_as_long_as_its_tombstone() -> anyho
     let record = c.run(&format!("SESSION.GET {KEY}"))?;
     assert_eq!(
         c.run(&format!("PEXPIRETIME {KEY}"))?.integer(),
-        record.field("expires_at").integer() + 600_000,
-        "at least ten minutes after the expiry"
+        record.field("expires_at").integer() + 1_000 / 16 + 600_000,
+        "ten minutes after the last moment at which it may expire"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_expiry_that_is_told_is_the_ttl_after_the_last_use() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    let created = c.run(&format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"))?;
+    let read = c.run(&format!("SESSION.GET {KEY}"))?;
+    for record in [&created, &read] {
+        assert_eq!(
+            record.field("expires_at").integer(),
+            record.field("last_used_at").integer() + 900_000
+        );
+    }
+    let touched = c.run(&format!("SESSION.TOUCH {KEY} zoe"))?;
+    let before = read.field("expires_at").integer();
+    assert!(
+        (before..before + 900_000 / 16).contains(&touched.field("expires_at").integer()),
+        "it is not written, and has no slack: {touched}"
     );
     Ok(())
 }

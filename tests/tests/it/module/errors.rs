@@ -129,6 +129,25 @@ async fn every_code_has_its_cause() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whoever may beat cannot move a living worker to an address of its own.
+#[tokio::test]
+async fn a_living_worker_keeps_its_address() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("WORKER.BEAT w:1 10.0.0.7:4500 TTL 60000")?;
+    let before = c.show("WORKER.LIST")?;
+    assert_eq!(
+        error(&mut c, "WORKER.BEAT w:1 10.6.6.6:4500 TTL 1000 DRAINING")?,
+        "BUSY the worker is alive with another address: a new address needs a new boot id"
+    );
+    assert_eq!(c.show("WORKER.LIST")?, before, "nothing was changed");
+    c.run("WORKER.BEAT w:1 10.0.0.7:4500 TTL 60000 DRAINING")?;
+    c.run("WORKER.GONE w:1")?;
+    c.run("WORKER.BEAT w:1 10.0.0.8:4500 TTL 60000")?;
+    c.run("WORKER.BEAT w:2 10.0.0.9:4500 TTL 60000")?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn errors_name_what_is_wrong() -> anyhow::Result<()> {
     let redis = Redis::start().await?;

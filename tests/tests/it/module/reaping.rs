@@ -10,7 +10,7 @@ use super::resp::{Connection, Value};
 /// Generous: the machine is shared, and the index follows ten times a second.
 const SOON: Duration = Duration::from_secs(20);
 
-fn due(c: &mut Connection, worker: &str) -> anyhow::Result<Vec<String>> {
+pub(super) fn due(c: &mut Connection, worker: &str) -> anyhow::Result<Vec<String>> {
     named(c, &format!("{worker} COUNT 10"))
 }
 
@@ -27,7 +27,7 @@ fn named(c: &mut Connection, words: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// A session that expires in a second, bound if there is something to bind.
-fn short(c: &mut Connection, key: &str, bind: Option<&str>) -> anyhow::Result<()> {
+pub(super) fn short(c: &mut Connection, key: &str, bind: Option<&str>) -> anyhow::Result<()> {
     c.run(&format!("SESSION.CREATE mcpgw:{key} id zoe TTL 1000"))?;
     if let Some(rest) = bind {
         let words = format!("SESSION.BIND mcpgw:{key} zoe tools {rest} INSTANCES 1 one");
@@ -36,7 +36,7 @@ fn short(c: &mut Connection, key: &str, bind: Option<&str>) -> anyhow::Result<()
     Ok(())
 }
 
-async fn expired(c: &mut Connection, sessions: i64) -> anyhow::Result<()> {
+pub(super) async fn expired(c: &mut Connection, sessions: i64) -> anyhow::Result<()> {
     wait::until_true("the sessions to expire", SOON, async || {
         Ok(c.run("SESSION.STATS")?.field("sessions_expired").integer() == sessions)
     })

@@ -7,16 +7,19 @@ use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::journal::{Event, Journal};
 use mooring_tests::process_tree::started_with;
 use mooring_tests::redis::Redis;
-use mooring_tests::session::McpSession;
+use mooring_tests::session::{McpSession, read_exchange, result_of};
 use serde_json::json;
 
 use crate::recovery::{OUTCOME_UNKNOWN, call};
 use crate::rig::initialize_params;
 
 use super::rig::{
-    OwnedFleet, Shape, assert_begun_anew, error_code, goes_on, owned_toml, pid_of, stdio_toml,
-    unique,
+    OwnedFleet, Shape, assert_begun_anew, error_code, goes_on, owned_toml, pid_of, slow,
+    stdio_toml, unique,
 };
+
+/// How long a call is in flight while another session wants its place; longer than that waits.
+const IN_FLIGHT_MS: u64 = 8_000;
 
 #[tokio::test]
 async fn two_sessions_are_two_children_and_each_ends_with_its_delete_at_any_worker()
@@ -89,7 +92,7 @@ async fn a_child_that_exits_in_mid_call_fails_that_call_and_the_next_begins_anew
     Ok(())
 }
 
-/// A server whose program is not there, beside one that has as many children as it may.
+/// A server whose program is not there, beside one that has as many children as it may, none of them idle.
 #[tokio::test]
 async fn who_cannot_have_a_child_is_told_so_and_others_are_served() -> anyhow::Result<()> {
     let (redis, keys) = (Redis::start().await?, FleetKeys::new()?);
@@ -105,8 +108,10 @@ async fn who_cannot_have_a_child_is_told_so_and_others_are_served() -> anyhow::R
     let client = HttpClient::default();
     let mut session = McpSession::open(&client, &[gateways[0].mcp_url("tools")]).await?;
     goes_on(&mut session, 1, 1).await?;
+    let running = session.request_body("tools/call", slow(IN_FLIGHT_MS, "in flight"));
+    let reply = session.post(&running).await?;
 
-    for (server, words) in [("missing", "start"), ("tools", "process")] {
+    for (server, words) in [("missing", "was not found"), ("tools", "process")] {
         let (status, message) = initialize(&client, &gateways[0], server).await?;
         assert_eq!(status, 503, "{server}: {message}");
         assert!(message.contains(words), "{server}: {message}");
@@ -115,6 +120,7 @@ async fn who_cannot_have_a_child_is_told_so_and_others_are_served() -> anyhow::R
             "paths are the operator's: {message}"
         );
     }
+    result_of(read_exchange(reply, &running).await?.response)?;
     goes_on(&mut session, 2, 2).await?;
     // Another worker has a place of its own, and a place that is free again is given again.
     let mut elsewhere = McpSession::open(&client, &[gateways[1].mcp_url("tools")]).await?;

@@ -1,10 +1,12 @@
 //! Connections that live in one worker, over a fleet: state kept through any worker, one connection for each session, and
 //! what becomes of both where the worker that owns them, the server or the store goes away.
 
+mod announced;
 mod away;
 mod drain;
 mod endings;
 mod frozen;
+mod idle;
 mod killed;
 pub(crate) mod rig;
 mod servers;

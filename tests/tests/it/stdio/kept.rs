@@ -10,13 +10,10 @@ use mooring_tests::stdio_client::StdioClient;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{SERVER, ask_at_once, count, count_anew, counted, with_fastmcp, with_fixture};
+use super::{MARK, SERVER, ask_at_once, count, count_anew, counted, with_fastmcp, with_fixture};
 
 /// Calls of each kind that one process makes at once.
 const CALLS: usize = 25;
-
-/// The key of the mark in a result's `_meta`.
-const MARK: &str = "mooring/rebound";
 
 #[tokio::test]
 async fn a_client_that_is_started_anew_for_each_call_goes_on_counting() -> anyhow::Result<()> {
@@ -133,10 +130,27 @@ async fn a_group_goes_on_with_the_state_and_the_files_of_its_members() -> anyhow
 }
 
 #[tokio::test]
+async fn a_server_that_only_the_command_line_names_is_found_again() -> anyhow::Result<()> {
+    let (server, state_home) = (Fixture::start("one").await?, TempDir::new()?);
+    let settings = Settings::toml("").state_home(state_home.path());
+    let named = format!("{SERVER}={}", server.url());
+    let mut sessions = BTreeSet::new();
+    for expected in 1..=3 {
+        let mut client = StdioClient::open(&settings, &named, &[]).await?;
+        let (counted, session) = count(&mut client).await?;
+        client.close().await?;
+        assert_eq!(counted, expected);
+        sessions.insert(session);
+    }
+    assert_eq!(sessions.len(), 1, "{sessions:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_affinity_everything_is_served_and_nothing_kept() -> anyhow::Result<()> {
     let (server, state_home) = (Fixture::start("one").await?, TempDir::new()?);
     let toml = format!(
-        "[[servers]]\nid = {SERVER:?}\ninstances = [{:?}]\n",
+        "[[servers]]\nid = {SERVER:?}\ninstances = [{:?}]\naffinity = \"off\"\n",
         server.url()
     );
     let settings = Settings::toml(toml).state_home(state_home.path());

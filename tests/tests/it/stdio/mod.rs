@@ -4,6 +4,7 @@
 mod clients;
 mod fresh;
 mod kept;
+mod owned;
 mod refused;
 mod robust;
 mod together;
@@ -23,6 +24,9 @@ use crate::rig::kept;
 
 /// The id of the server in the settings of a [`Scene`].
 const SERVER: &str = "tools";
+
+/// The key of the mark in a result's `_meta`.
+const MARK: &str = "mooring/rebound";
 
 /// A server that counts for each of its sessions, and settings by which every process of one machine finds them again.
 struct Scene<S> {

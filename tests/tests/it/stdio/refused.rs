@@ -1,7 +1,6 @@
 //! What a process that serves one client is not for, and what it cannot do without: it ends at once, with the documented
 //! exit code and words that say what to do.
 
-use mooring_tests::fixture::stdio_command;
 use mooring_tests::gateway::Settings;
 use mooring_tests::port::free_port;
 use mooring_tests::stdio_client::refused;
@@ -27,34 +26,6 @@ async fn check(
             text.contains(part),
             "{server} {more:?}: {part:?} is not in: {text}"
         );
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn what_would_end_with_the_process_is_refused_alone_and_in_a_group() -> anyhow::Result<()> {
-    let command = stdio_command("refused", None, &[])?;
-    let tables = [
-        (
-            "stdio",
-            format!("kind = \"stdio\"\ncommand = {command:?}\n"),
-        ),
-        (
-            "sse",
-            "kind = \"sse\"\ninstances = [\"http://127.0.0.1:9/sse\"]\n".to_owned(),
-        ),
-    ];
-    for (kind, table) in tables {
-        let settings = Settings::toml(format!(
-            "[[servers]]\nid = \"web\"\ninstances = [{NOBODY:?}]\n\
-             [[servers]]\nid = \"files\"\n{table}\
-             [[servers]]\nid = \"all\"\nkind = \"group\"\nmembers = [\"web\", \"files\"]\n"
-        ));
-        let of_kind = format!("of kind {kind}");
-        let said = ["`files`", &of_kind, "`mooring serve`"];
-        for server in ["files", "all"] {
-            check(&settings, server, &[], 64, &said).await?;
-        }
     }
     Ok(())
 }
