@@ -12,7 +12,7 @@ TEST_THREADS ?= 4
 FUZZ_RUNS ?= 1000000
 FUZZ_SEED ?= 1
 # What scripts/packages.sh installs for the tests.
-TEST_PACKAGES := cc libclang redis valgrind nginx venv python rg jq chromium
+TEST_PACKAGES := cc libclang redis valgrind nginx openssl venv python rg jq chromium
 
 .PHONY: help
 help: ## Show this list
@@ -43,6 +43,11 @@ test: tools ## Build and run every test, against real servers and clients
 	cargo build --locked --workspace --lib --bins --tests
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --no-fail-fast
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
+
+.PHONY: test-soak
+test-soak: tools ## Run the tests that take minutes: random faults over a whole fleet (MOORING_TEST_SEED)
+	cargo build --locked --workspace --lib --bins --tests
+	cargo test --locked --workspace --test it -- --ignored --nocapture soak_
 
 .PHONY: fuzz
 fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=1000000, FUZZ_SEED=1; seed 0: another each time)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages behind the things named, and only those that are missing.
 #
-#   packages.sh cc libclang redis valgrind nginx venv python rg jq chromium
+#   packages.sh cc libclang redis valgrind nginx openssl venv python rg jq chromium
 #
 # Nothing missing: nothing printed, nothing asked of apt, no need to be root.
 set -euo pipefail
@@ -20,6 +20,8 @@ missing() {
     # The module's memory test runs the server under it.
     valgrind) command -v valgrind >/dev/null || echo valgrind ;;
     nginx) PATH=$PATH:/usr/sbin command -v nginx >/dev/null || echo nginx ;;
+    # The certificates of the tests are made by it.
+    openssl) command -v openssl >/dev/null || echo openssl ;;
     # What code sessions run lies where the sandbox looks for it, whatever the PATH says.
     python) [ -x /usr/bin/python3 ] || echo python3 ;;
     rg) [ -x /usr/bin/rg ] || echo ripgrep ;;
