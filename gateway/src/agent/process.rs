@@ -12,8 +12,9 @@ use memchr::memmem;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::output::{Findings, OutputReader, OutputRules};
+use super::output::{Findings, OutputReader};
 use crate::connection::link::{Link, LinkEnd};
+use crate::settings::OutputRules;
 use crate::stdio::{
     Child, ChildLimits, ChildSpec, Children, Environment, Label, ProcessLimits, StartError, Traffic,
 };

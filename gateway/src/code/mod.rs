@@ -8,7 +8,6 @@
 pub(crate) mod bridge;
 pub(crate) mod calls;
 pub(crate) mod catalog;
-pub mod globs;
 pub mod patterns;
 pub mod place;
 pub(crate) mod proxy;

@@ -18,7 +18,7 @@ mod blank;
 use regex::Regex;
 
 use self::blank::{Blanked, blank};
-use super::place::Language;
+use crate::settings::Language;
 
 /// What a pattern looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use mooring_session::names::{Principal, ServerName, SessionId};
 
 use crate::digest;
+use crate::settings::Language;
 
 /// What stands between a store's prefix and the rest of the key of a code session.
 const CODE_SESSIONS: &str = "code_exec_session:";
@@ -20,45 +21,6 @@ const SLUG_DIGITS: usize = 16;
 const READABLE_BYTES_MAX: usize = 40;
 /// The readable part where a principal has no letter or digit.
 const READABLE_EMPTY: &str = "user";
-
-/// What a run is written in. `javascript` is another name for TypeScript: both share one session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Language {
-    /// Run by the system's `python3`.
-    Python,
-    /// TypeScript or JavaScript, run by `deno`.
-    TypeScript,
-}
-
-impl Language {
-    /// Every language.
-    pub const ALL: [Self; 2] = [Self::Python, Self::TypeScript];
-
-    /// Reads `python`, `typescript` or `javascript`; none for anything else.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "python" => Some(Self::Python),
-            "typescript" | "javascript" => Some(Self::TypeScript),
-            _ => None,
-        }
-    }
-
-    /// The word of keys, ids and labels.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Python => "python",
-            Self::TypeScript => "typescript",
-        }
-    }
-}
-
-impl fmt::Display for Language {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
-    }
-}
 
 /// A principal as keys and paths name it: what is readable of it, and the first 16 hexadecimal digits of its SHA-256, so
 /// that `a.b@example.com` and `a-b@example.com` stay two. It still tells an e-mail address: no log and no label has it.

@@ -15,8 +15,6 @@ use super::mac::{MacKey, MacRing, MacWriter, Purpose, SHORT_TAG_BYTES};
 
 /// Between the address and its tag.
 const SEPARATOR: char = '|';
-/// How many bytes a signed address is longer than the address.
-pub(crate) const ADDRESS_TAG_BYTES: usize = 1 + (SHORT_TAG_BYTES * 8).div_ceil(6);
 
 /// The keys that sign and verify addresses.
 #[derive(Clone)]
@@ -79,6 +77,7 @@ fn signed(key: &MacKey, worker: &WorkerId, address: &str) -> MacWriter {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
+    use crate::settings::ADDRESS_TAG_BYTES;
 
     const ADDRESS: &str = "gateway-1.internal:4500";
 

@@ -17,7 +17,6 @@ mod replay;
 mod seal;
 mod wire;
 
-pub(crate) use address::ADDRESS_TAG_BYTES;
 pub use address::UnverifiedAddress;
 pub(crate) use envelope::ENVELOPE_BYTES_MAX;
 pub use envelope::{BodyMark, Forward, Operation, SealError};

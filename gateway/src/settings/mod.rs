@@ -42,19 +42,21 @@ pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
 pub use code::{
     AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
-    CodeToolSettings, DangerousPatterns, MountRules, NetworkPolicy, OnDenoAbsent, PersonalDataType,
-    RuntimeSettings, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
+    CodeToolSettings, DangerousPatterns, Globs, Language, MountRules, NetworkPolicy, OnDenoAbsent,
+    PersonalDataType, RuntimeSettings, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
 };
 pub use connections::ConnectionSettings;
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 pub use listen::{ListenSettings, ProbeDetail};
 pub use log::{LogFormat, LogLevel, LogSettings};
-pub use peers::{FleetKeysFile, PeerAddress, PeerSettings};
+pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
 pub use servers::{
-    AgentServerSettings, ChildVariables, CommandLine, Concurrency, GroupNames, GroupServerSettings,
-    HttpServerSettings, Instance, OnUpstreamLoss, ServerId, ServerKind, ServerSettings,
-    SseServerSettings, StdioServerSettings, UpstreamHeaders,
+    AgentServerSettings, ChildVariables, CommandLine, CommandTemplate, Concurrency, Condition,
+    ConditionError, GroupNames, GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT,
+    Instance, OnUpstreamLoss, OutputForm, OutputRules, Pointer, PointerError, Results, ServerId,
+    ServerKind, ServerSettings, SseServerSettings, StdioServerSettings, TemplateError,
+    UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};

@@ -14,11 +14,12 @@ use super::paths::absolute_file;
 use super::reader::{Reader, Reason};
 use super::servers::ServerSettings;
 use super::store::{StoreLocation, StoreSettings};
-use crate::fleet::ADDRESS_TAG_BYTES;
 
 /// What makes a key file; said where one is missing.
 const KEY_COMMAND: &str = "head -c 32 /dev/urandom | xxd -p -c 64 > fleet.keys";
 
+/// How many bytes a signed address is longer than the address: the separator, and 16 bytes in base64.
+pub const ADDRESS_TAG_BYTES: usize = 1 + 22;
 /// How many bytes longer the longest port is than the shortest.
 const PORT_BYTES_MORE: usize = 4;
 

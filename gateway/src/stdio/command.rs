@@ -10,12 +10,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Variables that a child inherits where nothing else is configured: what the official SDKs pass on, and what decides
-/// about language, time and temporary files.
-pub const INHERITED_DEFAULT: [&str; 11] = [
-    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM",
-    "LC_CTYPE",
-];
+use crate::settings::INHERITED_DEFAULT;
+
 /// What is the gateway's own is never inherited, whoever asks for it: these hold its secrets. It can be set by value.
 const OWN_PREFIX: &str = "MOORING_";
 /// Likewise.

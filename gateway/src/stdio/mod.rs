@@ -24,7 +24,7 @@ pub mod supervisor;
 pub(crate) mod tests;
 
 pub use child::{Child, Label};
-pub use command::{ChildLimits, ChildSpec, Environment, INHERITED_DEFAULT, ProcessLimits, Traffic};
+pub use command::{ChildLimits, ChildSpec, Environment, ProcessLimits, Traffic};
 pub use error::StartError;
 pub use launcher::Launcher;
 pub(crate) use lines::{Lines, Long};

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::command::{Environment, INHERITED_DEFAULT};
+use super::command::Environment;
 use super::stderr::RecentLines;
 use crate::connection::Connection;
+use crate::settings::INHERITED_DEFAULT;
 use crate::upstream::{ContactOutcome, ExchangeError, FailureCause};
 
 /// How long is waited for the word why a connection ended, and again for the program's last line.

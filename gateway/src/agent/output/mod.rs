@@ -1,13 +1,12 @@
-//! What is found in the output of an agent: its session id, its result, its error mark and its progress.
+//! What is found in the output of an agent: its session id, its result, its error mark and its progress, where the
+//! settings' [`OutputRules`](crate::settings::OutputRules) say they stand.
 
 mod document;
 mod kept;
 mod progress;
 mod reader;
-mod rules;
 mod written;
 
 pub use document::DOCUMENT_BYTES_MAX;
 pub use progress::PROGRESS_BYTES_MAX;
 pub use reader::{Findings, OutputReader};
-pub use rules::*;

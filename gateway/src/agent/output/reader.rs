@@ -11,8 +11,8 @@ use mooring_session::limits::UPSTREAM_SESSION_BYTES_MAX;
 use super::document::Document;
 use super::kept::Kept;
 use super::progress;
-use super::rules::{Condition, OutputForm, OutputRules, Results};
 use super::written::Written;
+use crate::settings::{Condition, OutputForm, OutputRules, Results};
 
 /// What stands between results that are joined.
 const BLANK_LINE: &str = "\n\n";

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::rules::{Condition, Pointer};
+use crate::settings::{Condition, Pointer};
 
 /// One JSON value.
 #[derive(Clone, Copy, Debug)]

@@ -16,10 +16,10 @@ use super::outcome::outcome;
 use super::question::{RunClient, question};
 use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
 use crate::affinity::{Affinity, Introduction, Session};
-use crate::code::place::Language;
 use crate::code::volume::Mounted;
 use crate::dispatch::{ReadError, ReplyMessages};
 use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
+use crate::settings::Language;
 use crate::settings::{CallPolicy, CallVerdict};
 
 /// What a code session's calls need.

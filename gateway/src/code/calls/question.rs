@@ -8,8 +8,8 @@ use bytes::Bytes;
 use mooring_session::names::ServerName;
 use tokio::sync::mpsc;
 
-use crate::code::place::Language;
 use crate::mcp::{Message, with_id};
+use crate::settings::Language;
 
 /// Questions and their like that may wait to be sent to one client.
 const WAITING_MAX: usize = 64;

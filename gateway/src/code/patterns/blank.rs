@@ -3,7 +3,7 @@
 //! Invariant: what is left stands at the same byte of the same line, so that a place found in it is a place in the code.
 //! Where a string or comment does not end, everything after it counts as part of it: such code does not run.
 
-use crate::code::place::Language;
+use crate::settings::Language;
 
 /// The two readings of one code.
 #[derive(Debug, PartialEq, Eq)]

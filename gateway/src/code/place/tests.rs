@@ -6,7 +6,8 @@ use std::path::Path;
 
 use mooring_session::names::{Principal, ServerName, SessionId};
 
-use super::{CodePlace, Language, PlaceError, UserSlug};
+use super::{CodePlace, PlaceError, UserSlug};
+use crate::settings::Language;
 
 fn principal(text: &str) -> Principal {
     Principal::parse(text.as_bytes()).unwrap()

@@ -16,11 +16,11 @@ use super::recorded::Recorded;
 use super::stored::{Begun, Ended, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records};
 use crate::code::calls::Callee;
-use crate::code::place::Language;
 use crate::code::replay::ReplayMode;
 use crate::code::volume::{Area, unix_now_ms};
 use crate::digest;
 use crate::metrics::{self, Record, RunOutcome};
+use crate::settings::Language;
 
 /// Most security events that one run's record lists, and that one run stores.
 const EVENTS_MAX: usize = 100;

@@ -5,9 +5,9 @@ use mooring_session::names::ServerName;
 use super::CodeServer;
 use super::failure::Failure;
 use crate::code::patterns::Patterns;
-use crate::code::place::Language;
 use crate::code::records::Records;
 use crate::code::skills::Skills;
+use crate::settings::Language;
 use crate::settings::SkillScope;
 
 /// What people may look at and decide about at one code server.

@@ -41,8 +41,8 @@ use crate::affinity::Affinity;
 use crate::code::calls::{RunClient, Upstreams};
 use crate::code::catalog::MountableServer;
 use crate::code::patterns::Patterns;
-use crate::code::place::Language;
 use crate::code::proxy::AddressPolicy;
+use crate::settings::Language;
 use crate::settings::{
     CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, MountRules, NetworkPolicy,
     SkillSettings, StubFormat, TokenizationSettings,

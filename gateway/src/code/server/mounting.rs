@@ -11,9 +11,9 @@ use tokio::task::spawn_blocking;
 use super::failure::Failure;
 use super::{CallContext, CodeServer};
 use crate::code::catalog::{ListedTool, ServerTools};
-use crate::code::place::Language;
 use crate::code::skills::{SkillSet, SkillSource, Viewer};
 use crate::code::volume::{Mounted, MountedSkill, MountedTool};
+use crate::settings::Language;
 use crate::settings::StubFormat;
 
 /// Most variants of one server that are remembered: one for each language and set of skills in use.

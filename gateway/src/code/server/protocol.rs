@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::answer::ToolAnswer;
 use super::{CallContext, CodeServer, tools};
-use crate::code::place::Language;
 use crate::mcp::arguments::Arguments;
 use crate::mcp::{Revision, ToolServer};
+use crate::settings::Language;
 use crate::settings::{CodeTool, NetworkPolicy};
 
 /// Where code finds its directories in the degraded tier. Relative paths and variables are the same in both.

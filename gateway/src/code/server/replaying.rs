@@ -10,12 +10,12 @@ use super::nested::CallsGoTo;
 use super::tools::shell_exec::{Execution, execute};
 use super::{Asker, CallContext, CodeServer};
 use crate::code::calls::{RunClient, Upstreams};
-use crate::code::place::Language;
 use crate::code::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::code::replay::{
     FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, Replayed, Replays,
 };
 use crate::settings::AnswerForm;
+use crate::settings::Language;
 
 /// A server that can repeat its runs.
 #[derive(Debug)]

@@ -25,13 +25,13 @@ use super::tokens::Veiled;
 use super::{CallContext, CodeServer, tokens};
 use crate::code::bridge::{self, Bridge, BridgeLimits, Served};
 use crate::code::calls::Callee;
-use crate::code::place::Language;
 use crate::code::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
 use crate::code::records::{
     EventKind, Finished, NewRun, Recording, RunEvents, RunId, SecurityEvent,
 };
 use crate::code::tokens::Tokenizer;
 use crate::metrics::{self, LockUse, RunOutcome};
+use crate::settings::Language;
 use crate::settings::{AnswerForm, NetworkPolicy};
 
 /// What is to be run.

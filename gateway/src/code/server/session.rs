@@ -18,12 +18,13 @@ use tokio::task::spawn_blocking;
 use super::failure::Failure;
 use super::{CallContext, CodeServer};
 use crate::affinity::{InFlight, InFlightKind, Session, Turn};
-use crate::code::place::{CodePlace, Language};
+use crate::code::place::CodePlace;
 use crate::code::volume::{
     Incarnation, LockTimes, Mounted, OpenError, OpenedSession, SessionHandle, SessionLock,
     TreeOrigin,
 };
 use crate::metrics::{self, LockUse};
+use crate::settings::Language;
 
 /// Longest wait for a session's lock where its turn is not held: to initialise it, and to look into it.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! What a skill may be called: a name that both languages can import.
 
-use crate::code::place::Language;
 use crate::code::stubs::is_python_keyword;
+use crate::settings::Language;
 
 /// Longest name, in bytes: with its extension it is the name of a file, which has at most 255.
 pub(crate) const NAME_BYTES_MAX: usize = 251;

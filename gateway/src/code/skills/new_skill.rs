@@ -8,9 +8,9 @@ use super::scope::Scope;
 use super::skill::{Skill, SkillStatus};
 use super::{DESCRIPTION_CHARS_MAX, SOURCE_BYTES_MAX, SkillsError};
 use crate::code::patterns::{Found, Patterns};
-use crate::code::place::Language;
 use crate::code::records::RunId;
 use crate::digest;
+use crate::settings::Language;
 
 /// How long a new skill may wait for its approval.
 const APPROVAL_LASTS_MS: u64 = 30 * 24 * 60 * 60 * 1_000;

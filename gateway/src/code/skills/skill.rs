@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::scope::Scope;
-use crate::code::place::Language;
 use crate::code::volume::rfc3339;
+use crate::settings::Language;
 
 /// Where a version is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ pub use tool::MountedTool;
 
 use self::kind::{Shape, Sides};
 use self::names::Role;
-use crate::code::place::Language;
+use crate::settings::Language;
 use crate::settings::StubFormat;
 
 /// The version of the catalog's and the schema's format.

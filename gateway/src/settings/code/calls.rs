@@ -1,8 +1,8 @@
 //! Which tools of other servers code may call, and how often. A tool is named `server/tool`; what denies wins over what
 //! allows.
 
+use super::globs::Globs;
 use super::pair::{Pair, lists, switches};
-use crate::code::globs::Globs;
 use crate::settings::knob::{About, Integer, Knob, List, Switch};
 use crate::settings::reader::{Reader, Reason};
 

@@ -3,6 +3,8 @@
 
 mod calls;
 mod directory;
+mod globs;
+mod language;
 mod limits;
 mod mounts;
 mod network;
@@ -29,6 +31,8 @@ use super::servers::{ServerKind, ServerSettings};
 use super::source::Environment;
 
 pub use calls::{CallPolicy, CallVerdict};
+pub use globs::Globs;
+pub use language::Language;
 pub use mounts::MountRules;
 pub use network::NetworkPolicy;
 pub use patterns::DangerousPatterns;

@@ -1,7 +1,7 @@
 //! Which tools of other servers are mounted in `/tools`. What excludes wins over what includes.
 
+use super::globs::Globs;
 use super::pair::patterns;
-use crate::code::globs::Globs;
 use crate::settings::knob::{About, Disclosure, Knob, List};
 use crate::settings::reader::Reader;
 use crate::settings::servers::parse_tag;

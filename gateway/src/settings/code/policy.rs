@@ -9,7 +9,7 @@ use super::calls::{self, CallPolicy};
 use super::limits::{self, Numbers};
 use super::network::{self, NetworkPolicy};
 use super::{runtime, trees};
-use crate::code::place::Language;
+use crate::settings::Language;
 use crate::settings::reader::Reader;
 
 /// What one `code` server allows.

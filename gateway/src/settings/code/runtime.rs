@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::code::place::Language;
+use crate::settings::Language;
 use crate::settings::knob::{About, Choice, Disclosure, Knob, Named, Switch, Text};
 use crate::settings::paths::absolute_file;
 use crate::settings::reader::Reader;

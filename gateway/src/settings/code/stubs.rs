@@ -1,6 +1,6 @@
 //! What a server's stubs are written in.
 
-use crate::code::place::Language;
+use crate::settings::Language;
 use crate::settings::knob::{About, Choice, Named};
 use crate::settings::reader::Reader;
 

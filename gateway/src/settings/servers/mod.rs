@@ -27,7 +27,10 @@ use super::source::{Environment, Flags};
 use entry::{ServerEntry, ServerText};
 use kinds::{KIND, Kind};
 
-pub use agent::AgentServerSettings;
+pub use agent::{
+    AgentServerSettings, CommandTemplate, Condition, ConditionError, OutputForm, OutputRules,
+    Pointer, PointerError, Results, TemplateError,
+};
 pub use group::{GroupNames, GroupServerSettings};
 pub use headers::UpstreamHeaders;
 pub use http::HttpServerSettings;
@@ -35,7 +38,7 @@ pub use instance::Instance;
 pub use kept::{Concurrency, OnUpstreamLoss};
 pub(super) use kinds::{KNOBS, kinds_with};
 pub use sse::SseServerSettings;
-pub use stdio::{ChildVariables, CommandLine, StdioServerSettings};
+pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 
 /// Most servers of one gateway.
 pub(super) const SERVERS_MAX: usize = 256;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::refused::check_refused;
 use super::*;
-use crate::agent::output::{Condition, OutputForm, Pointer, Results};
+use crate::settings::{Condition, OutputForm, Pointer, Results};
 
 #[track_caller]
 fn server(fields: &str, variables: &[(&str, &str)]) -> AgentServerSettings {

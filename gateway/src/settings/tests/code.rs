@@ -3,7 +3,7 @@
 use mooring_sandbox::Tier;
 
 use super::*;
-use crate::code::place::Language;
+use crate::settings::Language;
 
 pub(super) const CODE_SERVER: &str = "[[servers]]\nid = \"sandbox\"\nkind = \"code\"\n";
 const MIB: u64 = 1024 * 1024;

@@ -4,7 +4,7 @@
 use super::code::{CODE_SERVER, code, server};
 use super::refused::check_refused;
 use super::*;
-use crate::code::place::Language;
+use crate::settings::Language;
 
 #[track_caller]
 fn refused(fields: &str, parts: &[&str]) {

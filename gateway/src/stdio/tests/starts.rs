@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::super::supervisor::session_of;
-use super::super::{INHERITED_DEFAULT, ProcessLimits, StartError, StartFailure};
+use super::super::{ProcessLimits, StartError, StartFailure};
 use super::*;
+use crate::settings::INHERITED_DEFAULT;
 
 async fn refused(spec: &ChildSpec) -> StartError {
     children().start(spec, label()).await.unwrap_err()

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 
 use super::super::progress::PROGRESS_BYTES_MAX;
-use super::super::rules::Pointer;
 use super::*;
+use crate::settings::Pointer;
 
 fn rules(form: OutputForm) -> OutputRules {
     let pointer = |text: &str| Some(Pointer::parse(text).unwrap());

@@ -10,9 +10,9 @@
 mod ends;
 
 use super::*;
-use crate::agent::output::{OutputForm, Pointer, Results};
 use crate::agent::prompt::PROMPT_BYTES_MAX;
 use crate::digest;
+use crate::settings::{OutputForm, Pointer, Results};
 use crate::stdio::StartFailure;
 use crate::stdio::tests::{PATIENCE, children, label};
 

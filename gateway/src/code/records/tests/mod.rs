@@ -26,10 +26,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::code::calls::{CallError, CallErrorKind, Callee, NestedCall};
-use crate::code::place::Language;
 use crate::code::volume::Volume;
 use crate::code::volume::tests::options;
 use crate::metrics::RunOutcome;
+use crate::settings::Language;
 
 pub(super) const OUTPUT_CHARS_MAX: usize = 1_000;
 

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
-use crate::code::place::Language;
 use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::CodeToolSettings;
+use crate::settings::Language;
 
 /// What is listed unless the call says otherwise.
 const PATH_DEFAULT: &str = "/tools";

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::super::answer::ToolAnswer;
 use super::super::failure::Failure;
 use super::super::{CallContext, CodeServer};
-use crate::code::place::Language;
 use crate::code::tokens::Tokenizer;
 use crate::mcp::arguments::{ArgumentError, Arguments};
 use crate::settings::CodeToolSettings;
+use crate::settings::Language;
 
 /// What a call asks for.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::code::place::Language;
 use crate::mcp::arguments::{ArgumentError, Arguments};
+use crate::settings::Language;
 use crate::settings::{CodePolicy, CodeTool, CodeToolSettings};
 
 /// What `language` may be.

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 pub(in crate::code::server) use self::execute::{Execution, execute};
 use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
-use crate::code::place::Language;
 use crate::code::records::RunId;
 use crate::mcp::arguments::{ArgumentError, Arguments};
+use crate::settings::Language;
 use crate::settings::{AnswerForm, CodePolicy};
 
 /// The least that a call may ask for, in milliseconds.

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
-use crate::code::place::Language;
 use crate::code::stubs::search::{Detail, Found, search};
 use crate::mcp::arguments::{ArgumentError, Arguments};
+use crate::settings::Language;
 
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 1024;

@@ -20,9 +20,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::code::patterns::Patterns;
-use crate::code::place::Language;
 use crate::code::volume::Volume;
 use crate::code::volume::tests::options;
+use crate::settings::Language;
 
 /// Skills of their own.
 pub(super) struct Fixture {

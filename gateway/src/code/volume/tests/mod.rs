@@ -29,7 +29,8 @@ use mooring_session::names::{Principal, ServerName};
 use tempfile::TempDir;
 
 use super::{Incarnation, Mounted, OpenedSession, SecondProcess, Volume, VolumeOptions};
-use crate::code::place::{CodePlace, Language};
+use crate::code::place::CodePlace;
+use crate::settings::Language;
 
 /// The time to live of the sessions here.
 pub(super) const TTL: Duration = Duration::from_secs(900);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use mooring_session::names::{ContentHash, NameError, ServerName};
 use serde::Serialize;
 
-use crate::code::place::Language;
 use crate::code::stubs::{self, MountedTool};
 use crate::digest;
+use crate::settings::Language;
 use crate::settings::StubFormat;
 
 /// Most tools mounted at once.

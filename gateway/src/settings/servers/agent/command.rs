@@ -2,7 +2,7 @@
 
 use super::super::stdio::command::{COMMAND, parse_word, parse_words, refuse_missing};
 use super::profile::{PROFILE, Profile};
-use crate::agent::template::CommandTemplate;
+use super::template::CommandTemplate;
 use crate::settings::knob::{About, Disclosure, List};
 use crate::settings::reader::Reader;
 

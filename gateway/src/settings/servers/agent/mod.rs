@@ -3,7 +3,9 @@
 
 mod command;
 mod output;
+mod output_rules;
 mod profile;
+mod template;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,10 +18,12 @@ use super::super::reader::{Reader, Reason};
 use super::super::source::Environment;
 use super::super::state_home::home;
 use super::stdio::{self, ChildVariables, variables};
-use crate::agent::output::OutputRules;
-use crate::agent::template::CommandTemplate;
 
+pub use output_rules::{
+    Condition, ConditionError, OutputForm, OutputRules, Pointer, PointerError, Results,
+};
 pub(super) use profile::PROFILE;
+pub use template::{CommandTemplate, TemplateError};
 
 /// What the tool is, where nobody describes it.
 const DESCRIPTION_STANDARD: &str = "Gives a prompt to a command-line agent and returns its answer.";

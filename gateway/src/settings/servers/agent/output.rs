@@ -1,7 +1,7 @@
 //! How an agent's output is read: its form, and where things stand in it.
 
+use super::output_rules::{Condition, OutputForm, OutputRules, Pointer, Results};
 use super::profile::{PROFILE, Profile};
-use crate::agent::output::{Condition, OutputForm, OutputRules, Pointer, Results};
 use crate::settings::knob::{About, Choice, Disclosure, Knob, List, Named, Text};
 use crate::settings::reader::{Reader, Reason};
 

@@ -5,7 +5,7 @@
 //!
 //! The tests run each program, in the version that docs/agents.md names, against a stand-in for its model.
 
-use crate::agent::output::{OutputForm, Results};
+use super::output_rules::{OutputForm, Results};
 use crate::settings::knob::{About, Choice, Named};
 
 pub(in super::super) const PROFILE: Choice<Option<&Profile>> = Choice {
@@ -196,9 +196,9 @@ const OPENCODE: Profile = Profile {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use super::super::output_rules::{Condition, Pointer};
+    use super::super::template::CommandTemplate;
     use super::*;
-    use crate::agent::output::{Condition, Pointer};
-    use crate::agent::template::CommandTemplate;
 
     fn profiles() -> impl Iterator<Item = &'static Profile> {
         PROFILE.others.iter().filter_map(|option| option.value)

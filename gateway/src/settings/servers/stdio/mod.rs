@@ -16,7 +16,7 @@ use super::kept::{self, Concurrency, OnUpstreamLoss};
 use super::kinds;
 
 pub use command::CommandLine;
-pub use variables::ChildVariables;
+pub use variables::{ChildVariables, INHERITED_DEFAULT};
 
 const CWD: Text = Text {
     about: About::new(

@@ -8,7 +8,13 @@ use super::super::borrowed;
 use crate::settings::knob::{About, Disclosure, Knob, List, Map};
 use crate::settings::reader::{Reader, Reason};
 use crate::settings::source::{Environment, Value, Written};
-use crate::stdio::INHERITED_DEFAULT;
+
+/// Variables that a child inherits where nothing else is configured: what the official SDKs pass on, and what decides
+/// about language, time and temporary files.
+pub const INHERITED_DEFAULT: [&str; 11] = [
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "TERM",
+    "LC_CTYPE",
+];
 
 /// What the gateway's own variables start with.
 const OWN_PREFIX: &str = "MOORING_";

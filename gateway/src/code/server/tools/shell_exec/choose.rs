@@ -5,8 +5,8 @@ use mooring_sandbox::{Program, Runtime, Sandbox, Stage};
 use super::super::super::CodeServer;
 use super::super::super::failure::Failure;
 use crate::code::patterns::Found;
-use crate::code::place::Language;
 use crate::code::shell::{self, ShellError};
+use crate::settings::Language;
 use crate::settings::OnDenoAbsent;
 
 /// What runs code, as answers and metrics name it.

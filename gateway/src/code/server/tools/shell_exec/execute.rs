@@ -19,12 +19,12 @@ use super::answer;
 use super::choose::{self, Refusal};
 use super::report::{Report, Told};
 use crate::code::bridge::Served;
-use crate::code::place::Language;
 use crate::code::records::{
     CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent,
 };
 use crate::metrics::{self, RunOutcome};
 use crate::settings::AnswerForm;
+use crate::settings::Language;
 
 /// Runs are counted over this time.
 const RATE_WINDOW: Millis = Millis::new(60_000);
