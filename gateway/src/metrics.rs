@@ -1,10 +1,9 @@
-//! Every metric of the gateway, named once. Labels are bounded sets, never ids or e-mails.
+//! The metrics that several parts of the gateway count, each named once. Labels are bounded sets, never ids or e-mails.
+//! Metrics of one part alone stand in that part.
 
 mod agent;
 mod code;
 mod connections;
-mod contact;
-mod forward;
 mod governance;
 
 use std::time::Duration;
@@ -16,8 +15,6 @@ pub use code::{
     sandbox_start, turn_wait,
 };
 pub use connections::{ConnectionRefusal, client_connection_refused};
-pub use contact::server_contact;
-pub use forward::{Forwarded, forward, peer_refused};
 pub use governance::{
     Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
     code_security_event, code_skill_changed,
@@ -97,8 +94,6 @@ pub fn describe() {
     agent::describe();
     code::describe();
     connections::describe();
-    contact::describe();
-    forward::describe();
     governance::describe();
     counter!(HITS).absolute(0);
     counter!(MISSES).absolute(0);
@@ -254,8 +249,6 @@ mod tests {
         .into_iter()
         .chain(code::ALL)
         .chain(connections::ALL)
-        .chain(contact::ALL)
-        .chain(forward::ALL)
         .chain(governance::ALL)
         {
             assert!(PAGE.contains(name), "{name}");

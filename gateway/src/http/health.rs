@@ -18,7 +18,7 @@ use crate::mcp::{ErrorBody, ErrorKind};
 use crate::metrics;
 use crate::settings::ProbeDetail;
 use crate::store::StoreMode;
-use crate::upstream::{Server, ServerHealth};
+use crate::upstream::{self, Server, ServerHealth};
 
 /// The process runs.
 pub(super) async fn healthz() -> Response {
@@ -121,7 +121,7 @@ pub(super) async fn metrics(
     let (bindings, connections) = (app.affinity.driven().count(), app.affinity.owned().count());
     metrics::snapshot(bindings, connections, is_degraded);
     for server in app.servers.iter() {
-        metrics::server_contact(server.id.as_str(), server.health().1.as_ref());
+        upstream::server_contact(server.id.as_str(), server.health().1.as_ref());
     }
     if let Some(code) = &app.code {
         metrics::code_snapshot(code.services().sessions_active());

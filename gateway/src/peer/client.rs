@@ -18,11 +18,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use mooring_session::names::WorkerId;
 
 use super::body::{PeerBody, PeerBodyError};
+use super::metrics::{self, Forwarded};
 use super::{CONTENT, PATH};
 use crate::fleet::{
     Forward, FrameDecoder, Gate, ReplyHead, SealError, Sealed, UnverifiedAddress, Verdict,
 };
-use crate::metrics::{self, Forwarded};
 use crate::upstream::is_refused;
 
 /// Longest time to connect to another worker: it is near, or it is gone.

@@ -11,6 +11,7 @@ mod client;
 mod framed;
 mod intake;
 mod listener;
+mod metrics;
 mod service;
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,8 +21,8 @@ use mooring_session::time::Millis;
 
 pub use body::{PeerBody, PeerBodyError};
 pub use client::{Forgery, PeerClient, PeerError};
-pub(crate) use intake::REASONS as REFUSAL_REASONS;
 pub use listener::{ListenerOptions, listen};
+pub use metrics::describe_metrics;
 pub use service::PeerService;
 
 /// The one path of the listener.

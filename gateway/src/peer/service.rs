@@ -17,9 +17,9 @@ use mooring_session::names::WorkerId;
 
 use super::framed::Framed;
 use super::intake::{self, IntakeError};
+use super::metrics;
 use super::{CONTENT, PATH};
 use crate::fleet::{Addressed, Admitted, Forward, FrameEncoder, Gate, ReplyHead, Verdict};
-use crate::metrics;
 
 /// What a worker does for the others.
 pub trait PeerService: Send + Sync + 'static {

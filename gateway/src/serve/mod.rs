@@ -155,6 +155,8 @@ fn record_metrics() -> Result<PrometheusHandle, ServeError> {
         .install_recorder()
         .map_err(ServeError::Metrics)?;
     metrics::describe();
+    crate::upstream::describe_metrics();
+    crate::peer::describe_metrics();
     Ok(recorder)
 }
 

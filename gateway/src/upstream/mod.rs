@@ -11,6 +11,7 @@ mod contact;
 mod discard;
 mod exchange;
 mod handshake;
+mod metrics;
 mod probe;
 mod reach;
 mod request;
@@ -29,6 +30,7 @@ pub use exchange::{
     Answer, ExchangeError, Received, is_event_stream, read_answer, read_whole, within,
 };
 pub use handshake::{Completion, Greeting, HandshakeError, Initialized, greet};
+pub use metrics::{describe_metrics, server_contact};
 pub use probe::{Pulse, is_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::Outgoing;

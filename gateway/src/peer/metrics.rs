@@ -1,22 +1,19 @@
-//! The metrics of what workers ask of each other.
+//! Metrics of forwarding between gateways.
 
 use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_histogram, histogram};
 
+use super::intake::REASONS;
 use crate::fleet::Verdict;
-use crate::peer::REFUSAL_REASONS;
 
 /// Time from asking another worker to the head of its reply, by `outcome`.
 const FORWARD_SECONDS: &str = "mooring_forward_duration_seconds";
 /// Requests of other workers that were not let in, by `reason`.
 const PEER_REFUSED: &str = "mooring_peer_refused_total";
 
-/// Every metric of this file.
-#[cfg(test)]
-pub(super) const ALL: [&str; 2] = [FORWARD_SECONDS, PEER_REFUSED];
-
-pub(super) fn describe() {
+/// Registers descriptions, and the counters at zero, so that a scrape before the first event shows them.
+pub fn describe_metrics() {
     describe_histogram!(
         FORWARD_SECONDS,
         "Asking another worker to the head of its reply, by outcome"
@@ -25,14 +22,14 @@ pub(super) fn describe() {
         PEER_REFUSED,
         "Requests between workers that were not let in, by reason"
     );
-    for reason in REFUSAL_REASONS {
+    for reason in REASONS {
         counter!(PEER_REFUSED, "reason" => reason).absolute(0);
     }
 }
 
 /// What came of asking another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forwarded {
+pub(super) enum Forwarded {
     /// It began to answer.
     Served,
     /// It said that it did nothing, and why.
@@ -56,7 +53,7 @@ pub enum Forwarded {
 impl Forwarded {
     /// The value of the label.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Served => "served",
             Self::Declined(verdict) => verdict.as_str(),
@@ -72,11 +69,24 @@ impl Forwarded {
 }
 
 /// Another worker was asked.
-pub fn forward(outcome: Forwarded, took: Duration) {
+pub(super) fn forward(outcome: Forwarded, took: Duration) {
     histogram!(FORWARD_SECONDS, "outcome" => outcome.as_str()).record(took.as_secs_f64());
 }
 
 /// A request of another worker was not let in. `reason` is one of a fixed few.
-pub fn peer_refused(reason: &'static str) {
+pub(super) fn peer_refused(reason: &'static str) {
     counter!(PEER_REFUSED, "reason" => reason).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_are_documented() {
+        const PAGE: &str = include_str!("../../../docs/metrics.md");
+        for name in [FORWARD_SECONDS, PEER_REFUSED] {
+            assert!(PAGE.contains(name), "{name}");
+        }
+    }
 }

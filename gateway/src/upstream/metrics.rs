@@ -1,23 +1,21 @@
-//! The last contact with each configured upstream server.
+//! Metrics of the last contact with each configured upstream server.
 
 use metrics::{describe_gauge, gauge};
 
-use crate::upstream::{Contact, ContactOutcome};
+use super::{Contact, ContactOutcome};
 
 /// When it was, in Unix seconds, by `server`; 0 before the first.
-pub(super) const LAST_CONTACT_SECONDS: &str = "mooring_server_last_contact_timestamp_seconds";
+const LAST_CONTACT_SECONDS: &str = "mooring_server_last_contact_timestamp_seconds";
 /// What came of it, by `server` and `outcome`: 1 for the outcome of the last contact, 0 for the others.
-pub(super) const LAST_CONTACT: &str = "mooring_server_last_contact";
-/// All names.
-#[cfg(test)]
-pub(super) const ALL: [&str; 2] = [LAST_CONTACT_SECONDS, LAST_CONTACT];
+const LAST_CONTACT: &str = "mooring_server_last_contact";
 
-pub(super) fn describe() {
+/// Registers the descriptions.
+pub fn describe_metrics() {
     describe_gauge!(LAST_CONTACT_SECONDS, "Last contact with the server");
     describe_gauge!(LAST_CONTACT, "1 for the outcome of the last contact");
 }
 
-/// Set when it is scraped.
+/// Sets the gauges; called when they are scraped.
 #[allow(
     clippy::cast_precision_loss,
     reason = "milliseconds since 1970 are below 2^52"
@@ -30,5 +28,18 @@ pub fn server_contact(server: &str, last: Option<&Contact>) {
         let value = if met == Some(outcome) { 1.0 } else { 0.0 };
         gauge!(LAST_CONTACT, "server" => server.to_owned(), "outcome" => outcome.as_str())
             .set(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_are_documented() {
+        const PAGE: &str = include_str!("../../../docs/metrics.md");
+        for name in [LAST_CONTACT_SECONDS, LAST_CONTACT] {
+            assert!(PAGE.contains(name), "{name}");
+        }
     }
 }
