@@ -13,14 +13,14 @@ use mooring_session::workers::{Beat, Drain};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::affinity::{
+use crate::http::App;
+use mooring_code::reaper;
+use mooring_code::server::{CodeServers, keep_records};
+use mooring_router::affinity::{
     Affinity, Driven, Sent, pass_on_news, reap, stop_idle_processes, sweep_owned, watch_owners,
 };
-use crate::code::reaper;
-use crate::code::server::{CodeServers, keep_records};
-use crate::http::App;
-use crate::settings::Settings;
-use crate::store::{Loss, SessionKey, StoreError};
+use mooring_settings::Settings;
+use mooring_store::{Loss, SessionKey, StoreError};
 
 /// Sessions with an open call or stream are kept alive this many times per TTL.
 const KEEPS_PER_TTL: u32 = 8;

@@ -18,7 +18,7 @@ pub use self::sessions::{
     OwnerArguments, SessionKind, SessionsArguments, SessionsCommand, StoreArguments,
 };
 pub use self::stdio::StdioArguments;
-use crate::settings::Flags;
+use mooring_settings::Flags;
 
 /// Exit code after a clean stop.
 pub const EXIT_CLEAN: u8 = 0;

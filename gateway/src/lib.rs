@@ -1,38 +1,19 @@
-//! The stateless MCP gateway: it asks the store where a session's calls go, and passes them on unchanged.
+//! The stateless MCP gateway as clients see it: listeners, paths, commands and the wiring of the crates beside this one.
 //!
-//! From the outside in: [`http`] checks and answers, [`dispatch`] carries messages, [`affinity`] decides where they
-//! go, [`store`] remembers, [`upstream`] reaches the servers, and [`mcp`] knows the protocol's bytes.
+//! [`http`] checks and answers requests; [`group`] makes one server of several; [`downlink`] and [`legacy`] are streams
+//! to clients without per-request replies. Where a message goes is `mooring-router`'s to decide.
 
-pub mod affinity;
-pub mod agent;
 mod background;
 pub mod cli;
 pub mod client;
-pub mod code;
-mod complaints;
-pub mod connection;
-mod digest;
-pub mod dispatch;
 pub mod downlink;
-pub mod fleet;
 pub mod group;
 pub mod http;
 pub mod identity;
 pub mod legacy;
 pub mod logs;
-pub mod mcp;
-pub mod metrics;
-#[cfg(test)]
-mod other_process;
-pub mod peer;
-pub mod pooled;
-pub mod secret_file;
 mod serve;
 pub mod sessions_command;
-pub mod settings;
-pub mod stdio;
-pub mod store;
-pub mod upstream;
 
 pub use serve::{
     CheckOutcome, Diagnosis, ServeError, SettingsCheck, StdioOptions, check_files, diagnose,

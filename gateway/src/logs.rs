@@ -8,7 +8,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-use crate::settings::{LogFormat, LogLevel, LogSettings};
+use mooring_settings::{LogFormat, LogLevel, LogSettings};
 
 /// Every crate of the workspace starts with this.
 const OWN_TARGETS: &str = "mooring";

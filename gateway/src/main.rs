@@ -6,19 +6,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use mooring_code::volume;
 use mooring_gateway::cli::{
     Cli, Command, ConfigCommand, DoctorArguments, EXIT_BAD_SETTINGS, EXIT_CLEAN, EXIT_FAILURE,
     EXIT_SERVICE_MISSING, ServeArguments, SessionsArguments, StdioArguments,
 };
 use mooring_gateway::client::{self, ClientCommand};
-use mooring_gateway::code::volume;
 use mooring_gateway::sessions_command;
-use mooring_gateway::settings::{Environment, Flags, Loaded, Settings, SettingsError, generate};
-use mooring_gateway::stdio::supervisor;
 use mooring_gateway::{
     CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, logs, refuse_problems, serve,
     serve_stdio,
 };
+use mooring_settings::{Environment, Flags, Loaded, Settings, SettingsError, generate};
+use mooring_upstream::stdio::supervisor;
 
 /// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
 /// for files and housekeeping. They are made when they are needed.

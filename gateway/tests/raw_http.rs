@@ -10,11 +10,6 @@
     reason = "a test fails by panicking"
 )]
 
-// It is no part of the library's surface. Its own tests come along.
-#[allow(dead_code, reason = "not all of it is used here")]
-#[path = "../src/code/proxy/mod.rs"]
-mod proxy;
-
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -22,11 +17,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mooring_code::proxy::{AddressPolicy, Proxy, ProxyOptions, Refused, Traffic};
 use mooring_sandbox::{
     Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, TakeListener, Tier,
     Trees,
 };
-use proxy::{AddressPolicy, Proxy, ProxyOptions, Refused, Traffic};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;

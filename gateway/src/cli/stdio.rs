@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::http::Keeping;
 use crate::serve::StdioOptions;
-use crate::settings::Flags;
+use mooring_settings::Flags;
 
 /// The flags of `mooring stdio`.
 #[derive(Debug, Clone, Args)]

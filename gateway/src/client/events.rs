@@ -6,7 +6,7 @@ use super::gateway::Gateway;
 use super::table::{cell, rows, table};
 use super::{ClientError, Told, good, raw};
 use crate::cli::EventsCommand;
-use crate::code::volume::unix_now_ms;
+use mooring_code::volume::unix_now_ms;
 
 pub(super) async fn run(
     gateway: &Gateway,

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::ClientError;
 use super::target::Target;
-use crate::upstream::tls_config;
+use mooring_upstream::tls_config;
 
 /// How long an answer may take: longer than the longest run, which a replay waits for.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10 * 60);

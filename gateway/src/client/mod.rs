@@ -19,7 +19,7 @@ use crate::cli::{
     ClientArguments, EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, EventsArguments,
     RunsArguments, SkillsArguments,
 };
-use crate::settings::SettingsError;
+use mooring_settings::SettingsError;
 
 /// A command that asks a gateway.
 #[derive(Debug, Clone)]

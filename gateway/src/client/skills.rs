@@ -9,7 +9,7 @@ use super::gateway::Gateway;
 use super::table::{cell, fields, printable, rows, table};
 use super::{ClientError, Told, good, raw};
 use crate::cli::SkillsCommand;
-use crate::code::skills::SOURCE_BYTES_MAX;
+use mooring_code::skills::SOURCE_BYTES_MAX;
 
 pub(super) async fn run(
     gateway: &Gateway,

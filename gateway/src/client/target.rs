@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::ClientError;
 use crate::cli::ClientArguments;
-use crate::settings::{AuthSettings, Environment, Flags, ServerKind, Settings};
+use mooring_settings::{AuthSettings, Environment, Flags, ServerKind, Settings};
 
 /// The code server of a gateway without settings.
 const STANDARD_SERVER: &str = "sandbox";
@@ -97,7 +97,7 @@ fn server(arguments: &ClientArguments, settings: Option<&Settings>) -> Result<St
         return Ok(STANDARD_SERVER.to_owned());
     };
     let of_code =
-        |server: &&crate::settings::ServerSettings| matches!(server.kind, ServerKind::Code(_));
+        |server: &&mooring_settings::ServerSettings| matches!(server.kind, ServerKind::Code(_));
     let ids: Vec<&str> = settings
         .servers
         .iter()

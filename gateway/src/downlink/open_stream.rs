@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::{Queue, StreamOver};
 use super::wire::Wire;
-use crate::affinity::Session;
-use crate::mcp::{Event, Revision};
+use mooring_protocol::{Event, Revision};
+use mooring_router::affinity::Session;
 
 /// Most requests of one stream that are worked on at the same time. Nothing else bounds them: what
 /// carried them has been answered already.

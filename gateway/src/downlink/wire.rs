@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::mcp::Event;
+use mooring_protocol::Event;
 
 /// The form of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::template::UriTemplate;
-use crate::mcp::Listing;
+use mooring_protocol::Listing;
 
 /// How long lists are believed.
 const FRESH: Duration = Duration::from_secs(30);

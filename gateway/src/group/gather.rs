@@ -15,12 +15,14 @@ use tokio::task::spawn_blocking;
 use super::directory::{Known, Places};
 use super::merge::{MemberList, merge};
 use super::{Group, Member};
-use crate::affinity::{Affinity, Moved, Session};
-use crate::code::server::CodeServer;
-use crate::dispatch::{Asked, DeliverError, Question, ask};
-use crate::mcp::listing::{Entry, Page, PageError};
-use crate::mcp::{EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server};
-use crate::upstream::{ExchangeError, Outgoing, Server};
+use mooring_code::server::CodeServer;
+use mooring_protocol::listing::{Entry, Page, PageError};
+use mooring_protocol::{
+    EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server,
+};
+use mooring_router::affinity::{Affinity, Moved, Session};
+use mooring_router::dispatch::{Asked, DeliverError, Question, ask};
+use mooring_upstream::{ExchangeError, Outgoing, Server};
 
 /// Most pages of one member's list.
 const PAGES_MAX: usize = 64;
@@ -264,7 +266,7 @@ fn result_of(message: &Message<'_>) -> Result<Option<Box<str>>, Failure> {
 impl Failure {
     /// Whether it is the whole session that is over, or cannot be asked for: no other member could serve it either.
     pub(crate) fn is_of_the_session(&self) -> bool {
-        use crate::affinity::SettleError;
+        use mooring_router::affinity::SettleError;
         matches!(
             self,
             Self::Deliver(DeliverError::Settle(

@@ -5,8 +5,8 @@
 use serde_json::{Map, Value, json};
 
 use super::merge::missing_meta;
-use crate::mcp::Revision;
-use crate::settings::GroupNames;
+use mooring_protocol::Revision;
+use mooring_settings::GroupNames;
 
 /// The capabilities whose methods a group serves. Others, such as `tasks`, are left out: of their methods it could not
 /// say which member is meant.

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 
 use super::names;
-use crate::mcp::Listing;
-use crate::mcp::listing::Entry;
-use crate::settings::GroupNames;
+use mooring_protocol::Listing;
+use mooring_protocol::listing::Entry;
+use mooring_settings::GroupNames;
 
 /// The `_meta` key of a result under which a group names the members that it has nothing from.
 pub(crate) const MISSING_KEY: &str = "mooring/missing";
@@ -117,7 +117,7 @@ fn named<'e>(
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
     use super::*;
-    use crate::mcp::listing::Page;
+    use mooring_protocol::listing::Page;
 
     fn list(listing: Listing, member: usize, json: &str) -> MemberList {
         let text = format!(r#"{{"{}":{json}}}"#, listing.key());

@@ -27,9 +27,9 @@ pub(crate) use self::gather::{Failure, Scope};
 pub(crate) use self::introduction::{Introduced, introduce};
 
 use self::directory::Directory;
-use crate::code::server::{CodeServer, CodeServers};
-use crate::settings::{GroupNames, ServerKind, ServerSettings};
-use crate::upstream::{Server, Servers};
+use mooring_code::server::{CodeServer, CodeServers};
+use mooring_settings::{GroupNames, ServerKind, ServerSettings};
+use mooring_upstream::{Server, Servers};
 
 /// One of the servers that a group consists of.
 #[derive(Clone, Debug)]

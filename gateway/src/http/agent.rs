@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use super::answer;
 use super::endpoint::{session_id, with_session_id};
 use super::own::{call_of, reply_to};
-use crate::agent::server::{AgentServer, CallContext, Progress, RequestName};
-use crate::dispatch::empty;
-use crate::mcp::{ErrorKind, Id, Kind, Message, Method, Revision};
+use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
+use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Revision};
+use mooring_router::dispatch::empty;
 
 /// What the ids of clients begin with.
 const CLIENT: &str = "agent-";

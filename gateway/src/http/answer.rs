@@ -10,14 +10,14 @@ use http_body_util::Full;
 use mooring_session::Refusal;
 use mooring_session::refusal::Busy;
 
-use crate::affinity::{HoldError, Moved, OpenError, SettleError, TurnError};
-use crate::dispatch::{DeliverError, ReplyBody, empty};
 use crate::identity::IdentityError;
-use crate::mcp::ids::Id;
-use crate::mcp::{ErrorBody, ErrorKind};
-use crate::pooled::PooledError;
-use crate::store::StoreError;
-use crate::upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
+use mooring_protocol::ids::Id;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_router::affinity::{HoldError, Moved, OpenError, SettleError, TurnError};
+use mooring_router::dispatch::{DeliverError, ReplyBody, empty};
+use mooring_router::pooled::PooledError;
+use mooring_store::StoreError;
+use mooring_upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
 
 /// How soon a client is asked to try again, in seconds: a worker finds a store that returned well within that.
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");

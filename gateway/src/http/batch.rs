@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use super::answer;
 use super::endpoint::{Arrival, is_initialize, post_message};
 use super::late::streamed;
-use crate::dispatch::{ReplyMessages, empty};
-use crate::mcp::envelope::Sender;
-use crate::mcp::{EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Revision};
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Revision};
+use mooring_router::dispatch::{ReplyMessages, empty};
 
 /// Most messages of one batch.
 const ENTRIES_MAX: usize = 64;

@@ -15,10 +15,10 @@ use super::endpoint::{session_id, with_session_id};
 use super::nested::Inside;
 use super::own::{call_of, reply_to};
 use super::{App, answer};
-use crate::code::calls::{AnswerPlace, RunClient, Upstreams};
-use crate::code::server::{Asker, CallContext, CodeServer};
-use crate::dispatch::empty;
-use crate::mcp::{ErrorKind, Kind, Message, Method, Revision};
+use mooring_code::calls::{AnswerPlace, RunClient, Upstreams};
+use mooring_code::server::{Asker, CallContext, CodeServer};
+use mooring_protocol::{ErrorKind, Kind, Message, Method, Revision};
+use mooring_router::dispatch::empty;
 
 /// What the id of a client begins with that can be asked.
 const ASKING: &str = "asking-";

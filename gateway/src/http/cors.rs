@@ -12,7 +12,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::dispatch::empty;
+use mooring_router::dispatch::empty;
 
 /// The methods of all paths together.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");

@@ -12,8 +12,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{App, answer, cors};
-use crate::mcp::header::MOORING_DEGRADED;
-use crate::mcp::{ErrorBody, ErrorKind};
+use mooring_protocol::header::MOORING_DEGRADED;
+use mooring_protocol::{ErrorBody, ErrorKind};
 
 /// Checks Host and Origin, answers the browsers of allowed origins, and tells in every reply whether it was served without
 /// the store.

@@ -17,17 +17,17 @@ use super::code::CodeVisit;
 use super::group::GroupVisit;
 use super::target::Target;
 use super::{App, agent, answer, batch, code, door, group, upstream};
-use crate::affinity::{Closed, Session};
-use crate::code::server::Asker;
-use crate::dispatch::empty;
 use crate::identity::identify;
-use crate::mcp::envelope::Sender;
-use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
-use crate::mcp::{
+use mooring_code::server::Asker;
+use mooring_metrics as metrics;
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError,
 };
-use crate::metrics;
-use crate::upstream::Server;
+use mooring_router::affinity::{Closed, Session};
+use mooring_router::dispatch::empty;
+use mooring_upstream::Server;
 
 /// A request that passed every check that needs neither its body nor its session.
 #[derive(Clone, Debug)]

@@ -13,12 +13,12 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use super::{App, answer};
-use crate::code::server::CodeState;
-use crate::mcp::{ErrorBody, ErrorKind};
-use crate::metrics;
-use crate::settings::ProbeDetail;
-use crate::store::StoreMode;
-use crate::upstream::{self, Server, ServerHealth};
+use mooring_code::server::CodeState;
+use mooring_metrics as metrics;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_settings::ProbeDetail;
+use mooring_store::StoreMode;
+use mooring_upstream::{self as upstream, Server, ServerHealth};
 
 /// The process runs.
 pub(super) async fn healthz() -> Response {

@@ -9,21 +9,21 @@ use http::StatusCode;
 
 use super::answer;
 use super::endpoint::{Visit, end, is_initialize, with_session_id};
-use crate::affinity::{
+use mooring_protocol::header::LAST_EVENT_ID;
+use mooring_protocol::ids::{Epoch, ServerRequestId};
+use mooring_protocol::rewrite::into_bytes;
+use mooring_protocol::{
+    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Revision, Upward, rewrite_down, rewrite_up,
+};
+use mooring_router::affinity::{
     Driver, InFlightKind, Introduction, Session, StreamHold, StreamKind, Subscribed, Withdrawal,
 };
-use crate::connection::event_id::{EventId, StreamName};
-use crate::dispatch::{
+use mooring_router::dispatch::{
     Answering, Call, Caller, DeliverError, Delivered, Lasting, OnLoss, Ordered, Repeat, SILENT_MAX,
     deliver, empty, relay_call, relay_stream, withdraw,
 };
-use crate::mcp::header::LAST_EVENT_ID;
-use crate::mcp::ids::{Epoch, ServerRequestId};
-use crate::mcp::rewrite::into_bytes;
-use crate::mcp::{
-    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Revision, Upward, rewrite_down, rewrite_up,
-};
-use crate::upstream::Outgoing;
+use mooring_upstream::Outgoing;
+use mooring_upstream::connection::event_id::{EventId, StreamName};
 
 /// One message.
 pub(super) async fn post(

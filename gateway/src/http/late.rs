@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
 
 use super::answer;
-use crate::dispatch::ReplyBody;
-use crate::mcp::event::{Event, comment};
-use crate::mcp::header::X_ACCEL_BUFFERING;
-use crate::mcp::{ErrorBody, ErrorKind};
+use mooring_protocol::event::{Event, comment};
+use mooring_protocol::header::X_ACCEL_BUFFERING;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_router::dispatch::ReplyBody;
 
 /// How long an answer may take before its head is sent without it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ pub(super) fn streamed(
 
 /// The JSON-RPC error of a call whose task ended by itself.
 fn defect(id_json: &str) -> Bytes {
-    let id = crate::mcp::Id::from_json(id_json).ok();
+    let id = mooring_protocol::Id::from_json(id_json).ok();
     ErrorBody::new(ErrorKind::Internal).answering(id).to_bytes()
 }
 

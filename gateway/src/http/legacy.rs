@@ -19,8 +19,8 @@ pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
 use super::endpoint::caller;
 use super::{App, answer, door};
-use crate::affinity::Session;
-use crate::mcp::{ErrorBody, ErrorKind};
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_router::affinity::Session;
 
 /// How the query names the session.
 const SESSION_PARAMETER: &str = "sessionId";

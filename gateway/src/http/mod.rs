@@ -39,17 +39,17 @@ use metrics_exporter_prometheus::PrometheusHandle;
 pub use self::peers::Colleague;
 pub use self::request_body::RequestBodies;
 pub use self::stdio::{Front, Keeping};
-use crate::affinity::Affinity;
-use crate::agent::server::AgentServers;
-use crate::code::calls::Upstreams;
-use crate::code::server::CodeServers;
-use crate::dispatch::RelayOptions;
 use crate::group::Groups;
-use crate::legacy::downstream::Streams;
-use crate::mcp::{ErrorBody, ErrorKind};
-use crate::pooled::Pool;
-use crate::settings::{AuthSettings, ListenSettings};
-use crate::upstream::Servers;
+use crate::legacy::Streams;
+use mooring_agent::server::AgentServers;
+use mooring_code::calls::Upstreams;
+use mooring_code::server::CodeServers;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_router::affinity::Affinity;
+use mooring_router::dispatch::RelayOptions;
+use mooring_router::pooled::Pool;
+use mooring_settings::{AuthSettings, ListenSettings};
+use mooring_upstream::Servers;
 
 /// Everything a request may need.
 #[derive(Debug)]

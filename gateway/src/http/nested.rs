@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 use super::endpoint::{Arrival, Visit, delete, serve_message};
 use super::target::Target;
 use super::{App, answer, kept};
-use crate::affinity::Session;
-use crate::code::calls::Upstreams;
-use crate::dispatch::ReplyBody;
-use crate::mcp::envelope::Sender;
-use crate::mcp::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
-use crate::mcp::{ErrorBody, ErrorKind, Message, Revision};
+use mooring_code::calls::Upstreams;
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
+use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision};
+use mooring_router::affinity::Session;
+use mooring_router::dispatch::ReplyBody;
 
 /// In whose name the gateway looks at servers.
 const VISITOR: &[u8] = b"mooring";

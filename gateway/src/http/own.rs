@@ -8,8 +8,8 @@ use http::StatusCode;
 
 use super::answer;
 use super::late::{Before, soon_or_streamed};
-use crate::mcp::tool_server::{Asked, asked};
-use crate::mcp::{ErrorKind, Message, Revision, ToolServer, call};
+use mooring_protocol::tool_server::{Asked, asked};
+use mooring_protocol::{ErrorKind, Message, Revision, ToolServer, call};
 
 /// The call that a request makes, with the request's id as JSON text.
 ///

@@ -6,9 +6,9 @@ use http::Response;
 use mooring_session::names::WorkerId;
 
 use super::{App, legacy};
-use crate::fleet::{Forward, Operation, Verdict};
-use crate::peer::PeerService;
-use crate::upstream::Body;
+use mooring_peers::PeerService;
+use mooring_peers::fleet::{Forward, Operation, Verdict};
+use mooring_upstream::Body;
 
 /// This worker, as the others see it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
-use crate::mcp::{ErrorBody, ErrorKind};
+use mooring_protocol::{ErrorBody, ErrorKind};
 
 /// How long a request's body may take to arrive: a client that sends it byte by byte must not hold memory for ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);

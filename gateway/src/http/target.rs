@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::extract::Path;
 
 use super::App;
-use crate::agent::server::AgentServer;
-use crate::code::server::CodeServer;
 use crate::group::Group;
-use crate::mcp::{ErrorBody, ErrorKind};
-use crate::upstream::Server;
+use mooring_agent::server::AgentServer;
+use mooring_code::server::CodeServer;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_upstream::Server;
 
 /// How many servers an error names.
 const IDS_SHOWN_MAX: usize = 20;

@@ -7,12 +7,12 @@ use sha2::{Digest, Sha256};
 
 use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
 use super::{answer, kept};
-use crate::dispatch::{Answering, empty, relay_shared};
-use crate::mcp::ids::Lane;
-use crate::mcp::rewrite::into_bytes;
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
-use crate::pooled::PooledError;
-use crate::upstream::{HandshakeError, Outgoing};
+use mooring_protocol::ids::Lane;
+use mooring_protocol::rewrite::into_bytes;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
+use mooring_router::dispatch::{Answering, empty, relay_shared};
+use mooring_router::pooled::PooledError;
+use mooring_upstream::{HandshakeError, Outgoing};
 
 /// What a minted id begins with. Nothing stands behind it, so any id of this form is as good as any other.
 const UNKEPT_PREFIX: &str = "unkept-";

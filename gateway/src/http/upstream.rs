@@ -9,10 +9,10 @@ use bytes::Bytes;
 
 use super::endpoint::{Visit, is_initialize};
 use super::{kept, unkept};
-use crate::mcp::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
-use crate::mcp::{Message, Revision};
-use crate::settings::Affinity;
-use crate::upstream::Statefulness;
+use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
+use mooring_protocol::{Message, Revision};
+use mooring_settings::Affinity;
+use mooring_upstream::Statefulness;
 
 /// One message.
 pub(super) async fn post(

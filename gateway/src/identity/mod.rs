@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, StatusCode};
 
-use crate::settings::AuthSettings;
+use mooring_settings::AuthSettings;
 
 /// The principal of everybody where authentication is off.
 pub const LOCAL_PRINCIPAL: &str = "local";

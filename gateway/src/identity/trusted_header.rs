@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName};
 
 use super::{Identity, IdentityError, IdentityHeader};
-use crate::settings::TrustedHeaderSettings;
+use mooring_settings::TrustedHeaderSettings;
 
 /// Longest principal in bytes, as in session records.
 const PRINCIPAL_BYTES_MAX: usize = 320;

@@ -1,7 +1,12 @@
-//! HTTP+SSE of MCP 2024-11-05, on both sides: one event stream for all that the server says, and a POST for each message
-//! of the client.
+//! Clients of HTTP+SSE (MCP 2024-11-05): the streams that are open at this worker.
 //!
-//! Invariant: the session is the stream. Nothing of it can be resumed, so its end is the end of the session.
+//! A client opens a stream, which begins its session, and is told where to POST. A POST may arrive at any worker of the
+//! fleet; an owned binding in the session's record names the worker that holds the stream, and that one serves it, as if a
+//! client of Streamable HTTP had POSTed it. What would be the reply to that becomes events of the stream
+//! ([`crate::downlink`]).
 
-pub mod downstream;
-pub mod upstream;
+mod body;
+mod streams;
+
+pub use body::StreamBody;
+pub use streams::{Slot, Streams};

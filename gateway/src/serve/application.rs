@@ -9,20 +9,20 @@ use mooring_session::time::Millis;
 use tokio_util::sync::CancellationToken;
 
 use super::{ServeError, servers};
-use crate::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
-use crate::agent::server::AgentServers;
-use crate::code::proxy::AddressPolicy;
-use crate::code::server::CodeServers;
-use crate::dispatch::{RelayOptions, Seals};
-use crate::fleet::{KeyRing, SealKey};
 use crate::group::Groups;
 use crate::http::{App, RequestBodies};
-use crate::legacy::downstream::Streams;
-use crate::peer::PeerClient;
-use crate::pooled::Pool;
-use crate::settings::{self, Settings};
-use crate::store::Store;
-use crate::upstream::{Client, ClientError, ClientOptions};
+use crate::legacy::Streams;
+use mooring_agent::server::AgentServers;
+use mooring_code::proxy::AddressPolicy;
+use mooring_code::server::CodeServers;
+use mooring_peers::PeerClient;
+use mooring_peers::fleet::{KeyRing, SealKey};
+use mooring_router::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
+use mooring_router::dispatch::{RelayOptions, Seals};
+use mooring_router::pooled::Pool;
+use mooring_settings::{self as settings, Settings};
+use mooring_store::Store;
+use mooring_upstream::{Client, ClientError, ClientOptions};
 
 /// Where processes that share an embedded store lock conversations, beside its file.
 const AGENT_LOCKS: &str = "agent-locks";

@@ -9,10 +9,10 @@ use rustix::fs::{Access, access};
 use serde::Serialize;
 
 use super::{ServeError, application, servers};
-use crate::code::tokens::TokenKey;
-use crate::fleet::KeyRing;
-use crate::settings::{FleetKeysFile, ServerKind, Settings};
-use crate::stdio::StartError;
+use mooring_code::tokens::TokenKey;
+use mooring_peers::fleet::KeyRing;
+use mooring_settings::{FleetKeysFile, ServerKind, Settings};
+use mooring_upstream::stdio::StartError;
 
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

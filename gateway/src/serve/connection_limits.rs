@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ipnet::IpNet;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::metrics::ConnectionRefusal;
+use mooring_metrics::ConnectionRefusal;
 
 /// Connections beyond the limit in all, in which only health probes and metrics are answered.
 const PROBE_CONNECTIONS_MAX: usize = 64;

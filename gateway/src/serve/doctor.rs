@@ -20,12 +20,12 @@ use super::application::{self, Parts};
 use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
 use super::{ServeError, beat, record_metrics, servers, wind_down};
 use crate::background;
-use crate::code::calls::Upstreams;
-use crate::code::catalog::{MountableServer, list_tools};
 use crate::http::{App, upstreams};
-use crate::settings::{Loaded, OnUnavailable, Settings, StoreLocation};
-use crate::store::{self, StoreOptions, StorePlace};
-use crate::upstream::ContactOutcome;
+use mooring_code::calls::Upstreams;
+use mooring_code::catalog::{MountableServer, list_tools};
+use mooring_settings::{Loaded, OnUnavailable, Settings, StoreLocation};
+use mooring_store::{self as store, StoreOptions, StorePlace};
+use mooring_upstream::ContactOutcome;
 
 /// Longest wait for what listens on the gateway's own port.
 const PORT_WITHIN: Duration = Duration::from_secs(2);

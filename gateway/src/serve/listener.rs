@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{ClientConnectionOptions, serve_connection};
 use super::connection_limits::ConnectionLimits;
-use crate::metrics;
+use mooring_metrics as metrics;
 
 /// How long the first request of a connection that was just accepted may be on its way when the gateway stops.
 const LINGER: Duration = Duration::from_millis(200);

@@ -29,11 +29,12 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::background;
 use crate::http::{App, probe_router, router};
-use crate::settings::{Affinity, AuthSettings, Settings};
-use crate::store::{self, Store};
-use crate::upstream::{ClientError, ask_statefulness};
-use crate::{background, metrics};
+use mooring_metrics as metrics;
+use mooring_settings::{Affinity, AuthSettings, Settings};
+use mooring_store::{self as store, Store};
+use mooring_upstream::{ClientError, ask_statefulness};
 
 use self::application::Parts;
 pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
@@ -74,7 +75,7 @@ pub enum ServeError {
     Client(#[from] ClientError),
     /// The servers of kind `code` could not be made.
     #[error("the code servers cannot be made")]
-    Code(#[from] crate::code::server::OpenError),
+    Code(#[from] mooring_code::server::OpenError),
     /// A configured name is not one that the store takes.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -155,8 +156,8 @@ fn record_metrics() -> Result<PrometheusHandle, ServeError> {
         .install_recorder()
         .map_err(ServeError::Metrics)?;
     metrics::describe();
-    crate::upstream::describe_metrics();
-    crate::peer::describe_metrics();
+    mooring_upstream::describe_metrics();
+    mooring_peers::describe_metrics();
     Ok(recorder)
 }
 

@@ -12,11 +12,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
-use crate::fleet::{Gate, KeyRing};
 use crate::http::{App, Colleague};
-use crate::peer::{self, ListenerOptions, PeerClient};
-use crate::settings::{FleetKeysFile, PeerSettings};
-use crate::store::Store;
+use mooring_peers::fleet::{Gate, KeyRing};
+use mooring_peers::{self as peer, ListenerOptions, PeerClient};
+use mooring_settings::{FleetKeysFile, PeerSettings};
+use mooring_store::Store;
 
 /// How long forwarded calls may take to end after the last connection was closed here.
 const STOP_WITHIN: Duration = Duration::from_secs(1);

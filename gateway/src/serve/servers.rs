@@ -7,17 +7,17 @@ use http::{HeaderMap, Uri};
 use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
-use crate::affinity::Dial;
-use crate::code::catalog::MountableServer;
-use crate::settings::{
-    self, HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
+use mooring_code::catalog::MountableServer;
+use mooring_router::affinity::Dial;
+use mooring_settings::{
+    HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
     UpstreamSettings,
 };
-use crate::stdio::{
+use mooring_upstream::stdio::{
     ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits, StartError,
     StartFailure, Traffic,
 };
-use crate::upstream::{
+use mooring_upstream::{
     Carriage, ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers,
     StatefulnessSeen,
 };
@@ -90,7 +90,7 @@ fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameEr
 
 fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError> {
     let carriage = Carriage {
-        affinity: settings::Affinity::Kept,
+        affinity: mooring_settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: sse.concurrency,
         on_upstream_loss: sse.on_upstream_loss,
@@ -106,7 +106,7 @@ fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError
 
 fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {
     let carriage = Carriage {
-        affinity: settings::Affinity::Kept,
+        affinity: mooring_settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: stdio.concurrency,
         on_upstream_loss: stdio.on_upstream_loss,
@@ -127,7 +127,7 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
     ))
 }
 
-fn instances(configured: &[settings::Instance]) -> Result<Vec<Arc<Instance>>, NameError> {
+fn instances(configured: &[mooring_settings::Instance]) -> Result<Vec<Arc<Instance>>, NameError> {
     configured
         .iter()
         .map(|instance| {

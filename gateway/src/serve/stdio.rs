@@ -23,7 +23,7 @@ use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
 use crate::http::{App, Front, Keeping};
-use crate::settings::{ServerKind, ServerSettings, Settings};
+use mooring_settings::{ServerKind, ServerSettings, Settings};
 
 /// Lines that were read and not yet taken.
 const LINES_WAITING_MAX: usize = 16;

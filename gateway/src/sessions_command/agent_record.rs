@@ -6,9 +6,9 @@ use mooring_session::limits::LABEL_VALUE_BYTES_MAX;
 use mooring_session::names::{LabelName, LabelValue};
 use mooring_session::view::RecordView;
 
-use crate::affinity;
-use crate::agent::place::{LAST_RUN_LABEL, PARENT_LABEL};
-use crate::agent::session_file::{Entry, PARENT_BYTES_MAX};
+use mooring_agent::place::{LAST_RUN_LABEL, PARENT_LABEL};
+use mooring_agent::session_file::{Entry, PARENT_BYTES_MAX};
+use mooring_router::affinity;
 
 /// What came of a run that was not one.
 const IMPORTED: &str = "imported";

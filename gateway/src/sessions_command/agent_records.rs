@@ -22,10 +22,10 @@ use super::SessionsError;
 use super::agent_record::{labels, parent, used_at_ms};
 use super::policy::Policy;
 use super::target::Owner;
-use crate::affinity::Session;
-use crate::agent::conversations::{Conversations, KeepError, Kept};
-use crate::agent::session_file::Entry;
-use crate::store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
+use mooring_agent::conversations::{Conversations, KeepError, Kept};
+use mooring_agent::session_file::Entry;
+use mooring_router::affinity::Session;
+use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
 /// Why a binding is moved, for people.
 const REASON: &[u8] = b"imported";

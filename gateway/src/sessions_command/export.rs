@@ -5,8 +5,8 @@ use std::path::Path;
 use super::agent_records::AgentRecords;
 use super::target::Target;
 use super::{Outcome, SessionsError};
-use crate::agent::session_file;
 use crate::cli::OwnerArguments;
+use mooring_agent::session_file;
 
 /// What stands for standard output.
 const STANDARD_OUTPUT: &str = "-";

@@ -8,10 +8,10 @@ use std::path::Path;
 use super::agent_records::{AgentRecords, Known, Put};
 use super::target::{Owner, Target};
 use super::{Outcome, SessionsError};
-use crate::agent::session_file::{self, Entry, ReadError, Reading};
 use crate::cli::OwnerArguments;
 use crate::client::table::{printable, shortened};
-use crate::code::volume::unix_now_ms;
+use mooring_agent::session_file::{self, Entry, ReadError, Reading};
+use mooring_code::volume::unix_now_ms;
 
 /// What stands for standard input.
 const STANDARD_INPUT: &str = "-";

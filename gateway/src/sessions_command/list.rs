@@ -12,7 +12,7 @@ use super::target::{Target, principal_name, server_name};
 use super::{Outcome, SessionsError};
 use crate::cli::SessionKind;
 use crate::client::table::{cell, table};
-use crate::store::{Family, SessionQuery, Store, literal_pattern};
+use mooring_store::{Family, SessionQuery, Store, literal_pattern};
 
 /// Which sessions are listed.
 #[derive(Clone, Debug)]

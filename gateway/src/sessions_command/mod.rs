@@ -20,13 +20,13 @@ use std::path::PathBuf;
 use mooring_session::names::NameError;
 
 use self::target::Target;
-use crate::agent::conversations::KeepError;
-use crate::agent::session_file::{ReadError, WriteError};
 use crate::cli::{
     EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, SessionsArguments, SessionsCommand,
 };
-use crate::settings::SettingsError;
-use crate::store::{OpenError, StoreError};
+use mooring_agent::conversations::KeepError;
+use mooring_agent::session_file::{ReadError, WriteError};
+use mooring_settings::SettingsError;
+use mooring_store::{OpenError, StoreError};
 
 /// What a command came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

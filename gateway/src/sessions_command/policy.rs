@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::SessionsError;
-use crate::settings::{ServerKind, Settings};
+use mooring_settings::{ServerKind, Settings};
 
 /// How long sessions may be idle, and how many one principal may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Policy {
 /// The ids of the servers of kind `agent`.
 pub(super) fn agents(settings: &Settings) -> Vec<&str> {
     let of_agents =
-        |server: &&crate::settings::ServerSettings| matches!(server.kind, ServerKind::Agent(_));
+        |server: &&mooring_settings::ServerSettings| matches!(server.kind, ServerKind::Agent(_));
     let servers = settings.servers.iter().filter(of_agents);
     servers.map(|server| server.id.as_str()).collect()
 }

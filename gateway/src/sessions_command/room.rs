@@ -10,8 +10,8 @@ use super::SessionsError;
 use super::agent_record::used_at_ms;
 use super::agent_records::AgentRecords;
 use super::select::select;
-use crate::agent::session_file::Entry;
-use crate::store::{Family, SessionKey, SessionQuery, StoreError};
+use mooring_agent::session_file::Entry;
+use mooring_store::{Family, SessionKey, SessionQuery, StoreError};
 
 /// Most sessions that are ended to make room for one.
 const ROUNDS_MAX: usize = 4;

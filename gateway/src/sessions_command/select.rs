@@ -4,7 +4,7 @@ use mooring_session::Refusal;
 use mooring_session::view::RecordView;
 
 use super::SessionsError;
-use crate::store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
+use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
 /// Fewest digits of a digest that name a session.
 const DIGEST_DIGITS_MIN: usize = 4;

@@ -12,9 +12,9 @@ use super::select::{Found, the_one};
 use super::target::Target;
 use super::{Outcome, SessionsError};
 use crate::client::table::{cell, fields, printable, rows};
-use crate::code::volume::rfc3339;
-use crate::digest;
-use crate::store::{Family, SessionKey, StoreError};
+use mooring_code::volume::rfc3339;
+use mooring_secrets::digest;
+use mooring_store::{Family, SessionKey, StoreError};
 
 /// What a session is shown by.
 const SHOWN: [(&str, &str); 9] = [

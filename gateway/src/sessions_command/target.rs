@@ -9,8 +9,8 @@ use super::policy::{self, Policy};
 use crate::cli::{OwnerArguments, StoreArguments};
 use crate::identity::LOCAL_PRINCIPAL;
 use crate::logs;
-use crate::settings::{Environment, Flags, LogLevel, LogSettings, Settings};
-use crate::store::{self, Store, StoreOptions, StorePlace, WhenAway};
+use mooring_settings::{Environment, Flags, LogLevel, LogSettings, Settings};
+use mooring_store::{self as store, Store, StoreOptions, StorePlace, WhenAway};
 
 /// How long the initialize params of clients would be kept. These commands keep none.
 const NO_PARAMS: Duration = Duration::from_secs(1);

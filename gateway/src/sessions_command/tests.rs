@@ -17,10 +17,10 @@ use super::agent_records::{AgentRecords, Known, Put};
 use super::import::OnKnown;
 use super::list::Wanted;
 use super::*;
-use crate::agent::session_file::Entry;
 use crate::cli::{OwnerArguments, SessionKind};
-use crate::code::volume::{rfc3339, unix_now_ms};
-use crate::settings::{Environment, Flags, Settings};
+use mooring_agent::session_file::Entry;
+use mooring_code::volume::{rfc3339, unix_now_ms};
+use mooring_settings::{Environment, Flags, Settings};
 
 const HOUR_MS: u64 = 3_600_000;
 

@@ -17,9 +17,11 @@ use super::finish_if_over;
 use super::introduction::introduce;
 use super::reading::{Read, pass_on};
 use crate::downlink::{Introduced, OpenStream};
-use crate::mcp::envelope::Sender;
-use crate::mcp::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
-use crate::mcp::{ErrorBody, ErrorKind, Id, Lane, Message, Method, Revision, VersionError, call};
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
+use mooring_protocol::{
+    ErrorBody, ErrorKind, Id, Lane, Message, Method, Revision, VersionError, call,
+};
 
 /// How often in a row the rest of a reply is asked for in vain.
 const RESUMES_MAX: u32 = 5;

@@ -8,11 +8,11 @@ use http::HeaderValue;
 
 use super::super::{answer, endpoint};
 use super::answering::Asked;
-use crate::dispatch::ReplyMessages;
 use crate::downlink::Introduced;
-use crate::mcp::envelope::Sender;
-use crate::mcp::header::MCP_SESSION_ID;
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Revision};
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::header::MCP_SESSION_ID;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Revision};
+use mooring_router::dispatch::ReplyMessages;
 
 /// Serves the client's `initialize`, and notes what its later messages need.
 pub(in super::super) async fn introduce(

@@ -10,7 +10,7 @@ pub(super) use self::introduction::{introduce, introduced_by, revision_for};
 use http::StatusCode;
 
 use crate::downlink::OpenStream;
-use crate::mcp::ErrorKind;
+use mooring_protocol::ErrorKind;
 
 /// Ends the stream of a session that is over.
 pub(super) fn finish_if_over(stream: &OpenStream, status: StatusCode) {

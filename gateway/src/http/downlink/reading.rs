@@ -9,9 +9,9 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 
 use super::answering::Asked;
-use crate::dispatch::ReplyMessages;
-use crate::mcp::envelope::Sender;
-use crate::mcp::{Id, Message};
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::{Id, Message};
+use mooring_router::dispatch::ReplyMessages;
 
 /// How long to wait before the rest of a reply is asked for, where the server does not say.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use super::rights::Right;
 use super::skills::{self, Nothing};
 use super::visitor::Visitor;
 use super::{blocking, body, json};
-use crate::code::skills::{ChangeError, Skill, SkillStatus};
-use crate::code::volume::{rfc3339, unix_now_ms};
+use mooring_code::skills::{ChangeError, Skill, SkillStatus};
+use mooring_code::volume::{rfc3339, unix_now_ms};
 
 /// Where an approval is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::problem::Problem;
 use super::visitor::Visitor;
 use super::{blocking, json};
-use crate::code::records::{EventFilter, EventKind, RecordsError, RunId};
-use crate::code::server::Governed;
+use mooring_code::records::{EventFilter, EventKind, RecordsError, RunId};
+use mooring_code::server::Governed;
 
 /// How many events a list has unless it is asked for more.
 const USUAL: usize = 100;

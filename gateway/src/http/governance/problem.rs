@@ -7,12 +7,12 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use crate::code::records::RecordsError;
-use crate::code::replay::ReplayError;
-use crate::code::server::Failure;
-use crate::code::skills::{ChangeError, CreateError, SkillsError};
 use crate::identity::IdentityError;
-use crate::store::StoreError;
+use mooring_code::records::RecordsError;
+use mooring_code::replay::ReplayError;
+use mooring_code::server::Failure;
+use mooring_code::skills::{ChangeError, CreateError, SkillsError};
+use mooring_store::StoreError;
 
 /// Why a request is refused. Others script against the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

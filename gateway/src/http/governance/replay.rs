@@ -11,10 +11,10 @@ use serde_json::json;
 use super::problem::{Code, Problem};
 use super::visitor::Visitor;
 use super::{body, json, runs};
-use crate::code::replay::{ReplayMode, ReplayRequest, Replays};
-use crate::code::server::Repeater;
 use crate::http::nested::Inside;
-use crate::metrics;
+use mooring_code::replay::{ReplayMode, ReplayRequest, Replays};
+use mooring_code::server::Repeater;
+use mooring_metrics as metrics;
 
 /// What is asked for.
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 //! them. Without authentication there is one principal, who may do everything.
 
 use crate::identity::Identity;
-use crate::settings::AuthSettings;
+use mooring_settings::AuthSettings;
 
 /// The role that may do everything.
 const ADMIN: &str = "admin";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::problem::Problem;
 use super::visitor::Visitor;
 use super::{blocking, json};
-use crate::code::records::{RunFilter, RunId, RunRecord, RunStatus};
+use mooring_code::records::{RunFilter, RunId, RunRecord, RunStatus};
 
 /// How many runs a list has unless it is asked for more.
 const USUAL: usize = 50;

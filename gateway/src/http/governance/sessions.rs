@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::json;
 use super::problem::{Code, Problem};
 use super::visitor::Visitor;
-use crate::code::place::CodePlace;
-use crate::code::volume::rfc3339;
-use crate::store::{Family, SessionKey, SessionQuery};
+use mooring_code::place::CodePlace;
+use mooring_code::volume::rfc3339;
+use mooring_store::{Family, SessionKey, SessionQuery};
 
 /// How many sessions a list has unless it is asked for more.
 const USUAL: usize = 50;

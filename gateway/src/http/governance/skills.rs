@@ -12,11 +12,11 @@ use super::problem::{Code, Problem};
 use super::rights::Right;
 use super::visitor::Visitor;
 use super::{blocking, body, json};
-use crate::code::records::{EventKind, SecurityEvent};
-use crate::code::server::Governed;
-use crate::code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
-use crate::code::volume::unix_now_ms;
-use crate::settings::Language;
+use mooring_code::records::{EventKind, SecurityEvent};
+use mooring_code::server::Governed;
+use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
+use mooring_code::volume::unix_now_ms;
+use mooring_settings::Language;
 
 /// What is to be made.
 #[derive(Deserialize)]

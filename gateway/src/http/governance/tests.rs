@@ -15,7 +15,7 @@ use super::query::Query;
 use super::rights::{self, Right};
 use super::*;
 use crate::identity::Identity;
-use crate::settings::{AuthSettings, TrustedHeaderSettings};
+use mooring_settings::{AuthSettings, TrustedHeaderSettings};
 
 #[test]
 fn the_paths_do_not_stand_in_each_others_way() {

@@ -10,10 +10,10 @@ use mooring_session::names::Principal;
 use super::problem::{Code, Problem};
 use super::query::Query;
 use super::rights::{self, Right};
-use crate::code::server::{CodeServer, Governed};
-use crate::code::skills::Viewer;
 use crate::http::App;
 use crate::identity::{Identity, identify};
+use mooring_code::server::{CodeServer, Governed};
+use mooring_code::skills::Viewer;
 
 /// A request that names somebody, and a code server that is there.
 pub(super) struct Visitor {

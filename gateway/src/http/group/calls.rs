@@ -4,11 +4,11 @@ use axum::response::Response;
 
 use super::Errand;
 use super::passing::own_result;
-use crate::affinity::Moved;
 use crate::group::Member;
-use crate::mcp::renaming::{Reference, reference, with_name, with_reference};
-use crate::mcp::{ErrorKind, Listing, Method, call};
-use crate::settings::GroupNames;
+use mooring_protocol::renaming::{Reference, reference, with_name, with_reference};
+use mooring_protocol::{ErrorKind, Listing, Method, call};
+use mooring_router::affinity::Moved;
+use mooring_settings::GroupNames;
 
 /// As much of a name as an error repeats, in characters.
 const SHOWN_MAX: usize = 60;

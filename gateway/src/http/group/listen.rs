@@ -14,15 +14,15 @@ use http_body::{Body, Frame};
 
 use super::passing::{event_headers, passed};
 use super::{GroupVisit, attend};
-use crate::affinity::{Driver, InFlightKind, Session, StreamHold, StreamKind};
-use crate::dispatch::{Call, Lasting, OnLoss, Repeat, ReplyBody, deliver, relay_stream};
 use crate::group::blocks::Blocks;
 use crate::group::event_ids::{EventMarker, Resumption, Source};
 use crate::http::endpoint::Visit;
 use crate::http::{answer, kept};
-use crate::mcp::header::LAST_EVENT_ID;
-use crate::mcp::{ErrorBody, ErrorKind};
-use crate::upstream::{Outgoing, is_event_stream};
+use mooring_protocol::header::LAST_EVENT_ID;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_router::affinity::{Driver, InFlightKind, Session, StreamHold, StreamKind};
+use mooring_router::dispatch::{Call, Lasting, OnLoss, Repeat, ReplyBody, deliver, relay_stream};
+use mooring_upstream::{Outgoing, is_event_stream};
 
 /// The stream of messages that answer nothing, or of what came after an event.
 pub(in crate::http) async fn get(visit: &GroupVisit) -> Response {

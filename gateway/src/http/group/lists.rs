@@ -10,7 +10,7 @@ use super::Errand;
 use super::passing::{name_member, own_result};
 use crate::group::Failure;
 use crate::http::answer;
-use crate::mcp::{ErrorKind, Listing, Method, call};
+use mooring_protocol::{ErrorKind, Listing, Method, call};
 
 /// The params of a list.
 #[derive(Default, Deserialize)]

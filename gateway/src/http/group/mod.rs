@@ -27,15 +27,15 @@ use self::passing::{name_member, passed};
 use super::code::CodeVisit;
 use super::endpoint::{Teams, Visit, end, is_initialize, named_session};
 use super::{App, answer, code, kept};
-use crate::affinity::{InFlightKind, Moved, Session};
-use crate::code::server::{Asker, CodeServer};
-use crate::dispatch::empty;
 use crate::group::{Group, Member, Scope};
-use crate::mcp::{
+use mooring_code::server::{Asker, CodeServer};
+use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Revision, Sender, call,
 };
-use crate::store::StoreError;
-use crate::upstream::Server;
+use mooring_router::affinity::{InFlightKind, Moved, Session};
+use mooring_router::dispatch::empty;
+use mooring_store::StoreError;
+use mooring_upstream::Server;
 
 pub(super) use self::listen::get;
 

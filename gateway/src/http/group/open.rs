@@ -13,14 +13,14 @@ use serde_json::{Map, Value};
 
 use super::GroupVisit;
 use super::passing::name_member;
-use crate::affinity::{Introduction, OpenError, Session, SettleError};
-use crate::code::server::CodeServer;
 use crate::group::{Introduced, Member, introduce};
 use crate::http::answer;
 use crate::http::endpoint::with_session_id;
-use crate::mcp::tool_server::{Asked, asked};
-use crate::mcp::{ErrorBody, ErrorKind, Message, Revision, call};
-use crate::upstream::Server;
+use mooring_code::server::CodeServer;
+use mooring_protocol::tool_server::{Asked, asked};
+use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, call};
+use mooring_router::affinity::{Introduction, OpenError, Session, SettleError};
+use mooring_upstream::Server;
 
 /// Why a member is not in the group's answer.
 #[derive(Debug, thiserror::Error)]

@@ -13,13 +13,13 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Collected};
 use serde_json::Value;
 
-use crate::affinity::Moved;
-use crate::dispatch::ReplyBody;
 use crate::group::event_ids::{EventMarker, Source};
 use crate::http::answer;
-use crate::mcp::header::X_ACCEL_BUFFERING;
-use crate::mcp::{Event, Id, call, mark};
-use crate::upstream::is_event_stream;
+use mooring_protocol::header::X_ACCEL_BUFFERING;
+use mooring_protocol::{Event, Id, call, mark};
+use mooring_router::affinity::Moved;
+use mooring_router::dispatch::ReplyBody;
+use mooring_upstream::is_event_stream;
 
 /// The reply of the member `server` to the client's own message, which is a success. `moved` is what was met before it was sent.
 pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response {
@@ -195,7 +195,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
     use super::*;
-    use crate::affinity::Loss;
+    use mooring_router::affinity::Loss;
 
     fn moved(to: &str) -> Moved {
         Moved {

@@ -5,10 +5,10 @@ use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::Errand;
-use crate::dispatch::empty;
 use crate::group::Member;
 use crate::http::{answer, kept};
-use crate::mcp::{ErrorBody, ErrorKind, rewrite_up};
+use mooring_protocol::{ErrorBody, ErrorKind, rewrite_up};
+use mooring_router::dispatch::empty;
 
 impl Errand<'_> {
     /// An answer, or progress on a request of a member: the epoch in its id says over which binding that came, and an

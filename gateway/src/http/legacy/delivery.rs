@@ -11,14 +11,14 @@ use mooring_session::view::OwnerView;
 
 use super::super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
 use super::super::{App, answer};
-use crate::affinity::{Place, Session, StreamKind};
-use crate::dispatch::{ReplyBody, empty};
-use crate::fleet::{Forward, Verdict};
-use crate::mcp::envelope::Sender;
-use crate::mcp::header::MCP_PROTOCOL_VERSION;
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Message, Method};
-use crate::store::SessionKey;
-use crate::upstream::{Body, BodyError, SendError, is_forwarded};
+use mooring_peers::fleet::{Forward, Verdict};
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::header::MCP_PROTOCOL_VERSION;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method};
+use mooring_router::affinity::{Place, Session, StreamKind};
+use mooring_router::dispatch::{ReplyBody, empty};
+use mooring_store::SessionKey;
+use mooring_upstream::{Body, BodyError, SendError, is_forwarded};
 
 /// A message that was POSTed for a stream of this worker.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(super) async fn deliver(
     };
     let id = id
         .as_deref()
-        .and_then(|id| crate::mcp::Id::from_json(id).ok());
+        .and_then(|id| mooring_protocol::Id::from_json(id).ok());
     let not_found = || answer::plain(ErrorKind::SessionNotFound, id);
     let message = StreamMessage {
         key: session.key.clone(),

@@ -10,13 +10,13 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use mooring_session::names::{Principal, ServerName};
 
 use super::super::{App, answer};
-use crate::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
-use crate::dispatch::ReplyBody;
 use crate::downlink::OpenStream;
-use crate::legacy::downstream::StreamBody;
-use crate::mcp::header::X_ACCEL_BUFFERING;
-use crate::mcp::{ErrorBody, ErrorKind};
-use crate::store::StoreError;
+use crate::legacy::StreamBody;
+use mooring_protocol::header::X_ACCEL_BUFFERING;
+use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
+use mooring_router::dispatch::ReplyBody;
+use mooring_store::StoreError;
 
 /// Begins a session for a client of `server`. `endpoint` is where it is to POST, short of the session's id.
 pub(super) async fn open(

@@ -2,7 +2,7 @@
 //! HTTP; everything for it goes onto one stream of lines.
 //!
 //! A client that is started anew for each call finds its session again: it goes by a name (see
-//! [`crate::affinity::Beginning`]). Several processes may have the same session open at once; each has a lane of its own in it, so
+//! [`mooring_router::affinity::Beginning`]). Several processes may have the same session open at once; each has a lane of its own in it, so
 //! that the ids of their requests do not meet.
 //!
 //! Invariant: every request is answered, also one that is not understood, or the client is told that the session is over. A
@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 use super::App;
 use super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
 use super::target::Target;
-use crate::affinity::{InFlight, Session};
 use crate::downlink::{OpenStream, Wire};
-use crate::mcp::envelope::Sender;
-use crate::mcp::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
+use mooring_router::affinity::{InFlight, Session};
 
 /// How long the session of this client is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::{Front, Keeping, Open, text_of};
-use crate::affinity::{Beginning, InFlightKind, OpenError, Session};
 use crate::downlink::{OpenStream, Wire};
 use crate::http::answer;
 use crate::http::downlink::{Asked, introduce, introduced_by, revision_for};
 use crate::http::target::Target;
-use crate::mcp::envelope::Sender;
-use crate::mcp::{Kind, Message, call};
-use crate::settings::Affinity;
+use mooring_protocol::envelope::Sender;
+use mooring_protocol::{Kind, Message, call};
+use mooring_router::affinity::{Beginning, InFlightKind, OpenError, Session};
+use mooring_settings::Affinity;
 
 impl Front {
     /// Opens the server, or goes on where an earlier process of the client was.

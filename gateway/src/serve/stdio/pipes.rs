@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{mpsc, watch};
 
-use crate::stdio::{Lines, Long};
+use mooring_upstream::stdio::{Lines, Long};
 
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -71,7 +71,7 @@ fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
             .buffer()
             .extend_from_slice(chunk.get(..length).unwrap_or_default());
         // No line is refused where long ones are cut.
-        while let Ok(Some(line)) = lines.next() {
+        while let Ok(Some(line)) = lines.next_line() {
             if !pass_on(line) {
                 return Ok(());
             }

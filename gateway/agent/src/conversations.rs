@@ -1,0 +1,332 @@
+//! The conversations of one server, as the store has them: by which id the agent takes each up.
+//!
+//! The id changes with every run of most agents. It stands in the record's one binding, and is replaced in one step that
+//! compares the binding's epoch: whoever is killed loses neither the old id nor the new one, and a run that comes too late
+//! replaces nothing. Each run is written as a use, so that a cap ends the conversation that was used longest ago.
+//!
+//! Invariant: an id is only given to the principal whose conversation it is.
+
+use std::time::Duration;
+
+use mooring_session::Refusal;
+use mooring_session::names::{
+    InstanceName, NameError, Principal, Reason, ServerName, UpstreamSession, WorkerId,
+};
+use mooring_session::rules::{
+    Bind, Create, Created, End, EndWhen, Ownership, Rebind, Revival, Touch,
+};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingState, RecordView};
+
+use super::parent::ParentSession;
+use super::place::{FOLDER_LABEL, INSTANCE, LAST_RUN_LABEL, PARENT_LABEL, place};
+use mooring_code::volume::unix_now_ms;
+use mooring_router::affinity::{Session, fresh_token, labels};
+use mooring_store::{EvictionOutcome, RoomError, SessionKey, Store, StoreError};
+
+/// Why a run moves a binding.
+const RUN: &[u8] = b"run";
+/// The lease that a claim would have. None is ever left open: an id is there before a binding is made.
+const LEASE: Millis = Millis::new(10_000);
+
+/// The conversations of one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Conversations {
+    store: Store,
+    worker: WorkerId,
+    server: ServerName,
+    ttl: Duration,
+    sessions_max: u64,
+}
+
+/// What is known of a conversation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The id by which the agent takes it up; none where it has not run yet.
+    pub agent_session: Option<String>,
+    /// The fence of that.
+    pub epoch: Option<u64>,
+    /// Where the agent worked last.
+    pub folder: Option<String>,
+}
+
+/// What became of a new id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is what the conversation is taken up by.
+    Now,
+    /// Another run of the conversation ended in between, and its id stands.
+    Superseded,
+}
+
+/// Why the id of a conversation is not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A name cannot be stored.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl From<KeepError> for ConversationError {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::Store(error) => Self::Store(error),
+            KeepError::Name(error) => Self::Name(error),
+        }
+    }
+}
+
+/// Why a conversation cannot be begun or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationError {
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The principal has this many, as many as it may, and all of them are in use.
+    #[error("the principal has {0} conversations, as many as it may, and all of them are in use")]
+    AtCap(u64),
+    /// A name cannot be stored.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl From<RoomError> for ConversationError {
+    fn from(error: RoomError) -> Self {
+        match error {
+            RoomError::Store(error) => Self::Store(error),
+            RoomError::Full(held) => Self::AtCap(held),
+        }
+    }
+}
+
+impl Conversations {
+    /// Those of this server: each is forgotten when it was not used for `ttl`, and a principal has at most `sessions_max`.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        worker: WorkerId,
+        server: ServerName,
+        ttl: Duration,
+        sessions_max: u64,
+    ) -> Self {
+        Self {
+            store,
+            worker,
+            server,
+            ttl,
+            sessions_max,
+        }
+    }
+
+    /// The conversation of this principal under this parent session.
+    ///
+    /// # Errors
+    /// It would have too long a key.
+    pub fn session(&self, principal: &Principal, parent: &str) -> Result<Session, NameError> {
+        let (key, id) = place(&self.store, &self.server, principal, parent)?;
+        Ok(Session {
+            id,
+            principal: principal.clone(),
+            digest: key.digest(),
+            key,
+        })
+    }
+
+    /// Begins the conversation, or finds it.
+    ///
+    /// # Errors
+    /// See [`ConversationError`].
+    pub async fn begin(
+        &self,
+        session: &Session,
+        parent: &ParentSession,
+    ) -> Result<Created, ConversationError> {
+        let request = Create {
+            id: session.id.clone(),
+            principal: session.principal.clone(),
+            ttl: Millis::from(self.ttl),
+            content_hash: None,
+            labels: labels(&[(PARENT_LABEL.as_bytes(), parent.as_str())]),
+            revival: Revival::Allowed,
+            cap: std::num::NonZeroU64::new(self.sessions_max),
+        };
+        let make_room = |key| self.make_room(&session.principal, key);
+        let created = self
+            .store
+            .create_making_room(&session.key, &request, make_room);
+        Ok(created.await?)
+    }
+
+    /// Ends a conversation that is idle. One in use is noted as used.
+    async fn make_room(
+        &self,
+        principal: &Principal,
+        key: SessionKey,
+    ) -> Result<EvictionOutcome, StoreError> {
+        let request = End {
+            principal: Some(principal.clone()),
+            when: EndWhen::Idle,
+        };
+        match self.store.end(&key, &request).await {
+            Ok(_) => {
+                tracing::info!(session = %key.digest(), "the conversation that was used longest ago was forgotten for a new one");
+                Ok(EvictionOutcome::Made)
+            }
+            Err(StoreError::Refused(Refusal::NoSession)) => Ok(EvictionOutcome::Made),
+            Err(StoreError::Refused(Refusal::Busy(_))) => {
+                self.touch(&key, principal, &[]).await?;
+                Ok(EvictionOutcome::Spared)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is known of a conversation that has begun.
+    ///
+    /// # Errors
+    /// The store refused, or could not be asked.
+    pub async fn known(&self, session: &Session) -> Result<Known, StoreError> {
+        let record = self.store.get(&session.key).await?;
+        if record.principal != session.principal {
+            return Err(StoreError::Refused(Refusal::Denied));
+        }
+        Ok(self.known_in(&record))
+    }
+
+    /// What a record says of the conversation.
+    #[must_use]
+    pub fn known_in(&self, record: &RecordView) -> Known {
+        let binding = record
+            .bindings
+            .iter()
+            .find(|binding| binding.server == self.server && binding.state == BindingState::Bound);
+        binding.map_or_else(Known::default, |binding| Known {
+            agent_session: (binding.upstream_session.as_ref())
+                .map(|id| id.as_str().to_owned())
+                .filter(|id| is_argument(id)),
+            epoch: Some(binding.epoch),
+            folder: folder_in(record),
+        })
+    }
+
+    /// Keeps the id by which the conversation is taken up from now on. One that was forgotten meanwhile begins anew with it.
+    ///
+    /// # Errors
+    /// See [`ConversationError`].
+    pub async fn keep(
+        &self,
+        session: &Session,
+        parent: &ParentSession,
+        known: &Known,
+        agent_session: &str,
+    ) -> Result<Kept, ConversationError> {
+        let id = UpstreamSession::parse(agent_session.as_bytes())?;
+        let kept = match known.epoch {
+            Some(epoch) => self.replace(session, epoch, &id, RUN).await,
+            None => self.bind(session, &id).await,
+        };
+        match kept {
+            Err(KeepError::Store(StoreError::Refused(
+                Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
+            ))) => {
+                self.begin(session, parent).await?;
+                Ok(self.bind(session, &id).await?)
+            }
+            settled => Ok(settled?),
+        }
+    }
+
+    /// Gives a conversation that has no id its first.
+    ///
+    /// # Errors
+    /// See [`KeepError`].
+    pub async fn bind(&self, session: &Session, id: &UpstreamSession) -> Result<Kept, KeepError> {
+        let request = Bind {
+            principal: session.principal.clone(),
+            server: self.server.clone(),
+            worker: self.worker.clone(),
+            token: fresh_token()?,
+            lease: LEASE,
+            instances: vec![InstanceName::parse(INSTANCE)?],
+            upstream_session: Some(id.clone()),
+            ownership: Ownership::Shared,
+        };
+        let bound = self.store.bind(&session.key, &request).await?;
+        Ok(kept(bound.won))
+    }
+
+    /// Replaces the id that is fenced by `epoch`, for a reason that people read.
+    ///
+    /// # Errors
+    /// See [`KeepError`].
+    pub async fn replace(
+        &self,
+        session: &Session,
+        epoch: u64,
+        id: &UpstreamSession,
+        reason: &[u8],
+    ) -> Result<Kept, KeepError> {
+        let request = Rebind {
+            principal: session.principal.clone(),
+            server: self.server.clone(),
+            epoch,
+            worker: self.worker.clone(),
+            token: fresh_token()?,
+            lease: LEASE,
+            instances: vec![InstanceName::parse(INSTANCE)?],
+            avoid: None,
+            reason: Some(Reason::parse(reason)?),
+            ownership: Ownership::Shared,
+            upstream_session: Some(id.clone()),
+        };
+        let rebound = self.store.rebind(&session.key, &request).await?;
+        Ok(kept(rebound.won))
+    }
+
+    /// Notes a run and how it ended. That it cannot be noted costs nothing but exactness of what is used least.
+    pub async fn note_run(&self, session: &Session, folder: &str, outcome: &str) {
+        let last_run = format!("{} {outcome}", unix_now_ms());
+        let pairs = [
+            (FOLDER_LABEL.as_bytes(), folder),
+            (LAST_RUN_LABEL.as_bytes(), last_run.as_str()),
+        ];
+        let noted = self.touch(&session.key, &session.principal, &pairs).await;
+        if let Err(error) = noted {
+            tracing::debug!(session = %session.digest, %error, "a run of an agent was not noted");
+        }
+    }
+
+    async fn touch(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        pairs: &[(&[u8], &str)],
+    ) -> Result<(), StoreError> {
+        let request = Touch {
+            principal: principal.clone(),
+            ttl: None,
+            content_hash: None,
+            labels: labels(pairs),
+        };
+        self.store.touch(key, &request).await.map(|_| ())
+    }
+}
+
+fn folder_in(record: &RecordView) -> Option<String> {
+    let mut labels = record.labels.iter();
+    let (_, folder) = labels.find(|(name, _)| name.as_str() == FOLDER_LABEL)?;
+    Some(folder.as_str().to_owned())
+}
+
+/// Whether an id can be given to a program as an argument. One that begins with a hyphen could be read as a flag, whoever
+/// made it up.
+pub(crate) fn is_argument(id: &str) -> bool {
+    !id.is_empty() && !id.starts_with('-') && !id.chars().any(char::is_control)
+}
+
+const fn kept(won: bool) -> Kept {
+    if won { Kept::Now } else { Kept::Superseded }
+}

@@ -1,0 +1,172 @@
+//! Reads an agent's output as it comes, and keeps what was found.
+//!
+//! Invariant: however much is printed, it holds one result of at most the most and one session id; only a document,
+//! which means nothing before its end, is held whole, up to [`super::DOCUMENT_BYTES_MAX`]. Output that is not as the
+//! rules say is no error: nothing is found in it.
+
+use std::sync::Arc;
+
+use mooring_session::limits::UPSTREAM_SESSION_BYTES_MAX;
+
+use super::document::Document;
+use super::kept::Kept;
+use super::progress;
+use super::written::Written;
+use mooring_settings::{Condition, OutputForm, OutputRules, Results};
+
+/// What stands between results that are joined.
+const BLANK_LINE: &str = "\n\n";
+/// Most of an agent's own error text that is kept, in bytes.
+const ERROR_BYTES_MAX: usize = 2_000;
+
+/// What was found in the output of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The id under which the agent resumes: the last one it said. Always one that the store takes.
+    pub session: Option<String>,
+    /// Its answer.
+    pub result: Option<String>,
+    /// Whether it said, at last, that it failed.
+    pub says_error: bool,
+    /// What it said of that failure: at most 2,000 bytes.
+    pub error: Option<String>,
+    /// Whether the result is only the beginning of one.
+    pub is_cut: bool,
+}
+
+/// Reads the output of one run, line by line.
+#[derive(Debug)]
+pub struct OutputReader {
+    rules: Arc<OutputRules>,
+    document: Document,
+    result: Option<Kept>,
+    result_bytes_max: usize,
+    session: Option<String>,
+    says_error: bool,
+    error: Option<String>,
+}
+
+impl OutputReader {
+    /// Nothing was printed yet. Of a result at most so many bytes are kept.
+    #[must_use]
+    pub fn new(rules: Arc<OutputRules>, result_bytes_max: usize) -> Self {
+        Self {
+            rules,
+            document: Document::default(),
+            result: None,
+            result_bytes_max,
+            session: None,
+            says_error: false,
+            error: None,
+        }
+    }
+
+    /// Takes the next line, without its newline. Answers progress text that stands in it: one line of at most
+    /// [`super::PROGRESS_BYTES_MAX`] bytes.
+    pub fn line(&mut self, line: &[u8]) -> Option<String> {
+        match self.rules.form {
+            OutputForm::Json => self.document.push(line),
+            OutputForm::Text => self.text(line),
+            OutputForm::JsonLines => {
+                // A value without members has nothing to point to; most warnings are told by that.
+                let line = line.trim_ascii();
+                if line.starts_with(b"{") || line.starts_with(b"[") {
+                    let line = String::from_utf8_lossy(line);
+                    return self.value(Written::parse(&line)?);
+                }
+            }
+        }
+        None
+    }
+
+    /// The output is at its end.
+    #[must_use]
+    pub fn finish(mut self) -> Findings {
+        let document = std::mem::take(&mut self.document);
+        document.look(|value| self.value(value));
+        let (mut result, is_cut) = match self.result.map(Kept::into_text) {
+            Some((text, is_cut)) => (Some(text), is_cut),
+            None => (None, document.is_too_long()),
+        };
+        if self.rules.form == OutputForm::Text {
+            let text = result.unwrap_or_default();
+            result = Some(text.trim_end().to_owned());
+        }
+        Findings {
+            session: self.session,
+            result,
+            says_error: self.says_error,
+            error: self.error,
+            is_cut,
+        }
+    }
+
+    fn text(&mut self, line: &[u8]) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let result_bytes_max = self.result_bytes_max;
+        match &mut self.result {
+            Some(result) => result.push("\n"),
+            // Blank lines in front are no part of it.
+            None if line.trim_ascii().is_empty() => return,
+            None => {}
+        }
+        let result = self
+            .result
+            .get_or_insert_with(|| Kept::new(result_bytes_max));
+        result.push(&String::from_utf8_lossy(line));
+    }
+
+    /// Takes what the rules point to in a value, and answers its progress text.
+    fn value(&mut self, value: Written<'_>) -> Option<String> {
+        let rules = Arc::clone(&self.rules);
+        let at = |pointer: &Option<_>| pointer.as_ref().and_then(|pointer| value.at(pointer));
+        if let Some(session) = at(&rules.session_pointer).and_then(Written::scalar)
+            && is_session(&session)
+        {
+            self.session = Some(session.into_owned());
+        }
+        if let Some(error) = at(&rules.error_pointer) {
+            self.says_error = error.is_said();
+            self.error = error.reason().map(|text| {
+                let end = text.floor_char_boundary(ERROR_BYTES_MAX);
+                text.get(..end).unwrap_or_default().to_owned()
+            });
+        }
+        if all_met(value, &rules.result_where)
+            && let Some(result) = at(&rules.result_pointer).and_then(Written::text)
+        {
+            self.take_result(&result);
+        }
+        if !all_met(value, &rules.progress_where) {
+            return None;
+        }
+        let progress = at(&rules.progress_pointer).and_then(Written::scalar);
+        progress.and_then(|text| progress::line(&text))
+    }
+
+    fn take_result(&mut self, text: &str) {
+        let result_bytes_max = self.result_bytes_max;
+        let result = self
+            .result
+            .get_or_insert_with(|| Kept::new(result_bytes_max));
+        match self.rules.results {
+            Results::Last => result.clear(),
+            Results::Joined if text.is_empty() || result.is_empty() => {}
+            Results::Joined => result.push(BLANK_LINE),
+        }
+        result.push(text);
+    }
+}
+
+fn all_met(value: Written<'_>, conditions: &[Condition]) -> bool {
+    conditions.iter().all(|condition| value.meets(condition))
+}
+
+/// Whether the store takes it as a session of its server. An id that it does not take could not be resumed.
+fn is_session(text: &str) -> bool {
+    (1..=UPSTREAM_SESSION_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+#[cfg(test)]
+mod tests;

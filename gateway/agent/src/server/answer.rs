@@ -1,0 +1,115 @@
+//! The answer to a call: text for people, and structured content that says how the run went.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::output::Findings;
+use crate::process::{Ending, Ran};
+
+/// Most of what the program wrote to its standard error that is told, in characters.
+const STDERR_CHARS_MAX: usize = 2_000;
+
+/// What is told of a call besides its run.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) parent: Option<String>,
+    pub(super) is_resumed: bool,
+    /// Why the agent began anew.
+    pub(super) started_fresh: Option<&'static str>,
+    /// What else the caller should know of what is kept.
+    pub(super) remark: Option<&'static str>,
+}
+
+/// Whether a run did what it was asked.
+pub(super) fn is_success(ran: &Ran) -> bool {
+    ran.ending.is_success() && !ran.findings.says_error
+}
+
+/// The `result` of a call whose run was made.
+pub(super) fn of_run(ran: &Ran, told: &Told) -> String {
+    let Findings {
+        session,
+        result,
+        is_cut,
+        ..
+    } = &ran.findings;
+    let error = (!is_success(ran)).then(|| how_it_failed(ran));
+    let said = result.as_ref().filter(|result| !result.trim().is_empty());
+    let mut text = match (said, &error) {
+        (Some(result), None) => result.clone(),
+        (Some(result), Some(error)) => format!("{result}\n\n{error}"),
+        (None, Some(error)) => error.clone(),
+        (None, None) => String::new(),
+    };
+    for note in told.started_fresh.iter().chain(&told.remark) {
+        text.push_str("\n\n(");
+        text.push_str(note);
+        text.push(')');
+    }
+    let exit_code = match ran.ending {
+        Ending::Exited { code, .. } => code,
+        _ => None,
+    };
+    let content = json!({
+        "result": result,
+        "error": error,
+        "parentSessionId": told.parent,
+        "agentSessionId": session,
+        "resumed": told.is_resumed,
+        "startedFresh": told.started_fresh,
+        "exitCode": exit_code,
+        "durationMs": millis(ran.wall_time),
+        "truncated": is_cut,
+    });
+    result_json(&text, &content, error.is_some())
+}
+
+/// The `result` of a call for which nothing was run.
+pub(super) fn refused(message: &str) -> String {
+    let content = json!({
+        "result": null,
+        "error": message,
+        "parentSessionId": null,
+        "agentSessionId": null,
+        "resumed": false,
+        "startedFresh": null,
+        "exitCode": null,
+        "durationMs": 0,
+        "truncated": false,
+    });
+    result_json(message, &content, true)
+}
+
+fn result_json(text: &str, content: &Value, is_error: bool) -> String {
+    json!({
+        "content": [{ "type": "text", "text": text }],
+        "structuredContent": content,
+        "isError": is_error,
+    })
+    .to_string()
+}
+
+fn how_it_failed(ran: &Ran) -> String {
+    let how = match &ran.ending {
+        Ending::Exited { .. } if ran.ending.is_success() => {
+            "the agent says that it failed".to_owned()
+        }
+        Ending::Exited { said, .. } => format!("the agent's program failed: {said}"),
+        Ending::TimedOut => "the agent took too long, and was ended".to_owned(),
+        Ending::OutputTooLong => "the agent printed too much, and was ended".to_owned(),
+        Ending::Stopped => "the call was cancelled, and the agent was ended".to_owned(),
+        Ending::Broken(_) => "the connection to the agent's program broke".to_owned(),
+    };
+    let said = ran.findings.error.clone().unwrap_or_default();
+    let stderr = ran.stderr.join("\n");
+    let skipped = stderr.chars().count().saturating_sub(STDERR_CHARS_MAX);
+    let last: String = stderr.chars().skip(skipped).collect();
+    let parts = [how.as_str(), said.trim(), last.trim()];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,306 @@
+//! One call: the conversation is found, the program is run in it, and the id by which it goes on is kept.
+//!
+//! Invariant: calls of one conversation run one after another, over the whole fleet. An id that the agent told is kept also
+//! where the run failed: what the agent remembers of it is there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{Told, is_success, of_run, refused};
+use super::failure::Failure;
+use super::request::AgentRequest;
+use super::{AgentServer, CallContext, Progress};
+use crate::conversations::{Kept, Known, is_argument};
+use crate::folder;
+use crate::lock::{LockError, ProcessLock};
+use crate::parent::ParentSession;
+use crate::process::{Ending, Ran, RunSpec, run};
+use mooring_metrics::{self as metrics, AgentOutcome};
+use mooring_router::affinity::{InFlightKind, Session, Turn};
+use mooring_upstream::stdio::{Environment, Label, ProcessLimits};
+
+/// Longest wait until the program's process exists.
+const START_WITHIN: Duration = Duration::from_secs(10);
+/// How long a program has to end after it was told to, before it is killed.
+const TERMINATE_GRACE: Duration = Duration::from_secs(5);
+/// Most of an answer that is passed on, in bytes.
+const RESULT_BYTES_MAX: usize = 1024 * 1024;
+
+/// What is told where the agent does not know the id that the store has.
+const UNKNOWN: &str = "the agent did not know the conversation any more, so it began anew";
+/// What is told where the agent cannot resume in the folder of the call.
+const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder of its last call, and this call names another, so it began anew";
+/// What is told where nobody can say whether there was a conversation.
+const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent began anew";
+/// What is told where another run was faster.
+const SUPERSEDED: &str =
+    "another run of the conversation ended in between: the next call goes on where that one ended";
+/// What is told where the id was not kept.
+const NOT_KEPT: &str =
+    "the conversation could not be kept: the next call may not go on where this one ended";
+
+/// A call that can be made.
+pub struct Call {
+    server: Arc<AgentServer>,
+    arguments: Option<Value>,
+}
+
+/// A conversation that is this call's alone for as long as this is there. Fields are dropped in their order.
+struct Held {
+    known: Known,
+    _lock: Option<ProcessLock>,
+    _turn: Turn,
+}
+
+impl Call {
+    pub(super) const fn new(server: Arc<AgentServer>, arguments: Option<Value>) -> Self {
+        Self { server, arguments }
+    }
+
+    /// Makes the call; its `result`, as JSON text. From now on it can be cancelled.
+    pub fn make(self, context: CallContext) -> impl Future<Output = String> + Send {
+        let Self { server, arguments } = self;
+        let running = server.running.begin(context.request.clone());
+        async move {
+            let request = match AgentRequest::read(arguments) {
+                Ok(request) => request,
+                Err(error) => return refused(&error.to_string()),
+            };
+            match server.serve(&request, &context, &running.stop).await {
+                Ok(result) => result,
+                Err(failure) => {
+                    failure.log(server.id.as_str());
+                    refused(&failure.to_string())
+                }
+            }
+        }
+    }
+}
+
+impl AgentServer {
+    async fn serve(
+        &self,
+        request: &AgentRequest,
+        context: &CallContext,
+        stop: &CancellationToken,
+    ) -> Result<String, Failure> {
+        let folder = self.folder(request.work_folder.clone()).await?;
+        let Some(parent) = &request.parent else {
+            let ran = self
+                .run(&request.prompt, None, &folder, "-", context, stop)
+                .await?;
+            return Ok(of_run(&ran, &Told::default()));
+        };
+        let session = (self.conversations).session(&context.principal, parent.as_str())?;
+        // Keeps the record from expiring while the call waits and works.
+        let _in_flight = (self.affinity.driven()).begin(&session, &self.id, InFlightKind::Call);
+        let held = self.hold(&session, parent, stop).await?;
+        let can_resume = self.settings.template.can_resume();
+        let is_elsewhere = self.is_elsewhere(&held.known, &folder);
+        let resumed_by =
+            (held.known.agent_session.as_deref()).filter(|_| can_resume && !is_elsewhere);
+        let run = |id| self.run(&request.prompt, id, &folder, &session.digest, context, stop);
+        let mut told = Told {
+            parent: Some(parent.as_str().to_owned()),
+            is_resumed: resumed_by.is_some(),
+            ..Told::default()
+        };
+        if is_elsewhere {
+            told.started_fresh = Some(OTHER_FOLDER);
+        } else if resumed_by.is_none() && self.affinity.store().is_degraded() {
+            told.started_fresh = Some(STORE_AWAY);
+        }
+        let mut ran = run(resumed_by).await?;
+        if told.is_resumed && is_unknown(&ran) {
+            (told.is_resumed, told.started_fresh) = (false, Some(UNKNOWN));
+            ran = run(None).await?;
+        }
+        told.remark = self.keep(&session, parent, &held.known, &ran).await;
+        let outcome = outcome(&ran).as_str();
+        let folder = folder.to_string_lossy();
+        self.conversations
+            .note_run(&session, &folder, outcome)
+            .await;
+        Ok(of_run(&ran, &told))
+    }
+
+    /// Whether the conversation is at a folder where this call is not, and the agent cannot resume it from here.
+    fn is_elsewhere(&self, known: &Known, folder: &Path) -> bool {
+        let last = known.folder.as_deref();
+        self.settings.is_bound_to_folder
+            && last.is_some_and(|last| last != folder.to_string_lossy())
+    }
+
+    async fn folder(&self, asked: Option<String>) -> Result<PathBuf, Failure> {
+        let (default, allowed) = (
+            self.settings.directory.clone(),
+            self.settings.work_folders.clone(),
+        );
+        let checked =
+            spawn_blocking(move || folder::check(asked.as_deref(), &default, &allowed)).await?;
+        Ok(checked?)
+    }
+
+    /// Begins the conversation or finds it, and waits until no other run of it goes on.
+    async fn hold(
+        &self,
+        session: &Session,
+        parent: &ParentSession,
+        stop: &CancellationToken,
+    ) -> Result<Held, Failure> {
+        let holding = async {
+            self.conversations.begin(session, parent).await?;
+            let turn = self
+                .affinity
+                .take_turn(&session.key, &session.principal, &self.id, self.patience())
+                .await?;
+            let lock = self.lock(session).await?;
+            // Only now nobody else replaces it.
+            let known = self.conversations.known(session).await?;
+            Ok(Held {
+                known,
+                _lock: lock,
+                _turn: turn,
+            })
+        };
+        tokio::select! {
+            held = holding => held,
+            () = stop.cancelled() => Err(Failure::Cancelled),
+        }
+    }
+
+    /// The lock against other processes of this machine. Without it two runs at once cost one of them its place in the
+    /// conversation, and nothing else.
+    async fn lock(&self, session: &Session) -> Result<Option<ProcessLock>, Failure> {
+        let Some(locks) = &self.locks else {
+            return Ok(None);
+        };
+        match locks.take(session.id.as_str(), self.patience()).await {
+            Ok(lock) => Ok(Some(lock)),
+            Err(LockError::Busy) => Err(Failure::Locked),
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(session = %session.digest, %error, cause, "runs of one conversation by several processes are not ordered");
+                Ok(None)
+            }
+        }
+    }
+
+    async fn run(
+        &self,
+        prompt: &str,
+        resumed_by: Option<&str>,
+        folder: &Path,
+        session: &str,
+        context: &CallContext,
+        stop: &CancellationToken,
+    ) -> Result<Ran, Failure> {
+        let spec = self.spec(prompt, resumed_by, folder);
+        let label = Label {
+            server: self.id.as_str().into(),
+            session: session.into(),
+        };
+        let mut count = 0_u64;
+        let tell = |text: String| {
+            count = count.saturating_add(1);
+            if let Some(progress) = &context.progress {
+                progress.tell(count, &text);
+            }
+        };
+        let rules = Arc::clone(&self.settings.rules);
+        let ran = run(&self.children, &spec, label, rules, tell, stop.clone()).await?;
+        metrics::agent_run(outcome(&ran), ran.wall_time);
+        if let Ending::Broken(reason) = &ran.ending {
+            tracing::warn!(server = %self.id, session, reason, "the connection to an agent's program broke");
+        }
+        Ok(ran)
+    }
+
+    fn spec(&self, prompt: &str, resumed_by: Option<&str>, folder: &Path) -> RunSpec {
+        let settings = &self.settings;
+        let mut arguments =
+            (settings.template).arguments(prompt, resumed_by, &folder.to_string_lossy());
+        // The first is the program.
+        let program = arguments.remove(0);
+        RunSpec {
+            program,
+            arguments,
+            directory: folder.to_owned(),
+            environment: Environment {
+                inherited: settings.variables.inherited().to_vec(),
+                set: settings.variables.given().to_vec(),
+            },
+            process_limits: ProcessLimits::default(),
+            start_within: START_WITHIN,
+            time_limit: settings.timeout,
+            terminate_grace: TERMINATE_GRACE,
+            output_bytes_max: settings.output_bytes_max,
+            line_bytes_max: settings.output_bytes_max,
+            result_bytes_max: RESULT_BYTES_MAX,
+            unknown_session: settings.unknown_session.clone(),
+        }
+    }
+
+    /// Keeps the id that the run told; says what the caller should know of that.
+    async fn keep(
+        &self,
+        session: &Session,
+        parent: &ParentSession,
+        known: &Known,
+        ran: &Ran,
+    ) -> Option<&'static str> {
+        let id = ran.findings.session.as_deref()?;
+        if !is_argument(id) {
+            return Some(NOT_KEPT);
+        }
+        match self.conversations.keep(session, parent, known, id).await {
+            Ok(Kept::Now) => None,
+            Ok(Kept::Superseded) => Some(SUPERSEDED),
+            Err(error) => {
+                tracing::error!(session = %session.digest, %error, "the id of an agent's conversation was not kept");
+                Some(NOT_KEPT)
+            }
+        }
+    }
+}
+
+/// Whether the agent did nothing but say that it does not know the conversation. What it was stopped at, or answered, it
+/// did.
+fn is_unknown(ran: &Ran) -> bool {
+    matches!(ran.ending, Ending::Exited { .. })
+        && !is_success(ran)
+        && ran.findings.result.is_none()
+        && ran.says_unknown_session
+}
+
+/// What is counted of a run, and noted in its conversation's record.
+fn outcome(ran: &Ran) -> AgentOutcome {
+    match ran.ending {
+        Ending::Exited { .. } if is_success(ran) => AgentOutcome::Completed,
+        Ending::Exited { .. } => AgentOutcome::Failed,
+        Ending::TimedOut => AgentOutcome::TimedOut,
+        Ending::Stopped => AgentOutcome::Cancelled,
+        Ending::OutputTooLong | Ending::Broken(_) => AgentOutcome::Broken,
+    }
+}
+
+impl Progress {
+    /// Tells the client. Where it does not read, it misses what could not wait.
+    fn tell(&self, count: u64, text: &str) {
+        let message = json!({
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": {
+                "progressToken": serde_json::from_str::<Value>(&self.token_json).unwrap_or_default(),
+                "progress": count,
+                "message": text,
+            },
+        });
+        let _ = self.said.try_send(message.to_string().into());
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a call came to nothing: what the caller is told, and what is logged beside it.
+//!
+//! Invariant: what is told names nothing of this machine.
+
+use mooring_session::Refusal;
+use mooring_session::names::NameError;
+
+use crate::conversations::ConversationError;
+use crate::folder::FolderError;
+use mooring_router::affinity::TurnError;
+use mooring_store::StoreError;
+use mooring_upstream::stdio::StartError;
+
+/// Why nothing was run. Shown, it is what the caller is told.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// There is no folder to work in.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The conversation could not be begun or found.
+    #[error("{}", conversation_told(.0))]
+    Conversation(#[from] ConversationError),
+    /// Its turn did not come.
+    #[error("{}", turn_told(.0))]
+    Turn(#[from] TurnError),
+    /// A process of this machine that uses the same store was at it all the while.
+    #[error("the conversation is busy with an earlier call; nothing was done; try again later")]
+    Locked,
+    /// The program could not be started.
+    #[error("{}", .0.for_caller())]
+    Start(#[from] StartError),
+    /// A thread ended by itself. A defect.
+    #[error("the call came to nothing by a defect of the gateway")]
+    Thread(#[from] tokio::task::JoinError),
+    /// The client wants it no more.
+    #[error("the call was cancelled before the agent was started")]
+    Cancelled,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Conversation(error.into())
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::Conversation(error.into())
+    }
+}
+
+impl Failure {
+    /// Logs what the caller is not told.
+    pub(super) fn log(&self, server: &str) {
+        let cause: &dyn std::error::Error = match self {
+            Self::Conversation(cause) => cause,
+            Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Withdrawn) => return,
+            Self::Turn(cause) => cause,
+            Self::Start(cause) => cause,
+            Self::Thread(cause) => cause,
+            Self::Folder(FolderError::NoDefault) => self,
+            Self::Folder(_) | Self::Locked | Self::Cancelled => return,
+        };
+        tracing::warn!(server, %cause, "a call of an agent came to nothing");
+    }
+}
+
+fn conversation_told(error: &ConversationError) -> &'static str {
+    match error {
+        ConversationError::AtCap(_) => {
+            "there are as many conversations as there may be, and all of them are in use; nothing was done"
+        }
+        ConversationError::Store(error) => store_told(error),
+        ConversationError::Name(_) => "there can be no conversation of this name at this server",
+    }
+}
+
+fn turn_told(error: &TurnError) -> &'static str {
+    match error {
+        TurnError::Busy => {
+            "the conversation is busy with an earlier call; nothing was done; try again later"
+        }
+        TurnError::TooMany => {
+            "too many calls wait for this conversation; nothing was done; try again later"
+        }
+        TurnError::Store(error) => store_told(error),
+        TurnError::Name(_) => "there can be no conversation of this name at this server",
+        TurnError::Withdrawn => "the call was cancelled before it began; nothing was done",
+    }
+}
+
+fn store_told(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Refused(Refusal::Limit { .. } | Refusal::Cap { .. }) => {
+            "there are as many conversations as the store holds; try again later"
+        }
+        StoreError::Refused(_) => "the session store refused the conversation",
+        _ => "the session store is not available; nothing was done; try again in a few seconds",
+    }
+}

@@ -1,0 +1,153 @@
+//! The MCP side of servers of kind `agent`: what the gateway itself answers.
+//!
+//! [`protocol`] answers what needs no run. [`call`] makes one: it finds the conversation, runs the program, and keeps the id
+//! by which it goes on. [`running`] knows what goes on here, so that a client can cancel it.
+//!
+//! Invariant: no state of a client is kept here, so any worker takes up any conversation.
+
+mod answer;
+mod call;
+mod failure;
+mod protocol;
+mod request;
+mod running;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::names::{NameError, Principal, ServerName};
+use tokio::sync::mpsc;
+
+use self::running::Running;
+use super::conversations::Conversations;
+use super::lock::ProcessLocks;
+use mooring_router::affinity::Affinity;
+use mooring_settings::AgentServerSettings;
+use mooring_upstream::stdio::{Children, Launcher};
+
+/// How long runs that are told to end may take, with what is kept of them.
+const STOPPED_WITHIN: Duration = Duration::from_secs(7);
+/// How much longer a call waits for the run before it than a run may last.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// All servers of kind `agent`.
+#[derive(Debug, Default)]
+pub struct AgentServers(BTreeMap<Box<str>, Arc<AgentServer>>);
+
+/// One server of kind `agent`.
+#[derive(Debug)]
+pub struct AgentServer {
+    /// Its id in paths and keys, and the name of its tool.
+    pub id: ServerName,
+    settings: AgentServerSettings,
+    conversations: Conversations,
+    affinity: Affinity,
+    children: Children,
+    /// There where other processes may use the same store without knowing of this one's turns.
+    locks: Option<ProcessLocks>,
+    running: Running,
+    tools_json: Box<str>,
+}
+
+/// What a call needs besides its arguments.
+#[derive(Debug)]
+pub struct CallContext {
+    /// Who calls.
+    pub principal: Principal,
+    /// Which client and which of its requests, as it may cancel it; none where it cannot.
+    pub request: Option<RequestName>,
+    /// Where progress is told; none where nobody asked for it.
+    pub progress: Option<Progress>,
+}
+
+/// A request as its client names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestName {
+    /// The id that the client was given.
+    pub client: Box<str>,
+    /// The request's id, as JSON text.
+    pub id_json: Box<str>,
+}
+
+/// Where a client hears of progress.
+#[derive(Debug)]
+pub struct Progress {
+    /// The client's token, as JSON text.
+    pub token_json: Box<str>,
+    /// Takes messages for the client.
+    pub said: mpsc::Sender<Box<str>>,
+}
+
+impl AgentServers {
+    /// These servers, at which a principal has at most `sessions_max` conversations together. `locks_directory` is where processes that share an embedded store lock conversations.
+    ///
+    /// # Errors
+    /// An id is no server's name; ids are checked against the same limits.
+    pub fn new<'a>(
+        servers: impl Iterator<Item = (&'a str, &'a AgentServerSettings)>,
+        sessions_max: u64,
+        affinity: &Affinity,
+        locks_directory: Option<PathBuf>,
+    ) -> Result<Self, NameError> {
+        let locks = locks_directory.map(ProcessLocks::new);
+        let mut by_id = BTreeMap::new();
+        for (id, settings) in servers {
+            let name = ServerName::parse(id.as_bytes())?;
+            let server = AgentServer {
+                conversations: Conversations::new(
+                    affinity.store().clone(),
+                    affinity.worker().clone(),
+                    name.clone(),
+                    settings.session_ttl,
+                    sessions_max,
+                ),
+                affinity: affinity.clone(),
+                children: Children::new(settings.children_max.get(), Launcher::default()),
+                locks: locks.clone(),
+                running: Running::default(),
+                tools_json: protocol::tools_json(id, settings).into(),
+                settings: settings.clone(),
+                id: name,
+            };
+            by_id.insert(id.into(), Arc::new(server));
+        }
+        Ok(Self(by_id))
+    }
+
+    /// The server of this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Arc<AgentServer>> {
+        self.0.get(id)
+    }
+
+    /// Every server.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<AgentServer>> {
+        self.0.values()
+    }
+
+    /// Ends every run that goes on here, and waits until what they told is kept: the gateway stops.
+    pub async fn stop_runs(&self) {
+        for server in self.0.values() {
+            server.running.stop_all();
+        }
+        let all = self.0.values().map(|server| server.running.idle());
+        let ended = tokio::time::timeout(STOPPED_WITHIN, futures_util::future::join_all(all));
+        if ended.await.is_err() {
+            tracing::warn!("runs of agents did not end in time; what they told last is not kept");
+        }
+    }
+}
+
+impl AgentServer {
+    /// A client wants the answer to its request no more: its run is ended, if it goes on in this worker.
+    pub fn cancel(&self, request: &RequestName) {
+        self.running.stop(request);
+    }
+
+    /// How long a call waits for the one before it.
+    fn patience(&self) -> Duration {
+        self.settings.timeout.saturating_add(PATIENCE)
+    }
+}

@@ -1,0 +1,101 @@
+//! Calls that code in the sandbox makes of the tools of other servers.
+//!
+//! A call passes through layers that all are a [`Callee`]: it is recorded, its tokens are turned back, the policy is asked,
+//! and then it goes where a client's call would go, over the bindings of the code session.
+
+mod onward;
+mod outcome;
+mod question;
+mod upstreams;
+
+use serde_json::{Map, Value};
+
+pub(crate) use onward::Onward;
+pub use question::{AnswerPlace, RunClient};
+pub use upstreams::Upstreams;
+
+/// Longest message of a server's reply.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// One call that code makes of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NestedCall {
+    /// The server's id, as it is configured.
+    pub(crate) server: Box<str>,
+    /// The tool's name, as its server gave it.
+    pub(crate) tool: Box<str>,
+    /// What it is called with.
+    pub arguments: Map<String, Value>,
+}
+
+/// Why a call came to nothing, as code is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    /// What went wrong, in one word.
+    pub(crate) kind: CallErrorKind,
+    /// The same in a sentence. It names no path of the host and no address.
+    pub(crate) message: String,
+}
+
+impl CallError {
+    /// An error.
+    pub(crate) fn new(kind: CallErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+}
+
+/// What went wrong with a call. Others script against the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallErrorKind {
+    /// The tool answered with an error; the message is its own.
+    ToolError,
+    /// No such tool is mounted in the session.
+    NotMounted,
+    /// The policy forbids the tool.
+    Denied,
+    /// Too many calls, or one that is too large or too deep.
+    Limit,
+    /// It is no call.
+    Invalid,
+    /// The tool took longer than it may.
+    Timeout,
+    /// Its server, or the session store, is away. Nothing ran.
+    Unavailable,
+    /// The connection broke: it may have run.
+    OutcomeUnknown,
+    /// It is a tool of a server that runs code.
+    Recursion,
+    /// A replay came to a call that the record does not have at this place.
+    Diverged,
+    /// A defect of the gateway's.
+    Internal,
+}
+
+impl CallErrorKind {
+    /// The word on the bridge and in records.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolError => "tool_error",
+            Self::NotMounted => "not_mounted",
+            Self::Denied => "denied",
+            Self::Limit => "limit",
+            Self::Invalid => "invalid",
+            Self::Timeout => "timeout",
+            Self::Unavailable => "unavailable",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::Recursion => "recursion",
+            Self::Diverged => "diverged",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// What answers calls.
+pub trait Callee: Send + Sync + 'static {
+    /// Makes the call.
+    fn call(&self, call: NestedCall) -> impl Future<Output = Result<Value, CallError>> + Send;
+}

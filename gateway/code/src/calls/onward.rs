@@ -1,0 +1,250 @@
+//! A call on its way out: the policy, the tool that is meant, and the server's answer.
+//!
+//! Invariant: nothing leaves that the policy denies or that is not mounted, and a call that nobody waits for any more is
+//! cancelled where it was sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use mooring_session::names::ServerName;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+
+use super::outcome::outcome;
+use super::question::{RunClient, question};
+use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
+use crate::volume::Mounted;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
+use mooring_router::affinity::{Affinity, Introduction, Session};
+use mooring_router::dispatch::{ReadError, ReplyMessages};
+use mooring_settings::Language;
+use mooring_settings::{CallPolicy, CallVerdict};
+
+/// What a code session's calls need.
+#[derive(Debug)]
+pub(crate) struct Onward {
+    /// Whose session it is, and which bindings it has.
+    pub(crate) session: Session,
+    /// Which of the user's sessions: answers come back to it.
+    pub(crate) language: Language,
+    /// How the session is remembered.
+    pub(crate) affinity: Affinity,
+    /// The way to the servers.
+    pub(crate) upstreams: Arc<dyn Upstreams>,
+    /// What may be called.
+    pub(crate) policy: CallPolicy,
+    /// What is there to be called.
+    pub(crate) mounted: Mounted,
+    /// The servers that run code themselves.
+    pub(crate) code_servers: Arc<[ServerName]>,
+    /// Who is asked where a tool asks.
+    pub(crate) client: RunClient,
+    /// What ids of calls begin with.
+    pub(crate) run_id: Box<str>,
+    pub(crate) calls: AtomicU64,
+    pub(crate) introduced: OnceCell<()>,
+}
+
+impl Callee for Onward {
+    async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
+        self.check(&call)?;
+        self.introduce().await?;
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let id_json = format!("\"{}.{number}\"", self.run_id);
+        let params = Params {
+            name: &call.tool,
+            arguments: &call.arguments,
+        };
+        let text = serde_json::to_string(&params).map_err(|_| defect())?;
+        let text = call::again(&id_json, Method::ToolsCall, Some(&text));
+        let mut open = Open {
+            onward: self,
+            server: &call.server,
+            id_json: &id_json,
+            is_over: false,
+        };
+        let reply = self
+            .upstreams
+            .send(&self.session, &call.server, Bytes::from(text))
+            .await;
+        let answered = self
+            .listen(ReplyMessages::of(reply, MESSAGE_BYTES_MAX), &call.server)
+            .await;
+        open.is_over = true;
+        answered
+    }
+}
+
+impl Onward {
+    fn check(&self, call: &NestedCall) -> Result<(), CallError> {
+        let name = || format!("{}/{}", call.server, call.tool);
+        match self.policy.verdict(&call.server, &call.tool) {
+            CallVerdict::Allowed => {}
+            CallVerdict::NoneAllowed => {
+                return Err(denied("code may not call tools on this server"));
+            }
+            CallVerdict::Denied => {
+                return Err(denied(format!(
+                    "the policy of this server denies {}",
+                    name()
+                )));
+            }
+            CallVerdict::NotAllowed => {
+                let message = format!("the policy of this server does not allow {}", name());
+                return Err(denied(message));
+            }
+        }
+        if self
+            .code_servers
+            .iter()
+            .any(|id| id.as_str() == &*call.server)
+        {
+            return Err(CallError::new(
+                CallErrorKind::Recursion,
+                format!("{} runs code itself, and code cannot call it", call.server),
+            ));
+        }
+        if !self.is_mounted(call) {
+            return Err(CallError::new(
+                CallErrorKind::NotMounted,
+                format!("no tool {} is mounted in this session", name()),
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_mounted(&self, call: &NestedCall) -> bool {
+        (self.mounted.tools().iter())
+            .any(|tool| tool.original_name == *call.tool && tool.server == *call.server)
+    }
+
+    /// Notes in the session how its upstream sessions are to be introduced, once in a run.
+    async fn introduce(&self) -> Result<(), CallError> {
+        let noted = self.introduced.get_or_try_init(|| async {
+            let params = call::code_initialize_params();
+            let introduction = Introduction {
+                params: &params,
+                revision: mooring_protocol::Revision::OFFERED.as_str(),
+                text: Bytes::new(),
+            };
+            self.affinity
+                .note_introduction(&self.session, &introduction)
+                .await
+        });
+        match noted.await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                tracing::info!(session = %self.session.digest, %error, "a code session could not be introduced to servers");
+                Err(CallError::new(
+                    CallErrorKind::Unavailable,
+                    "the session store is not available; nothing was called",
+                ))
+            }
+        }
+    }
+
+    /// Reads the reply to its answer. What the server asks meanwhile is passed on or answered; what it tells has no reader.
+    async fn listen(&self, mut reply: ReplyMessages, server: &str) -> Result<Value, CallError> {
+        let is_served = reply.status.is_success();
+        loop {
+            let text = match reply.next().await {
+                Ok(Some(text)) => text,
+                Ok(None) | Err(ReadError::Broke(_)) => return Err(broken()),
+                Err(error @ (ReadError::TooLong(_) | ReadError::Event(_))) => {
+                    return Err(CallError::new(CallErrorKind::Limit, error.to_string()));
+                }
+            };
+            let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
+                return Err(CallError::new(
+                    CallErrorKind::Unavailable,
+                    "the server's answer is no MCP message",
+                ));
+            };
+            match message.kind() {
+                Kind::Result | Kind::Error => return outcome(&message, is_served),
+                Kind::Request => self.asked(server, &message),
+                Kind::Notification => {}
+            }
+        }
+    }
+
+    /// The server asks something. It is answered while the reply is read on.
+    fn asked(&self, server: &str, message: &Message<'_>) {
+        let Some(id) = message.id() else { return };
+        let answer = match (message.method(), message.method_name()) {
+            (Method::Ping, _) => call::empty_result(id.as_json()).into_bytes().into(),
+            (_, Some(ELICITATION)) => {
+                let question = question(message, self.language, server);
+                if question.is_some_and(|question| self.client.ask(question)) {
+                    return;
+                }
+                unheard(message, "the client of this run cannot be asked")
+            }
+            _ => unheard(
+                message,
+                "code that calls tools can be asked nothing but questions to its user",
+            ),
+        };
+        self.tell(server, answer);
+    }
+
+    /// Sends a message that has no reply of interest.
+    fn tell(&self, server: &str, text: Bytes) {
+        let sending = self.upstreams.send(&self.session, server, text);
+        tokio::spawn(async move { drop(sending.await) });
+    }
+}
+
+/// The one thing that a server may ask during a call.
+const ELICITATION: &str = "elicitation/create";
+
+/// A call that was sent. Where nobody waits for it any more, its server is told.
+struct Open<'a> {
+    onward: &'a Onward,
+    server: &'a str,
+    id_json: &'a str,
+    is_over: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let text = call::cancelled(self.id_json, "the run is over");
+            self.onward.tell(self.server, Bytes::from(text));
+        }
+    }
+}
+
+/// The params of `tools/call`.
+#[derive(Serialize)]
+struct Params<'a> {
+    name: &'a str,
+    arguments: &'a Map<String, Value>,
+}
+
+fn defect() -> CallError {
+    CallError::new(
+        CallErrorKind::Internal,
+        "the call could not be written down, which is a defect of the gateway",
+    )
+}
+
+fn denied(message: impl Into<String>) -> CallError {
+    CallError::new(CallErrorKind::Denied, message)
+}
+
+fn broken() -> CallError {
+    CallError::new(
+        CallErrorKind::OutcomeUnknown,
+        "the connection broke during the call, which may have run",
+    )
+}
+
+fn unheard(message: &Message<'_>, detail: &str) -> Bytes {
+    ErrorBody::new(ErrorKind::MethodNotFound)
+        .answering(message.id())
+        .detail(detail)
+        .to_bytes()
+}

@@ -1,0 +1,134 @@
+//! What is mounted: the tools of other servers, as their servers list them.
+//!
+//! One worker of the fleet asks a server, as a client of its own, and writes the answer to the volume; the others read it
+//! there. What is older than `code.catalog_ttl_seconds` is asked for again while it is still used. A server that does not
+//! answer keeps the tools it had.
+//!
+//! Invariants: no call waits for a server that it has an earlier list of; what one worker sees is what the fleet sees, for
+//! as long as the volume is there.
+
+mod file;
+mod listing;
+mod source;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mooring_session::names::ServerName;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::listing::list as list_tools;
+use self::source::Source;
+use super::calls::Upstreams;
+
+/// One tool, as its server lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListedTool {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its name for people.
+    pub(crate) title: Option<String>,
+    /// What it does.
+    pub(crate) description: String,
+    /// What it is filed under: the server's tags and its own, sorted, each once.
+    pub(crate) tags: Vec<String>,
+    /// What it takes.
+    pub(crate) input_schema: Value,
+    /// What it returns, where that is said.
+    pub(crate) output_schema: Option<Value>,
+    /// What its server says of how it behaves.
+    pub(crate) annotations: Option<Value>,
+}
+
+impl ListedTool {
+    /// About how many bytes of memory it takes. A parsed schema takes many times its text: `[1,1]` a value for each two
+    /// bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let words = [
+            Some(&self.name),
+            self.title.as_ref(),
+            Some(&self.description),
+        ];
+        let words: usize = words.into_iter().flatten().map(String::len).sum();
+        let tags: usize = self.tags.iter().map(|tag| VALUE_BYTES + tag.len()).sum();
+        let schemas = [
+            Some(&self.input_schema),
+            self.output_schema.as_ref(),
+            self.annotations.as_ref(),
+        ];
+        let schemas: usize = schemas.into_iter().flatten().map(value_bytes).sum();
+        VALUE_BYTES + words + tags + schemas
+    }
+}
+
+/// What one JSON value or key takes beside its text.
+const VALUE_BYTES: usize = 64;
+
+/// JSON is parsed no deeper than 128 levels.
+fn value_bytes(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(value_bytes).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(key, value)| VALUE_BYTES + key.len() + value_bytes(value))
+            .sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    VALUE_BYTES + inside
+}
+
+/// The tools of one server.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ServerTools {
+    /// The server's id.
+    pub(crate) server: ServerName,
+    /// Its tools, in its own order.
+    pub(crate) tools: Arc<[ListedTool]>,
+}
+
+/// A server whose tools may be mounted.
+#[derive(Clone, Debug)]
+pub struct MountableServer {
+    /// Its id.
+    pub id: ServerName,
+    /// What all its tools are filed under.
+    pub tags: Vec<String>,
+}
+
+/// The lists of all servers.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    sources: Vec<Arc<Source>>,
+}
+
+impl Catalog {
+    /// Of these servers, shared below `base_dir` where the volume can be used. A list is believed for `ttl`, and its server
+    /// is waited for as long as for any answer.
+    pub(crate) fn new(
+        servers: Vec<MountableServer>,
+        base_dir: Option<&Path>,
+        ttl: Duration,
+        answer_timeout: Duration,
+    ) -> Self {
+        let sources = servers
+            .into_iter()
+            .map(|server| Arc::new(Source::new(server, base_dir, ttl, answer_timeout)))
+            .collect();
+        Self { sources }
+    }
+
+    /// What is known of every server that is wanted, asked for where nothing is. A server that is away is left out.
+    pub(crate) async fn tools(
+        &self,
+        upstreams: &Arc<dyn Upstreams>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<ServerTools> {
+        let wanted = (self.sources.iter()).filter(|source| is_wanted(source.server()));
+        let asking = wanted.map(|source| source.tools(upstreams));
+        join_all(asking).await.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,191 @@
+//! The tools of one server, as this worker knows them: in memory, from the volume, or from the server itself.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mooring_session::time::Millis;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use super::file::{Asking, ListFile, Listed};
+use super::listing::{ListError, list};
+use super::{ListedTool, MountableServer, ServerTools};
+use crate::calls::Upstreams;
+use crate::volume::unix_now_ms;
+
+/// Longest wait for a list that was never had.
+const FIRST_WITHIN: Duration = Duration::from_secs(10);
+/// Between two looks whether another worker has the first list.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a server that failed is left alone.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Source {
+    server: MountableServer,
+    file: Option<ListFile>,
+    ttl: Duration,
+    known: Mutex<Known>,
+    /// Held by whoever of this worker asks.
+    asking: tokio::sync::Mutex<()>,
+    /// Longest wait for the whole of an answer.
+    answer_timeout: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// None before the first answer.
+    tools: Option<Arc<[ListedTool]>>,
+    /// When they were asked for, in milliseconds since 1970.
+    at_ms: u64,
+    /// Not before then is the server asked again.
+    not_before: Option<Instant>,
+}
+
+impl Source {
+    pub(super) fn new(
+        server: MountableServer,
+        base_dir: Option<&Path>,
+        ttl: Duration,
+        answer_timeout: Duration,
+    ) -> Self {
+        Self {
+            file: base_dir.map(|base| ListFile::new(base, server.id.as_str())),
+            server,
+            ttl,
+            known: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+            answer_timeout,
+        }
+    }
+
+    /// The server's id.
+    pub(super) fn server(&self) -> &str {
+        self.server.id.as_str()
+    }
+
+    /// The tools. What is out of date is returned, and asked for again behind the caller's back. None where nothing was
+    /// ever known and the server does not say.
+    pub(super) async fn tools(
+        self: &Arc<Self>,
+        upstreams: &Arc<dyn Upstreams>,
+    ) -> Option<ServerTools> {
+        let (mut tools, mut is_due) = self.known();
+        if tools.is_none() && self.read_file().await {
+            (tools, is_due) = self.known();
+        }
+        if is_due {
+            let (source, upstreams) = (Arc::clone(self), Arc::clone(upstreams));
+            let refreshing = tokio::spawn(async move { source.refresh(&upstreams).await });
+            if tools.is_none() {
+                // What takes longer goes on by itself, and is there for a later call.
+                let _ = tokio::time::timeout(FIRST_WITHIN, refreshing).await;
+            }
+        }
+        let tools = tools.or_else(|| self.known().0)?;
+        Some(ServerTools {
+            server: self.server.id.clone(),
+            tools,
+        })
+    }
+
+    /// What is known, and whether it is time to ask.
+    fn known(&self) -> (Option<Arc<[ListedTool]>>, bool) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let age_ms = unix_now_ms().saturating_sub(known.at_ms);
+        let is_old = known.tools.is_none() || age_ms >= Millis::from(self.ttl).get();
+        let is_left_alone = known.not_before.is_some_and(|until| Instant::now() < until);
+        (known.tools.clone(), is_old && !is_left_alone)
+    }
+
+    async fn refresh(&self, upstreams: &Arc<dyn Upstreams>) {
+        let (known, _) = self.known();
+        let _asking = match self.asking.try_lock() {
+            Ok(asking) => asking,
+            // Another call asks; whoever has nothing waits for that.
+            Err(_) if known.is_some() => return,
+            Err(_) => self.asking.lock().await,
+        };
+        while self.known().1 {
+            if self.read_file().await && !self.known().1 {
+                return;
+            }
+            match self.ask_alone().await {
+                Ok(Some(asking)) => return self.ask(upstreams, asking).await,
+                // Another worker asks.
+                Ok(None) if known.is_some() => return,
+                Ok(None) => tokio::time::sleep(PAUSE).await,
+                Err(error) => {
+                    tracing::debug!(server = %self.server.id, %error, "the list of tools is not shared");
+                    return self.ask(upstreams, None).await;
+                }
+            }
+        }
+    }
+
+    /// Takes what the volume has, where that is newer.
+    async fn read_file(&self) -> bool {
+        let Some(file) = self.file.clone() else {
+            return false;
+        };
+        match spawn_blocking(move || file.read()).await {
+            Ok(Some(listed)) => {
+                self.note(listed);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The right to ask, over the whole fleet; without a volume, over this worker alone.
+    async fn ask_alone(&self) -> std::io::Result<Option<Option<Asking>>> {
+        let Some(file) = self.file.clone() else {
+            return Ok(Some(None));
+        };
+        let asked = spawn_blocking(move || file.ask()).await;
+        Ok(asked.map_err(std::io::Error::other)??.map(Some))
+    }
+
+    /// Asks, and no longer than an answer may take: nobody else asks meanwhile.
+    async fn ask(&self, upstreams: &Arc<dyn Upstreams>, asking: Option<Asking>) {
+        let answer = tokio::time::timeout(self.answer_timeout, list(upstreams, &self.server));
+        let listed = match answer.await.unwrap_or(Err(ListError::Late)) {
+            Ok(tools) => Listed {
+                at_ms: unix_now_ms(),
+                tools,
+            },
+            Err(error) => return self.failed(&error),
+        };
+        if let (Some(file), Some(asking)) = (&self.file, asking)
+            && let Err(error) = write(file.clone(), asking, listed.clone()).await
+        {
+            tracing::warn!(server = %self.server.id, %error, "the list of tools was not written to the volume");
+        }
+        self.note(listed);
+    }
+
+    fn failed(&self, error: &ListError) {
+        tracing::warn!(server = %self.server.id, %error, "the tools of a server could not be listed; those that were known stay mounted");
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.not_before = Some(Instant::now() + AFTER_FAILURE);
+    }
+
+    fn note(&self, listed: Listed) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.tools.is_none() || listed.at_ms >= known.at_ms {
+            if known.tools.as_deref() != Some(&listed.tools) {
+                known.tools = Some(listed.tools.into());
+            }
+            known.at_ms = listed.at_ms;
+            known.not_before = None;
+        }
+    }
+}
+
+/// Writes the list, and lets the next one ask.
+async fn write(file: ListFile, asking: Asking, listed: Listed) -> std::io::Result<()> {
+    spawn_blocking(move || file.write(&asking, &listed))
+        .await
+        .map_err(std::io::Error::other)?
+}

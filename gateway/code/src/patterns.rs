@@ -1,0 +1,216 @@
+//! The scan for dangerous patterns: a run that would only fail at a wall is answered at once, with what to do instead.
+//!
+//! It is advice in front of the sandbox and no wall: whoever wants to get past it can. So it errs on the side of
+//! harmless code. Of the 19 Python patterns of the system that the seeds describe, eight are here; `eval`, `exec`,
+//! `__import__`, `compile`, `globals`, `getattr`, `setattr`, `delattr`, `vars`, `dir` and `__class__.` are not, because
+//! ordinary code uses them and inside the sandbox they reach nothing. Of its six for TypeScript all but `eval` are.
+//!
+//! Patterns look at code without its comments and, but for those about what a string says, without the text of its
+//! strings: what stands in a string does not run. (What an f-string or a template literal computes counts as text.)
+//!
+//! There is this one list, for runs and for skills alike, and settings, examples and charts repeat none of it: where they say
+//! nothing, it is what a server has.
+//!
+//! Invariant: the time of a scan is linear in the length of the code, whatever the patterns.
+
+mod blank;
+
+use regex::Regex;
+
+use self::blank::{Blanked, blank};
+use mooring_settings::Language;
+
+/// What a pattern looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looks {
+    /// Code without comments and without the text of strings.
+    AtCode,
+    /// Code without comments.
+    AtStringsToo,
+}
+
+/// The patterns that a server has unless its settings name others: name, what it looks at, expression.
+type Standard = (&'static str, Looks, &'static str);
+
+/// A name that is called, and that is no attribute of something else.
+macro_rules! call {
+    ($name:literal) => {
+        concat!(r"(?:^|[^.\w$])", $name, r"\s*\(")
+    };
+}
+
+const PYTHON: [Standard; 8] = [
+    ("os.system", Looks::AtCode, r"\bos\s*\.\s*system\s*\("),
+    ("subprocess", Looks::AtCode, r"\bsubprocess\s*\.\s*\w"),
+    (
+        "open of a system path",
+        Looks::AtStringsToo,
+        r#"(?:^|[^.\w])open\s*\(\s*[rRbBuUfF]{0,2}["']{1,3}/(?:etc|proc|sys)(?:/|["'])"#,
+    ),
+    ("__subclasses__", Looks::AtCode, r"\b__subclasses__\b"),
+    ("__bases__", Looks::AtCode, r"\b__bases__\b"),
+    ("__mro__", Looks::AtCode, r"\b__mro__\b"),
+    ("breakpoint", Looks::AtCode, call!("breakpoint")),
+    ("__builtins__", Looks::AtCode, r"\b__builtins__\b"),
+];
+
+const TYPESCRIPT: [Standard; 5] = [
+    ("Deno.run", Looks::AtCode, r"\bDeno\s*\.\s*run\b"),
+    ("Deno.Command", Looks::AtCode, r"\bDeno\s*\.\s*Command\b"),
+    ("fetch", Looks::AtCode, call!("fetch")),
+    (
+        "import from a URL",
+        Looks::AtStringsToo,
+        r#"\bfrom\s*["']https?:"#,
+    ),
+    (
+        "dynamic import of a URL",
+        Looks::AtStringsToo,
+        r#"\bimport\s*\(\s*["'`]https?:"#,
+    ),
+];
+
+/// Where a pattern was found.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("blocked by the pattern {pattern:?} in line {line}: {text}")]
+pub struct Found {
+    /// The pattern's name; of a configured one the expression itself.
+    pub pattern: Box<str>,
+    /// The line, from 1.
+    pub line: usize,
+    /// What stands there, trimmed, at most [`Found::TEXT_CHARS_MAX`] characters of it.
+    pub text: Box<str>,
+}
+
+impl Found {
+    /// How much of the line is shown.
+    pub const TEXT_CHARS_MAX: usize = 120;
+}
+
+/// The patterns of one server.
+#[derive(Debug, Clone)]
+pub struct Patterns {
+    python: Vec<Pattern>,
+    typescript: Vec<Pattern>,
+}
+
+#[derive(Debug, Clone)]
+struct Pattern {
+    name: Box<str>,
+    looks: Looks,
+    expression: Regex,
+}
+
+impl Patterns {
+    /// The patterns of the settings; none for the standard ones, an empty list for no scan.
+    ///
+    /// # Errors
+    /// Never in practice: the standard expressions are tested.
+    pub fn new(
+        python: Option<&[Regex]>,
+        typescript: Option<&[Regex]>,
+    ) -> Result<Self, regex::Error> {
+        Ok(Self {
+            python: list(python, &PYTHON)?,
+            typescript: list(typescript, &TYPESCRIPT)?,
+        })
+    }
+
+    /// The same without those that name `fetch`, `curl` or `wget`: for a server whose policy lets code reach public addresses,
+    /// which they would block.
+    #[must_use]
+    pub fn with_raw_http(&self) -> Self {
+        let list = |patterns: &[Pattern]| {
+            let kept = patterns.iter().filter(|pattern| {
+                let mut words = ["fetch", "curl", "wget"].iter();
+                !words.any(|word| pattern.expression.as_str().contains(word))
+            });
+            kept.cloned().collect()
+        };
+        Self {
+            python: list(&self.python),
+            typescript: list(&self.typescript),
+        }
+    }
+
+    /// The first pattern that the code meets, in the order of the lines.
+    ///
+    /// # Errors
+    /// [`Found`], for the caller's eyes: the code is the caller's own.
+    pub fn check(&self, language: Language, code: &str) -> Result<(), Found> {
+        let patterns = match language {
+            Language::Python => &self.python,
+            Language::TypeScript => &self.typescript,
+        };
+        if patterns.is_empty() {
+            return Ok(());
+        }
+        let Blanked {
+            without_comments,
+            without_strings,
+        } = blank(language, code);
+        let first = patterns
+            .iter()
+            .filter_map(|pattern| {
+                let looked_at = match pattern.looks {
+                    Looks::AtCode => &without_strings,
+                    Looks::AtStringsToo => &without_comments,
+                };
+                // Most expressions take the character before the name with them; the last one met is the pattern's.
+                let found = pattern.expression.find(looked_at)?;
+                Some((found.end(), pattern))
+            })
+            .min_by_key(|(end, _)| *end);
+        match first {
+            None => Ok(()),
+            Some((end, pattern)) => Err(found(pattern, code, end)),
+        }
+    }
+}
+
+fn found(pattern: &Pattern, code: &str, end: usize) -> Found {
+    let before = code.get(..end).unwrap_or(code).trim_end();
+    let line = before.matches('\n').count();
+    let text: String = code
+        .split('\n')
+        .nth(line)
+        .unwrap_or("")
+        .trim()
+        .chars()
+        .take(Found::TEXT_CHARS_MAX)
+        .collect();
+    Found {
+        pattern: pattern.name.clone(),
+        line: line.saturating_add(1),
+        text: text.into(),
+    }
+}
+
+fn list(configured: Option<&[Regex]>, standard: &[Standard]) -> Result<Vec<Pattern>, regex::Error> {
+    let Some(configured) = configured else {
+        return standard.iter().map(Pattern::standard).collect();
+    };
+    Ok(configured.iter().map(Pattern::configured).collect())
+}
+
+impl Pattern {
+    fn standard((name, looks, expression): &Standard) -> Result<Self, regex::Error> {
+        Ok(Self {
+            name: (*name).into(),
+            looks: *looks,
+            expression: Regex::new(expression)?,
+        })
+    }
+
+    fn configured(expression: &Regex) -> Self {
+        Self {
+            name: expression.as_str().into(),
+            // Whether it means a string or code nobody knows, so it sees both.
+            looks: Looks::AtStringsToo,
+            expression: expression.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

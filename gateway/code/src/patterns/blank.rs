@@ -1,0 +1,148 @@
+//! Code with its comments, and the text of its strings, replaced by spaces.
+//!
+//! Invariant: what is left stands at the same byte of the same line, so that a place found in it is a place in the code.
+//! Where a string or comment does not end, everything after it counts as part of it: such code does not run.
+
+use mooring_settings::Language;
+
+/// The two readings of one code.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Blanked {
+    /// Without comments.
+    pub(super) without_comments: String,
+    /// Without comments and without what stands between quotes.
+    pub(super) without_strings: String,
+}
+
+/// What the characters under way belong to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Code,
+    LineComment,
+    BlockComment,
+    String(&'static str),
+}
+
+const PYTHON_QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];
+const TYPESCRIPT_QUOTES: [&str; 3] = ["\"", "'", "`"];
+
+/// Reads code once, from the left.
+pub(super) fn blank(language: Language, code: &str) -> Blanked {
+    let mut blanked = Blanked {
+        without_comments: String::with_capacity(code.len()),
+        without_strings: String::with_capacity(code.len()),
+    };
+    let mut within = Within::Code;
+    let mut rest = code;
+    while let Some(character) = rest.chars().next() {
+        let (length, shown, next) = step(language, within, rest, character);
+        let (taken, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        blanked.push(taken, shown);
+        within = next;
+        rest = after;
+    }
+    blanked
+}
+
+/// Where the characters just read stay visible.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Everywhere,
+    WithStrings,
+    Nowhere,
+}
+
+/// How many bytes are read, where they are shown, and what the ones after them belong to.
+fn step(language: Language, within: Within, rest: &str, character: char) -> (usize, Shown, Within) {
+    let one = character.len_utf8();
+    match within {
+        Within::Code => {
+            let (comment, quotes) = match language {
+                Language::Python => ("#", &PYTHON_QUOTES[..]),
+                Language::TypeScript => ("//", &TYPESCRIPT_QUOTES[..]),
+            };
+            if rest.starts_with(comment) {
+                return (comment.len(), Shown::Nowhere, Within::LineComment);
+            }
+            if language == Language::TypeScript && rest.starts_with("/*") {
+                return (2, Shown::Nowhere, Within::BlockComment);
+            }
+            match quotes.iter().find(|quote| rest.starts_with(**quote)) {
+                Some(quote) => (quote.len(), Shown::Everywhere, Within::String(quote)),
+                None => (one, Shown::Everywhere, within),
+            }
+        }
+        Within::LineComment if character == '\n' => (one, Shown::Everywhere, Within::Code),
+        Within::BlockComment if rest.starts_with("*/") => (2, Shown::Nowhere, Within::Code),
+        Within::LineComment | Within::BlockComment => (one, Shown::Nowhere, within),
+        Within::String(quote) => {
+            if character == '\\' {
+                let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
+                return (one.saturating_add(escaped), Shown::WithStrings, within);
+            }
+            if rest.starts_with(quote) {
+                return (quote.len(), Shown::Everywhere, Within::Code);
+            }
+            // Only long strings go over the end of a line; a short one that seems to is none (a regular expression of
+            // TypeScript may hold a single quote).
+            let is_long = quote.len() == 3 || quote == "`";
+            if character == '\n' && !is_long {
+                return (one, Shown::Everywhere, Within::Code);
+            }
+            (one, Shown::WithStrings, within)
+        }
+    }
+}
+
+impl Blanked {
+    fn push(&mut self, taken: &str, shown: Shown) {
+        for (text, is_shown) in [
+            (&mut self.without_comments, shown != Shown::Nowhere),
+            (&mut self.without_strings, shown == Shown::Everywhere),
+        ] {
+            if is_shown {
+                text.push_str(taken);
+            } else {
+                let blank = |byte: u8| if byte == b'\n' { '\n' } else { ' ' };
+                text.extend(taken.bytes().map(blank));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(language: Language, code: &str, without_comments: &str, without_strings: &str) {
+        let blanked = blank(language, code);
+        assert_eq!(blanked.without_comments, without_comments, "{code:?}");
+        assert_eq!(blanked.without_strings, without_strings, "{code:?}");
+    }
+
+    #[test]
+    fn comments_and_strings_become_spaces_of_the_same_length() {
+        let python = |code, commentless, stringless| {
+            check(Language::Python, code, commentless, stringless);
+        };
+        python("a # b\nc", "a    \nc", "a    \nc");
+        python("a = 'b#c' # d", "a = 'b#c'    ", "a = '   '    ");
+        python(r"'a\'b' c", r"'a\'b' c", "'    ' c");
+        python(
+            "\"\"\"a\n'b\"\"\" c",
+            "\"\"\"a\n'b\"\"\" c",
+            "\"\"\" \n  \"\"\" c",
+        );
+        python("'ä' b", "'ä' b", "'  ' b");
+        python("'a\nb", "'a\nb", "' \nb");
+        python("'a\\", "'a\\", "'  ");
+        let typescript = |code, commentless, stringless| {
+            check(Language::TypeScript, code, commentless, stringless);
+        };
+        typescript("a // b\nc", "a     \nc", "a     \nc");
+        typescript("a /* b\n*/ c", "a     \n   c", "a     \n   c");
+        typescript("`a\n${b}` c", "`a\n${b}` c", "` \n    ` c");
+        typescript("'http://x'", "'http://x'", "'        '");
+        typescript("a # b", "a # b", "a # b");
+    }
+}

@@ -1,0 +1,184 @@
+//! Which addresses are public: a list of what is not, after the registries of special-purpose addresses.
+//!
+//! An address that holds another one (mapped, translated or tunnelled) is as public as the one that it holds.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use super::refusal::Refusal;
+
+/// Ports that a proxy connects to.
+const PORTS: &[u16] = &[80, 443];
+
+/// A range: its first address, and how many bits all of it have in common.
+type Range4 = (Ipv4Addr, u32);
+type Range6 = (Ipv6Addr, u32);
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32) -> Range4 {
+    (Ipv4Addr::new(a, b, c, d), bits)
+}
+
+const fn v6(a: u16, b: u16, c: u16, bits: u32) -> Range6 {
+    (Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), bits)
+}
+
+/// IPv4 that is not public.
+const NOT_PUBLIC_4: &[Range4] = &[
+    // This network.
+    v4(0, 0, 0, 0, 8),
+    // Private.
+    v4(10, 0, 0, 0, 8),
+    v4(172, 16, 0, 0, 12),
+    v4(192, 168, 0, 0, 16),
+    // Shared, behind a carrier's translation.
+    v4(100, 64, 0, 0, 10),
+    // Loopback.
+    v4(127, 0, 0, 0, 8),
+    // Link-local: metadata of clouds.
+    v4(169, 254, 0, 0, 16),
+    // Assignments of protocols.
+    v4(192, 0, 0, 0, 24),
+    // Documentation.
+    v4(192, 0, 2, 0, 24),
+    v4(198, 51, 100, 0, 24),
+    v4(203, 0, 113, 0, 24),
+    // Relays of 6to4.
+    v4(192, 88, 99, 0, 24),
+    // Benchmarks.
+    v4(198, 18, 0, 0, 15),
+    // Multicast, reserved, broadcast.
+    v4(224, 0, 0, 0, 4),
+    v4(240, 0, 0, 0, 4),
+    // A cloud's own services, reached from its machines alone.
+    v4(168, 63, 129, 16, 32),
+];
+
+/// IPv6 that is unicast over the whole internet. Nothing outside of it is public.
+const GLOBAL_6: Range6 = v6(0x2000, 0, 0, 3);
+
+/// What of that is not public.
+const NOT_PUBLIC_6: &[Range6] = &[
+    // Assignments of protocols, Teredo and benchmarks among them.
+    v6(0x2001, 0, 0, 23),
+    // Documentation.
+    v6(0x2001, 0x0db8, 0, 32),
+    v6(0x3fff, 0, 0, 20),
+];
+
+/// Where a proxy may connect to.
+#[derive(Clone, Debug, Default)]
+pub struct AddressPolicy {
+    own: Vec<IpAddr>,
+    #[cfg(any(test, feature = "test-support"))]
+    allowed: Vec<SocketAddr>,
+}
+
+impl AddressPolicy {
+    /// Public addresses, but for these: those of the store and of the gateway itself that may be public. Addresses of
+    /// this machine's own interfaces are found by themselves.
+    pub fn public(own: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self {
+            own: own.into_iter().map(|own| own.to_canonical()).collect(),
+            #[cfg(any(test, feature = "test-support"))]
+            allowed: Vec::new(),
+        }
+    }
+
+    /// Likewise, and these, whatever they are.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn allowing(allowed: impl IntoIterator<Item = SocketAddr>) -> Self {
+        Self {
+            allowed: allowed.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether a port may be connected to, before anything is looked up.
+    pub(super) fn check_port(&self, port: u16) -> Result<(), Refusal> {
+        #[cfg(any(test, feature = "test-support"))]
+        if self.allowed.iter().any(|allowed| allowed.port() == port) {
+            return Ok(());
+        }
+        if PORTS.contains(&port) {
+            Ok(())
+        } else {
+            Err(Refusal::Port(port))
+        }
+    }
+
+    /// Whether an address may be connected to.
+    pub(super) fn check(&self, address: SocketAddr) -> Result<(), Refusal> {
+        #[cfg(any(test, feature = "test-support"))]
+        if self.allowed.contains(&address) {
+            return Ok(());
+        }
+        let ip = address.ip();
+        if !is_public(ip) {
+            return Err(Refusal::NotPublic(ip));
+        }
+        if self.own.contains(&ip.to_canonical()) || is_of_this_machine(address) {
+            return Err(Refusal::Own(ip));
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is a public address, or holds one.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_4(address),
+        IpAddr::V6(address) => match held(address) {
+            Some(held) => is_public_4(held),
+            None => {
+                is_in_6(address, GLOBAL_6)
+                    && !NOT_PUBLIC_6.iter().any(|range| is_in_6(address, *range))
+            }
+        },
+    }
+}
+
+fn is_public_4(address: Ipv4Addr) -> bool {
+    !NOT_PUBLIC_4.iter().any(|range| is_in_4(address, *range))
+}
+
+/// The IPv4 address that an IPv6 address stands for.
+fn held(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let held = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Some(Ipv4Addr::new(a, b, c, d))
+    };
+    match address.segments() {
+        // Mapped; and translated by NAT64, with the prefix that everybody has.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => {
+            held(high, low)
+        }
+        // Tunnelled by 6to4.
+        [0x2002, high, low, ..] => held(high, low),
+        _ => None,
+    }
+}
+
+fn is_in_4(address: Ipv4Addr, (first, bits): Range4) -> bool {
+    let shift = u32::BITS - bits;
+    address.to_bits() >> shift == first.to_bits() >> shift
+}
+
+fn is_in_6(address: Ipv6Addr, (first, bits): Range6) -> bool {
+    let shift = u128::BITS - bits;
+    address.to_bits() >> shift == first.to_bits() >> shift
+}
+
+/// Whether one of this machine's interfaces has it: the kernel would connect from the address to itself. A datagram
+/// socket is told where it would send to, and sends nothing.
+fn is_of_this_machine(address: SocketAddr) -> bool {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| {
+            socket.connect(address)?;
+            socket.local_addr()
+        })
+        // Who cannot even be sent to is not this machine.
+        .is_ok_and(|from| from.ip() == address.ip())
+}

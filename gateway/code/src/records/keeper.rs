@@ -1,0 +1,110 @@
+//! What a worker does for the records of all: it ends those of runs that died with their worker, and removes old ones.
+//!
+//! Invariant: while the store is away nobody is given up, and what was seen of the living before counts for nothing.
+
+use std::time::{Duration, Instant};
+
+use mooring_session::names::{ServerName, WorkerId};
+use tokio::task::spawn_blocking;
+
+use super::Records;
+use super::lost::{Mark, Orphans};
+use super::prune::Pruned;
+use crate::volume::unix_now_ms;
+use mooring_metrics as metrics;
+
+/// How long a worker has to be missed before its runs are given up.
+const MISSED_MIN: Duration = Duration::from_secs(5);
+/// How often this worker looks whether somebody has to prune.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Who lives, as the store tells it.
+pub(crate) trait Live: Send + Sync {
+    /// The workers whose last beat still holds; none where the store is away, or where what it says is not the fleet's.
+    fn live(&self) -> impl Future<Output = Option<Vec<WorkerId>>> + Send;
+}
+
+/// Looks after the records of these servers until it is stopped. The pauses are those that `pause` gives.
+pub(crate) async fn keep(
+    records: Records,
+    servers: Vec<ServerName>,
+    live: impl Live,
+    pause: impl Fn() -> Duration,
+) {
+    let mut orphans = Orphans::default();
+    let mut looked_at: Option<Instant> = None;
+    loop {
+        tokio::time::sleep(pause()).await;
+        orphans = end_lost(&records, &servers, &live, orphans).await;
+        if looked_at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
+            looked_at = Some(Instant::now());
+            prune(&records, &servers).await;
+        }
+    }
+}
+
+async fn end_lost(
+    records: &Records,
+    servers: &[ServerName],
+    live: &impl Live,
+    mut orphans: Orphans,
+) -> Orphans {
+    let looked = {
+        let (records, servers) = (records.clone(), servers.to_owned());
+        spawn_blocking(move || marks(&records, servers)).await
+    };
+    let Ok(marks) = looked else { return orphans };
+    if marks.iter().all(|(_, marks)| marks.is_empty()) {
+        orphans.forget();
+        return orphans;
+    }
+    let Some(live) = live.live().await else {
+        orphans.forget();
+        return orphans;
+    };
+    let records = records.clone();
+    let ended = spawn_blocking(move || {
+        for (server, marks) in &marks {
+            match records.end_lost(server, marks, &live, &mut orphans, MISSED_MIN) {
+                Ok(0) => {}
+                Ok(count) => {
+                    metrics::code_runs_lost(count);
+                    tracing::warn!(%server, count, "runs died with their worker");
+                }
+                Err(error) => tracing::warn!(%server, %error, "lost runs were not looked for"),
+            }
+        }
+        orphans
+    });
+    ended.await.unwrap_or_default()
+}
+
+fn marks(records: &Records, servers: Vec<ServerName>) -> Vec<(ServerName, Vec<Mark>)> {
+    let of = |server: ServerName| match records.running(&server) {
+        Ok(marks) => Some((server, marks)),
+        Err(error) => {
+            tracing::warn!(%server, %error, "lost runs were not looked for");
+            None
+        }
+    };
+    servers.into_iter().filter_map(of).collect()
+}
+
+async fn prune(records: &Records, servers: &[ServerName]) {
+    for server in servers {
+        let (records, of) = (records.clone(), server.clone());
+        let pruned = spawn_blocking(move || {
+            let now_ms = unix_now_ms();
+            match records.is_prune_due(&of, now_ms)? {
+                true => records.prune(&of, now_ms),
+                false => Ok(Pruned::default()),
+            }
+        })
+        .await;
+        match pruned {
+            Ok(Ok(pruned)) => metrics::code_records_pruned(pruned.runs, pruned.events),
+            Ok(Err(error)) => tracing::warn!(%server, %error, "old records were not removed"),
+            Err(error) => tracing::error!(%server, %error, "removing old records ended by itself"),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Records of runs and security events, on the volume, where they outlive sessions and workers.
+//!
+//! ```text
+//! base/.runs/<server>/<day>/<run>.run       what was known when it began; never changes
+//! base/.runs/<server>/<day>/<run>.code      its code
+//! base/.runs/<server>/<day>/<run>.calls     the calls it made, appended to as they happen
+//! base/.runs/<server>/<day>/<run>.out       what it printed
+//! base/.runs/<server>/<day>/<run>.end       how it ended; made once
+//! base/.runs/<server>/running/<run>.<worker>  it goes on, and whose it is
+//! base/.runs/<server>/events/<day>/...      security events
+//! ```
+//!
+//! A run without `.end` is running. Whoever makes `.end` has ended it, and nobody can a second time: not a worker that
+//! comes back after it was given up, nor two that sweep at once.
+//!
+//! Records take a bounded number of bytes, of each user and of each server, and leave free space on the volume: see
+//! `quota` and `free_space`.
+//!
+//! Invariant: a record that cannot be written costs the record and never the run: it is logged and counted
+//! (`mooring_code_record_failures_total`), and the run goes on.
+//!
+//! Everything here blocks, but for calls that are recorded and [`keep`]: callers run it on threads of their own.
+
+mod call_lines;
+mod call_log;
+mod calls_read;
+mod events;
+mod flood;
+mod free_space;
+mod id;
+mod keeper;
+mod list;
+mod lost;
+mod prune;
+mod quota;
+mod recorded;
+mod recording;
+mod shown;
+mod stored;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mooring_session::names::{Principal, ServerName, WorkerId};
+
+pub(crate) use call_log::{CallMade, CallsMade};
+#[cfg(test)]
+pub(crate) use calls_read::RecordedCall;
+pub(crate) use calls_read::{RecordedCalls, RecordedOutcome};
+pub use events::{EventFilter, EventKind, SecurityEvent, StoredEvent};
+pub use id::RunId;
+pub(crate) use keeper::{Live, keep};
+pub use list::{RunFilter, RunRecord, WholeRun};
+pub(crate) use recording::{Finished, NewRun, Recording, ReplayOf, RunEvents};
+pub use stored::RunStatus;
+
+use self::flood::Flood;
+use self::free_space::FreeSpace;
+use self::quota::RecordSizes;
+use crate::volume::{Area, AreaKind, Volume};
+use mooring_metrics::{self as metrics, Record};
+
+/// The directory of security events.
+const EVENTS: &str = "events";
+/// The directory of what goes on.
+const RUNNING: &str = "running";
+
+/// How records are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordsOptions {
+    /// Most characters kept of what a run printed, and as many of its error.
+    pub(crate) output_chars_max: usize,
+    /// Most runs kept of one server.
+    pub(crate) runs_kept_max: usize,
+    /// How long runs and events are kept.
+    pub(crate) runs_kept: Duration,
+    /// Most bytes kept of the records of one server's runs; the oldest finished ones go first.
+    pub(crate) bytes_max: u64,
+    /// The same of one user of a server.
+    pub(crate) user_bytes_max: u64,
+    /// Free space of the volume below which records have no bodies, in bytes.
+    pub(crate) free_bytes_min: u64,
+    /// This worker: name and boot id.
+    pub(crate) worker: WorkerId,
+}
+
+/// The records of all servers on a volume. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Records(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    volume: Volume,
+    options: RecordsOptions,
+    flood: Flood,
+    free_space: Arc<FreeSpace>,
+    /// What the last pass of this process that pruned found.
+    sizes: Mutex<HashMap<ServerName, RecordSizes>>,
+    /// What this process has recorded since it last pruned, in bytes.
+    recorded_bytes: Mutex<HashMap<ServerName, u64>>,
+}
+
+/// Why records could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordsError {
+    /// The server's name cannot be part of a path.
+    #[error("there can be no records of this server")]
+    Server(#[source] io::Error),
+    /// They could not be listed or read.
+    #[error("the records could not be read")]
+    Read(#[source] io::Error),
+    /// There is no such run.
+    #[error("there is no such run")]
+    NoRun,
+    /// What is there was written by a later version, is not whole, or is too large.
+    #[error("the record of this run cannot be read by this version of the gateway")]
+    Unreadable,
+}
+
+impl Records {
+    /// The records on this volume.
+    pub(crate) fn new(volume: Volume, options: RecordsOptions) -> Self {
+        Self(Arc::new(Shared {
+            free_space: Arc::new(FreeSpace::new(volume.clone(), options.free_bytes_min)),
+            volume,
+            options,
+            flood: Flood::default(),
+            sizes: Mutex::default(),
+            recorded_bytes: Mutex::default(),
+        }))
+    }
+
+    /// Begins the record of a run, before the run begins. It never fails: what could not be written is logged and
+    /// counted, and the recording goes on without it.
+    pub(crate) fn begin(&self, server: &ServerName, run: NewRun) -> Recording {
+        Recording::begin(self.clone(), server, run)
+    }
+
+    /// Records a run that was looked at and not run, with the event that tells why.
+    pub(crate) fn blocked(
+        &self,
+        server: &ServerName,
+        run: NewRun,
+        finished: Finished,
+        event: SecurityEvent,
+    ) {
+        if !self.0.flood.admits(server) {
+            metrics::code_record_failed(Record::Flood);
+            return;
+        }
+        let recording = self.begin(server, run);
+        recording.event(event);
+        recording.finish(finished);
+    }
+
+    /// Records an event that belongs to no run, such as a refusal by the rate limit.
+    pub fn event(&self, server: &ServerName, principal: &Principal, event: &SecurityEvent) {
+        let stored = StoredEvent::new(server.as_str(), principal, None, event);
+        match self.area(server) {
+            Ok(area) => self.store_event(server, &area, &stored),
+            Err(_) => metrics::code_record_failed(Record::Event),
+        }
+    }
+
+    /// The events asked for, newest first.
+    ///
+    /// # Errors
+    /// The volume could not be read.
+    pub fn events(
+        &self,
+        server: &ServerName,
+        filter: &EventFilter,
+    ) -> Result<Vec<StoredEvent>, RecordsError> {
+        events::list(&self.read_area(server)?, filter).map_err(RecordsError::Read)
+    }
+
+    fn store_event(&self, server: &ServerName, area: &Area, event: &StoredEvent) {
+        metrics::code_security_event(event.kind.as_str());
+        if !self.0.flood.admits(server) {
+            metrics::code_record_failed(Record::Flood);
+        } else if let Err(error) = events::store(area, event) {
+            tracing::warn!(%error, "a security event was not recorded");
+            metrics::code_record_failed(Record::Event);
+        }
+    }
+
+    fn area(&self, server: &ServerName) -> io::Result<Area> {
+        self.0.volume.area(AreaKind::Runs, server)
+    }
+
+    fn read_area(&self, server: &ServerName) -> Result<Area, RecordsError> {
+        self.area(server).map_err(RecordsError::Server)
+    }
+
+    /// What this process has recorded of each server since it last pruned, in bytes.
+    fn recorded_bytes(&self) -> MutexGuard<'_, HashMap<ServerName, u64>> {
+        let recorded = self.0.recorded_bytes.lock();
+        recorded.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn options(&self) -> &RecordsOptions {
+        &self.0.options
+    }
+}

@@ -1,0 +1,232 @@
+//! What is stored of a run: what was known when it began, in a file that never changes, and how it ended, in one that is
+//! made once.
+//!
+//! Invariant: both files have a version. A later one is not read, and counts as a record that is there.
+
+use serde::de::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::call_log::CallMade;
+use super::events::StoredEvent;
+use mooring_metrics::RunOutcome;
+
+/// The newest version this gateway reads; it is the one it writes.
+pub(super) const VERSION: u32 = 1;
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// It goes on, as far as is known.
+    Running,
+    /// It ended with exit code 0.
+    Completed,
+    /// It ended otherwise, or did not get to run.
+    Failed,
+    /// It took longer than it may.
+    TimedOut,
+    /// It was looked at and not run.
+    Blocked,
+    /// It used more than it may, or was asked to stop.
+    Killed,
+    /// Its worker died with it.
+    Lost,
+}
+
+impl RunStatus {
+    /// Every status.
+    pub const ALL: [Self; 7] = [
+        Self::Running,
+        Self::Completed,
+        Self::Failed,
+        Self::TimedOut,
+        Self::Blocked,
+        Self::Killed,
+        Self::Lost,
+    ];
+
+    /// The word in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Blocked => "blocked",
+            Self::Killed => "killed",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// Reads a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+impl From<RunOutcome> for RunStatus {
+    fn from(outcome: RunOutcome) -> Self {
+        match outcome {
+            RunOutcome::Completed => Self::Completed,
+            RunOutcome::Failed => Self::Failed,
+            RunOutcome::TimedOut => Self::TimedOut,
+            RunOutcome::Blocked => Self::Blocked,
+            RunOutcome::Killed => Self::Killed,
+        }
+    }
+}
+
+/// What was known when the run began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Begun {
+    #[serde(deserialize_with = "version")]
+    pub(super) version: u32,
+    /// The run's id.
+    pub id: String,
+    /// The server whose run it is.
+    pub(crate) server_id: String,
+    /// The code session; none where the run never came to one.
+    pub(crate) session_id: Option<String>,
+    /// The principal.
+    pub user_email: String,
+    /// The principal's teams.
+    pub(crate) token_teams: Vec<String>,
+    /// `python` or `typescript`.
+    pub(crate) language: String,
+    /// What ran it: `python`, `deno` or `shell`.
+    pub(crate) runtime: String,
+    /// SHA-256 of the code, in hexadecimal digits.
+    pub(crate) code_hash: String,
+    /// Its length.
+    pub(crate) code_size_bytes: u64,
+    /// When it began, in milliseconds since 1970.
+    pub(crate) started_at_ms: u64,
+    /// Name and boot id of the worker.
+    pub(crate) worker: String,
+    /// The longest time that the call asked for.
+    pub(crate) timeout_ms: Option<u64>,
+    /// The run that this one repeats.
+    pub(crate) replayed_from_run_id: Option<String>,
+    /// How: `recorded` or `live`.
+    pub(crate) replay_mode: Option<String>,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    #[serde(deserialize_with = "version")]
+    pub(super) version: u32,
+    /// Never `running`.
+    pub(crate) status: RunStatus,
+    /// When, in milliseconds since 1970.
+    pub(crate) finished_at_ms: u64,
+    /// The metrics that the answer had: exit code, signal, times, memory, bytes, limits hit, isolation, files.
+    pub(crate) metrics: Map<String, Value>,
+    /// The tools that the code called, in the order in which it did.
+    pub(crate) tool_calls_made: Vec<CallMade>,
+    /// How many it called, also where not all of them are listed.
+    pub(crate) tool_calls_total: u64,
+    /// What happened that has to do with security.
+    pub(crate) security_events: Vec<StoredEvent>,
+    /// How many such events there were, also where not all of them are listed.
+    pub(crate) security_events_total: u64,
+    /// Whether the record of the calls has all of them with all they returned.
+    pub(crate) are_calls_complete: bool,
+    /// Whether code or output is missing because the volume had too little free space.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) are_bodies_omitted: bool,
+}
+
+/// What the run printed, and what was said of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Texts {
+    /// Its standard output.
+    pub(crate) output: String,
+    /// Its standard error, and why it did not complete.
+    pub(crate) error: Option<String>,
+}
+
+impl Texts {
+    /// Both, cut to `chars_max` characters each, with a mark where something was cut.
+    pub(super) fn cut(output: &str, error: Option<&str>, chars_max: usize) -> Self {
+        Self {
+            output: cut(output, chars_max),
+            error: error.map(|error| cut(error, chars_max)),
+        }
+    }
+}
+
+/// A text, or its first characters and a mark.
+pub(super) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!(
+            "{}\n[truncated: the first {chars_max} of {} characters]",
+            text.get(..end).unwrap_or_default(),
+            text.chars().count()
+        ),
+    }
+}
+
+/// A text, or its first characters.
+pub(super) fn head(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max).collect()
+}
+
+/// Reads a stored value; none where it is of a later version or not whole.
+pub(super) fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
+}
+
+/// The version of a stored value, which everything stored has: a later one is refused.
+pub(super) fn version<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let version = u32::deserialize(deserializer)?;
+    if version > VERSION {
+        return Err(D::Error::custom("a later version wrote it"));
+    }
+    Ok(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters_and_say_so() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(
+            cut("äöü", 2),
+            "äö\n[truncated: the first 2 of 3 characters]"
+        );
+        assert_eq!(cut("", 0), "");
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_is_not_read() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Stored {
+            #[serde(deserialize_with = "version")]
+            version: u32,
+        }
+        assert_eq!(
+            read(br#"{"version": 1}"#),
+            Some(Stored { version: VERSION })
+        );
+        for bytes in [br#"{"version": 2}"#.as_slice(), b"{}", b"{\"version\": 1"] {
+            assert_eq!(read::<Stored>(bytes), None);
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for status in RunStatus::ALL {
+            assert_eq!(RunStatus::parse(status.as_str()), Some(status));
+            assert_eq!(
+                serde_json::to_value(status).ok(),
+                Some(Value::from(status.as_str()))
+            );
+        }
+        assert_eq!(RunStatus::parse("gone"), None);
+    }
+}

@@ -1,0 +1,194 @@
+//! Tools as a record remembers them.
+//!
+//! A call is answered by the first recorded one with the same server, tool and arguments that has not answered yet. So
+//! the order of equal calls is kept, while different ones may come in any order: code may make them at the same time.
+//!
+//! Invariant: nothing is called. What the record does not have is an error of kind `diverged`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::key::key;
+use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
+use crate::records::{RecordedCalls, RecordedOutcome};
+
+/// Most divergences that are listed.
+const LISTED_MAX: usize = 100;
+/// Longest name of a tool or server in a list, in characters.
+const NAME_CHARS_MAX: usize = 256;
+
+/// What about a call is not as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Diverged {
+    /// The record has no such call, or all such calls have answered.
+    Unknown,
+    /// The record has the call, and had no room for its result.
+    NotRecorded,
+    /// The call had not ended when the recorded run did.
+    Unended,
+    /// The recorded run made the call, and this one did not.
+    NotMade,
+}
+
+impl Diverged {
+    /// The word in answers.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_call",
+            Self::NotRecorded => "result_not_recorded",
+            Self::Unended => "call_had_not_ended",
+            Self::NotMade => "call_not_made",
+        }
+    }
+}
+
+/// One place where a replay is not what was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Divergence {
+    /// The number of the call, from 1: in this run, or in the recorded one for a call that was not made.
+    pub(crate) call: u64,
+    /// The server's id.
+    pub(crate) server: String,
+    /// The tool's name.
+    pub(crate) tool: String,
+    /// What is different.
+    pub(crate) what: Diverged,
+}
+
+impl Divergence {
+    /// As answers have it.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "call": self.call,
+            "server": self.server,
+            "tool": self.tool,
+            "what": self.what.as_str(),
+        })
+    }
+}
+
+/// A callee that answers from a record. Shared between a run and whoever reports on it: an `Arc` of it is one too.
+#[derive(Debug)]
+pub(crate) struct FromRecord(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    answers: HashMap<String, VecDeque<Answer>>,
+    made: u64,
+    divergences: Vec<Divergence>,
+    total: u64,
+}
+
+#[derive(Debug)]
+struct Answer {
+    seq: u64,
+    server: String,
+    tool: String,
+    outcome: RecordedOutcome,
+}
+
+impl FromRecord {
+    /// The calls of a recorded run.
+    pub(crate) fn new(calls: RecordedCalls) -> Self {
+        let mut state = State::default();
+        for call in calls.calls {
+            let answer = Answer {
+                seq: call.seq,
+                server: call.server,
+                tool: call.tool,
+                outcome: call.outcome,
+            };
+            state.answers.entry(call.key).or_default().push_back(answer);
+        }
+        Self(Mutex::new(state))
+    }
+
+    /// Where the run was not what was recorded, and in how many places: to be asked when it has ended. Calls that were
+    /// not made come last.
+    pub(crate) fn divergences(&self) -> (Vec<Divergence>, u64) {
+        let state = self.lock();
+        let mut unmade: Vec<Divergence> = state
+            .answers
+            .values()
+            .flatten()
+            // A call that the first run did not wait for need not be made.
+            .filter(|answer| answer.outcome != RecordedOutcome::Unended)
+            .map(|answer| divergence(answer.seq, &answer.server, &answer.tool, Diverged::NotMade))
+            .collect();
+        unmade.sort_by_key(|divergence| divergence.call);
+        let total = state
+            .total
+            .saturating_add(u64::try_from(unmade.len()).unwrap_or(u64::MAX));
+        let mut all = state.divergences.clone();
+        all.extend(unmade);
+        all.truncate(LISTED_MAX);
+        (all, total)
+    }
+
+    fn answer(&self, call: &NestedCall) -> Result<Value, CallError> {
+        let key = key(call);
+        let mut state = self.lock();
+        state.made = state.made.saturating_add(1);
+        let answer = state.answers.get_mut(&key).and_then(VecDeque::pop_front);
+        let what = match answer.map(|answer| answer.outcome) {
+            Some(RecordedOutcome::Result(result)) => return Ok(result),
+            Some(RecordedOutcome::Error(error)) => return Err(error),
+            Some(RecordedOutcome::Omitted) => Diverged::NotRecorded,
+            Some(RecordedOutcome::Unended) => Diverged::Unended,
+            None => Diverged::Unknown,
+        };
+        let found = divergence(state.made, &call.server, &call.tool, what);
+        let error = CallError::new(CallErrorKind::Diverged, told(&found));
+        state.total = state.total.saturating_add(1);
+        if state.divergences.len() < LISTED_MAX {
+            state.divergences.push(found);
+        }
+        Err(error)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Callee for FromRecord {
+    async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
+        self.answer(&call)
+    }
+}
+
+impl Callee for std::sync::Arc<FromRecord> {
+    async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
+        self.answer(&call)
+    }
+}
+
+fn divergence(call: u64, server: &str, tool: &str, what: Diverged) -> Divergence {
+    let name = |text: &str| text.chars().take(NAME_CHARS_MAX).collect();
+    Divergence {
+        call,
+        server: name(server),
+        tool: name(tool),
+        what,
+    }
+}
+
+/// What the code is told, and what stands in the event.
+fn told(found: &Divergence) -> String {
+    let Divergence {
+        call, server, tool, ..
+    } = found;
+    match found.what {
+        Diverged::Unknown | Diverged::NotMade => format!(
+            "the replay has left its record at call {call}: the record has no further call of {server}/{tool} with these arguments"
+        ),
+        Diverged::NotRecorded => format!(
+            "the replay cannot go on at call {call}: the record had no room for what {server}/{tool} returned"
+        ),
+        Diverged::Unended => format!(
+            "the replay cannot go on at call {call}: the recorded call of {server}/{tool} had not ended"
+        ),
+    }
+}

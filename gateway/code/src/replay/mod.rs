@@ -1,0 +1,110 @@
+//! Running a recorded run again.
+//!
+//! In `recorded` mode the tools are not called: [`FromRecord`] answers from the record, and says where the code calls
+//! what the record does not have. In `live` mode the tools are called again, with all that this does; it has to be asked
+//! for by name.
+//!
+//! Invariant: in `recorded` mode nothing outside the sandbox hears of a replay.
+
+mod from_record;
+mod key;
+mod report;
+
+use mooring_session::names::Principal;
+use serde_json::Value;
+
+pub(crate) use from_record::FromRecord;
+pub(crate) use key::key;
+pub(crate) use report::ReplayReport;
+
+use crate::records::{RunId, RunRecord};
+
+/// How a run is repeated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayMode {
+    /// The record answers the calls.
+    #[default]
+    Recorded,
+    /// The tools do, again.
+    Live,
+}
+
+impl ReplayMode {
+    /// Every mode.
+    pub const ALL: [Self; 2] = [Self::Recorded, Self::Live];
+
+    /// The word in requests and records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Live => "live",
+        }
+    }
+
+    /// Reads a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
+    }
+}
+
+/// A replay as it is asked for.
+#[derive(Clone, Debug)]
+pub struct ReplayRequest {
+    /// Who asks. The replay runs in this principal's session, and calls tools as this principal.
+    pub principal: Principal,
+    /// The principal's teams.
+    pub teams: Vec<String>,
+    /// The run to repeat: the asking principal may see it.
+    pub run_id: RunId,
+    /// How.
+    pub mode: ReplayMode,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// The answer of the new run, as `shell_exec` gives it: with `replayed_from_run_id`.
+    pub answer: Value,
+    /// The new run's record.
+    pub record: RunRecord,
+    /// How it compares to the first.
+    pub report: ReplayReport,
+}
+
+/// Why nothing was repeated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The settings do not allow it.
+    #[error("replay is switched off")]
+    Off,
+    /// There is no such run.
+    #[error("there is no such run")]
+    NoRun,
+    /// The run goes on.
+    #[error("the run has not ended yet")]
+    Running,
+    /// Its code is not in the record, or the record cannot be read.
+    #[error("the record of the run cannot be run again: {0}")]
+    Record(&'static str),
+    /// It was refused before it began, as a run of its own would have been; the message is the same.
+    #[error("{0}")]
+    Refused(String),
+    /// Too much ran lately.
+    #[error("rate limited: try again in {retry_after_ms} ms")]
+    RateLimited {
+        /// When, in milliseconds.
+        retry_after_ms: u64,
+    },
+}
+
+/// What can repeat a run.
+pub trait Replays {
+    /// Runs it again.
+    fn replay(
+        &self,
+        request: ReplayRequest,
+    ) -> impl Future<Output = Result<Replayed, ReplayError>> + Send;
+}
+
+#[cfg(test)]
+mod tests;

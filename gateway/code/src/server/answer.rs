@@ -1,0 +1,160 @@
+//! The answers of tools: what a model reads, and the structured content that programs read.
+//!
+//! Hosts differ in which half they show a model, so both are small: the text is what was asked for, and the structured
+//! content has no field that says nothing. What is about the run itself is in `_meta`, which no host shows.
+//! `code.answer = "full"` answers as ADR-0041 has it instead: one object, and the same as JSON in the text.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Map, Value, json};
+
+use mooring_settings::AnswerForm;
+
+/// Where an answer of `shell_exec` says how the code ran.
+pub(crate) const RUN_KEY: &str = "mooring/run";
+
+/// What came of a tool call.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolAnswer {
+    /// The structured content, an object.
+    content: Value,
+    /// What the model reads in the form `brief`; the structured content as JSON where there is none.
+    model_content: Option<ModelContent>,
+    /// What [`RUN_KEY`] has.
+    run: Option<Value>,
+    /// Whether the agent should take it for a failure of what it asked.
+    is_error: bool,
+}
+
+/// What a model reads.
+#[derive(Debug, Clone, PartialEq)]
+enum ModelContent {
+    Text(String),
+    Image {
+        mime_type: &'static str,
+        bytes: Vec<u8>,
+    },
+}
+
+impl ToolAnswer {
+    /// What was asked for.
+    pub(crate) const fn done(content: Value) -> Self {
+        Self {
+            content,
+            model_content: None,
+            run: None,
+            is_error: false,
+        }
+    }
+
+    /// It failed, and this says how.
+    pub(crate) const fn failed(content: Value) -> Self {
+        Self {
+            content,
+            model_content: None,
+            run: None,
+            is_error: true,
+        }
+    }
+
+    /// It failed, and this is all there is to say.
+    pub(crate) fn refused(message: impl std::fmt::Display) -> Self {
+        let message = message.to_string();
+        Self::failed(json!({ "error": message })).with_text(message)
+    }
+
+    /// With this text for the model.
+    #[must_use]
+    pub(crate) fn with_text(mut self, text: String) -> Self {
+        self.model_content = Some(ModelContent::Text(text));
+        self
+    }
+
+    /// With this image for the model, in both forms.
+    #[must_use]
+    pub(crate) fn with_image(mut self, mime_type: &'static str, bytes: Vec<u8>) -> Self {
+        self.model_content = Some(ModelContent::Image { mime_type, bytes });
+        self
+    }
+
+    /// With what `_meta` says of the run.
+    #[must_use]
+    pub(crate) fn with_run(mut self, run: Value) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// The structured content.
+    pub(crate) fn into_content(self) -> Value {
+        self.content
+    }
+
+    /// The `result` of the JSON-RPC response, as JSON text.
+    pub(crate) fn into_result(self, form: AnswerForm) -> String {
+        let structured = self.content.to_string();
+        let block = match (self.model_content, form) {
+            (Some(ModelContent::Image { mime_type, bytes }), _) => json!({
+                "type": "image",
+                "data": BASE64_STANDARD.encode(bytes),
+                "mimeType": mime_type,
+            }),
+            (Some(ModelContent::Text(text)), AnswerForm::Brief) => {
+                json!({ "type": "text", "text": text })
+            }
+            (Some(ModelContent::Text(_)), AnswerForm::Full) | (None, _) => {
+                json!({ "type": "text", "text": structured })
+            }
+        };
+        let is_error = self.is_error;
+        let meta = self.run.map_or_else(String::new, |run| {
+            let meta = Map::from_iter([(RUN_KEY.to_owned(), run)]);
+            format!(r#","_meta":{}"#, Value::Object(meta))
+        });
+        format!(
+            r#"{{"content":[{block}],"structuredContent":{structured},"isError":{is_error}{meta}}}"#
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
+    use super::*;
+
+    fn result(answer: ToolAnswer, form: AnswerForm) -> Value {
+        serde_json::from_str(&answer.into_result(form)).unwrap()
+    }
+
+    #[test]
+    fn the_text_is_what_was_asked_for_and_in_full_the_structured_content() {
+        let content = json!({"output": "a \"b\"\n"});
+        let answer = ToolAnswer::done(content.clone()).with_text("a \"b\"\n".to_owned());
+        let brief = result(answer.clone(), AnswerForm::Brief);
+        assert_eq!(brief["content"][0]["text"], "a \"b\"\n");
+        assert_eq!(brief["structuredContent"], content);
+        assert_eq!(brief["isError"], false);
+        assert_eq!(brief.get("_meta"), None);
+        let full = result(answer, AnswerForm::Full);
+        let text = full["content"][0]["text"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(text).unwrap(), content);
+        let refused = result(ToolAnswer::refused("no"), AnswerForm::Brief);
+        assert_eq!(refused["content"][0]["text"], "no");
+        assert_eq!(refused["structuredContent"], json!({"error": "no"}));
+        assert_eq!(refused["isError"], true);
+    }
+
+    #[test]
+    fn what_is_about_the_run_and_an_image_have_places_of_their_own() {
+        let answer = ToolAnswer::done(json!({"path": "/results/a.png"}))
+            .with_image("image/png", vec![1, 2, 3])
+            .with_run(json!({"run_id": "1"}));
+        let result = result(answer, AnswerForm::Full);
+        let image = json!({"type": "image", "data": "AQID", "mimeType": "image/png"});
+        assert_eq!(result["content"], json!([image]));
+        assert_eq!(result["_meta"], json!({"mooring/run": {"run_id": "1"}}));
+    }
+}

@@ -1,0 +1,174 @@
+//! Why a call came to nothing before or after its work: what the agent is told, and what is logged beside it.
+//!
+//! Invariant: what is told names no path of the host, no key and nobody's name.
+
+use mooring_sandbox::RunError;
+use mooring_sandbox::tree::TreeError;
+use mooring_session::Refusal;
+use mooring_session::names::NameError;
+use rustix::io::Errno;
+
+use crate::place::PlaceError;
+use crate::skills::SkillsError;
+use crate::tokens::TokensError;
+use crate::volume::{LockError, MountedError, OpenError, StampError, VolumeProblem};
+use mooring_router::affinity::TurnError;
+use mooring_store::StoreError;
+
+/// What is told where the volume has no room left.
+const FULL: &str = "the gateway's volume is full; nothing was done; its operator can make room";
+
+/// Why a call came to nothing. Shown, it is what the agent is told.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The volume cannot be used at all; the readiness says why.
+    #[error(
+        "the sandbox's files cannot be used on this gateway at present; its operator finds the reason in /readyz"
+    )]
+    Volume(VolumeProblem),
+    /// The sandbox does not stand, so nothing runs.
+    #[error("{0}")]
+    SandboxUnavailable(String),
+    /// There is no session of this name. A defect.
+    #[error("there can be no session for this server and user")]
+    Place(#[from] PlaceError),
+    /// What was approved could not be looked up, and what was revoked may be among it.
+    #[error(
+        "the skills of this server cannot be read at present; nothing was done; try again later"
+    )]
+    Skills(#[from] SkillsError),
+    /// What is personal could not be told apart, so that nothing was said at all.
+    #[error(
+        "personal data could not be replaced by tokens, so nothing of what the code said or read is told: {0}"
+    )]
+    Tokens(#[from] TokensError),
+    /// What is mounted could not be described.
+    #[error("{0}")]
+    Mounted(#[from] MountedError),
+    /// A name of the gateway's own making was refused. A defect.
+    #[error("there can be no session for this server and user")]
+    Name(#[from] NameError),
+    /// The store did not say what the session is.
+    #[error("{}", store_told(.0))]
+    Store(StoreError),
+    /// The session's turn did not come.
+    #[error("{}", turn_told(.0))]
+    Turn(TurnError),
+    /// As much goes on as may, and as much waits.
+    #[error("the gateway is busy with other runs; try again in a few seconds")]
+    Overloaded,
+    /// The session's directory could not be opened.
+    #[error("{}", open_told(.0))]
+    Open(OpenError),
+    /// A file tool was refused.
+    #[error("{}", tree_told(.0))]
+    Tree(#[from] TreeError),
+    /// The run could not be made.
+    #[error("{0}")]
+    Run(#[from] RunError),
+    /// The system gave no handle to stop it by.
+    #[error("the run could not be prepared")]
+    Stop(#[source] std::io::Error),
+    /// The thread that did the work ended by itself. A defect.
+    #[error("the call came to nothing by a defect of the gateway")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+impl Failure {
+    /// Logs what the agent is not told. What it did itself, and what happens every day, is not logged.
+    pub(super) fn log(&self, session: &str) {
+        let cause: &dyn std::error::Error = match self {
+            Self::Tree(cause @ TreeError::System { .. }) => cause,
+            Self::Run(_) | Self::Stop(_) => self,
+            Self::Place(cause) => cause,
+            Self::Name(cause) => cause,
+            Self::Store(cause) => cause,
+            Self::Mounted(cause) => cause,
+            Self::Skills(cause) => cause,
+            Self::Tokens(cause) => cause,
+            Self::Thread(cause) => cause,
+            Self::Open(OpenError::Lock(LockError::Busy { .. })) => return,
+            Self::Open(cause) => cause,
+            Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Withdrawn) => return,
+            Self::Turn(cause) => cause,
+            Self::Tree(_) | Self::Overloaded | Self::Volume(_) | Self::SandboxUnavailable(_) => {
+                return;
+            }
+        };
+        let source = cause.source().map(ToString::to_string).unwrap_or_default();
+        tracing::warn!(session, %cause, source, "a call of a code server came to nothing");
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<TurnError> for Failure {
+    fn from(error: TurnError) -> Self {
+        Self::Turn(error)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        Self::Open(OpenError::Lock(error))
+    }
+}
+
+fn store_told(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Refused(Refusal::Limit { .. } | Refusal::Cap { .. }) => {
+            "there are as many sessions as the store holds; try again later"
+        }
+        StoreError::Refused(_) => "the session store refused the session",
+        _ => "the session store is not available; nothing was done; try again in a few seconds",
+    }
+}
+
+fn turn_told(error: &TurnError) -> &'static str {
+    match error {
+        TurnError::Busy => {
+            "the session is busy with an earlier call; nothing was done; try again later"
+        }
+        TurnError::TooMany => {
+            "too many calls wait for this session; nothing was done; try again later"
+        }
+        TurnError::Store(error) => store_told(error),
+        TurnError::Name(_) => "there can be no session for this server and user",
+        TurnError::Withdrawn => "the call was cancelled before it began; nothing was done",
+    }
+}
+
+/// Whether there is no room on the volume, or none that the gateway's user may have.
+pub(super) fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
+fn tree_told(error: &TreeError) -> String {
+    match error {
+        TreeError::System { source, .. } if is_full(source) => FULL.to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn open_told(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::Make(Errno::NOSPC | Errno::DQUOT)
+        | OpenError::Stamp(StampError::Write(Errno::NOSPC | Errno::DQUOT))
+        | OpenError::Lock(LockError::Open(Errno::NOSPC | Errno::DQUOT)) => FULL,
+        OpenError::Lock(LockError::Busy { .. }) => {
+            "the session is busy with an earlier call; nothing was done; try again later"
+        }
+        _ => "the session's files could not be opened; nothing was done; try again later",
+    }
+}

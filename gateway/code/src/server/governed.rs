@@ -1,0 +1,49 @@
+//! What a code server keeps for people to look at.
+
+use mooring_session::names::ServerName;
+
+use super::CodeServer;
+use super::failure::Failure;
+use crate::patterns::Patterns;
+use crate::records::Records;
+use crate::skills::Skills;
+use mooring_settings::Language;
+use mooring_settings::SkillScope;
+
+/// What people may look at and decide about at one code server.
+#[derive(Clone, Debug)]
+pub struct Governed {
+    /// The server's id.
+    pub server: ServerName,
+    /// Its runs and security events.
+    pub records: Records,
+    /// Its skills.
+    pub skills: Skills,
+    /// Whose skills it has; none for everybody's who may use it.
+    pub skills_scope: Option<SkillScope>,
+    /// Whether a new skill waits for somebody to approve it.
+    pub requires_approval: bool,
+    /// What the source of a skill is looked through for.
+    pub patterns: Patterns,
+    /// What a skill is written in that does not say.
+    pub language: Language,
+}
+
+impl CodeServer {
+    /// What people may look at.
+    ///
+    /// # Errors
+    /// The volume cannot be used.
+    pub fn governed(&self) -> Result<Governed, Failure> {
+        let kept = self.services.kept()?;
+        Ok(Governed {
+            server: self.id.clone(),
+            records: kept.records.clone(),
+            skills: kept.skills.clone(),
+            skills_scope: self.skills.scope.clone(),
+            requires_approval: self.skills.require_approval,
+            patterns: self.patterns().clone(),
+            language: self.policy.language,
+        })
+    }
+}

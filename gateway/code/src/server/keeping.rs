@@ -1,0 +1,39 @@
+//! Looking after the records of all code servers, for as long as the process serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::names::WorkerId;
+
+use super::{Kept, Services};
+use crate::records::{Live, keep};
+use mooring_router::affinity::{Affinity, jittered};
+
+/// Ends the records of runs that died with their worker, and removes old ones, until it is stopped.
+pub async fn keep_records(services: Arc<Services>, interval: Duration) {
+    let Ok(Kept { records, .. }) = &services.kept else {
+        return;
+    };
+    let living = Living(services.affinity.clone());
+    keep(records.clone(), services.ids.to_vec(), living, || {
+        jittered(interval)
+    })
+    .await;
+}
+
+/// Who lives, as the store says.
+struct Living(Affinity);
+
+impl Live for Living {
+    async fn live(&self) -> Option<Vec<WorkerId>> {
+        let store = self.0.store();
+        let was_degraded = store.is_degraded();
+        let workers = store.workers().await.ok()?;
+        // What memory makes up while the store is away says nothing of the fleet.
+        if was_degraded || store.is_degraded() {
+            return None;
+        }
+        let living = workers.into_iter().filter(|worker| worker.alive);
+        Some(living.map(|worker| worker.worker).collect())
+    }
+}

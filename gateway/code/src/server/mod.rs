@@ -1,0 +1,187 @@
+//! The MCP side of servers of kind `code`: what the gateway itself answers.
+//!
+//! A request comes here when it has passed the checks that all servers share. [`protocol`] answers what needs no
+//! session; the [`tools`] do the work, each through [`session`], which brings together what the store says of a session
+//! and what the volume has of it, and [`runs`], which runs code in the sandbox and keeps what it wrote.
+//!
+//! Invariant: no state of a client is kept here. A session follows from server, principal and language alone, so any
+//! worker serves any request.
+
+mod answer;
+mod failure;
+mod governed;
+mod keeping;
+mod long_output;
+mod mounting;
+mod nested;
+mod protocol;
+mod replaying;
+mod runs;
+mod services;
+mod session;
+mod state;
+mod stops;
+mod tokens;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mooring_session::names::{Principal, ServerName};
+
+pub use self::failure::Failure;
+pub use self::governed::Governed;
+pub use self::keeping::keep_records;
+use self::mounting::MountedCache;
+pub use self::replaying::Repeater;
+pub use self::services::OpenError;
+pub(crate) use self::services::{Kept, Own, Services};
+pub use self::state::CodeState;
+use crate::calls::{RunClient, Upstreams};
+use crate::catalog::MountableServer;
+use crate::patterns::Patterns;
+use crate::proxy::AddressPolicy;
+use mooring_router::affinity::Affinity;
+use mooring_settings::Language;
+use mooring_settings::{
+    CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, MountRules, NetworkPolicy,
+    SkillSettings, StubFormat, TokenizationSettings,
+};
+
+/// Who asks something of a code server.
+#[derive(Clone, Debug)]
+pub struct Asker {
+    /// Whose sessions they are.
+    pub principal: Principal,
+    /// The teams that the principal is in.
+    pub teams: Arc<[String]>,
+}
+
+/// What a call needs besides its arguments.
+#[derive(Clone, Debug)]
+pub struct CallContext {
+    /// Who calls.
+    pub asker: Asker,
+    /// The way to other servers.
+    pub upstreams: Arc<dyn Upstreams>,
+    /// Who is asked where a tool asks something.
+    pub client: RunClient,
+}
+
+/// All servers of kind `code`.
+#[derive(Debug)]
+pub struct CodeServers {
+    by_id: BTreeMap<Box<str>, Arc<CodeServer>>,
+    services: Arc<Services>,
+}
+
+/// One server of kind `code`.
+#[derive(Debug)]
+pub struct CodeServer {
+    /// Its id in paths and keys.
+    pub id: ServerName,
+    policy: CodePolicy,
+    settings: CodeToolSettings,
+    mounts: MountRules,
+    skills: SkillSettings,
+    stub_format: StubFormat,
+    tokenization: Option<TokenizationSettings>,
+    mounted: MountedCache,
+    /// The result of `tools/list`: it is the same for everybody.
+    tools_json: Box<str>,
+    services: Arc<Services>,
+}
+
+impl CodeServers {
+    /// Opens the volume, proves the sandbox, and makes the servers. What of the two cannot be had is said in the readiness
+    /// and in answers; it keeps no other server from being served.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a defect, not a state of the machine.
+    pub async fn open(
+        settings: &CodeSettings,
+        servers: &[(ServerName, CodeServerSettings)],
+        mountable: Vec<MountableServer>,
+        addresses: AddressPolicy,
+        affinity: Affinity,
+    ) -> Result<Self, OpenError> {
+        let own = Own {
+            ids: servers.iter().map(|(id, _)| id.clone()).collect(),
+            session_ttls: (servers.iter())
+                .map(|(_, server)| server.policy.session_ttl)
+                .collect(),
+            addresses: Arc::new(addresses),
+        };
+        let services = Arc::new(Services::open(settings, own, mountable, affinity).await?);
+        let by_id = servers
+            .iter()
+            .map(|(id, server)| {
+                let server = CodeServer::new(id, server, settings, Arc::clone(&services));
+                (id.as_str().into(), Arc::new(server))
+            })
+            .collect();
+        Ok(Self { by_id, services })
+    }
+
+    /// The server of this id.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Arc<CodeServer>> {
+        self.by_id.get(id)
+    }
+
+    /// Every server.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<CodeServer>> {
+        self.by_id.values()
+    }
+
+    /// Ends every run of this process: its time to finish is over.
+    pub fn stop_runs(&self) {
+        self.services.stops.ask_all();
+    }
+
+    /// What the servers share.
+    pub fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+}
+
+impl CodeServer {
+    fn new(
+        id: &ServerName,
+        server: &CodeServerSettings,
+        settings: &CodeSettings,
+        services: Arc<Services>,
+    ) -> Self {
+        Self {
+            mounts: server.mounts.clone(),
+            skills: server.skills.clone(),
+            stub_format: server.stub_format,
+            tokenization: server.tokenization.clone(),
+            mounted: MountedCache::default(),
+            tools_json: tools::list_json(&settings.tools, &server.policy).into(),
+            id: id.clone(),
+            policy: server.policy.clone(),
+            settings: settings.tools.clone(),
+            services,
+        }
+    }
+
+    /// The patterns of code that does not run here.
+    fn patterns(&self) -> &Patterns {
+        match self.policy.network {
+            NetworkPolicy::None => &self.services.patterns,
+            NetworkPolicy::PublicHttp { .. } => &self.services.patterns_with_raw_http,
+        }
+    }
+
+    /// Whose files are meant where a call does not say.
+    fn language_or_default(&self, language: Option<Language>) -> Language {
+        language.unwrap_or(self.policy.language)
+    }
+
+    /// The name under which the runs of a principal are counted, over the whole fleet.
+    fn rate_name(&self, principal: &Principal) -> String {
+        let slug = crate::place::UserSlug::of(principal);
+        format!("code:{}:{}", self.id, slug.as_str())
+    }
+}

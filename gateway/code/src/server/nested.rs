@@ -1,0 +1,74 @@
+//! Who answers the calls of a run: other servers, over the session's own bindings, or the record of an earlier run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::runs::Run;
+use super::session::Known;
+use super::{CallContext, CodeServer};
+use crate::calls::{CallError, Callee, NestedCall, Onward};
+use crate::replay::FromRecord;
+use crate::tokens::{Tokenized, Tokenizer};
+
+/// Who is to answer calls.
+#[derive(Clone, Debug)]
+pub(super) enum CallsGoTo {
+    /// The tools themselves.
+    Tools,
+    /// An earlier run's record; no tool is called.
+    Record(Arc<FromRecord>),
+}
+
+/// Who answers them.
+#[derive(Debug)]
+pub(super) enum Answering {
+    Tools(Onward),
+    /// The same, where nothing personal is to come back.
+    Tokenized(Tokenized<Onward>),
+    Record(Arc<FromRecord>),
+}
+
+impl Callee for Answering {
+    async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
+        match self {
+            Self::Tools(onward) => onward.call(call).await,
+            Self::Tokenized(tokenized) => tokenized.call(call).await,
+            Self::Record(record) => record.call(call).await,
+        }
+    }
+}
+
+impl CodeServer {
+    /// Who answers this run's calls.
+    pub(super) fn callee(
+        &self,
+        context: &CallContext,
+        known: &Known,
+        run: &Run,
+        tokenizer: Option<Arc<Tokenizer>>,
+    ) -> Answering {
+        if let CallsGoTo::Record(record) = &run.calls {
+            return Answering::Record(Arc::clone(record));
+        }
+        let onward = Onward {
+            session: known.session.clone(),
+            language: run.language,
+            affinity: self.services.affinity.clone(),
+            upstreams: Arc::clone(&context.upstreams),
+            policy: self.policy.calls.clone(),
+            mounted: known.mounted.clone(),
+            code_servers: Arc::clone(&self.services.ids),
+            client: context.client.clone(),
+            run_id: run.record.id.as_str().into(),
+            calls: AtomicU64::new(0),
+            introduced: OnceCell::new(),
+        };
+        match tokenizer {
+            Some(tokenizer) => Answering::Tokenized(Tokenized::new(tokenizer, onward)),
+            None => Answering::Tools(onward),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a code server says of itself, and which of its tools a call is for.
+
+use std::sync::Arc;
+
+use mooring_sandbox::Tier;
+use serde_json::Value;
+
+use super::answer::ToolAnswer;
+use super::{CallContext, CodeServer, tools};
+use mooring_protocol::arguments::Arguments;
+use mooring_protocol::{Revision, ToolServer};
+use mooring_settings::Language;
+use mooring_settings::{CodeTool, NetworkPolicy};
+
+/// Where code finds its directories in the degraded tier. Relative paths and variables are the same in both.
+const PLACES_DEGRADED: &str = " In shell_exec the directories stand elsewhere: code starts in its scratch directory, the \
+    others are ../results, ../tools and ../skills, and MOORING_SCRATCH, MOORING_RESULTS, MOORING_TOOLS, MOORING_SKILLS \
+    and TMPDIR name them; the fs_ tools keep the names above.";
+
+/// What of the network there is where the policy opens it.
+const NETWORK_PUBLIC: &str = "of the network there is what the proxy in HTTP_PROXY reaches (public addresses over HTTP and HTTPS)";
+
+/// A tool call that can be made.
+pub struct Call {
+    server: Arc<CodeServer>,
+    tool: CodeTool,
+    arguments: Option<Value>,
+}
+
+impl ToolServer for CodeServer {
+    type Call = Call;
+
+    fn tools_json(&self) -> &str {
+        &self.tools_json
+    }
+
+    fn call(self: &Arc<Self>, tool: &str, arguments: Option<Value>) -> Option<Call> {
+        Some(Call {
+            server: Arc::clone(self),
+            tool: tools::named(tool, &self.settings)?,
+            arguments,
+        })
+    }
+
+    fn initialize(&self, revision: Revision) -> String {
+        serde_json::json!({
+            "protocolVersion": revision.as_str(),
+            "capabilities": { "tools": {} },
+            "serverInfo": {
+                "name": "mooring",
+                "title": format!("Mooring code sandbox ({})", self.id),
+                "version": env!("CARGO_PKG_VERSION"),
+            },
+            "instructions": self.instructions(),
+        })
+        .to_string()
+    }
+}
+
+impl CodeServer {
+    /// How an agent is to use the sandbox.
+    fn instructions(&self) -> String {
+        const MIB: u64 = 1024 * 1024;
+        let limits = &self.policy.limits;
+        let usual = match self.policy.language {
+            Language::Python => "Python",
+            Language::TypeScript => "TypeScript",
+        };
+        let network = match self.policy.network {
+            NetworkPolicy::None => "there is no network",
+            NetworkPolicy::PublicHttp { .. } => NETWORK_PUBLIC,
+        };
+        let places = match self.services.sandbox() {
+            Ok(sandbox) if sandbox.tier() == Tier::Degraded => PLACES_DEGRADED,
+            _ => "",
+        };
+        format!(
+            "A sandbox for code, with files that stay between calls. shell_exec runs Python, TypeScript or JavaScript \
+             (default: {usual}), or one line of simple commands such as `ls -la /results | head`. Print what you want \
+             to see. Directories: /scratch for work and /results for what should be found later (both yours, read and \
+             write), /tools and /skills (read-only). /tools has the tools of other servers as functions: find them by \
+             tool_search or in /tools/_catalog.json, and call them from code, such as `from tools.github import \
+             create_issue` in Python and `import {{ create_issue }} from \"tools/github/mod.ts\"` in TypeScript. What \
+             they return need not be printed: filter and combine it there. Everything else of the file system is \
+             read-only or absent, {network}, and neither variables nor processes outlive a call. Each language has a \
+             session with files of its own; JavaScript shares TypeScript's.{places} A session ends, with its files, {} s after its last use. One \
+             run may take {} ms, {} ms of processor time, {} MiB of memory, {} processes; a file {} MiB, all files {} \
+             MiB; {} runs a minute.",
+            self.policy.session_ttl.as_secs(),
+            limits.wall_time.as_millis(),
+            limits.cpu_time.as_millis(),
+            limits.memory_bytes / MIB,
+            limits.processes,
+            limits.file_bytes / MIB,
+            limits.disk_bytes / MIB,
+            self.policy.runs_per_minute,
+        )
+    }
+}
+
+impl Call {
+    /// Makes the call; its `result`, as JSON text.
+    pub async fn make(self, context: CallContext) -> String {
+        let Self {
+            server,
+            tool,
+            arguments,
+        } = self;
+        let form = server.settings.answer;
+        let arguments = match Arguments::new(arguments) {
+            Ok(arguments) => arguments,
+            Err(error) if tool == CodeTool::ShellExec => {
+                return tools::shell_exec::refused(&server, error).into_result(form);
+            }
+            Err(error) => return ToolAnswer::refused(error).into_result(form),
+        };
+        let answer = match tool {
+            CodeTool::ShellExec => tools::shell_exec::call(&server, &context, arguments).await,
+            CodeTool::FsBrowse => tools::fs_browse::call(&server, &context, arguments).await,
+            CodeTool::FsRead => tools::fs_read::call(&server, &context, arguments).await,
+            CodeTool::FsWrite => tools::fs_write::call(&server, &context, arguments).await,
+            CodeTool::ToolSearch => tools::tool_search::call(&server, &context, arguments).await,
+        };
+        answer.into_result(form)
+    }
+}

@@ -1,0 +1,120 @@
+//! Running a recorded run again: in the session of who asks, within the same walls, and without keeping what it writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::nested::CallsGoTo;
+use super::tools::shell_exec::{Execution, execute};
+use super::{Asker, CallContext, CodeServer};
+use crate::calls::{RunClient, Upstreams};
+use crate::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
+use crate::replay::{
+    FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, Replayed, Replays,
+};
+use mooring_settings::AnswerForm;
+use mooring_settings::Language;
+
+/// A server that can repeat its runs.
+#[derive(Debug)]
+pub struct Repeater {
+    /// Whose runs.
+    pub server: Arc<CodeServer>,
+    /// The way to the tools, for a replay that calls them.
+    pub upstreams: Arc<dyn Upstreams>,
+}
+
+impl Replays for Repeater {
+    async fn replay(&self, request: ReplayRequest) -> Result<Replayed, ReplayError> {
+        if !self.server.services.is_replay_enabled {
+            return Err(ReplayError::Off);
+        }
+        let recorded = self.recorded(&request.run_id).await?;
+        if recorded.record.status() == RunStatus::Running {
+            return Err(ReplayError::Running);
+        }
+        let from = match request.mode {
+            ReplayMode::Recorded => Some(Arc::new(FromRecord::new(recorded.calls.clone()))),
+            ReplayMode::Live => None,
+        };
+        let execution = execution(&recorded, &request, from.as_ref())?;
+        let again_id = execution.run_id.clone();
+        let context = CallContext {
+            asker: Asker {
+                principal: request.principal,
+                teams: request.teams.into(),
+            },
+            upstreams: Arc::clone(&self.upstreams),
+            client: RunClient::silent(),
+        };
+        let executed = execute(&self.server, &context, execution).await;
+        if let Some(retry_after) = executed.is_rate_limited {
+            return Err(ReplayError::RateLimited {
+                retry_after_ms: retry_after.get(),
+            });
+        }
+        let answer = executed.answer.into_content();
+        let Some(record) = executed.record else {
+            let error = answer.get("error").and_then(Value::as_str);
+            return Err(ReplayError::Refused(error.unwrap_or_default().to_owned()));
+        };
+        let again = self.recorded(&again_id).await?;
+        Ok(Replayed {
+            answer,
+            record,
+            report: ReplayReport::compare(&recorded, &again, from.as_deref()),
+        })
+    }
+}
+
+impl Repeater {
+    async fn recorded(&self, id: &RunId) -> Result<WholeRun, ReplayError> {
+        const AWAY: ReplayError = ReplayError::Record("the volume cannot be used");
+        let records = self
+            .server
+            .services
+            .kept()
+            .map_err(|_| AWAY)?
+            .records
+            .clone();
+        let (server, id) = (self.server.id.clone(), id.clone());
+        match spawn_blocking(move || records.whole_run(&server, &id)).await {
+            Ok(Ok(run)) => Ok(run),
+            Ok(Err(RecordsError::NoRun)) => Err(ReplayError::NoRun),
+            Ok(Err(RecordsError::Unreadable)) => {
+                Err(ReplayError::Record("another version wrote it"))
+            }
+            Ok(Err(RecordsError::Server(_) | RecordsError::Read(_))) | Err(_) => Err(AWAY),
+        }
+    }
+}
+
+/// The same code, in the same language, within the same time.
+fn execution(
+    recorded: &WholeRun,
+    request: &ReplayRequest,
+    from: Option<&Arc<FromRecord>>,
+) -> Result<Execution, ReplayError> {
+    let begun = &recorded.record.begun;
+    let code = recorded.code.as_deref();
+    let code = code.ok_or(ReplayError::Record("its code was not recorded"))?;
+    let language = Language::parse(&begun.language);
+    // A line of simple commands is what names no language.
+    let language = language.filter(|_| begun.runtime != "shell");
+    let replay_of = ReplayOf {
+        run_id: request.run_id.clone(),
+        mode: request.mode,
+    };
+    let calls = from.map_or(CallsGoTo::Tools, |from| CallsGoTo::Record(Arc::clone(from)));
+    Ok(Execution {
+        run_id: RunId::new(),
+        code: code.into(),
+        language,
+        timeout: begun.timeout_ms.map(Duration::from_millis),
+        replay: Some((replay_of, calls)),
+        // People read it, who want all of it.
+        answer: AnswerForm::Full,
+    })
+}

@@ -1,0 +1,327 @@
+//! One run: the session's turn and lock, a place among the runs of this process, the bridge for its calls, the sandbox,
+//! and the commit of what the run wrote.
+//!
+//! The thread that starts a run stays with it to its end and its commit; a caller that goes away changes nothing.
+//!
+//! Invariant: what a run wrote is committed under the lock under which its lower layers were mounted, with the number of
+//! its turn, so that a run that was overtaken changes nothing.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use mooring_sandbox::tree::{self, CommitError, Committed, SessionDirectory, View};
+use mooring_sandbox::{
+    Ended, Job, Layer, Limits, Network, Outcome, Output, Program, Sandbox, Stop, TakeListener,
+    Tier, Trees, Usage,
+};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use super::failure::Failure;
+use super::long_output::{self, SavedOutput};
+use super::nested::CallsGoTo;
+use super::session::{Held, Known};
+use super::tokens::Veiled;
+use super::{CallContext, CodeServer, tokens};
+use crate::bridge::{self, Bridge, BridgeLimits, Served};
+use crate::calls::Callee;
+use crate::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
+use crate::records::{EventKind, Finished, NewRun, Recording, RunEvents, RunId, SecurityEvent};
+use crate::tokens::Tokenizer;
+use mooring_metrics::{self as metrics, LockUse, RunOutcome};
+use mooring_settings::Language;
+use mooring_settings::{AnswerForm, NetworkPolicy};
+
+/// What is to be run.
+pub(super) struct Run {
+    /// Whose session: each language has its own.
+    pub(super) language: Language,
+    /// What runs.
+    pub(super) program: Program,
+    /// What it may use.
+    pub(super) limits: Limits,
+    /// How it is recorded. The session is filled in here.
+    pub(super) record: NewRun,
+    /// Who answers the calls that its code makes.
+    pub(super) calls: CallsGoTo,
+    /// What becomes of the files that it writes.
+    pub(super) files: WrittenFiles,
+    /// How much its answer will have of its output.
+    pub(super) answer: AnswerForm,
+}
+
+/// What becomes of the files that a run writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenFiles {
+    /// They are the session's from then on.
+    Kept,
+    /// They are dropped: the run only repeats what was.
+    Dropped,
+}
+
+/// What came of it.
+pub(super) struct Ran {
+    pub(super) ended: Ended,
+    pub(super) stdout: Output,
+    pub(super) stderr: Output,
+    pub(super) usage: Usage,
+    pub(super) tier: Tier,
+    pub(super) layers: Vec<Layer>,
+    /// What of its files was kept, or why none was. None where none were to be.
+    pub(super) committed: Option<Result<Committed, CommitError>>,
+    /// Where its output is, where that is too long for its answer.
+    pub(super) saved_stdout: Option<SavedOutput>,
+    /// The same of its error output.
+    pub(super) saved_stderr: Option<SavedOutput>,
+}
+
+/// A run that is over, and whose record waits for its end.
+pub(super) struct Over {
+    pub(super) ran: Ran,
+    /// What came over its bridge.
+    pub(super) served: Served,
+    pub(super) recording: Recording,
+}
+
+impl CodeServer {
+    /// Runs it, and keeps what it wrote.
+    pub(super) async fn run(&self, context: &CallContext, run: Run) -> Result<Over, Failure> {
+        let sandbox = Arc::clone(self.services.sandbox()?);
+        let mut known = self.know(context, Some(run.language)).await?;
+        let recording = self.record(&known, run.record.clone()).await?;
+        let result = self
+            .run_recorded(context, &mut known, sandbox, run, &recording)
+            .await;
+        match result {
+            Ok((ran, served)) => {
+                metrics::sandbox_start(ran.usage.start_time);
+                if let Some(Ok(committed)) = &ran.committed {
+                    metrics::code_files_refused(committed.refused_total);
+                }
+                log_uncommitted(&ran, known.digest());
+                Ok(Over {
+                    ran,
+                    served,
+                    recording,
+                })
+            }
+            Err(failure) => {
+                failure.log(known.digest());
+                let finished = Finished {
+                    outcome: RunOutcome::Failed,
+                    output: String::new(),
+                    error: Some(failure.to_string()),
+                    metrics: serde_json::Map::new(),
+                };
+                spawn_blocking(move || recording.finish(finished)).await?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Begins the record, before anything of the run does.
+    async fn record(&self, known: &Known, mut record: NewRun) -> Result<Recording, Failure> {
+        record.session_id = Some(known.session.id.as_str().into());
+        let records = self.services.kept()?.records.clone();
+        let server = self.id.clone();
+        Ok(spawn_blocking(move || records.begin(&server, record)).await?)
+    }
+
+    async fn run_recorded(
+        &self,
+        context: &CallContext,
+        known: &mut Known,
+        sandbox: Arc<Sandbox>,
+        run: Run,
+        recording: &Recording,
+    ) -> Result<(Ran, Served), Failure> {
+        let turn = self.turn(known).await?;
+        let place = self.services.place().await?;
+        let held = self.hold(known, turn).await?;
+        let (held, tokenizer) = self.with_tokenizer(held).await?;
+        let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
+        let callee = self.callee(context, known, &run, tokenizer.clone());
+        let callee = Veiled::new(tokenizer.clone(), recording.callee(callee));
+        let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
+        let (proxy, network) = self.network(recording);
+        let ran = spawn_blocking(move || {
+            let _place = place;
+            run_held(
+                &sandbox,
+                stoppable.stop(),
+                held,
+                run,
+                (program_end, network),
+                tokenizer.as_deref(),
+            )
+        })
+        .await;
+        // Its calls end with it, whatever came of it.
+        let served = match bridge {
+            Some(bridge) => bridge.end().await,
+            None => Served::default(),
+        };
+        if let Some((proxy, noting)) = proxy {
+            proxy.end().await;
+            // What it refused is in the record before that ends.
+            noting.await?;
+        }
+        Ok((ran??, served))
+    }
+
+    /// The session's tokens, opened where its policy has some.
+    async fn with_tokenizer(&self, held: Held) -> Result<(Held, Option<Arc<Tokenizer>>), Failure> {
+        let Some(opening) = self.tokenizer_opening() else {
+            return Ok((held, None));
+        };
+        spawn_blocking(move || {
+            let tokenizer = opening(&held.opened.directory)?;
+            Ok((held, Some(tokenizer)))
+        })
+        .await?
+    }
+
+    /// What the run's code calls tools over. None for lines of tools, which are no code.
+    fn bridge(&self, run: &Run, callee: impl Callee) -> Result<Option<(Bridge, OwnedFd)>, Failure> {
+        if matches!(run.program, Program::Pipeline { .. }) {
+            return Ok(None);
+        }
+        let policy = &self.policy.calls;
+        let limits = BridgeLimits::new(policy.calls_max, policy.at_once_max);
+        let (host, program_end) = bridge::pair().map_err(Failure::Stop)?;
+        let bridge = bridge::serve(host, Arc::new(callee), limits);
+        Ok(Some((bridge, program_end)))
+    }
+
+    /// The way out to public addresses, where the policy has one.
+    fn network(&self, recording: &Recording) -> (Option<(Proxy, JoinHandle<()>)>, Network) {
+        let NetworkPolicy::PublicHttp { connections_max } = self.policy.network else {
+            return (None, Network::None);
+        };
+        let (tell, told) = mpsc::channel(usize::from(REPORTED_MAX));
+        let options = ProxyOptions {
+            policy: Arc::clone(&self.services.addresses),
+            connections_max,
+            on_refused: Box::new(move |refused| {
+                let event = SecurityEvent::new(EventKind::NetworkRefused, refused.to_string());
+                // There is room for all that it tells, and it is heard until the proxy has ended.
+                let _ = tell.try_send(event);
+            }),
+        };
+        let (proxy, give) = Proxy::prepare(options);
+        let noting = tokio::spawn(note_all(recording.events(), told));
+        let network = Network::Proxy(TakeListener::new(give));
+        (Some((proxy, noting)), network)
+    }
+}
+
+/// Notes events as they come, until nobody is left who could tell of one.
+async fn note_all(events: RunEvents, mut told: mpsc::Receiver<SecurityEvent>) {
+    while let Some(event) = told.recv().await {
+        let events = events.clone();
+        // What cannot be recorded is counted there.
+        let _ = spawn_blocking(move || events.note(event)).await;
+    }
+}
+
+/// What a run does on its own thread.
+fn run_held(
+    sandbox: &Sandbox,
+    stop: &Stop,
+    held: Held,
+    run: Run,
+    (bridge, network): (Option<OwnedFd>, Network),
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Ran, Failure> {
+    let view = &held.opened.view;
+    let job = Job {
+        program: run.program,
+        trees: trees(view).map_err(Failure::Stop)?,
+        limits: run.limits.clone(),
+        bridge,
+        network,
+    };
+    let outcome = sandbox.run(job, stop).map_err(Failure::Run);
+    let mut committing = Usage::default();
+    let ran = outcome.map(|outcome| Ran {
+        committed: (run.files == WrittenFiles::Kept).then(|| {
+            let turn = held.turn.number();
+            committing.charge(|| commit(&held.opened.directory, &outcome, &run.limits, turn))
+        }),
+        ended: outcome.ended,
+        stdout: outcome.stdout,
+        stderr: outcome.stderr,
+        usage: Usage {
+            cpu_time: outcome.usage.cpu_time + committing.cpu_time,
+            ..outcome.usage
+        },
+        tier: outcome.tier,
+        layers: outcome.layers,
+        saved_stdout: None,
+        saved_stderr: None,
+    });
+    let ran = ran.and_then(|ran| match tokenizer {
+        Some(tokenizer) => Ok(tokens::hide(tokenizer, ran)?),
+        None => Ok(ran),
+    });
+    let ran = ran.map(|ran| match run.answer {
+        AnswerForm::Brief => {
+            with_long_output_saved(ran, &held.opened.directory, &run.record.id, &run.limits)
+        }
+        AnswerForm::Full => ran,
+    });
+    held.release(LockUse::Run);
+    ran
+}
+
+/// Saves what is too long for the answer. A run whose files were not kept was overtaken, or has no room for another.
+fn with_long_output_saved(
+    mut ran: Ran,
+    session: &SessionDirectory,
+    id: &RunId,
+    limits: &Limits,
+) -> Ran {
+    let save = |stream, output: &Output| {
+        long_output::is_long(output).then(|| match &ran.committed {
+            Some(Ok(_)) => long_output::save(session, stream, id, output, limits),
+            Some(Err(_)) => SavedOutput::not_saved("none of the run's files were kept"),
+            None => SavedOutput::not_saved("a replay keeps no files"),
+        })
+    };
+    let (stdout, stderr) = (save("output", &ran.stdout), save("error", &ran.stderr));
+    ran.saved_stdout = stdout;
+    ran.saved_stderr = stderr;
+    ran
+}
+
+/// What the run sees.
+fn trees(view: &View) -> std::io::Result<Trees> {
+    Ok(Trees {
+        tools: view.tools.try_clone()?,
+        skills: view.skills.try_clone()?,
+        scratch: view.scratch.try_clone()?,
+        results: view.results.try_clone()?,
+    })
+}
+
+/// Keeps what the run wrote: in the strict tier layers over the session's trees, in the degraded one whole copies.
+fn commit(
+    session: &SessionDirectory,
+    outcome: &Outcome,
+    limits: &Limits,
+    turn: Option<u64>,
+) -> Result<Committed, CommitError> {
+    match outcome.tier {
+        Tier::Strict => tree::commit(session, &outcome.changes, limits, turn),
+        Tier::Degraded => tree::commit_copy(session, &outcome.changes, limits, turn),
+    }
+}
+
+fn log_uncommitted(ran: &Ran, session: &str) {
+    match &ran.committed {
+        None | Some(Ok(_) | Err(CommitError::OverLimit { .. })) => {}
+        Some(Err(error)) => {
+            tracing::warn!(session, %error, "what a run wrote was not kept");
+        }
+    }
+}

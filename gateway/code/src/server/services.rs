@@ -1,0 +1,308 @@
+//! What all code servers of a process share: the volume, the sandbox, the sessions of the fleet, and how much may go on
+//! at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooring_sandbox::{Options, ProbeError, Sandbox, Tier};
+use mooring_session::names::{ServerName, WorkerId};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::failure::Failure;
+use super::stops::Stops;
+use crate::catalog::{Catalog, MountableServer};
+use crate::patterns::Patterns;
+use crate::proxy::AddressPolicy;
+use crate::records::{Records, RecordsOptions};
+use crate::skills::Skills;
+use crate::tokens::{MapOptions, TokenKey, TokenKeyError};
+use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
+use mooring_router::affinity::Affinity;
+use mooring_settings::{CodeSettings, OnDenoAbsent};
+use mooring_store::SessionKey;
+
+/// How many runs may wait for one place among those that go on.
+const WAITING_PER_PLACE: usize = 16;
+/// Longest wait for such a place.
+const PLACE_WITHIN: Duration = Duration::from_secs(30);
+/// Most calls of file tools that use the disk at the same time.
+const FILE_CALLS_AT_ONCE: usize = 64;
+/// Most sessions that are counted as active.
+const ACTIVE_MAX: usize = 100_000;
+
+/// Why the code servers could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The patterns could not be compiled.
+    #[error("the patterns of dangerous code could not be compiled")]
+    Patterns(#[from] regex::Error),
+    /// The key of the maps of tokens cannot be used.
+    #[error("the key that maps of tokens are encrypted with cannot be used")]
+    TokenKey(#[from] TokenKeyError),
+    /// The thread that opens the volume and proves the sandbox ended by itself.
+    #[error("the volume and the sandbox could not be looked at")]
+    Thread(#[from] tokio::task::JoinError),
+}
+
+/// What is known of the code servers themselves.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Their ids.
+    pub(super) ids: Arc<[ServerName]>,
+    /// How long their sessions may be idle.
+    pub(super) session_ttls: Vec<Duration>,
+    /// Where code may connect to that may use the network.
+    pub(super) addresses: Arc<AddressPolicy>,
+}
+
+/// The volume, and what is kept there beside the sessions' files.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// The sessions' files.
+    pub(crate) volume: Volume,
+    /// Records of runs.
+    pub(crate) records: Records,
+    /// Skills.
+    pub(crate) skills: Skills,
+}
+
+/// What all code servers of a process share.
+#[derive(Debug)]
+pub struct Services {
+    pub(crate) affinity: Affinity,
+    /// What is kept on the volume, where that can be used.
+    pub(crate) kept: Result<Kept, VolumeProblem>,
+    pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
+    /// Whether runs may be repeated.
+    pub(super) is_replay_enabled: bool,
+    /// Where code may connect to that may use the network.
+    pub(super) addresses: Arc<AddressPolicy>,
+    /// How maps of tokens are kept.
+    pub(super) token_maps: MapOptions,
+    pub(crate) patterns: Patterns,
+    /// The same for servers that let code use the network.
+    pub(super) patterns_with_raw_http: Patterns,
+    pub(crate) on_deno_absent: OnDenoAbsent,
+    /// The longest time to live of a session of any server: what the volume sweeps by.
+    pub(crate) session_ttl_max: Duration,
+    /// The shortest: sessions in use are kept alive well within it.
+    pub session_ttl_min: Duration,
+    /// The tools of other servers.
+    pub(super) catalog: Catalog,
+    /// The code servers, whose tools code cannot call.
+    pub(super) ids: Arc<[ServerName]>,
+    pub(super) stops: Stops,
+    places: Places,
+    file_calls: Arc<Semaphore>,
+    active: Active,
+}
+
+impl Services {
+    /// Opens the volume and proves the sandbox.
+    pub(super) async fn open(
+        settings: &CodeSettings,
+        own: Own,
+        mountable: Vec<MountableServer>,
+        affinity: Affinity,
+    ) -> Result<Self, OpenError> {
+        let patterns = Patterns::new(
+            settings.patterns.python.as_deref(),
+            settings.patterns.typescript.as_deref(),
+        )?;
+        let token_key = match &settings.tokens_key_file {
+            Some(path) => Some(TokenKey::read(path)?),
+            None => None,
+        };
+        let session_ttls = own.session_ttls;
+        let session_ttl_max = session_ttls.iter().max().copied().unwrap_or_default();
+        let volume = VolumeOptions {
+            base_dir: settings.base_dir.clone(),
+            session_ttl: session_ttl_max,
+            second_process: SecondProcess::default(),
+        };
+        let options = Options {
+            python: settings.runtimes.python.clone(),
+            deno: settings.runtimes.deno.clone(),
+            ..Options::new(settings.isolation)
+        };
+        let (volume, sandbox) = tokio::task::spawn_blocking(move || {
+            (Volume::open(volume), Sandbox::probe(options).map(Arc::new))
+        })
+        .await?;
+        if let Err(problem) = &volume {
+            tracing::error!(base_dir = %settings.base_dir.display(), %problem, "the volume of code sessions cannot be used");
+        }
+        match &sandbox {
+            Ok(sandbox) if sandbox.tier() == Tier::Degraded => {
+                tracing::warn!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "the sandbox stands without namespaces: what it does not promise is written in docs/deploying.md");
+            }
+            Ok(sandbox) => {
+                tracing::info!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "the sandbox stands");
+            }
+            Err(error) => tracing::error!(%error, "code cannot be run"),
+        }
+        let shared = volume.as_ref().ok().map(Volume::base_dir);
+        let catalog = Catalog::new(
+            mountable,
+            shared,
+            settings.catalog_ttl,
+            affinity.options().answer_timeout,
+        );
+        Ok(Self {
+            addresses: own.addresses,
+            token_maps: MapOptions { key: token_key },
+            is_replay_enabled: settings.replay_enabled,
+            kept: volume.map(|volume| Kept {
+                records: Records::new(volume.clone(), records_options(settings, affinity.worker())),
+                skills: Skills::new(volume.clone()),
+                volume,
+            }),
+            affinity,
+            patterns_with_raw_http: patterns.with_raw_http(),
+            patterns,
+            on_deno_absent: settings.runtimes.on_deno_absent,
+            session_ttl_max,
+            session_ttl_min: session_ttls.iter().min().copied().unwrap_or_default(),
+            ids: own.ids,
+            catalog,
+            stops: Stops::default(),
+            places: Places::new(settings.runs_at_once.get()),
+            file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
+            active: Active::default(),
+            sandbox,
+        })
+    }
+
+    /// What is kept on the volume.
+    pub(crate) fn kept(&self) -> Result<&Kept, Failure> {
+        self.kept
+            .as_ref()
+            .map_err(|problem| Failure::Volume(problem.clone()))
+    }
+
+    /// The sandbox, where it stands.
+    pub(super) fn sandbox(&self) -> Result<&Arc<Sandbox>, Failure> {
+        self.sandbox
+            .as_ref()
+            .map_err(|error| Failure::SandboxUnavailable(error.to_string()))
+    }
+
+    /// A place among the runs that go on at the same time.
+    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        self.places.take().await
+    }
+
+    /// A place among the file calls.
+    pub(super) async fn file_call(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let place = Arc::clone(&self.file_calls).acquire_owned();
+        match tokio::time::timeout(PLACE_WITHIN, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
+        }
+    }
+
+    /// A session is used.
+    pub(super) fn note_use(&self, key: &SessionKey) {
+        self.active.note(key, self.session_ttl_max);
+    }
+
+    /// How many sessions this process has used within their time to live.
+    pub fn sessions_active(&self) -> usize {
+        self.active.count(self.session_ttl_max)
+    }
+}
+
+fn records_options(settings: &CodeSettings, worker: &WorkerId) -> RecordsOptions {
+    const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+    RecordsOptions {
+        output_chars_max: settings.persisted_output_chars_max,
+        runs_kept_max: settings.runs_kept_max,
+        runs_kept: Duration::from_secs(u64::from(settings.runs_kept_days) * SECONDS_PER_DAY),
+        bytes_max: settings.runs_kept_bytes,
+        user_bytes_max: settings.user_runs_kept_bytes,
+        free_bytes_min: settings.records_free_bytes_min,
+        worker: worker.clone(),
+    }
+}
+
+/// The places for runs. Who finds none waits, and only so many wait.
+#[derive(Debug)]
+struct Places {
+    running: Arc<Semaphore>,
+    waiting: Semaphore,
+}
+
+impl Places {
+    fn new(at_once: usize) -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(at_once)),
+            waiting: Semaphore::new(at_once.saturating_mul(WAITING_PER_PLACE)),
+        }
+    }
+
+    async fn take(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(place);
+        }
+        let _waits = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| Failure::Overloaded)?;
+        let place = Arc::clone(&self.running).acquire_owned();
+        match tokio::time::timeout(PLACE_WITHIN, place).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
+        }
+    }
+}
+
+/// The sessions used lately. Nothing but a gauge depends on it.
+#[derive(Debug, Default)]
+struct Active(Mutex<HashMap<SessionKey, Instant>>);
+
+impl Active {
+    fn note(&self, key: &SessionKey, ttl: Duration) {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() >= ACTIVE_MAX {
+            used.retain(|_, at| at.elapsed() < ttl);
+        }
+        if used.len() < ACTIVE_MAX || used.contains_key(key) {
+            used.insert(key.clone(), Instant::now());
+        }
+    }
+
+    fn count(&self, ttl: Duration) -> usize {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        used.retain(|_, at| at.elapsed() < ttl);
+        used.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_runs_wait_and_not_for_ever() {
+        let places = Arc::new(Places::new(1));
+        let running = places.take().await.unwrap();
+        let waiting: Vec<_> = (0..WAITING_PER_PLACE)
+            .map(|_| {
+                let places = Arc::clone(&places);
+                tokio::spawn(async move { places.take().await.map(drop) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let started = tokio::time::Instant::now();
+        assert!(matches!(places.take().await, Err(Failure::Overloaded)));
+        assert_eq!(started.elapsed(), Duration::ZERO, "the queue is full");
+        for waits in waiting {
+            assert!(matches!(waits.await.unwrap(), Err(Failure::Overloaded)));
+        }
+        assert_eq!(started.elapsed(), PLACE_WITHIN);
+        drop(running);
+        drop(places.take().await.unwrap());
+    }
+}

@@ -1,0 +1,295 @@
+//! One call's way into its session: what the store says of it, what the volume has, and how the two come together.
+//!
+//! Reading takes no turn and mostly no lock. Writing takes the session's turn, which orders the calls of the whole fleet,
+//! and then its lock, which also holds while the store is away; both are given back in the opposite order.
+//!
+//! Invariant: a directory is used only for the incarnation that the store named, or for the one on the disk where the
+//! store is away.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use mooring_sandbox::tree::{self, VirtualPath, Written};
+use mooring_session::names::Principal;
+use mooring_session::rules::{Create, Revival, Touch};
+use mooring_session::time::Millis;
+use tokio::task::spawn_blocking;
+
+use super::failure::Failure;
+use super::{CallContext, CodeServer};
+use crate::place::CodePlace;
+use crate::volume::{
+    Incarnation, LockTimes, Mounted, OpenError, OpenedSession, SessionHandle, SessionLock,
+    TreeOrigin,
+};
+use mooring_metrics::{self as metrics, LockUse};
+use mooring_router::affinity::{InFlight, InFlightKind, Session, Turn};
+use mooring_settings::Language;
+
+/// Longest wait for a session's lock where its turn is not held: to initialise it, and to look into it.
+const LOCK_WITHIN: Duration = Duration::from_secs(10);
+/// How much longer a turn and a lock are waited for than one run may last.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How often the record is read again where the directory turned out to be a later incarnation's.
+const READS_MAX: usize = 3;
+
+/// A session as one call knows it.
+pub(super) struct Known {
+    handle: SessionHandle,
+    pub(super) session: Session,
+    incarnation: Incarnation,
+    /// What the session sees of other servers' tools, and of skills.
+    pub(super) mounted: Mounted,
+    /// Keeps the record from expiring while the call waits and works.
+    _in_flight: InFlight,
+}
+
+/// A session's files, for this call alone. Fields are dropped in their order.
+pub(super) struct Held {
+    pub(super) opened: OpenedSession,
+    pub(super) lock: SessionLock,
+    pub(super) turn: Turn,
+}
+
+impl Known {
+    /// What logs call the session.
+    pub(super) fn digest(&self) -> &str {
+        &self.session.digest
+    }
+}
+
+impl Held {
+    /// Gives the session back after `use_of_it`. What cannot be noted here costs nothing but time to live.
+    pub(super) fn release(self, use_of_it: LockUse) {
+        if let Err(error) = self.opened.touch() {
+            tracing::debug!(%error, "the use of a session's directory was not noted");
+        }
+        metrics::code_lock_held(use_of_it, self.lock.held());
+    }
+}
+
+impl CodeServer {
+    /// The principal's session in this language: created, found, or revived.
+    pub(super) async fn know(
+        &self,
+        context: &CallContext,
+        language: Option<Language>,
+    ) -> Result<Known, Failure> {
+        let volume = &self.services.kept()?.volume;
+        let language = self.language_or_default(language);
+        let place = CodePlace::new(&self.id, &context.asker.principal, language)?;
+        let session = self.session_at(&place)?;
+        let mounted = self.mounted(context, language).await?;
+        let affinity = &self.services.affinity;
+        let incarnation = self.read_record(&session, &mounted, None).await?;
+        self.services.note_use(&session.key);
+        let driven = affinity.driven();
+        Ok(Known {
+            _in_flight: driven.begin(&session, &self.id, InFlightKind::Call),
+            handle: volume.session(&place).with_ttl(self.policy.session_ttl),
+            session,
+            incarnation,
+            mounted,
+        })
+    }
+
+    /// The principal's session in this language, as calls of its code know it.
+    pub fn session_of(
+        &self,
+        principal: &Principal,
+        language: Language,
+    ) -> Result<Session, Failure> {
+        self.session_at(&CodePlace::new(&self.id, principal, language)?)
+    }
+
+    fn session_at(&self, place: &CodePlace) -> Result<Session, Failure> {
+        let (slug, language) = (place.slug().as_str(), place.language().as_str());
+        let store = self.services.affinity.store();
+        let key = store.code_key(&self.id, slug, language, place.id())?;
+        Ok(Session {
+            id: place.id().clone(),
+            principal: place.principal().clone(),
+            digest: key.digest(),
+            key,
+        })
+    }
+
+    /// What the store says of the session; `outranks` is the generation of a directory that contradicted it before.
+    async fn read_record(
+        &self,
+        session: &Session,
+        mounted: &Mounted,
+        outranks: Option<u64>,
+    ) -> Result<Incarnation, Failure> {
+        let store = self.services.affinity.store();
+        let request = Create {
+            id: session.id.clone(),
+            principal: session.principal.clone(),
+            ttl: Millis::from(self.policy.session_ttl),
+            content_hash: Some(mounted.content_hash().clone()),
+            labels: BTreeMap::new(),
+            revival: Revival::Allowed,
+            cap: None,
+        };
+        let was_degraded = store.is_degraded();
+        let created = store.create(&session.key, &request).await?;
+        // What memory makes up while the store is away says nothing of the session that the store knows.
+        if was_degraded || store.is_degraded() {
+            return Ok(Incarnation::StoreAway);
+        }
+        Ok(Incarnation::Recorded {
+            generation: created.record.generation,
+            created_at_ms: created.record.created_at.unix_ms(),
+            outranks,
+        })
+    }
+
+    /// Opens the session by `open`, reading the record again where the directory is of a later incarnation.
+    async fn open<T: Send + 'static>(
+        &self,
+        known: &mut Known,
+        open: impl Fn(&SessionHandle, Incarnation, &Mounted) -> Result<(OpenedSession, T), OpenError>
+        + Clone
+        + Send
+        + 'static,
+    ) -> Result<(OpenedSession, T), Failure> {
+        for _ in 1..READS_MAX {
+            match self.open_once(known, open.clone()).await {
+                Err(Failure::Open(OpenError::Superseded { generation })) => {
+                    known.incarnation = self
+                        .read_record(&known.session, &known.mounted, Some(generation))
+                        .await?;
+                }
+                settled => return settled,
+            }
+        }
+        self.open_once(known, open).await
+    }
+
+    async fn open_once<T: Send + 'static>(
+        &self,
+        known: &Known,
+        open: impl Fn(&SessionHandle, Incarnation, &Mounted) -> Result<(OpenedSession, T), OpenError>
+        + Send
+        + 'static,
+    ) -> Result<(OpenedSession, T), Failure> {
+        let (handle, incarnation) = (known.handle.clone(), known.incarnation);
+        let mounted = known.mounted.clone();
+        let (opened, with_it) =
+            spawn_blocking(move || open(&handle, incarnation, &mounted)).await??;
+        metrics::code_tools_tree(opened.trees == TreeOrigin::Made);
+        metrics::code_session_opened(opened.opening.as_str());
+        if let Some(times) = opened.lock {
+            metrics::code_lock_held(LockUse::Open, times.held);
+        }
+        if opened.opening.sets_content_hash() && matches!(incarnation, Incarnation::Recorded { .. })
+        {
+            self.note_content(known).await;
+        }
+        Ok((opened, with_it))
+    }
+
+    /// Tells the store what is mounted now. It is a hint to others; the disk is the truth.
+    async fn note_content(&self, known: &Known) {
+        let session = &known.session;
+        let request = Touch {
+            principal: session.principal.clone(),
+            ttl: None,
+            content_hash: Some(known.mounted.content_hash().clone()),
+            labels: BTreeMap::new(),
+        };
+        let store = self.services.affinity.store();
+        if let Err(error) = store.touch(&session.key, &request).await {
+            tracing::debug!(session = %session.digest, %error, "what is mounted was not noted in the record");
+        }
+    }
+
+    /// Looks into the session's files.
+    pub(super) async fn with_view<T: Send + 'static>(
+        &self,
+        context: &CallContext,
+        language: Option<Language>,
+        look: impl FnOnce(&OpenedSession) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let mut known = self.know(context, language).await?;
+        let work = async {
+            let _place = self.services.file_call().await?;
+            let (opened, ()) = self
+                .open(&mut known, |handle, incarnation, mounted| {
+                    Ok((handle.open(incarnation, mounted, LOCK_WITHIN)?, ()))
+                })
+                .await?;
+            spawn_blocking(move || look(&opened)).await?
+        };
+        let result = work.await;
+        if let Err(failure) = &result {
+            Failure::log(failure, known.digest());
+        }
+        result
+    }
+
+    /// Writes one file.
+    pub(super) async fn write(
+        &self,
+        context: &CallContext,
+        language: Option<Language>,
+        path: VirtualPath,
+        content: String,
+    ) -> Result<Written, Failure> {
+        let mut known = self.know(context, language).await?;
+        let limits = self.policy.limits.clone();
+        let work = async {
+            let turn = self.turn(&known).await?;
+            let _place = self.services.file_call().await?;
+            let held = self.hold(&mut known, turn).await?;
+            let write = move || {
+                let written =
+                    tree::write(&held.opened.directory, &path, content.as_bytes(), &limits);
+                held.release(LockUse::Write);
+                written
+            };
+            Ok(spawn_blocking(write).await??)
+        };
+        let result = work.await;
+        if let Err(failure) = &result {
+            Failure::log(failure, known.digest());
+        }
+        result
+    }
+
+    /// The session's turn.
+    pub(super) async fn turn(&self, known: &Known) -> Result<Turn, Failure> {
+        let session = &known.session;
+        let started = Instant::now();
+        let turn = self
+            .services
+            .affinity
+            .take_turn(&session.key, &session.principal, &self.id, self.patience())
+            .await;
+        metrics::turn_wait(started.elapsed());
+        Ok(turn?)
+    }
+
+    /// The session's files, under its lock.
+    pub(super) async fn hold(&self, known: &mut Known, turn: Turn) -> Result<Held, Failure> {
+        let wait = self.patience();
+        let (opened, lock) = self
+            .open(known, move |handle, incarnation, mounted| {
+                let lock = handle.lock(wait)?;
+                let mut opened = handle.open_locked(&lock, incarnation, mounted)?;
+                // What the lock is held for after that is the call's own work.
+                opened.lock = opened.opening.sets_content_hash().then(|| LockTimes {
+                    waited: lock.waited(),
+                    held: lock.held(),
+                });
+                Ok((opened, lock))
+            })
+            .await?;
+        Ok(Held { opened, lock, turn })
+    }
+
+    /// How long a call waits for the one before it.
+    fn patience(&self) -> Duration {
+        self.policy.limits.wall_time + PATIENCE
+    }
+}

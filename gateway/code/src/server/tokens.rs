@@ -1,0 +1,97 @@
+//! Tokens in the place of personal data, where the server's policy has it: the session's own, whichever worker serves it.
+//!
+//! Invariant: what could not be looked through does not leave.
+
+use std::sync::Arc;
+
+use mooring_sandbox::Output;
+use mooring_sandbox::tree::SessionDirectory;
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::CodeServer;
+use super::failure::Failure;
+use super::runs::Ran;
+use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
+use crate::tokens::{TokenMap, Tokenizer, TokensError};
+
+impl CodeServer {
+    /// What opens the tokens of a session, on a thread that may block. None where the policy has none.
+    pub(super) fn tokenizer_opening(
+        &self,
+    ) -> Option<impl FnOnce(&SessionDirectory) -> Result<Arc<Tokenizer>, Failure> + Send + 'static>
+    {
+        let settings = self.tokenization.clone()?;
+        let services = Arc::clone(&self.services);
+        Some(move |session: &SessionDirectory| {
+            let directory = session.host().try_clone_to_owned().map_err(Failure::Stop)?;
+            let map = TokenMap::open(directory, &services.token_maps)?;
+            Ok(Arc::new(Tokenizer::new(settings, map)))
+        })
+    }
+}
+
+/// The calls of code as all other layers see them: where personal data is replaced, they are told of tokens alone, also in
+/// what code made up by itself.
+#[derive(Debug)]
+pub(super) struct Veiled<C> {
+    tokenizer: Option<Arc<Tokenizer>>,
+    below: C,
+}
+
+impl<C> Veiled<C> {
+    pub(super) fn new(tokenizer: Option<Arc<Tokenizer>>, below: C) -> Self {
+        Self { tokenizer, below }
+    }
+}
+
+impl<C: Callee> Callee for Veiled<C> {
+    async fn call(&self, mut call: NestedCall) -> Result<Value, CallError> {
+        if let Some(tokenizer) = &self.tokenizer {
+            let tokenizer = Arc::clone(tokenizer);
+            let arguments = Value::Object(call.arguments);
+            let hidden = spawn_blocking(move || tokenizer.hide_value(arguments)).await;
+            let Ok(Ok(Value::Object(arguments))) = hidden else {
+                return Err(CallError::new(
+                    CallErrorKind::Unavailable,
+                    "personal data could not be replaced by tokens; nothing was called",
+                ));
+            };
+            call.arguments = arguments;
+        }
+        self.below.call(call).await
+    }
+}
+
+/// What a run said, without what is personal. Blocks.
+pub(super) fn hide(tokenizer: &Tokenizer, mut ran: Ran) -> Result<Ran, TokensError> {
+    ran.stdout = hidden(tokenizer, &ran.stdout)?;
+    ran.stderr = hidden(tokenizer, &ran.stderr)?;
+    if let Some(Ok(committed)) = &mut ran.committed {
+        for refused in &mut committed.refused {
+            refused.path = tokenizer.hide_text(&refused.path)?;
+        }
+    }
+    Ok(ran)
+}
+
+fn hidden(tokenizer: &Tokenizer, output: &Output) -> Result<Output, TokensError> {
+    let text = String::from_utf8_lossy(&output.bytes);
+    let is_cut = output.is_truncated();
+    let text = if is_cut {
+        tokenizer.hide_cut_text(&text)?
+    } else {
+        tokenizer.hide_text(&text)?
+    };
+    let bytes = text.into_bytes();
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    Ok(Output {
+        written_bytes: if is_cut {
+            output.written_bytes.max(length.saturating_add(1))
+        } else {
+            length
+        },
+        bytes,
+    })
+}

@@ -1,0 +1,151 @@
+//! `fs_browse {path?, include_hidden?, max_entries?, language?}`: lists one directory.
+
+use mooring_sandbox::tree::{self, BrowseOptions, Entry, Hidden, Kind, Listing, VirtualPath};
+use serde_json::{Value, json};
+
+use super::super::answer::ToolAnswer;
+use super::super::{CallContext, CodeServer};
+use mooring_protocol::arguments::{ArgumentError, Arguments};
+use mooring_settings::CodeToolSettings;
+use mooring_settings::Language;
+
+/// What is listed unless the call says otherwise.
+const PATH_DEFAULT: &str = "/tools";
+
+/// What a call asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct FsBrowse {
+    path: String,
+    hidden: Hidden,
+    entries_max: usize,
+    language: Option<Language>,
+}
+
+impl FsBrowse {
+    fn read(mut arguments: Arguments, settings: &CodeToolSettings) -> Result<Self, ArgumentError> {
+        let most = u64::try_from(settings.browse_entries_max).unwrap_or(u64::MAX);
+        let path = arguments.text_if_given("path", usize::MAX)?;
+        let hidden = match arguments.switch("include_hidden")? {
+            true => Hidden::Listed,
+            false => Hidden::LeftOut,
+        };
+        let entries_max = arguments
+            .number_if_given("max_entries", 1..=most)?
+            .and_then(|number| usize::try_from(number).ok());
+        let language = super::language(&mut arguments)?;
+        arguments.finish()?;
+        Ok(Self {
+            path: path.unwrap_or_else(|| PATH_DEFAULT.to_owned()),
+            hidden,
+            entries_max: entries_max.unwrap_or(settings.browse_entries_default),
+            language,
+        })
+    }
+}
+
+/// Lists.
+pub(in crate::server) async fn call(
+    server: &CodeServer,
+    context: &CallContext,
+    arguments: Arguments,
+) -> ToolAnswer {
+    let request = match FsBrowse::read(arguments, &server.settings) {
+        Ok(request) => request,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let path = match VirtualPath::parse(&request.path) {
+        Ok(path) => path,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let options = BrowseOptions {
+        hidden: request.hidden,
+        entries_max: request.entries_max,
+    };
+    let shown = path.to_string();
+    let listed = server
+        .with_view(context, request.language, move |opened| {
+            Ok(tree::browse(&opened.view, &path, &options)?)
+        })
+        .await;
+    match listed {
+        Ok(listing) => ToolAnswer::done(answer(&shown, &listing)).with_text(text(&listing)),
+        Err(error) => ToolAnswer::refused(error),
+    }
+}
+
+/// One line for each entry: its name, with a slash behind that of a directory, and the length of a file.
+fn text(listing: &Listing) -> String {
+    let mut lines: Vec<String> = (listing.entries.iter())
+        .map(|entry| match entry.kind {
+            Kind::File => format!("{} {}", entry.name, entry.size_bytes),
+            Kind::Directory => format!("{}/", entry.name),
+            Kind::Other => format!("{} (neither file nor directory)", entry.name),
+        })
+        .collect();
+    if listing.is_truncated {
+        lines.push("[there are more]".to_owned());
+    }
+    if lines.is_empty() {
+        lines.push("(empty)".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn answer(path: &str, listing: &Listing) -> Value {
+    let beneath = if path == "/" { "" } else { path };
+    let entry = |entry: &Entry| {
+        json!({
+            "name": entry.name,
+            "path": format!("{beneath}/{}", entry.name),
+            "type": kind(entry.kind),
+            "size_bytes": entry.size_bytes,
+            "modified_at": entry.modified_at_ms,
+        })
+    };
+    json!({
+        "path": path,
+        "entries": listing.entries.iter().map(entry).collect::<Vec<_>>(),
+        "truncated": listing.is_truncated,
+    })
+}
+
+const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Other => "other",
+    }
+}
+
+pub(super) fn definition(settings: &CodeToolSettings) -> Value {
+    json!({
+        "name": "fs_browse",
+        "title": "Browse files",
+        "description": "Lists a directory: of /scratch or /results (yours), or of /tools or /skills (read-only).",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "default": PATH_DEFAULT },
+                "include_hidden": { "type": "boolean", "description": "Names that begin with a dot too." },
+                "max_entries": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": settings.browse_entries_max,
+                    "default": settings.browse_entries_default,
+                },
+                "language": super::language_schema(),
+            },
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "entries": { "type": "array", "items": { "type": "object" } },
+                "truncated": { "type": "boolean" },
+                "error": { "type": "string" },
+            },
+        },
+        "annotations": super::reading(),
+    })
+}

@@ -1,0 +1,98 @@
+//! `fs_write {path, content, language?}`: one file of `/scratch` or `/results`, whole.
+
+use mooring_sandbox::tree::VirtualPath;
+use serde_json::{Value, json};
+
+use super::super::answer::ToolAnswer;
+use super::super::{CallContext, CodeServer};
+use mooring_protocol::arguments::{ArgumentError, Arguments};
+use mooring_settings::CodePolicy;
+use mooring_settings::Language;
+
+/// What a call asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct FsWrite {
+    path: String,
+    content: String,
+    language: Option<Language>,
+}
+
+impl FsWrite {
+    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
+        let path = arguments.text("path", usize::MAX)?;
+        // Its limit is the file's, which is checked with the others.
+        let content = arguments.text("content", usize::MAX)?;
+        let language = super::language(&mut arguments)?;
+        arguments.finish()?;
+        Ok(Self {
+            path,
+            content,
+            language,
+        })
+    }
+}
+
+/// Writes.
+pub(in crate::server) async fn call(
+    server: &CodeServer,
+    context: &CallContext,
+    arguments: Arguments,
+) -> ToolAnswer {
+    let request = match FsWrite::read(arguments) {
+        Ok(request) => request,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let path = match VirtualPath::parse(&request.path) {
+        Ok(path) => path,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let shown = path.to_string();
+    match server
+        .write(context, request.language, path, request.content)
+        .await
+    {
+        Ok(written) => ToolAnswer::done(json!({
+            "path": shown,
+            "size_bytes": written.size_bytes,
+            "modified_at": written.modified_at_ms,
+        }))
+        .with_text(format!("wrote {} bytes to {shown}", written.size_bytes)),
+        Err(error) => ToolAnswer::refused(error),
+    }
+}
+
+pub(super) fn definition(policy: &CodePolicy) -> Value {
+    json!({
+        "name": "fs_write",
+        "title": "Write a file",
+        "description": format!(
+            "Writes a text file beneath /scratch or /results, replaces one that is there, and makes missing directories. A \
+             file may have {} bytes, all files together {}.",
+            policy.limits.file_bytes, policy.limits.disk_bytes
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "content": { "type": "string" },
+                "language": super::language_schema(),
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "path": { "type": "string" },
+                "size_bytes": { "type": "integer" },
+                "modified_at": { "type": "integer" },
+                "error": { "type": "string" },
+            },
+        },
+        "annotations": {
+            "readOnlyHint": false,
+            "idempotentHint": true,
+            "openWorldHint": false,
+        },
+    })
+}

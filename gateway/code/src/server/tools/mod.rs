@@ -1,0 +1,82 @@
+//! The tools of a code server: one file each, with what it takes, what it does and what it answers.
+
+pub(super) mod fs_browse;
+pub(super) mod fs_read;
+pub(super) mod fs_write;
+pub(super) mod shell_exec;
+pub(super) mod tool_search;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use mooring_protocol::arguments::{ArgumentError, Arguments};
+use mooring_settings::Language;
+use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings};
+
+/// What `language` may be.
+const LANGUAGES: [&str; 3] = ["python", "typescript", "javascript"];
+
+/// The name of a tool on the wire.
+pub(super) const fn name(tool: CodeTool) -> &'static str {
+    match tool {
+        CodeTool::ShellExec => "shell_exec",
+        CodeTool::FsBrowse => "fs_browse",
+        CodeTool::FsRead => "fs_read",
+        CodeTool::FsWrite => "fs_write",
+        CodeTool::ToolSearch => "tool_search",
+    }
+}
+
+/// The tool of this name, if it is offered.
+pub(super) fn named(tool_name: &str, settings: &CodeToolSettings) -> Option<CodeTool> {
+    settings
+        .offered
+        .iter()
+        .copied()
+        .find(|tool| name(*tool) == tool_name)
+}
+
+/// The result of `tools/list`: the tools that are offered. A model reads it in every conversation: each word in it has to be
+/// worth that.
+pub(super) fn list_json(settings: &CodeToolSettings, policy: &CodePolicy) -> String {
+    let definitions: Value = settings
+        .offered
+        .iter()
+        .map(|tool| match tool {
+            CodeTool::ShellExec => shell_exec::definition(policy, settings.answer),
+            CodeTool::FsBrowse => fs_browse::definition(settings),
+            CodeTool::FsRead => fs_read::definition(settings),
+            CodeTool::FsWrite => fs_write::definition(policy),
+            CodeTool::ToolSearch => tool_search::definition(),
+        })
+        .collect();
+    json!({ "tools": definitions }).to_string()
+}
+
+/// The argument `language`.
+fn language(arguments: &mut Arguments) -> Result<Option<Language>, ArgumentError> {
+    const ALLOWED: &str = "\"python\", \"typescript\" and \"javascript\"";
+    arguments.choice_if_given("language", Language::parse, ALLOWED)
+}
+
+/// The argument by which the file tools are told whose files are meant.
+fn language_schema() -> Value {
+    json!({ "type": "string", "enum": LANGUAGES, "description": "Whose files; see shell_exec." })
+}
+
+/// What a tool does that only reads.
+fn reading() -> Value {
+    json!({ "readOnlyHint": true, "openWorldHint": false })
+}
+
+/// A duration as people say it.
+fn spoken(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    for (unit, length) in [("days", 86_400), ("hours", 3_600), ("minutes", 60)] {
+        if seconds >= 2 * length && seconds.is_multiple_of(length) {
+            return format!("{} {unit}", seconds / length);
+        }
+    }
+    format!("{seconds} seconds")
+}

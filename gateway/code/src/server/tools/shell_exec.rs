@@ -1,0 +1,126 @@
+//! `shell_exec {code, language?, timeout_ms?}`: runs code in the sandbox, or a line of the one-line shell.
+//!
+//! In this order: the arguments are read, the language is chosen, the runtime is looked for, the code is scanned for
+//! patterns, the rate is asked for; and only then is there a session and a run.
+
+mod answer;
+mod choose;
+mod execute;
+mod report;
+
+use std::time::Duration;
+
+use mooring_sandbox::Limits;
+use serde_json::{Value, json};
+
+pub(in crate::server) use self::execute::{Execution, execute};
+use super::super::answer::ToolAnswer;
+use super::super::{CallContext, CodeServer};
+use crate::records::RunId;
+use mooring_protocol::arguments::{ArgumentError, Arguments};
+use mooring_settings::Language;
+use mooring_settings::{AnswerForm, CodePolicy};
+
+/// The least that a call may ask for, in milliseconds.
+const TIMEOUT_MS_MIN: u64 = 100;
+/// What a JSON number can say exactly.
+const TIMEOUT_MS_MAX: u64 = 9_007_199_254_740_991;
+
+/// What a call asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct ShellExec {
+    code: String,
+    language: Option<Language>,
+    timeout: Option<Duration>,
+}
+
+impl ShellExec {
+    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
+        let code = arguments.text("code", Limits::SOURCE_BYTES_MAX)?;
+        // Python would run what stands before it, and say nothing of the rest.
+        if code.contains('\0') {
+            return Err(ArgumentError::Nul("code"));
+        }
+        let language = super::language(&mut arguments)?;
+        let timeout = arguments.number_if_given("timeout_ms", TIMEOUT_MS_MIN..=TIMEOUT_MS_MAX)?;
+        // Reserved by the contract, and without effect.
+        arguments.ignore("stream");
+        arguments.finish()?;
+        Ok(Self {
+            code,
+            language,
+            timeout: timeout.map(Duration::from_millis),
+        })
+    }
+}
+
+/// Runs.
+pub(in crate::server) async fn call(
+    server: &CodeServer,
+    context: &CallContext,
+    arguments: Arguments,
+) -> ToolAnswer {
+    let request = match ShellExec::read(arguments) {
+        Ok(request) => request,
+        Err(error) => return refused(server, error),
+    };
+    let execution = Execution {
+        run_id: RunId::new(),
+        code: request.code.into(),
+        language: request.language,
+        timeout: request.timeout,
+        replay: None,
+        answer: server.settings.answer,
+    };
+    execute(server, context, execution).await.answer
+}
+
+/// Refuses arguments that are none.
+pub(in crate::server) fn refused(
+    server: &CodeServer,
+    message: impl std::fmt::Display,
+) -> ToolAnswer {
+    answer::refused(message, server.settings.answer)
+}
+
+pub(super) fn definition(policy: &CodePolicy, form: AnswerForm) -> Value {
+    let limits = &policy.limits;
+    json!({
+        "name": "shell_exec",
+        "title": "Run code",
+        "description": format!(
+            "Runs Python, TypeScript or JavaScript in a sandbox; only what it prints is answered, so filter and combine \
+             there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
+             /scratch and /results keep files for later calls, and lose all of them {} after the last call; variables and \
+             processes do not stay. There is no shell but one line of {}, with pipes.",
+            super::spoken(policy.session_ttl),
+            mooring_sandbox::TOOLS.join(" ")
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "code": {
+                    "type": "string",
+                    "description": "Source code, or without a language one line of the commands above.",
+                },
+                "language": {
+                    "type": "string",
+                    "enum": super::LANGUAGES,
+                    "description": format!(
+                        "Default: {}. python and typescript have files of their own; javascript shares typescript's.",
+                        policy.language
+                    ),
+                },
+                "timeout_ms": {
+                    "type": "integer",
+                    "minimum": TIMEOUT_MS_MIN,
+                    "description": format!("Default, and most: {}.", limits.wall_time.as_millis()),
+                },
+            },
+            "required": ["code"],
+            "additionalProperties": false,
+        },
+        "outputSchema": answer::schema(form),
+        "annotations": { "readOnlyHint": false, "openWorldHint": false },
+    })
+}

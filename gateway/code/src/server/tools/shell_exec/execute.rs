@@ -1,0 +1,254 @@
+//! One execution, from its code to its record: what is to run is chosen, the rate is asked for, and then it runs.
+//!
+//! Invariant: what was looked at is recorded, whether it ran or not, and its record says what its caller is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_sandbox::Ended;
+use mooring_session::names::Principal;
+use mooring_session::time::Millis;
+use tokio::task::spawn_blocking;
+
+use super::super::super::answer::ToolAnswer;
+use super::super::super::failure::Failure;
+use super::super::super::nested::CallsGoTo;
+use super::super::super::runs::{Over, Ran, Run, WrittenFiles};
+use super::super::super::{CallContext, CodeServer, Kept};
+use super::answer;
+use super::choose::{self, Refusal};
+use super::report::{Report, Told};
+use crate::bridge::Served;
+use crate::records::{CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent};
+use mooring_metrics::{self as metrics, RunOutcome};
+use mooring_settings::AnswerForm;
+use mooring_settings::Language;
+
+/// Runs are counted over this time.
+const RATE_WINDOW: Millis = Millis::new(60_000);
+/// What the kernel ends a process with that makes a call of another architecture.
+const SIGSYS: i32 = 31;
+
+/// A run that is to be made, asked for by an agent or repeated.
+pub(in crate::server) struct Execution {
+    pub(in crate::server) run_id: RunId,
+    pub(in crate::server) code: Arc<str>,
+    pub(in crate::server) language: Option<Language>,
+    pub(in crate::server) timeout: Option<Duration>,
+    /// Set where it repeats an earlier run.
+    pub(in crate::server) replay: Option<(ReplayOf, CallsGoTo)>,
+    /// How much it answers.
+    pub(in crate::server) answer: AnswerForm,
+}
+
+/// What an execution came to.
+pub(in crate::server) struct Executed {
+    pub(in crate::server) answer: ToolAnswer,
+    /// None where nothing ran.
+    pub(in crate::server) record: Option<RunRecord>,
+    pub(in crate::server) is_rate_limited: Option<Millis>,
+}
+
+/// Runs, and records it.
+pub(in crate::server) async fn execute(
+    server: &CodeServer,
+    context: &CallContext,
+    execution: Execution,
+) -> Executed {
+    let run_id = execution.run_id.clone();
+    let code = Arc::clone(&execution.code);
+    let told = Told {
+        run_id: &run_id,
+        code: &code,
+    };
+    let choice = match choose::choose(server, &code, execution.language) {
+        Ok(choice) => choice,
+        Err(refusal) => return not_chosen(server, context, &execution, &told, &refusal).await,
+    };
+    if let Err(limited) = within_rate(server, &context.asker.principal, execution.answer).await {
+        return limited;
+    }
+    let mut limits = server.policy.limits.clone();
+    if let Some(timeout) = execution.timeout {
+        limits.wall_time = limits.wall_time.min(timeout);
+    }
+    let record = new_run(
+        context,
+        &execution,
+        choice.language,
+        choice.runtime.as_str(),
+    );
+    let (calls, files) = match &execution.replay {
+        None => (CallsGoTo::Tools, WrittenFiles::Kept),
+        Some((_, calls)) => (calls.clone(), WrittenFiles::Dropped),
+    };
+    let run = Run {
+        language: choice.language,
+        program: choice.program,
+        limits: limits.clone(),
+        record,
+        calls,
+        files,
+        answer: execution.answer,
+    };
+    match server.run(context, run).await {
+        Ok(mut over) => {
+            let report = told.ran(choice.runtime, &mut over.ran, &limits);
+            metrics::code_run(
+                choice.runtime.as_str(),
+                report.outcome,
+                over.ran.usage.wall_time,
+            );
+            told_and_recorded(over, report, &execution).await
+        }
+        Err(failure) => Executed::refused(failure, execution.answer),
+    }
+}
+
+impl Executed {
+    fn refused(message: impl std::fmt::Display, form: AnswerForm) -> Self {
+        Self {
+            answer: answer::refused(message, form),
+            record: None,
+            is_rate_limited: None,
+        }
+    }
+}
+
+/// Ends the record, and tells the same.
+async fn told_and_recorded(over: Over, mut report: Report, execution: &Execution) -> Executed {
+    let Over {
+        ran,
+        served,
+        recording,
+    } = over;
+    let calls = recording.calls_made();
+    report.note_calls(&calls);
+    let events = events(&ran, &served, &report);
+    let finished = report.finished();
+    let recorded = spawn_blocking(move || {
+        for event in events {
+            recording.event(event);
+        }
+        recording.finish(finished)
+    })
+    .await;
+    Executed {
+        answer: answer::of(report, execution, &calls),
+        record: recorded.ok(),
+        is_rate_limited: None,
+    }
+}
+
+/// What of a run concerns those who watch over it.
+fn events(ran: &Ran, served: &Served, report: &Report) -> Vec<SecurityEvent> {
+    let mut events = Vec::new();
+    for limit in report.limits_hit() {
+        events.push(SecurityEvent::new(EventKind::LimitHit, limit));
+    }
+    for violation in &served.violations {
+        events.push(SecurityEvent::new(
+            EventKind::BridgeViolation,
+            violation.to_string(),
+        ));
+    }
+    if let Some(Ok(committed)) = &ran.committed {
+        for refused in &committed.refused {
+            let message = format!("{}: {}", refused.path, refused.reason);
+            events.push(SecurityEvent::new(EventKind::FileRefused, message));
+        }
+    }
+    if let Ended::Signalled(signal) = ran.ended
+        && signal == SIGSYS
+    {
+        let message = "the run was ended by the system call filter";
+        events.push(SecurityEvent::new(EventKind::SandboxViolation, message));
+    }
+    events
+}
+
+fn new_run(
+    context: &CallContext,
+    execution: &Execution,
+    language: Language,
+    runtime: &'static str,
+) -> NewRun {
+    NewRun {
+        id: execution.run_id.clone(),
+        session_id: None,
+        principal: context.asker.principal.clone(),
+        teams: context.asker.teams.to_vec(),
+        language,
+        runtime,
+        code: Arc::clone(&execution.code),
+        timeout_ms: execution.timeout.map(|timeout| Millis::from(timeout).get()),
+        replay_of: execution.replay.as_ref().map(|(of, _)| of.clone()),
+    }
+}
+
+/// What was looked at and not run is recorded all the same.
+async fn not_chosen(
+    server: &CodeServer,
+    context: &CallContext,
+    execution: &Execution,
+    told: &Told<'_>,
+    refusal: &Refusal,
+) -> Executed {
+    let (Some(runtime), Some(mut report)) = (refusal.blocked_runtime(), told.not_chosen(refusal))
+    else {
+        return Executed::refused(refusal, execution.answer);
+    };
+    metrics::code_run(runtime.as_str(), RunOutcome::Blocked, Duration::ZERO);
+    let none = CallsMade::default();
+    report.note_calls(&none);
+    if let Ok(Kept { records, .. }) = &server.services.kept {
+        let language = server.language_or_default(execution.language);
+        let run = new_run(context, execution, language, runtime.as_str());
+        let event = SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string());
+        let (records, id, finished) = (records.clone(), server.id.clone(), report.finished());
+        // What cannot be recorded is counted there.
+        let _ = spawn_blocking(move || records.blocked(&id, run, finished, event)).await;
+    }
+    Executed {
+        answer: answer::of(report, execution, &none),
+        record: None,
+        is_rate_limited: None,
+    }
+}
+
+/// Whether the principal may run now. Where the store cannot say, nothing runs.
+async fn within_rate(
+    server: &CodeServer,
+    principal: &Principal,
+    form: AnswerForm,
+) -> Result<(), Executed> {
+    let store = server.services.affinity.store();
+    let name = server.rate_name(principal);
+    let limit = server.policy.runs_per_minute;
+    match store.rate(&name, limit, RATE_WINDOW, 1).await {
+        Ok(rated) if rated.allowed => Ok(()),
+        Ok(rated) => {
+            metrics::code_rate_limited();
+            note_rate_limited(server, principal, limit).await;
+            Err(Executed {
+                answer: answer::rate_limited(limit, rated.retry_after, form),
+                record: None,
+                is_rate_limited: Some(rated.retry_after),
+            })
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the rate of runs could not be asked for");
+            Err(Executed::refused(Failure::from(error), form))
+        }
+    }
+}
+
+async fn note_rate_limited(server: &CodeServer, principal: &Principal, limit: u64) {
+    if let Ok(Kept { records, .. }) = &server.services.kept {
+        let message = format!("more than {limit} runs within a minute");
+        let event = SecurityEvent::new(EventKind::RateLimited, message);
+        let (records, id, principal) = (records.clone(), server.id.clone(), principal.clone());
+        // What cannot be recorded is counted there.
+        let _ = spawn_blocking(move || records.event(&id, &principal, &event)).await;
+    }
+}

@@ -1,0 +1,285 @@
+//! What came of a run: its output, its error and its metrics, for its record and its [`answer`](super::answer).
+//!
+//! `error` is what the run wrote to its standard error, and why it did not complete; none where there is neither.
+
+use std::time::Duration;
+
+use mooring_sandbox::tree::{CommitError, Committed, Refused};
+use mooring_sandbox::{Ended, Layer, Limits, Output, Stopped};
+use serde_json::{Map, Value, json};
+
+use super::super::super::failure::is_full;
+use super::super::super::long_output::SavedOutput;
+use super::super::super::runs::Ran;
+use super::choose::{Refusal, RuntimeName};
+use crate::records::{CallsMade, Finished, RunId};
+use mooring_metrics::RunOutcome;
+use mooring_secrets::digest;
+
+/// What is told of a run whatever came of it.
+pub(super) struct Told<'a> {
+    pub(super) run_id: &'a RunId,
+    pub(super) code: &'a str,
+}
+
+/// What a run came to, before it is told.
+pub(super) struct Report {
+    pub(super) outcome: RunOutcome,
+    /// Whether the agent may take it for what it asked.
+    pub(super) is_done: bool,
+    pub(super) output: String,
+    pub(super) error: Option<String>,
+    pub(super) metrics: Map<String, Value>,
+    /// Whether a stream was longer than what is kept of it.
+    pub(super) is_truncated: bool,
+    /// Where its output is, where that is too long for an answer.
+    pub(super) saved_output: Option<SavedOutput>,
+    /// The same of its error.
+    pub(super) saved_error: Option<SavedOutput>,
+}
+
+/// How a run ended, as answers and metrics name it.
+pub(super) const fn outcome(ended: &Ended) -> RunOutcome {
+    match ended {
+        Ended::Exited(0) => RunOutcome::Completed,
+        Ended::Exited(_) | Ended::Signalled(_) => RunOutcome::Failed,
+        Ended::Stopped(Stopped::WallTime) => RunOutcome::TimedOut,
+        Ended::Stopped(Stopped::CpuTime | Stopped::Memory | Stopped::Disk | Stopped::Asked) => {
+            RunOutcome::Killed
+        }
+    }
+}
+
+impl Told<'_> {
+    fn code_hash(&self) -> String {
+        digest::hex(self.code.as_bytes())
+    }
+
+    /// The code was looked at and not run. None where it was not even looked at.
+    pub(super) fn not_chosen(&self, refusal: &Refusal) -> Option<Report> {
+        let runtime = refusal.blocked_runtime()?;
+        let (pattern, line, exit_code) = match refusal {
+            Refusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
+            Refusal::Line(error) => (None, None, Some(error.exit_code())),
+            Refusal::Missing { .. } | Refusal::Unavailable(_) => (None, None, None),
+        };
+        let metrics = json!({
+            "run_id": self.run_id.as_str(),
+            "code_hash": self.code_hash(),
+            "runtime": runtime.as_str(),
+            "outcome": RunOutcome::Blocked.as_str(),
+            "pattern": pattern,
+            "line": line,
+            "exit_code": exit_code,
+        });
+        Some(Report {
+            outcome: RunOutcome::Blocked,
+            is_done: false,
+            output: String::new(),
+            error: Some(refusal.to_string()),
+            metrics: members(metrics),
+            is_truncated: false,
+            saved_output: None,
+            saved_error: None,
+        })
+    }
+
+    /// It ran.
+    pub(super) fn ran(&self, runtime: RuntimeName, ran: &mut Ran, limits: &Limits) -> Report {
+        let outcome = outcome(&ran.ended);
+        let (exit_code, signal) = match ran.ended {
+            Ended::Exited(code) => (Some(code), None),
+            Ended::Signalled(signal) => (None, Some(signal)),
+            Ended::Stopped(_) => (None, None),
+        };
+        let metrics = json!({
+            "run_id": self.run_id.as_str(),
+            "code_hash": self.code_hash(),
+            "runtime": runtime.as_str(),
+            "outcome": outcome.as_str(),
+            "exit_code": exit_code,
+            "signal": signal,
+            "wall_time_ms": rounded_ms(ran.usage.wall_time),
+            "cpu_time_ms": rounded_ms(ran.usage.cpu_time),
+            "start_time_ms": rounded_ms(ran.usage.start_time),
+            "memory_peak_bytes": ran.usage.memory_peak_bytes,
+            "bytes_written": ran.stdout.written_bytes,
+            "bytes_error": ran.stderr.written_bytes,
+            "limits_hit": limits_hit(ran),
+            "isolation": {
+                "tier": ran.tier.as_str(),
+                "layers": ran.layers.iter().copied().map(Layer::as_str).collect::<Vec<_>>(),
+            },
+            "files": ran.committed.as_ref().map_or(Value::Null, files),
+        });
+        Report {
+            outcome,
+            is_done: outcome == RunOutcome::Completed
+                && ran.committed.as_ref().is_none_or(Result::is_ok),
+            output: text(&ran.stdout),
+            error: error(ran, limits),
+            metrics: members(metrics),
+            is_truncated: ran.stdout.is_truncated() || ran.stderr.is_truncated(),
+            saved_output: ran.saved_stdout.take(),
+            saved_error: ran.saved_stderr.take(),
+        }
+    }
+}
+
+impl Report {
+    /// Adds what the calls came to.
+    pub(super) fn note_calls(&mut self, calls: &CallsMade) {
+        let latency = |percent| calls.latency_ms(percent);
+        let of_calls = json!({
+            "tool_call_count": calls.total,
+            "tool_latency_p50_ms": latency(50),
+            "tool_latency_p95_ms": latency(95),
+            "tool_latency_p99_ms": latency(99),
+            "error_rate": calls.error_rate(),
+        });
+        self.metrics.extend(members(of_calls));
+    }
+
+    /// The limits that it met, by the names of the policy.
+    pub(super) fn limits_hit(&self) -> Vec<String> {
+        let hit = self.metrics.get("limits_hit").and_then(Value::as_array);
+        let names = hit.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    }
+
+    /// As its record has it.
+    pub(super) fn finished(&self) -> Finished {
+        Finished {
+            outcome: self.outcome,
+            output: self.output.clone(),
+            error: self.error.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+fn text(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.bytes).into_owned();
+    if output.is_truncated() {
+        text.push_str(&format!(
+            "\n[truncated: the first {} of {} bytes]",
+            output.bytes.len(),
+            output.written_bytes
+        ));
+    }
+    text
+}
+
+/// What the run said of itself, and what has to be said of it.
+fn error(ran: &Ran, limits: &Limits) -> Option<String> {
+    let mut lines = Vec::new();
+    let own = text(&ran.stderr);
+    if !own.is_empty() {
+        lines.push(own);
+    }
+    match &ran.ended {
+        Ended::Exited(0) => {}
+        Ended::Exited(code) if lines.is_empty() => {
+            lines.push(format!("it ended with exit code {code}"))
+        }
+        Ended::Exited(_) => {}
+        Ended::Signalled(signal) => lines.push(format!("it was ended by signal {signal}")),
+        Ended::Stopped(why) => lines.push(stopped(*why, limits)),
+    }
+    if let Some(Err(error)) = &ran.committed {
+        lines.push(match error {
+            CommitError::OverLimit {
+                limit,
+                needed,
+                allowed,
+            } => format!(
+                "none of its files were kept, and the session is as before: /scratch and /results would have {needed} {}, \
+                 and may have {allowed}; delete something, and run it again",
+                if *limit == "inodes" { "files and directories" } else { "bytes" }
+            ),
+            CommitError::Overtaken { .. } => {
+                "none of its files were kept: another call of the session has overtaken it"
+                    .to_owned()
+            }
+            CommitError::System { source, .. } if is_full(source) => {
+                "none of its files were kept: the gateway's volume is full".to_owned()
+            }
+            CommitError::Unfinished { .. } => {
+                "its files are kept; some appear with the next call".to_owned()
+            }
+            CommitError::UnknownJournal | CommitError::System { .. } => {
+                "none of its files were kept: the session's files could not be written".to_owned()
+            }
+        });
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+fn stopped(why: Stopped, limits: &Limits) -> String {
+    match why {
+        Stopped::WallTime => format!(
+            "timed out: it took longer than {} ms, and was stopped",
+            limits.wall_time.as_millis()
+        ),
+        Stopped::CpuTime => format!(
+            "killed: it used more than {} ms of processor time",
+            limits.cpu_time.as_millis()
+        ),
+        Stopped::Memory => format!(
+            "killed: it used more than {} bytes of memory",
+            limits.memory_bytes
+        ),
+        Stopped::Disk => format!(
+            "killed: its files were more than {} bytes or {} in number",
+            limits.disk_bytes, limits.inodes
+        ),
+        Stopped::Asked => "killed: the gateway was asked to stop it".to_owned(),
+    }
+}
+
+/// Which limits the run met, by the names of the policy.
+fn limits_hit(ran: &Ran) -> Vec<&'static str> {
+    let mut hit = Vec::new();
+    match ran.ended {
+        Ended::Stopped(Stopped::WallTime) => hit.push("max_execution_time_ms"),
+        Ended::Stopped(Stopped::CpuTime) => hit.push("max_cpu_time_ms"),
+        Ended::Stopped(Stopped::Memory) => hit.push("max_memory_mb"),
+        Ended::Stopped(Stopped::Disk) => hit.push("max_total_disk_mb"),
+        Ended::Exited(_) | Ended::Signalled(_) | Ended::Stopped(Stopped::Asked) => {}
+    }
+    if ran.stdout.is_truncated() || ran.stderr.is_truncated() {
+        hit.push("output_bytes_max");
+    }
+    if let Some(Err(CommitError::OverLimit { limit, .. })) = &ran.committed {
+        hit.push(limit);
+    }
+    hit
+}
+
+fn files(committed: &Result<Committed, CommitError>) -> Value {
+    let refused =
+        |refused: &Refused| json!({ "path": refused.path, "reason": refused.reason.to_string() });
+    match committed {
+        Ok(kept) => json!({
+            "written": kept.files,
+            "deleted": kept.deleted,
+            "directories": kept.directories,
+            "bytes": kept.bytes,
+            "refused": kept.refused.iter().map(refused).collect::<Vec<_>>(),
+            "refused_total": kept.refused_total,
+        }),
+        Err(_) => Value::Null,
+    }
+}
+
+/// Milliseconds with one digit after the point: a run may take less than one.
+fn rounded_ms(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 10_000.0).round() / 10.0
+}

@@ -1,0 +1,156 @@
+//! `tool_search {query, detail?, limit?, language?}`: finds mounted tools without reading through `/tools`.
+
+use serde_json::{Value, json};
+
+use super::super::answer::ToolAnswer;
+use super::super::{CallContext, CodeServer};
+use crate::stubs::search::{Detail, Found, search};
+use mooring_protocol::arguments::{ArgumentError, Arguments};
+use mooring_settings::Language;
+
+/// Longest query, in bytes.
+const QUERY_BYTES_MAX: usize = 1024;
+/// Most tools that are told of where the call does not say.
+const LIMIT_DEFAULT: u64 = 10;
+/// Most tools that a call may ask for.
+const LIMIT_MAX: u64 = 100;
+
+/// What a call asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct ToolSearch {
+    query: String,
+    detail: Detail,
+    limit: usize,
+    language: Option<Language>,
+}
+
+impl ToolSearch {
+    fn read(mut arguments: Arguments) -> Result<Self, ArgumentError> {
+        let query = arguments.text("query", QUERY_BYTES_MAX)?;
+        let detail = match arguments.text_if_given("detail", QUERY_BYTES_MAX)? {
+            None => Detail::default(),
+            Some(word) => Detail::parse(&word).ok_or(ArgumentError::Choice {
+                field: "detail",
+                allowed: "name, summary or schema",
+            })?,
+        };
+        let limit = arguments.number_if_given("limit", 1..=LIMIT_MAX)?;
+        let language = super::language(&mut arguments)?;
+        arguments.finish()?;
+        Ok(Self {
+            query,
+            detail,
+            limit: usize::try_from(limit.unwrap_or(LIMIT_DEFAULT)).unwrap_or(usize::MAX),
+            language,
+        })
+    }
+}
+
+/// Searches.
+pub(in crate::server) async fn call(
+    server: &CodeServer,
+    context: &CallContext,
+    arguments: Arguments,
+) -> ToolAnswer {
+    let request = match ToolSearch::read(arguments) {
+        Ok(request) => request,
+        Err(error) => return ToolAnswer::refused(error),
+    };
+    let language = server.language_or_default(request.language);
+    match server.mounted(context, language).await {
+        Ok(mounted) => {
+            let found = search(
+                mounted.tools(),
+                &request.query,
+                request.detail,
+                request.limit,
+            );
+            answer(found, request.detail, language)
+        }
+        Err(failure) => {
+            failure.log(server.id.as_str());
+            ToolAnswer::refused(failure)
+        }
+    }
+}
+
+/// What was found; where that is nothing, the servers that there are, so that the next query can name one.
+fn answer(found: Found, detail: Detail, language: Language) -> ToolAnswer {
+    let is_truncated = found.entries.len() < found.total;
+    let mut text = match (detail, found.entries.is_empty()) {
+        (_, true) => format!(
+            "No tool fits. There are tools of: {}.",
+            found.servers.join(", ")
+        ),
+        (Detail::Schema, false) => Value::from(found.entries.as_slice()).to_string(),
+        (Detail::Name | Detail::Summary, false) => {
+            let lines: Vec<String> = (found.entries.iter())
+                .map(|entry| line(entry, language))
+                .collect();
+            lines.join("\n")
+        }
+    };
+    if is_truncated {
+        text.push_str(&format!(
+            "\n[{} more fit]",
+            found.total - found.entries.len()
+        ));
+    }
+    let mut content = json!({
+        "tools": found.entries,
+        "total": found.total,
+        "truncated": is_truncated,
+    });
+    if let (0, Some(content)) = (found.total, content.as_object_mut()) {
+        content.insert("servers".to_owned(), found.servers.into());
+    }
+    ToolAnswer::done(content).with_text(text)
+}
+
+/// How a tool is imported, and what it does.
+fn line(entry: &Value, language: Language) -> String {
+    let of = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (import, comment) = match language {
+        Language::Python => (of("python"), "#"),
+        Language::TypeScript => (of("typescript"), "//"),
+    };
+    match of("summary") {
+        "" => import.to_owned(),
+        summary => format!("{import}  {comment} {summary}"),
+    }
+}
+
+pub(super) fn definition() -> Value {
+    json!({
+        "name": "tool_search",
+        "title": "Find tools",
+        "description": "Finds tools of other servers that code in shell_exec can call, by words of their names, descriptions, \
+                        tags and parameters, and says how each is imported.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": { "type": "string", "description": "A few words; an empty query finds every tool." },
+                "detail": {
+                    "type": "string",
+                    "enum": ["name", "summary", "schema"],
+                    "description": "How much of each; schema has its parameters. Default: summary.",
+                },
+                "limit": { "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT },
+                "language": super::language_schema(),
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "tools": { "type": "array", "items": { "type": "object" } },
+                "servers": { "type": "array", "items": { "type": "string" } },
+                "total": { "type": "integer" },
+                "truncated": { "type": "boolean" },
+                "error": { "type": "string" },
+            },
+        },
+        "annotations": super::reading(),
+    })
+}

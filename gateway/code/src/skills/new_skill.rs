@@ -1,0 +1,135 @@
+//! A skill to be made: what it must be, and whether there is room for it.
+
+use std::io;
+
+use super::index::Index;
+use super::name::{self, NameError};
+use super::scope::Scope;
+use super::skill::{Skill, SkillStatus};
+use super::{DESCRIPTION_CHARS_MAX, SOURCE_BYTES_MAX, SkillsError};
+use crate::patterns::{Found, Patterns};
+use crate::records::RunId;
+use mooring_secrets::digest;
+use mooring_settings::Language;
+
+/// How long a new skill may wait for its approval.
+const APPROVAL_LASTS_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+/// Most versions of all skills of one server.
+const VERSIONS_MAX: usize = 4_096;
+/// Most names that there ever were at one server.
+const NAMES_MAX: usize = 1_024;
+/// Most bytes of sources that are pending or approved at one server.
+const SOURCES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A skill to be made.
+#[derive(Clone, Debug)]
+pub struct NewSkill {
+    /// What code imports it by; a name that is there gets a new version.
+    pub name: String,
+    /// What it is written in.
+    pub language: Language,
+    /// Its source.
+    pub source: String,
+    /// What it is for.
+    pub description: String,
+    /// Who may see it.
+    pub scope: Scope,
+    /// Who makes it.
+    pub author: String,
+}
+
+/// Why a skill was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// It cannot be called so.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Its source is empty, too long, or has a NUL in it.
+    #[error("the source of a skill is text of 1 to {SOURCE_BYTES_MAX} bytes without NUL")]
+    Source,
+    /// Its description is too long.
+    #[error("the description of a skill has at most {DESCRIPTION_CHARS_MAX} characters")]
+    Description,
+    /// Its source has a pattern of dangerous code.
+    #[error("{0}")]
+    Blocked(Found),
+    /// The server has as many skills as it may.
+    #[error("the server has as many skills, or as much of them, as it may: revoke some")]
+    Full,
+    /// The files could not be read.
+    #[error(transparent)]
+    Read(#[from] SkillsError),
+    /// The lock was held all the while.
+    #[error("the skills of this server are being changed; try again")]
+    Busy,
+    /// The files could not be written.
+    #[error("the skill could not be stored")]
+    Write(#[source] io::Error),
+}
+
+pub(super) fn check(new: &NewSkill, patterns: &Patterns) -> Result<(), CreateError> {
+    name::check(&new.name, new.language)?;
+    let length = new.source.len();
+    if length == 0 || length > SOURCE_BYTES_MAX || new.source.contains('\0') {
+        return Err(CreateError::Source);
+    }
+    if new.description.chars().count() > DESCRIPTION_CHARS_MAX {
+        return Err(CreateError::Description);
+    }
+    patterns
+        .check(new.language, &new.source)
+        .map_err(CreateError::Blocked)
+}
+
+/// Whether there is room for one more: what was rejected or revoked makes way, the oldest first.
+pub(super) fn make_room(index: &mut Index, new: &NewSkill) -> bool {
+    let is_live =
+        |skill: &Skill| matches!(skill.status, SkillStatus::Pending | SkillStatus::Approved);
+    while index.skills.len() >= VERSIONS_MAX {
+        let Some(oldest) = index.skills.iter().position(|skill| !is_live(skill)) else {
+            return false;
+        };
+        index.skills.remove(oldest);
+    }
+    let live = index.skills.iter().filter(|skill| is_live(skill));
+    let bytes: usize = live.map(|skill| skill.source_bytes).sum();
+    let is_new_name = !index.versions.contains_key(&new.name);
+    bytes.saturating_add(new.source.len()) <= SOURCES_BYTES_MAX
+        && !(is_new_name && index.versions.len() >= NAMES_MAX)
+}
+
+pub(super) fn version(
+    index: &Index,
+    new: &NewSkill,
+    requires_approval: bool,
+    now_ms: u64,
+) -> Skill {
+    let last = index.versions.get(&new.name).copied().unwrap_or_default();
+    let approval_id = requires_approval.then(|| RunId::new().as_str().to_owned());
+    Skill {
+        id: RunId::new().as_str().to_owned(),
+        name: new.name.clone(),
+        version: last.saturating_add(1),
+        language: new.language.as_str().to_owned(),
+        scope: new.scope.clone(),
+        status: if requires_approval {
+            SkillStatus::Pending
+        } else {
+            SkillStatus::Approved
+        },
+        description: new.description.clone(),
+        source_bytes: new.source.len(),
+        source_hash: digest::hex(new.source.as_bytes()),
+        owner_email: new.author.clone(),
+        created_at_ms: now_ms,
+        approval_expires_at_ms: approval_id
+            .as_ref()
+            .map(|_| now_ms.saturating_add(APPROVAL_LASTS_MS)),
+        decided_at_ms: (!requires_approval).then_some(now_ms),
+        approval_id,
+        decided_by: None,
+        rejection_reason: None,
+        revoked_by: None,
+        revoked_at_ms: None,
+    }
+}

@@ -1,0 +1,215 @@
+//! The files of `/tools`: what is mounted, as functions that code imports.
+//!
+//! ```text
+//! _catalog.json _schema.json     what there is, for programs that look
+//! _runtime.py _runtime.ts        the client of the bridge
+//! _import_map.json               what `tools` and `skills` mean to deno
+//! __init__.py __init__.pyi mod.ts    the package itself
+//! <server>/_meta.json            a server
+//! <server>/<tool>.py|.ts|.json   a tool
+//! .search_index                  a line for each tool
+//! ```
+//!
+//! Everything here is a function of what is mounted: nothing is read, nothing is written, and nobody is asked for the
+//! time. [`names`] makes identifiers, [`schema`] reads schemas as [`kind`]s, `python` and `typescript` write them.
+//!
+//! Invariant: names, descriptions and schemas are a stranger's, and none of their bytes becomes code.
+
+mod catalog;
+mod circle;
+mod describe;
+mod kind;
+mod limits;
+mod literals;
+mod meet;
+mod names;
+mod packages;
+mod pointer;
+mod python;
+mod python_types;
+mod schema;
+pub(crate) mod search;
+mod skill_tree;
+mod text;
+mod tool;
+mod typescript;
+mod typescript_types;
+
+use std::collections::BTreeMap;
+
+pub(crate) use catalog::format_word;
+pub(crate) use names::is_python_keyword;
+pub(crate) use skill_tree::{is_own_name, skills};
+pub use tool::MountedTool;
+
+use self::kind::{Shape, Sides};
+use self::names::Role;
+use mooring_settings::Language;
+use mooring_settings::StubFormat;
+
+/// The version of the catalog's and the schema's format.
+pub(crate) const SCHEMA_VERSION: &str = "2026-02-01";
+/// What Python code imports.
+pub(crate) const RUNTIME_PYTHON: &str = include_str!("../volume/tools/runtime.py");
+/// What TypeScript code imports.
+pub(crate) const RUNTIME_TYPESCRIPT: &str = include_str!("../volume/tools/runtime.ts");
+/// The number of the form of everything that is written here. Whoever changes what is written counts it up, so that no
+/// session keeps files of the old form.
+pub(crate) const FORM: u32 = 1;
+
+/// One file to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StubFile {
+    /// Its path in the tree: at most two names and one `/`, none of them `.` or `..`.
+    pub(crate) path: String,
+    /// All of it.
+    pub(crate) text: String,
+}
+
+impl StubFile {
+    fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+}
+
+/// What a tree is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToolTree<'a> {
+    /// The server of kind `code` whose sessions see it.
+    pub(crate) server: &'a str,
+    /// What the stubs are for.
+    pub(crate) language: Language,
+    /// What they are written in.
+    pub(crate) format: StubFormat,
+    /// The tools, in any order.
+    pub(crate) tools: &'a [MountedTool],
+    /// The moment that is written down as that of the making.
+    pub(crate) generated_at: &'a str,
+}
+
+/// The tools of one server.
+#[derive(Debug)]
+struct Package<'a> {
+    /// The server's id.
+    server: &'a str,
+    /// The package's name.
+    name: String,
+    /// In the order of their names.
+    tools: Vec<Function<'a>>,
+}
+
+/// One tool with the name of its function.
+#[derive(Debug)]
+struct Function<'a> {
+    tool: &'a MountedTool,
+    name: String,
+}
+
+/// The files of `/tools`.
+///
+/// # Errors
+/// A description could not be written as JSON. It cannot happen, and is no reason to panic.
+pub(crate) fn tools(tree: &ToolTree<'_>) -> Result<Vec<StubFile>, serde_json::Error> {
+    let packages = packages(tree.tools);
+    let mut files = vec![
+        catalog::catalog(tree, &packages)?,
+        catalog::schema(tree)?,
+        catalog::search_index(&packages, tree.format),
+        StubFile::new("_runtime.py", RUNTIME_PYTHON),
+        StubFile::new("_runtime.ts", RUNTIME_TYPESCRIPT),
+    ];
+    files.extend(packages::root(&packages, tree.format)?);
+    for package in &packages {
+        files.push(catalog::meta(package, tree)?);
+        match tree.format {
+            StubFormat::Python => python_files(package, &mut files),
+            StubFormat::TypeScript => typescript_files(package, &mut files),
+            StubFormat::Json => {
+                for function in &package.tools {
+                    files.push(catalog::description(package, function)?);
+                }
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn python_files(package: &Package<'_>, files: &mut Vec<StubFile>) {
+    files.extend(packages::python(package));
+    for function in &package.tools {
+        let sides = sides(function.tool);
+        let stub = short_enough(&sides, |sides| {
+            python::stub(function.tool, &function.name, sides)
+        });
+        files.push(StubFile::new(
+            format!("{}/{}.py", package.name, function.name),
+            stub,
+        ));
+    }
+}
+
+fn typescript_files(package: &Package<'_>, files: &mut Vec<StubFile>) {
+    let mut module = packages::typescript_head();
+    for function in &package.tools {
+        let sides = sides(function.tool);
+        let stub = short_enough(&sides, |sides| {
+            typescript::stub(function.tool, &function.name, sides)
+        });
+        module.push_str(&typescript::brief(function.tool, &function.name, &sides));
+        files.push(StubFile::new(
+            format!("{}/{}.ts", package.name, function.name),
+            stub,
+        ));
+    }
+    files.push(StubFile::new(format!("{}/mod.ts", package.name), module));
+}
+
+fn sides(tool: &MountedTool) -> Sides {
+    let output = tool.output_schema.as_ref();
+    Sides {
+        input: schema::read(&tool.input_schema),
+        output: output.map_or_else(Shape::any, schema::read),
+    }
+}
+
+/// The stub, or the one without types where it would be too long.
+fn short_enough(sides: &Sides, stub: impl Fn(&Sides) -> String) -> String {
+    let whole = stub(sides);
+    if whole.len() <= limits::STUB_BYTES_MAX {
+        whole
+    } else {
+        stub(&Sides::any())
+    }
+}
+
+/// The tools by their servers, with the names that code has for both.
+fn packages(tools: &[MountedTool]) -> Vec<Package<'_>> {
+    let mut by_server: BTreeMap<&str, BTreeMap<&str, &MountedTool>> = BTreeMap::new();
+    for tool in tools {
+        let server = by_server.entry(&tool.server).or_default();
+        // A server that names two tools alike has one of them called, whichever it is.
+        server.entry(&tool.original_name).or_insert(tool);
+    }
+    let servers = names::identifiers(by_server.keys().copied(), Role::Server);
+    by_server
+        .iter()
+        .map(|(server, tools)| {
+            let names = names::identifiers(tools.keys().copied(), Role::Tool);
+            let tools = tools.iter().map(|(original, tool)| Function {
+                tool,
+                name: names.get(original).cloned().unwrap_or_default(),
+            });
+            Package {
+                server,
+                name: servers.get(server).cloned().unwrap_or_default(),
+                tools: tools.collect(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! The layer of nested calls that turns tokens to values on the way to a tool, and values to tokens on the way back, in
+//! results and in the messages of errors.
+//!
+//! Invariant: where tokens cannot be kept or looked up, the tool is not called, or its answer does not come back.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use super::{Tokenizer, TokensError};
+use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
+
+/// A layer below this one, with tokens above.
+#[derive(Debug)]
+pub(crate) struct Tokenized<C> {
+    tokenizer: Arc<Tokenizer>,
+    below: C,
+}
+
+impl<C> Tokenized<C> {
+    pub(crate) fn new(tokenizer: Arc<Tokenizer>, below: C) -> Self {
+        Self { tokenizer, below }
+    }
+
+    /// Works with the tokens on a thread that may block.
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Tokenizer) -> Result<T, TokensError> + Send + 'static,
+    ) -> Result<T, TokensError> {
+        let tokenizer = Arc::clone(&self.tokenizer);
+        let done = spawn_blocking(move || work(&tokenizer)).await;
+        done.unwrap_or(Err(TokensError::GivenUp))
+    }
+}
+
+impl<C: Callee> Callee for Tokenized<C> {
+    async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
+        let arguments = Value::Object(call.arguments);
+        let arguments = self
+            .work(move |tokenizer| tokenizer.reveal_value(arguments))
+            .await
+            .map_err(not_called)?;
+        let Value::Object(arguments) = arguments else {
+            return Err(not_called(TokensError::GivenUp));
+        };
+        let answer = self.below.call(NestedCall { arguments, ..call }).await;
+        match answer {
+            Ok(result) => self
+                .work(move |tokenizer| tokenizer.hide_value(result))
+                .await
+                .map_err(withheld),
+            Err(CallError { kind, message }) => {
+                let hidden = self
+                    .work(move |tokenizer| tokenizer.hide_text(&message))
+                    .await;
+                Err(match hidden {
+                    Ok(message) => CallError::new(kind, message),
+                    // What is known of the call stays known; only the words are lost.
+                    Err(error) => CallError::new(
+                        kind,
+                        format!(
+                            "the error's message is withheld, as it may hold personal data: {error}"
+                        ),
+                    ),
+                })
+            }
+        }
+    }
+}
+
+fn not_called(error: TokensError) -> CallError {
+    CallError::new(
+        CallErrorKind::Unavailable,
+        format!("the tool was not called: {error}"),
+    )
+}
+
+fn withheld(error: TokensError) -> CallError {
+    CallError::new(
+        CallErrorKind::OutcomeUnknown,
+        format!("the tool ran, and its answer is withheld, as it may hold personal data: {error}"),
+    )
+}

@@ -1,0 +1,82 @@
+//! Retiring what the session of a tombstone left: the reaper's part of the volume.
+//!
+//! Invariant: nothing in use is retired, because it is done under the session's lock and without waiting for it; and
+//! nothing that a later incarnation has taken over, because the stamp is looked at there.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::lock::{self, LockError, LockName};
+use super::stamp::{self, StampError};
+use super::{Volume, directory, trash, unix_now_ms};
+use crate::place::CodePlace;
+
+/// What became of a directory that was to be retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retired {
+    /// It is in the trash.
+    Moved,
+    /// Somebody holds its lock, or used it while the store was away: look again later.
+    InUse,
+    /// It belongs to a later incarnation: nothing of this one is left.
+    TakenOver,
+    /// There is none.
+    Absent,
+}
+
+/// Why a directory was not retired.
+#[derive(Debug, thiserror::Error)]
+pub enum RetireError {
+    /// Its lock could not be asked for.
+    #[error(transparent)]
+    Lock(LockError),
+    /// It could not be opened.
+    #[error("the directory of a session that is over could not be opened: {0}")]
+    Open(Errno),
+    /// Its stamp could not be read.
+    #[error(transparent)]
+    Stamp(#[from] StampError),
+    /// It could not be moved.
+    #[error("the directory of a session that is over could not be moved into the trash: {0}")]
+    Move(Errno),
+}
+
+impl Volume {
+    /// Moves the directory of a session that is over into the trash, where it belongs to `generation` or an earlier one.
+    ///
+    /// # Errors
+    /// Names the step; the directory is where it was.
+    pub fn retire(&self, place: &CodePlace, generation: u64) -> Result<Retired, RetireError> {
+        let base = self.shared.base.as_fd();
+        let _lock = match lock::take(base, LockName::of(place), Duration::ZERO) {
+            Ok(lock) => lock,
+            Err(LockError::Busy { .. }) => return Ok(Retired::InUse),
+            Err(error) => return Err(RetireError::Lock(error)),
+        };
+        let root = match directory::open_directory(base, place.relative_path()) {
+            Ok(root) => root,
+            Err(Errno::NOENT) => return Ok(Retired::Absent),
+            Err(errno) => return Err(RetireError::Open(errno)),
+        };
+        // One without a stamp was never served: whoever was to make it was killed.
+        if let Some(stamp) = stamp::read(root.as_fd())? {
+            if stamp.generation > generation {
+                return Ok(Retired::TakenOver);
+            }
+            let idle_ms = unix_now_ms().saturating_sub(stamp.used_at_ms);
+            let is_recent = idle_ms < stamp.ttl_ms.unwrap_or(self.shared.ttl_ms());
+            if is_recent && (stamp.used_while_away || stamp.is_unread()) {
+                return Ok(Retired::InUse);
+            }
+        }
+        trash::discard_session(base, place, generation).map_err(RetireError::Move)?;
+        // What is above it goes too where nothing else is in it; what does not go now, the sweep finds.
+        let path = place.relative_path();
+        for above in path.ancestors().skip(1).take(2) {
+            let _ = directory::remove_empty(base, above);
+        }
+        Ok(Retired::Moved)
+    }
+}

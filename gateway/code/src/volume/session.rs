@@ -1,0 +1,86 @@
+//! One session's place on the volume: what callers hold.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lock::{self, LockError, LockName, SessionLock};
+use super::open::{self, OpenError, OpenedSession};
+use super::tools::Mounted;
+use super::{Incarnation, Shared};
+use crate::place::CodePlace;
+
+/// One session's place on the volume. Holds nothing open.
+#[derive(Clone, Debug)]
+pub struct SessionHandle {
+    pub(super) shared: Arc<Shared>,
+    pub(super) place: CodePlace,
+    pub(super) ttl_ms: u64,
+}
+
+impl SessionHandle {
+    pub(super) fn new(shared: Arc<Shared>, place: CodePlace) -> Self {
+        Self {
+            ttl_ms: shared.ttl_ms(),
+            shared,
+            place,
+        }
+    }
+
+    /// The same session with a time to live of its own, where its server's policy has one.
+    #[must_use]
+    pub fn with_ttl(mut self, session_ttl: Duration) -> Self {
+        self.ttl_ms = super::millis(session_ttl);
+        self
+    }
+
+    /// Whose session, where, in which language.
+    #[must_use]
+    pub fn place(&self) -> &CodePlace {
+        &self.place
+    }
+
+    /// Opens the session's directory for this incarnation, with these tools. Where it is initialised for both, no lock
+    /// is taken; else the lock is waited for at most `wait`, and the directory looked at again under it.
+    ///
+    /// What was opened without the lock may be retired by the time something is written: whoever runs or writes takes
+    /// the lock and opens by [`SessionHandle::open_locked`].
+    ///
+    /// # Errors
+    /// [`OpenError`] names the step. [`OpenError::Superseded`] asks for reading the record again.
+    pub fn open(
+        &self,
+        incarnation: Incarnation,
+        mounted: &Mounted,
+        wait: Duration,
+    ) -> Result<OpenedSession, OpenError> {
+        if let Some(opened) = open::without_lock(self, incarnation, mounted)? {
+            return Ok(opened);
+        }
+        let lock = self.lock(wait)?;
+        open::under_lock(self, &lock, incarnation, mounted).map(|opened| opened.locked(&lock))
+    }
+
+    /// Opens it under a lock that the caller keeps: completes what a killed commit left, and makes sure that it is this
+    /// incarnation's directory that the caller is about to change.
+    ///
+    /// # Errors
+    /// As [`SessionHandle::open`].
+    pub fn open_locked(
+        &self,
+        lock: &SessionLock,
+        incarnation: Incarnation,
+        mounted: &Mounted,
+    ) -> Result<OpenedSession, OpenError> {
+        open::under_lock(self, lock, incarnation, mounted)
+    }
+
+    /// Takes the session's lock, waiting at most `wait`: for a run with its commit, or for a write. Dropped with the
+    /// value, or with the process.
+    ///
+    /// # Errors
+    /// [`LockError::Busy`] where it was held all the while.
+    pub fn lock(&self, wait: Duration) -> Result<SessionLock, LockError> {
+        lock::take(self.shared.base.as_fd(), LockName::of(&self.place), wait)
+    }
+}

@@ -1,0 +1,188 @@
+//! What is mounted at `/tools` and `/skills`: content-addressed trees that all sessions with the same tools share.
+//!
+//! Invariant: a tree is made in a directory of its own and renamed into place, so that nobody ever sees half of one; of
+//! two that are made at once, one stays. A tree in place is never changed.
+
+mod content;
+mod moment;
+mod mounted;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use mooring_sandbox::tree;
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
+
+pub use moment::rfc3339;
+pub use mounted::{Mounted, MountedError, MountedSkill};
+
+use super::directory::{self, DIRECTORY_MODE, TOOLS};
+use super::open::TreeOrigin;
+use super::{stamp, unix_now_ms};
+use crate::stubs::StubFile;
+
+/// What the names of directories begin with in which trees are made.
+pub(super) const NEW_PREFIX: &str = ".new-";
+/// The tree that is mounted at `/tools`.
+const TOOLS_TREE: &str = "tools";
+/// The tree that is mounted at `/skills`.
+const SKILLS_TREE: &str = "skills";
+/// Nobody writes to what is mounted.
+const MOUNTED_DIRECTORY: Mode = Mode::from_raw_mode(0o555);
+/// See [`MOUNTED_DIRECTORY`].
+const MOUNTED_FILE: Mode = Mode::from_raw_mode(0o444);
+/// How often a tree is looked for again that was there, and was swept the moment after.
+const LOOKS_MAX: usize = 3;
+
+/// Why the trees could not be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolsError {
+    /// A tree that is there could not be opened.
+    #[error("the tree of tools could not be opened: {0}")]
+    Open(Errno),
+    /// The content could not be put into words.
+    #[error("the content of the tree of tools could not be made")]
+    Content(#[source] serde_json::Error),
+    /// A directory of it could not be made.
+    #[error("a directory of the tree of tools could not be made: {0}")]
+    MakeDirectory(Errno),
+    /// A file of it could not be written.
+    #[error("a file of the tree of tools could not be written: {0}")]
+    WriteFile(Errno),
+    /// It could not be put into place.
+    #[error("the tree of tools could not be put into place: {0}")]
+    Place(Errno),
+    /// What was made in vain could not be removed.
+    #[error("a tree of tools that somebody else had made could not be removed")]
+    Remove(#[source] std::io::Error),
+    /// Its use could not be noted.
+    #[error("the use of the tree of tools could not be noted: {0}")]
+    Touch(Errno),
+}
+
+/// The two trees, open.
+#[derive(Debug)]
+pub(super) struct MountedTrees {
+    pub(super) tools: OwnedFd,
+    pub(super) skills: OwnedFd,
+    pub(super) origin: TreeOrigin,
+}
+
+/// Opens the trees of what is mounted, and makes them where nobody has.
+pub(super) fn ensure(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<MountedTrees, ToolsError> {
+    if let Some(trees) = find(base, mounted, TreeOrigin::Found)? {
+        return Ok(trees);
+    }
+    for _ in 0..LOOKS_MAX {
+        let origin = make(base, mounted)?;
+        if let Some(trees) = find(base, mounted, origin)? {
+            return Ok(trees);
+        }
+    }
+    Err(ToolsError::Open(Errno::NOENT))
+}
+
+/// Notes that the trees are in use, before a stamp does: so they are not swept meanwhile.
+pub(super) fn note_use(
+    base: BorrowedFd<'_>,
+    mounted: &Mounted,
+    now_ms: u64,
+) -> Result<(), ToolsError> {
+    let path = format!("{TOOLS}/{}", mounted.content_hash());
+    match directory::set_modified(base, &path, now_ms) {
+        // Swept at this moment. Whoever has it open keeps it for a while, and the next to open it makes it anew.
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(ToolsError::Touch(errno)),
+    }
+}
+
+fn find(
+    base: BorrowedFd<'_>,
+    mounted: &Mounted,
+    origin: TreeOrigin,
+) -> Result<Option<MountedTrees>, ToolsError> {
+    let open = |tree: &str| {
+        directory::open_directory(base, format!("{TOOLS}/{}/{tree}", mounted.content_hash()))
+    };
+    match (open(TOOLS_TREE), open(SKILLS_TREE)) {
+        (Ok(tools), Ok(skills)) => Ok(Some(MountedTrees {
+            tools,
+            skills,
+            origin,
+        })),
+        (Err(Errno::NOENT), _) | (_, Err(Errno::NOENT)) => Ok(None),
+        (Err(errno), _) | (_, Err(errno)) => Err(ToolsError::Open(errno)),
+    }
+}
+
+fn make(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<TreeOrigin, ToolsError> {
+    // It is there since the start, unless somebody has cleaned up since then.
+    let all = directory::make_directories(base, &[TOOLS]).map_err(ToolsError::MakeDirectory)?;
+    let name = directory::fresh_name(NEW_PREFIX);
+    let made = fill(all.as_fd(), &name, mounted).and_then(|()| {
+        match fs::renameat(&all, name.as_str(), &all, mounted.content_hash().as_str()) {
+            Ok(()) => Ok(TreeOrigin::Made),
+            // Somebody else was faster: theirs is the same, and stays.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(TreeOrigin::Found),
+            Err(errno) => Err(ToolsError::Place(errno)),
+        }
+    });
+    if !matches!(made, Ok(TreeOrigin::Made)) {
+        let removed = tree::remove(all.as_fd(), name.as_ref());
+        if made.is_ok() {
+            removed.map_err(ToolsError::Remove)?;
+        }
+    }
+    made
+}
+
+fn fill(all: BorrowedFd<'_>, name: &str, mounted: &Mounted) -> Result<(), ToolsError> {
+    let root = make_directory(all, name)?;
+    let tools = content::tools(mounted, unix_now_ms()).map_err(ToolsError::Content)?;
+    let skills = content::skills(mounted).map_err(ToolsError::Content)?;
+    for (tree, files) in [(TOOLS_TREE, &tools), (SKILLS_TREE, &skills)] {
+        let tree = make_directory(root.as_fd(), tree)?;
+        fill_tree(tree.as_fd(), files)?;
+    }
+    Ok(())
+}
+
+/// Writes the files of one tree, directory by directory, so that few are open at once.
+fn fill_tree(tree: BorrowedFd<'_>, files: &[StubFile]) -> Result<(), ToolsError> {
+    let mut by_directory: BTreeMap<Option<&str>, Vec<(&str, &str)>> = BTreeMap::new();
+    for file in files {
+        let (directory, name) = match file.path.split_once('/') {
+            Some((directory, name)) => (Some(directory), name),
+            None => (None, file.path.as_str()),
+        };
+        let beside = by_directory.entry(directory).or_default();
+        beside.push((name, &file.text));
+    }
+    for (directory, files) in by_directory {
+        let made = directory
+            .map(|name| make_directory(tree, name))
+            .transpose()?;
+        let directory = made.as_ref().map_or(tree, AsFd::as_fd);
+        for (name, text) in files {
+            write(directory, name, text).map_err(ToolsError::WriteFile)?;
+        }
+        if let Some(made) = &made {
+            fs::fchmod(made, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)?;
+        }
+    }
+    fs::fchmod(tree, MOUNTED_DIRECTORY).map_err(ToolsError::MakeDirectory)
+}
+
+fn make_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, ToolsError> {
+    fs::mkdirat(parent, name, DIRECTORY_MODE)
+        .and_then(|()| directory::open_directory(parent, name))
+        .map_err(ToolsError::MakeDirectory)
+}
+
+fn write(directory: BorrowedFd<'_>, name: &str, text: &str) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let made = directory::open(directory, name, flags, directory::FILE_MODE)?;
+    stamp::write_all(made.as_fd(), text.as_bytes())?;
+    fs::fchmod(&made, MOUNTED_FILE)
+}

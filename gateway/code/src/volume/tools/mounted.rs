@@ -1,0 +1,178 @@
+//! What is mounted, and the hash by which it is known.
+//!
+//! Invariant: the hash follows from everything that a session sees at `/tools` and `/skills`, and from nothing else: not
+//! from the order in which tools are named, nor from when and by whom they were made.
+
+use std::sync::Arc;
+
+use mooring_session::names::{ContentHash, NameError, ServerName};
+use serde::Serialize;
+
+use crate::stubs::{self, MountedTool};
+use mooring_secrets::digest;
+use mooring_settings::Language;
+use mooring_settings::StubFormat;
+
+/// Most tools mounted at once.
+const TOOLS_MAX: usize = 4_096;
+/// Most skills mounted at once.
+const SKILLS_MAX: usize = 1_024;
+
+/// One skill: a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MountedSkill {
+    /// The file's name: one path component, and none of the package's own files.
+    pub name: String,
+    /// Its text.
+    pub source: String,
+}
+
+/// Why this cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountedError {
+    /// Too many tools.
+    #[error("{count} tools are to be mounted; at most {TOOLS_MAX} can be")]
+    Tools {
+        /// How many.
+        count: usize,
+    },
+    /// Too many skills.
+    #[error("{count} skills are to be mounted; at most {SKILLS_MAX} can be")]
+    Skills {
+        /// How many.
+        count: usize,
+    },
+    /// A skill's name would be a path, or hide a file of the package.
+    #[error("the name of a skill must be one path component, and no file of the package's own")]
+    SkillName,
+    /// The description could not be written as JSON.
+    #[error("the mounted tools could not be described")]
+    Describe(#[source] serde_json::Error),
+    /// The hash is no name. It cannot happen, and is no reason to panic.
+    #[error("the hash of the mounted tools is not a content hash")]
+    Hash(#[source] NameError),
+}
+
+/// What is mounted into the sessions of one server and language. A copy shares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mounted {
+    server: ServerName,
+    language: Language,
+    format: StubFormat,
+    tools: Arc<[MountedTool]>,
+    skills: Arc<[MountedSkill]>,
+    hash: ContentHash,
+}
+
+/// Everything that makes a tree what it is.
+#[derive(Serialize)]
+struct Material<'a> {
+    schema_version: &'a str,
+    form: (&'a str, u32),
+    runtime: [&'a str; 2],
+    server: &'a str,
+    stub_language: &'a str,
+    stub_format: &'a str,
+    tools: &'a [MountedTool],
+    skills: &'a [MountedSkill],
+}
+
+impl Mounted {
+    /// Nothing but the files that are always there.
+    ///
+    /// # Errors
+    /// As [`Mounted::new`]; none in fact.
+    pub fn none(server: &ServerName, language: Language) -> Result<Self, MountedError> {
+        let format = StubFormat::of(language);
+        Self::new(server, language, format, Vec::new(), Vec::new())
+    }
+
+    /// These tools and skills, in any order.
+    ///
+    /// # Errors
+    /// There are too many of them, or a skill has no name that a file can have.
+    pub fn new(
+        server: &ServerName,
+        language: Language,
+        format: StubFormat,
+        mut tools: Vec<MountedTool>,
+        mut skills: Vec<MountedSkill>,
+    ) -> Result<Self, MountedError> {
+        if tools.len() > TOOLS_MAX {
+            return Err(MountedError::Tools { count: tools.len() });
+        }
+        if skills.len() > SKILLS_MAX {
+            let count = skills.len();
+            return Err(MountedError::Skills { count });
+        }
+        if !skills.iter().all(|skill| is_file_name(&skill.name)) {
+            return Err(MountedError::SkillName);
+        }
+        tools.sort_by(|a, b| (&a.server, &a.name, &a.id).cmp(&(&b.server, &b.name, &b.id)));
+        skills.sort_by(|a, b| a.name.cmp(&b.name));
+        let material = Material {
+            schema_version: stubs::SCHEMA_VERSION,
+            // What is made of the same tools may be another in another version.
+            form: (env!("CARGO_PKG_VERSION"), stubs::FORM),
+            runtime: [stubs::RUNTIME_PYTHON, stubs::RUNTIME_TYPESCRIPT],
+            server: server.as_str(),
+            stub_language: language.as_str(),
+            stub_format: stubs::format_word(format),
+            tools: &tools,
+            skills: &skills,
+        };
+        let json = serde_json::to_vec(&material).map_err(MountedError::Describe)?;
+        let hash = ContentHash::parse(digest::hex(&json).as_bytes()).map_err(MountedError::Hash)?;
+        Ok(Self {
+            server: server.clone(),
+            language,
+            format,
+            tools: tools.into(),
+            skills: skills.into(),
+            hash,
+        })
+    }
+
+    /// The SHA-256 of all of it, in hexadecimal digits: what the record's `content_hash` holds.
+    #[must_use]
+    pub fn content_hash(&self) -> &ContentHash {
+        &self.hash
+    }
+
+    /// The server whose sessions these are mounted into.
+    #[must_use]
+    pub fn server(&self) -> &ServerName {
+        &self.server
+    }
+
+    /// The language of the sessions.
+    #[must_use]
+    pub fn language(&self) -> Language {
+        self.language
+    }
+
+    /// What the stubs are written in.
+    #[must_use]
+    pub fn format(&self) -> StubFormat {
+        self.format
+    }
+
+    /// The tools, sorted.
+    #[must_use]
+    pub fn tools(&self) -> &[MountedTool] {
+        &self.tools
+    }
+
+    /// The skills, sorted.
+    #[must_use]
+    pub fn skills(&self) -> &[MountedSkill] {
+        &self.skills
+    }
+}
+
+fn is_file_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..")
+        && name.len() <= 255
+        && !name.contains(['/', '\0'])
+        && !stubs::is_own_name(name)
+}

@@ -1,0 +1,125 @@
+//! The trash: what is over, until somebody deletes it.
+//!
+//! Invariant: nothing comes back from the trash. Things get there by one rename, and one process at a time deletes.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use mooring_sandbox::tree;
+use rustix::fs::{self, OFlags};
+use rustix::io::Errno;
+
+use super::directory::{self, FILE_MODE, LOCKS, TRASH};
+use super::lock::{self, Locked};
+use super::{Volume, unix_now_ms};
+use crate::place::CodePlace;
+
+/// The lock of whoever deletes; no server's name begins with a dot.
+const LOCK: &str = ".trash";
+/// How many things of one name may lie in the trash at once.
+const SAME_NAME_MAX: u32 = 10_000;
+/// What the names of trees of tools begin with in the trash.
+const TOOLS_PREFIX: &str = "tools-";
+/// How long a tree of tools lies in the trash: longer than any run that had it open may last.
+const TOOLS_LIE: Duration = Duration::from_secs(15 * 60);
+
+/// Why the trash was not emptied.
+#[derive(Debug, thiserror::Error)]
+pub enum TrashError {
+    /// The lock could not be taken.
+    #[error("the trash could not be locked: {0}")]
+    Lock(Errno),
+    /// It could not be read.
+    #[error("the trash could not be read: {0}")]
+    Read(Errno),
+    /// Something in it could not be deleted.
+    #[error("something in the trash could not be deleted")]
+    Remove(#[source] std::io::Error),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Emptied {
+    /// How many things were deleted.
+    pub removed: usize,
+    /// How many are left: not yet due, beyond the limit, or being deleted by another process.
+    pub left: usize,
+}
+
+impl Volume {
+    /// Deletes at most `limit` of the things in the trash. Where another process is at it, nothing is done.
+    ///
+    /// # Errors
+    /// Names the step; the rest of what could be deleted is deleted all the same.
+    pub fn empty_trash(&self, limit: usize) -> Result<Emptied, TrashError> {
+        let base = self.shared.base.as_fd();
+        let locks = directory::make_directories(base, &[LOCKS]).map_err(TrashError::Lock)?;
+        let flags = OFlags::RDWR | OFlags::CREATE;
+        let file =
+            directory::open(locks.as_fd(), LOCK, flags, FILE_MODE).map_err(TrashError::Lock)?;
+        let trash = directory::make_directories(base, &[TRASH]).map_err(TrashError::Read)?;
+        let is_locked = lock::try_lock(file.as_fd()).map_err(TrashError::Lock)?;
+        let _lock = is_locked.then(|| Locked(file));
+        let limit = if is_locked { limit } else { 0 };
+        let (mut emptied, mut failed) = (Emptied::default(), None);
+        let now_ms = unix_now_ms();
+        for name in directory::names(trash.as_fd()).map_err(TrashError::Read)? {
+            let name = name.map_err(TrashError::Read)?;
+            if emptied.removed >= limit || !is_due(trash.as_fd(), &name, now_ms) {
+                emptied.left = emptied.left.saturating_add(1);
+                continue;
+            }
+            match tree::remove(trash.as_fd(), name.as_ref()) {
+                Ok(()) => emptied.removed = emptied.removed.saturating_add(1),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(emptied), |error| Err(TrashError::Remove(error)))
+    }
+}
+
+fn is_due(trash: BorrowedFd<'_>, name: &str, now_ms: u64) -> bool {
+    let lies_ms = super::millis(TOOLS_LIE);
+    !name.starts_with(TOOLS_PREFIX)
+        || directory::modified_at_ms(trash, name)
+            .is_ok_and(|since_ms| now_ms.saturating_sub(since_ms) >= lies_ms)
+}
+
+/// Moves the directory of a session into the trash. The caller holds the session's lock.
+pub(super) fn discard_session(
+    base: BorrowedFd<'_>,
+    place: &CodePlace,
+    generation: u64,
+) -> Result<(), Errno> {
+    let name = format!("{}.{generation}", place.id());
+    discard(base, &place.relative_path(), &name).map(drop)
+}
+
+/// Moves a tree of tools into the trash, where it lies for a while: somebody may just have opened it.
+pub(super) fn discard_tools(base: BorrowedFd<'_>, path: &Path, hash: &str) -> Result<(), Errno> {
+    // The time from which it lies is set before it gets there: whoever deletes must never see the old one.
+    let path_text = path.to_str().ok_or(Errno::INVAL)?;
+    directory::set_modified(base, path_text, unix_now_ms())?;
+    discard(base, path, &format!("{TOOLS_PREFIX}{hash}")).map(drop)
+}
+
+/// Moves what stands at `path` into the trash: under `name`, or where something of that name lies there already, with
+/// a number after it. Says under which.
+pub(super) fn discard(base: BorrowedFd<'_>, path: &Path, name: &str) -> Result<String, Errno> {
+    directory::make_directory(base, TRASH)?;
+    for attempt in 0..SAME_NAME_MAX {
+        let name = match attempt {
+            0 => name.to_owned(),
+            attempt => format!("{name}.{attempt}"),
+        };
+        // A rename onto an empty directory replaces it, which is as good; onto any other it is refused.
+        match fs::renameat(base, path, base, Path::new(TRASH).join(&name)) {
+            Ok(()) => return Ok(name),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EXIST)
+}

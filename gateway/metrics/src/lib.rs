@@ -1,0 +1,267 @@
+//! The metrics that several parts of the gateway count, each named once. Labels are bounded sets, never ids or e-mails.
+//! Metrics of one part alone stand in that part.
+
+mod agent;
+mod code;
+mod connections;
+mod governance;
+
+use std::time::Duration;
+
+pub use agent::{AgentOutcome, agent_run};
+pub use code::{
+    LockUse, RunOutcome, SessionRetired, code_files_refused, code_lock_held, code_rate_limited,
+    code_run, code_session_opened, code_session_retired, code_snapshot, code_tools_tree,
+    sandbox_start, turn_wait,
+};
+pub use connections::{ConnectionRefusal, client_connection_refused};
+pub use governance::{
+    Record, code_record_failed, code_records_pruned, code_replayed, code_runs_lost,
+    code_security_event, code_skill_changed,
+};
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+/// Bindings this worker made or drove last.
+pub const BINDINGS_ACTIVE: &str = "session_affinity_bindings_active";
+/// Connections to servers of the kinds `stdio` and `sse` that live in this worker.
+pub const CONNECTIONS_OWNED: &str = "mooring_connections_owned";
+/// Requests routed to an existing binding.
+pub const HITS: &str = "session_affinity_hits_total";
+/// Requests that met no binding.
+pub const MISSES: &str = "session_affinity_misses_total";
+/// Bindings moved, by `reason`.
+pub const REBINDS: &str = "session_affinity_rebinds_total";
+/// Bindings that could not be made, by `reason`.
+pub const FAILURES: &str = "session_affinity_failures_total";
+/// Attempts to clean up after sessions that expired or ended, by `outcome`.
+pub const REAPED: &str = "mooring_reaped_sessions_total";
+/// Sessions that a principal's cap cost, by `outcome`.
+pub const CAPPED: &str = "mooring_capped_sessions_total";
+/// Messages of upstream servers that were dropped because they cannot be passed on.
+pub const UPSTREAM_DROPPED: &str = "mooring_upstream_messages_dropped_total";
+/// Times that the store told this worker that another's claim has settled.
+pub const CLAIM_NEWS: &str = "mooring_claim_news_total";
+/// Whether the store is away.
+pub const DEGRADED: &str = "mooring_degraded";
+/// Time from a request's arrival to the head of its reply, by `server`, `method` and `era`.
+pub const REQUEST_SECONDS: &str = "mooring_request_duration_seconds";
+/// Time of one store command, by `command`.
+pub const STORE_SECONDS: &str = "mooring_store_duration_seconds";
+/// Time from a request's sending to the head of the upstream's response.
+pub const UPSTREAM_SECONDS: &str = "mooring_upstream_duration_seconds";
+
+/// Upper bounds of the histograms' buckets, in seconds: from below one Redis round trip to above a slow tool.
+pub const BUCKETS_SECONDS: &[f64] = &[
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0,
+];
+
+/// Registers descriptions, and the counters at zero, so that a scrape before the first event shows them.
+pub fn describe() {
+    describe_gauge!(BINDINGS_ACTIVE, "Bindings this worker made or drove last");
+    describe_gauge!(
+        CONNECTIONS_OWNED,
+        "Connections to servers that live in this worker"
+    );
+    describe_counter!(HITS, "Requests routed to an existing binding");
+    describe_counter!(MISSES, "Requests that met no binding");
+    describe_counter!(REBINDS, "Bindings moved, by reason");
+    describe_counter!(FAILURES, "Bindings that could not be made, by reason");
+    describe_counter!(
+        REAPED,
+        "Attempts to clean up after sessions that expired or ended, by outcome"
+    );
+    describe_counter!(
+        CAPPED,
+        "Sessions that a principal's cap ended or refused, by outcome"
+    );
+    describe_counter!(
+        UPSTREAM_DROPPED,
+        "Messages of upstream servers that cannot be passed on"
+    );
+    counter!(UPSTREAM_DROPPED).absolute(0);
+    describe_counter!(CLAIM_NEWS, "Claims of other workers told to have settled");
+    describe_gauge!(DEGRADED, "1 while the store is away");
+    describe_histogram!(
+        REQUEST_SECONDS,
+        "Arrival of a request to the head of its reply"
+    );
+    describe_histogram!(STORE_SECONDS, "One store command");
+    describe_histogram!(
+        UPSTREAM_SECONDS,
+        "Sending upstream to the head of the response"
+    );
+    agent::describe();
+    code::describe();
+    connections::describe();
+    governance::describe();
+    counter!(HITS).absolute(0);
+    counter!(MISSES).absolute(0);
+    for reason in ["upstream", "owner", "drain", "worker"] {
+        counter!(REBINDS, "reason" => reason).absolute(0);
+    }
+    counter!(FAILURES, "reason" => "no_instance").absolute(0);
+    for outcome in Reaped::ALL {
+        counter!(REAPED, "outcome" => outcome.as_str()).absolute(0);
+    }
+    for outcome in [Capped::Ended, Capped::Refused] {
+        counter!(CAPPED, "outcome" => outcome.as_str()).absolute(0);
+    }
+    counter!(CLAIM_NEWS).absolute(0);
+    gauge!(BINDINGS_ACTIVE).set(0.0);
+    gauge!(CONNECTIONS_OWNED).set(0.0);
+    gauge!(DEGRADED).set(0.0);
+}
+
+/// A request was routed to an existing binding.
+pub fn affinity_hit() {
+    counter!(HITS).increment(1);
+}
+
+/// A request met no binding.
+pub fn affinity_miss() {
+    counter!(MISSES).increment(1);
+}
+
+/// A binding was moved: `upstream`, `owner`, `drain`, or `worker` for the first use after a worker's death.
+pub fn affinity_rebind(reason: &'static str) {
+    counter!(REBINDS, "reason" => reason).increment(1);
+}
+
+/// A binding could not be made: `no_instance`.
+pub fn affinity_failure(reason: &'static str) {
+    counter!(FAILURES, "reason" => reason).increment(1);
+}
+
+/// What came of one attempt to clean up after a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// All that it held is deleted upstream.
+    Cleaned,
+    /// All that could be is; something was at a server or instance that is not configured any more.
+    Unconfigured,
+    /// An instance did not answer, or with an error: it is tried again until the record's tombstone ends.
+    PutOff,
+    /// Its client came back meanwhile, or another worker took it over.
+    Stale,
+}
+
+impl Reaped {
+    const ALL: [Self; 4] = [Self::Cleaned, Self::Unconfigured, Self::PutOff, Self::Stale];
+
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cleaned => "cleaned",
+            Self::Unconfigured => "unconfigured",
+            Self::PutOff => "put_off",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// One attempt to clean up after a session.
+pub fn session_reaped(outcome: Reaped) {
+    counter!(REAPED, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Which session a cap cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capped {
+    /// The least recently used one was ended.
+    Ended,
+    /// The new one was refused: all the others are in use.
+    Refused,
+}
+
+impl Capped {
+    /// The value of the label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A message of an upstream server was dropped.
+pub fn upstream_message_dropped() {
+    counter!(UPSTREAM_DROPPED).increment(1);
+}
+
+/// A principal was at its cap.
+pub fn session_capped(outcome: Capped) {
+    counter!(CAPPED, "outcome" => outcome.as_str()).increment(1);
+}
+
+/// The store told that another worker's claim has settled.
+pub fn claim_news() {
+    counter!(CLAIM_NEWS).increment(1);
+}
+
+/// What is set when it is scraped.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "counts of bindings and connections are far below 2^52"
+)]
+pub fn snapshot(bindings: usize, connections: usize, is_degraded: bool) {
+    gauge!(BINDINGS_ACTIVE).set(bindings as f64);
+    gauge!(CONNECTIONS_OWNED).set(connections as f64);
+    gauge!(DEGRADED).set(if is_degraded { 1.0 } else { 0.0 });
+}
+
+/// One request of a client.
+pub fn request(server: &str, method: &'static str, took: Duration) {
+    histogram!(REQUEST_SECONDS, "server" => server.to_owned(), "method" => method, "era" => "legacy")
+        .record(took.as_secs_f64());
+}
+
+/// One exchange with an upstream, up to the head of its response.
+pub fn upstream(took: Duration) {
+    histogram!(UPSTREAM_SECONDS).record(took.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_and_outcome_is_documented() {
+        const PAGE: &str = include_str!("../../../docs/metrics.md");
+        for name in [
+            BINDINGS_ACTIVE,
+            CONNECTIONS_OWNED,
+            HITS,
+            MISSES,
+            REBINDS,
+            FAILURES,
+            REAPED,
+            CAPPED,
+            UPSTREAM_DROPPED,
+            CLAIM_NEWS,
+            DEGRADED,
+            REQUEST_SECONDS,
+            STORE_SECONDS,
+            UPSTREAM_SECONDS,
+        ]
+        .into_iter()
+        .chain(code::ALL)
+        .chain(connections::ALL)
+        .chain(governance::ALL)
+        {
+            assert!(PAGE.contains(name), "{name}");
+        }
+        for outcome in Reaped::ALL.map(Reaped::as_str) {
+            assert!(PAGE.contains(&format!("| `{outcome}` |")), "{outcome}");
+        }
+        let words = (RunOutcome::ALL.map(RunOutcome::as_str).into_iter())
+            .chain(LockUse::ALL.map(LockUse::as_str))
+            .chain(SessionRetired::ALL.map(SessionRetired::as_str))
+            .chain(Record::ALL.map(Record::as_str));
+        for word in words {
+            assert!(PAGE.contains(&format!("`{word}`")), "{word}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The keys that a fleet shares: one file, the same at every worker.
+//!
+//! Invariant: a key never appears in a message, a log or `Debug`, and none is used as it stands: every purpose has a key
+//! that is derived from it.
+//!
+//! To change keys without a stop: add the new one below the old at every worker, then swap the two, then drop the old.
+//! After each of the steps every worker verifies what every other one signs.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use super::mac::{KEY_BYTES_MAX, MacKey, MacRing, Purpose};
+use mooring_secrets::file::SecretFileError;
+
+mod file;
+
+pub use file::KeyRingError;
+
+/// Least length of a key: the 256 bits of the hash it is used with.
+const KEY_BYTES_MIN: usize = 32;
+/// Most keys of a ring. Two are used while keys are changed.
+const KEYS_MAX: usize = 8;
+
+/// The keys of a fleet, the current one first.
+#[derive(Clone)]
+pub struct KeyRing {
+    first: MacKey,
+    others: Vec<MacKey>,
+}
+
+/// What is wrong with a line of the file. The line itself is never repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineProblem {
+    /// Something else than hexadecimal digits, or an odd number of them.
+    #[error("a key is an even number of hexadecimal digits, alone on its line")]
+    NotHexadecimal,
+    /// Too short to be a key.
+    #[error("the key is shorter than {} hexadecimal digits", KEY_BYTES_MIN * 2)]
+    TooShort,
+    /// Longer than is of use.
+    #[error("the key is longer than {} hexadecimal digits", KEY_BYTES_MAX * 2)]
+    TooLong,
+    /// One more than [`KEYS_MAX`].
+    #[error("more than {KEYS_MAX} keys")]
+    TooMany,
+}
+
+/// Why a text is no ring of keys.
+#[derive(Debug, PartialEq, Eq)]
+enum TextError {
+    Line { line: usize, problem: LineProblem },
+    Empty,
+}
+
+impl KeyRing {
+    /// Reads the ring from a file: one key a line, the current one first, each of 64 to 128 hexadecimal digits; empty lines
+    /// and lines that begin with `#` are skipped. At most 8 keys and 64 KiB.
+    ///
+    /// Nobody but the owner may be able to read the file; a file of root's may be readable by its group too, as orchestrators
+    /// mount secrets for processes of another user.
+    ///
+    /// # Errors
+    /// See [`KeyRingError`], which names the file and the line.
+    pub fn read(path: &Path) -> Result<Self, KeyRingError> {
+        file::read(path)
+    }
+
+    /// Reads the ring from a file as [`Self::read`] does, and makes one with a single random key where there is no file:
+    /// for a store that the workers of one machine share. Of processes that do so at the same time one makes it, and all
+    /// end with the same key.
+    ///
+    /// # Errors
+    /// See [`KeyRingError`].
+    pub fn read_or_generate(path: &Path) -> Result<Self, KeyRingError> {
+        match file::read(path) {
+            Err(KeyRingError::File(SecretFileError::Open { error, .. }))
+                if error.kind() == io::ErrorKind::NotFound =>
+            {
+                file::generate(path)?;
+                file::read(path)
+            }
+            settled => settled,
+        }
+    }
+
+    /// A ring with one random key, which nobody else knows.
+    #[must_use]
+    pub fn random() -> Self {
+        Self {
+            first: MacKey::new(&rand::random::<[u8; KEY_BYTES_MIN]>()),
+            others: Vec::new(),
+        }
+    }
+
+    /// How many keys there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// The keys that serve one purpose.
+    pub(super) fn keys_for(&self, purpose: Purpose) -> MacRing {
+        let others = self.others.iter().map(|key| key.of(purpose)).collect();
+        MacRing::new(self.first.of(purpose), others)
+    }
+
+    fn parse(text: &[u8]) -> Result<Self, TextError> {
+        let mut keys = Vec::new();
+        for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let fail = |problem| TextError::Line {
+                line: index + 1,
+                problem,
+            };
+            if keys.len() == KEYS_MAX {
+                return Err(fail(LineProblem::TooMany));
+            }
+            keys.push(MacKey::new(&parse_key(line).map_err(fail)?));
+        }
+        let mut keys = keys.into_iter();
+        Ok(Self {
+            first: keys.next().ok_or(TextError::Empty)?,
+            others: keys.collect(),
+        })
+    }
+
+    /// A ring of these keys, of 64 bytes at the most.
+    #[cfg(test)]
+    #[allow(clippy::indexing_slicing, reason = "tests fail by panicking")]
+    pub(crate) fn of(keys: &[&[u8]]) -> Self {
+        Self {
+            first: MacKey::new(keys[0]),
+            others: keys[1..].iter().map(|key| MacKey::new(key)).collect(),
+        }
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count() {
+            1 => formatter.write_str("KeyRing(1 key)"),
+            count => write!(formatter, "KeyRing({count} keys)"),
+        }
+    }
+}
+
+fn parse_key(line: &[u8]) -> Result<Vec<u8>, LineProblem> {
+    let nibble = |byte: &u8| {
+        char::from(*byte)
+            .to_digit(16)
+            .and_then(|n| u8::try_from(n).ok())
+    };
+    let nibbles: Vec<u8> = line
+        .iter()
+        .map(nibble)
+        .collect::<Option<_>>()
+        .ok_or(LineProblem::NotHexadecimal)?;
+    let (pairs, odd) = nibbles.as_chunks::<2>();
+    if !odd.is_empty() {
+        return Err(LineProblem::NotHexadecimal);
+    }
+    match pairs.len() {
+        0..KEY_BYTES_MIN => Err(LineProblem::TooShort),
+        KEY_BYTES_MIN..=KEY_BYTES_MAX => {
+            Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect())
+        }
+        _ => Err(LineProblem::TooLong),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+//! The JSON-RPC errors that the gateway itself answers with: one table of kinds, codes and statuses.
+//!
+//! Codes: JSON-RPC 2.0 has -32700 to -32600, MCP reserves -32020 to -32099 (2026-07-28), and -32000
+//! to -32019 are free for implementations. Invariant: every body is a valid JSON-RPC error object
+//! that names the request it answers, or null if there is none, and holds no secret.
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::call::quoted;
+use super::envelope::EnvelopeError;
+use super::ids::Id;
+use super::rewrite::RewriteError;
+use super::version::VersionError;
+
+/// Why the gateway answers in the place of an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The body is not JSON.
+    Parse,
+    /// The body is JSON, but no message that is carried.
+    InvalidRequest,
+    /// A field that the gateway has to understand is not valid.
+    InvalidParams,
+    /// No server here has this method.
+    MethodNotFound,
+    /// A tool, a cursor or the params of a call that a server of the gateway's own does not take.
+    ParamsRefused,
+    /// The revision is not served.
+    UnsupportedVersion,
+    /// The request needs a session id and has none.
+    SessionMissing,
+    /// Unknown, expired, ended, or somebody else's; the client must initialize again.
+    SessionNotFound,
+    /// The session has an open GET stream already.
+    StreamConflict,
+    /// A response to a request that is not open, or that belongs to a lost upstream session.
+    AnswerUnexpected,
+    /// No server has this name.
+    ServerNotFound,
+    /// The HTTP method is not one of the endpoint's.
+    MethodNotAllowed,
+    /// The request names no principal, or comes from a peer that may not name one.
+    Unauthenticated,
+    /// The principal may not do this.
+    Forbidden,
+    /// The Origin header is not allowed.
+    OriginForbidden,
+    /// The Host header is not one of the gateway's.
+    HostMisdirected,
+    /// The Accept header lacks a type that the reply may have.
+    NotAcceptable,
+    /// The Content-Type is not application/json.
+    UnsupportedMediaType,
+    /// The body is longer than the limit.
+    BodyTooLarge,
+    /// A limit on sessions or requests is reached.
+    TooManyRequests,
+    /// The store cannot be asked, and the session is not known here.
+    StoreUnavailable,
+    /// No instance of the server could be reached; the call has certainly not run.
+    UpstreamUnavailable,
+    /// The instance did not answer in time; the call may have run.
+    UpstreamTimeout,
+    /// The instance sent something that is no MCP.
+    UpstreamInvalid,
+    /// The server refused with an HTTP status, and said nothing that a client understands.
+    UpstreamRefused,
+    /// The call was interrupted before its answer came: it may have run and was not sent again.
+    OutcomeUnknown,
+    /// The gateway is stopping.
+    ShuttingDown,
+    /// The gateway has as many connections or request bodies as it may.
+    Overloaded,
+    /// Earlier calls of the session at the server have not finished for as long as this one may wait. It has not run.
+    TurnBusy,
+    /// A server asked over an upstream session that no single client has.
+    NobodyToAsk,
+    /// A defect of the gateway.
+    Internal,
+}
+
+/// What is answered: the JSON-RPC code, the HTTP status and the message.
+struct Row {
+    code: i32,
+    status: StatusCode,
+    message: &'static str,
+}
+
+const fn row(code: i32, status: StatusCode, message: &'static str) -> Row {
+    Row {
+        code,
+        status,
+        message,
+    }
+}
+
+impl ErrorKind {
+    const fn row(self) -> Row {
+        use StatusCode as S;
+        match self {
+            Self::Parse => row(-32700, S::BAD_REQUEST, "parse error"),
+            Self::InvalidRequest => row(-32600, S::BAD_REQUEST, "invalid request"),
+            Self::InvalidParams => row(-32602, S::BAD_REQUEST, "invalid params"),
+            // These two answer a request that is right as HTTP goes, as a server would.
+            Self::MethodNotFound => row(-32601, S::OK, "method not found"),
+            Self::ParamsRefused => row(-32602, S::OK, "invalid params"),
+            Self::UnsupportedVersion => row(-32022, S::BAD_REQUEST, "unsupported protocol version"),
+            Self::SessionMissing => row(
+                -32000,
+                S::BAD_REQUEST,
+                "the Mcp-Session-Id header is missing",
+            ),
+            Self::SessionNotFound => {
+                row(-32001, S::NOT_FOUND, "session not found: initialize again")
+            }
+            Self::StreamConflict => {
+                row(-32000, S::CONFLICT, "the session has a GET stream already")
+            }
+            Self::AnswerUnexpected => row(-32003, S::BAD_REQUEST, "no open request has this id"),
+            Self::ServerNotFound => row(-32004, S::NOT_FOUND, "no server has this name"),
+            Self::MethodNotAllowed => row(-32000, S::METHOD_NOT_ALLOWED, "method not allowed"),
+            Self::Unauthenticated => row(-32005, S::UNAUTHORIZED, "not authenticated"),
+            Self::Forbidden => row(-32006, S::FORBIDDEN, "forbidden"),
+            Self::OriginForbidden => row(-32000, S::FORBIDDEN, "the Origin is not allowed"),
+            Self::HostMisdirected => row(
+                -32000,
+                S::MISDIRECTED_REQUEST,
+                "the Host is not served here",
+            ),
+            Self::NotAcceptable => row(
+                -32000,
+                S::NOT_ACCEPTABLE,
+                "the Accept header must list application/json and text/event-stream",
+            ),
+            Self::UnsupportedMediaType => row(
+                -32000,
+                S::UNSUPPORTED_MEDIA_TYPE,
+                "the Content-Type must be application/json",
+            ),
+            Self::BodyTooLarge => row(-32000, S::PAYLOAD_TOO_LARGE, "the body is too large"),
+            Self::TooManyRequests => row(-32007, S::TOO_MANY_REQUESTS, "too many requests"),
+            Self::StoreUnavailable => row(
+                -32008,
+                S::SERVICE_UNAVAILABLE,
+                "the session store is not available",
+            ),
+            Self::UpstreamUnavailable => row(
+                -32009,
+                S::SERVICE_UNAVAILABLE,
+                "no instance of the server could be reached",
+            ),
+            Self::UpstreamTimeout => row(
+                -32010,
+                S::GATEWAY_TIMEOUT,
+                "the server did not answer in time; the call may have run",
+            ),
+            Self::UpstreamInvalid => {
+                row(-32011, S::BAD_GATEWAY, "the server sent an invalid reply")
+            }
+            Self::UpstreamRefused => row(-32015, S::BAD_GATEWAY, "the server refused the request"),
+            // Clients read the body of a 200 as the answer to their request, and most show nothing
+            // of another status; this one must be seen.
+            Self::OutcomeUnknown => row(
+                -32012,
+                S::OK,
+                "the call was interrupted before its answer came; it may have run and was not sent again",
+            ),
+            Self::NobodyToAsk => row(
+                -32601,
+                S::OK,
+                "no client of this session can be asked: the gateway shares it",
+            ),
+            Self::TurnBusy => row(
+                -32014,
+                S::SERVICE_UNAVAILABLE,
+                "earlier calls of the session have not finished in time; this one has not run",
+            ),
+            Self::Overloaded => row(
+                -32015,
+                S::SERVICE_UNAVAILABLE,
+                "the gateway is at a limit of its own: try again later",
+            ),
+            Self::ShuttingDown => row(-32013, S::SERVICE_UNAVAILABLE, "the gateway is stopping"),
+            Self::Internal => row(-32603, S::INTERNAL_SERVER_ERROR, "internal error"),
+        }
+    }
+
+    /// The JSON-RPC error code.
+    #[must_use]
+    pub const fn code(self) -> i32 {
+        self.row().code
+    }
+
+    /// The HTTP status of the reply.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        self.row().status
+    }
+}
+
+impl From<&EnvelopeError> for ErrorKind {
+    fn from(error: &EnvelopeError) -> Self {
+        match error {
+            EnvelopeError::Utf8(_) | EnvelopeError::Json(_) => Self::Parse,
+            _ => Self::InvalidRequest,
+        }
+    }
+}
+
+impl From<&RewriteError> for ErrorKind {
+    fn from(error: &RewriteError) -> Self {
+        match error {
+            RewriteError::UnknownRequest | RewriteError::UnknownProgressToken => {
+                Self::AnswerUnexpected
+            }
+            RewriteError::Token { .. } => Self::InvalidParams,
+            RewriteError::Splice => Self::Internal,
+        }
+    }
+}
+
+/// An error reply in the making.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorBody<'a> {
+    kind: ErrorKind,
+    id: Option<Id<'a>>,
+    detail: Option<String>,
+    data_json: Option<String>,
+}
+
+impl<'a> ErrorBody<'a> {
+    /// The plain reply of this kind, which answers no request in particular.
+    #[must_use]
+    pub fn new(kind: ErrorKind) -> Self {
+        Self {
+            kind,
+            id: None,
+            detail: None,
+            data_json: None,
+        }
+    }
+
+    /// Names the request that is answered, by the id that the client gave it.
+    #[must_use]
+    pub fn answering(mut self, id: Option<Id<'a>>) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Says more than the kind does; for the caller's eyes, so without secrets.
+    #[must_use]
+    pub fn detail(mut self, detail: impl std::fmt::Display) -> Self {
+        self.detail = Some(detail.to_string());
+        self
+    }
+
+    /// Adds the `data` of the error, as JSON text.
+    #[must_use]
+    pub fn data_json(mut self, data_json: String) -> Self {
+        self.data_json = Some(data_json);
+        self
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.kind.status()
+    }
+
+    /// The body.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let Row { code, message, .. } = self.kind.row();
+        let id = self.id.map_or("null", |id| id.as_json());
+        let message = match &self.detail {
+            Some(detail) => quoted(&format!("{message}: {detail}")),
+            None => quoted(message),
+        };
+        let data = match &self.data_json {
+            Some(data) => format!(r#","data":{data}"#),
+            None => String::new(),
+        };
+        Bytes::from(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
+        ))
+    }
+}
+
+impl From<&EnvelopeError> for ErrorBody<'_> {
+    fn from(error: &EnvelopeError) -> Self {
+        let body = Self::new(ErrorKind::from(error));
+        match error {
+            // The parser's words say where, which helps whoever wrote the client.
+            EnvelopeError::Json(source) => body.detail(source),
+            other => body.detail(other),
+        }
+    }
+}
+
+impl From<&RewriteError> for ErrorBody<'_> {
+    fn from(error: &RewriteError) -> Self {
+        Self::new(ErrorKind::from(error)).detail(error)
+    }
+}
+
+impl From<&VersionError> for ErrorBody<'_> {
+    fn from(error: &VersionError) -> Self {
+        Self::new(ErrorKind::UnsupportedVersion)
+            .detail(error)
+            .data_json(error.data())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+    use super::*;
+    use crate::envelope::{Message, Sender};
+    use crate::version::Revision;
+
+    fn json(body: &ErrorBody<'_>) -> serde_json::Value {
+        serde_json::from_slice(&body.to_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_body_echoes_the_id_and_escapes_what_it_quotes() {
+        let body = ErrorBody::new(ErrorKind::UpstreamInvalid)
+            .answering(Id::from_json(r#""\u0041""#).ok())
+            .detail("a \"quoted\"\nword");
+        assert!(
+            body.to_bytes()
+                .starts_with(br#"{"jsonrpc":"2.0","id":"\u0041","#)
+        );
+        assert_eq!(
+            json(&body),
+            serde_json::json!({"jsonrpc": "2.0", "id": "A", "error": {
+                "code": -32011,
+                "message": "the server sent an invalid reply: a \"quoted\"\nword",
+            }})
+        );
+    }
+
+    #[test]
+    fn malformed_bodies_have_the_codes_of_json_rpc() {
+        for (body, code) in [
+            (&b"{"[..], -32700),
+            (b"", -32700),
+            (b"\xff", -32700),
+            (b"[]", -32600),
+            (b"7", -32600),
+            (b"{}", -32600),
+        ] {
+            let error = Message::parse(body, Sender::Client).unwrap_err();
+            let body = ErrorBody::from(&error);
+            assert_eq!(body.status(), StatusCode::BAD_REQUEST);
+            assert_eq!(json(&body)["error"]["code"], code);
+            assert_eq!(json(&body)["id"], serde_json::Value::Null);
+        }
+    }
+
+    #[test]
+    fn a_modern_request_learns_what_is_served() {
+        let error = Revision::served("2026-07-28").unwrap_err();
+        let body = ErrorBody::from(&error);
+        assert_eq!(body.status(), StatusCode::BAD_REQUEST);
+        assert_eq!(json(&body)["error"]["code"], -32022);
+        assert_eq!(json(&body)["error"]["data"]["requested"], "2026-07-28");
+        assert_eq!(json(&body)["error"]["data"]["supported"][3], "2025-11-25");
+    }
+}

@@ -1,0 +1,91 @@
+//! MCP as servers speak it that the gateway is itself: what they answer at once, and which call takes its time.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{ErrorBody, ErrorKind, Message, Method, Revision};
+
+/// As much of a name as an error repeats, in characters.
+const NAME_CHARS_MAX: usize = 60;
+
+/// A server whose tools are all that it has.
+pub trait ToolServer {
+    /// A call that can be made.
+    type Call;
+
+    /// The result of `initialize`, as JSON text.
+    fn initialize(&self, revision: Revision) -> String;
+
+    /// The result of `tools/list`, as JSON text: it has one page.
+    fn tools_json(&self) -> &str;
+
+    /// The call of a tool; none where there is no such tool.
+    fn call(self: &Arc<Self>, tool: &str, arguments: Option<Value>) -> Option<Self::Call>;
+}
+
+/// What the client is to be answered.
+pub enum Asked<'a, C> {
+    /// This `result`, as JSON text.
+    Result(String),
+    /// This error.
+    Error(ErrorBody<'a>),
+    /// What this call comes to.
+    Call(C),
+}
+
+/// The params of `tools/call`. Others than these are the protocol's, and mean nothing here.
+#[derive(Deserialize)]
+struct CallParams {
+    #[serde(default)]
+    arguments: Option<Value>,
+}
+
+/// The params of `tools/list`.
+#[derive(Default, Deserialize)]
+struct ListParams {
+    #[serde(default)]
+    cursor: Option<Value>,
+}
+
+/// What a request is answered with.
+pub fn asked<'a, S: ToolServer>(
+    server: &Arc<S>,
+    message: &Message<'a>,
+    revision: Revision,
+) -> Asked<'a, S::Call> {
+    let error = |kind: ErrorKind| ErrorBody::new(kind).answering(message.id());
+    match message.method() {
+        Method::Initialize => Asked::Result(server.initialize(revision)),
+        Method::Ping => Asked::Result("{}".to_owned()),
+        Method::ToolsList => match params::<ListParams>(message) {
+            Ok(ListParams { cursor: None }) => Asked::Result(server.tools_json().to_owned()),
+            // The list has one page, so no cursor was ever given.
+            Ok(_) => Asked::Error(error(ErrorKind::ParamsRefused).detail("unknown cursor")),
+            Err(cause) => Asked::Error(error(ErrorKind::ParamsRefused).detail(cause)),
+        },
+        Method::ToolsCall => match call(server, message) {
+            Ok(call) => Asked::Call(call),
+            Err(detail) => Asked::Error(error(ErrorKind::ParamsRefused).detail(detail)),
+        },
+        _ => Asked::Error(error(ErrorKind::MethodNotFound)),
+    }
+}
+
+fn call<S: ToolServer>(server: &Arc<S>, message: &Message<'_>) -> Result<S::Call, String> {
+    let name = message.params.name().ok_or("tools/call needs a name")?;
+    let params: CallParams = params(message).map_err(|cause| cause.to_string())?;
+    server
+        .call(&name, params.arguments)
+        .ok_or_else(|| format!("unknown tool {:?}", shortened(&name)))
+}
+
+/// The params of a request; none are as good as an empty object.
+fn params<'a, T: Deserialize<'a>>(message: &Message<'a>) -> Result<T, serde_json::Error> {
+    serde_json::from_str(message.raw_params().unwrap_or("{}"))
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
+}

@@ -1,0 +1,108 @@
+//! Carrying over: what a client has set at a server, kept in the record for a later upstream session of that server.
+//!
+//! Invariants: a server is told of a resource only where the client subscribed to it at that very server; the members of
+//! a group share one record, and do not know each other's resources. The log level is the session's, so all are told.
+
+use bytes::Bytes;
+use mooring_session::names::{LabelName, ServerName};
+use mooring_session::view::{BindingView, RecordView};
+
+use super::{Affinity, Session};
+use mooring_protocol::call;
+use mooring_secrets::digest;
+use mooring_upstream::{Initialized, Outgoing, Server, read_answer, within};
+
+/// The label that holds the log level the client set last.
+pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
+
+/// What a new upstream session is told beyond the handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CarriedOver {
+    log_level: Option<Box<str>>,
+    subscriptions: Vec<Box<str>>,
+}
+
+impl CarriedOver {
+    /// What the record keeps for this server.
+    pub(super) fn of(record: &RecordView, server: &ServerName) -> Self {
+        let log_level = LabelName::parse(LOG_LEVEL_LABEL)
+            .ok()
+            .and_then(|name| record.labels.get(&name))
+            .map(|level| level.as_str().into());
+        let prefix = subscriptions_prefix(server);
+        let subscriptions = record
+            .labels
+            .iter()
+            .filter(|(name, uri)| name.as_str().starts_with(&prefix) && !uri.as_str().is_empty())
+            .map(|(_, uri)| uri.as_str().into())
+            .collect();
+        Self {
+            log_level,
+            subscriptions,
+        }
+    }
+}
+
+/// The label that holds the URI of a resource while the client is subscribed to it. Both are digests in it, for a label
+/// name has room for neither.
+pub(super) fn subscription_label(server: &ServerName, uri: &str) -> String {
+    format!("{}{}", subscriptions_prefix(server), digest::short(uri))
+}
+
+fn subscriptions_prefix(server: &ServerName) -> String {
+    format!("sub.{}.", digest::short(server.as_str()))
+}
+
+impl Affinity {
+    /// Gives a new upstream session the log level and the subscriptions that the client has set. What the new instance
+    /// refuses is logged: where state was lost, the client is told so anyway.
+    pub(super) async fn carry_over(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        initialized: &Initialized,
+        carried_over: &CarriedOver,
+    ) {
+        let level = carried_over
+            .log_level
+            .iter()
+            .map(|level| call::set_level(&self.next_id(), level));
+        let subscriptions = carried_over
+            .subscriptions
+            .iter()
+            .map(|uri| call::subscribe(&self.next_id(), uri));
+        for text in level.chain(subscriptions) {
+            let mut outgoing = Outgoing::post(server, Bytes::from(text))
+                .session_digest(&session.digest)
+                .upstream_session(initialized.upstream_session.as_ref());
+            if let Some(revision) = &initialized.revision {
+                outgoing = outgoing.revision(revision);
+            }
+            let exchange =
+                async { read_answer(self.send(session, server, binding, &outgoing).await?).await };
+            if let Err(error) = within(self.options().answer_timeout, exchange).await {
+                tracing::warn!(session = %session.digest, server = %server.id, %error, "a setting of the client was not carried over to its new upstream session");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::limits::LABEL_NAME_BYTES_MAX;
+
+    use super::*;
+
+    #[test]
+    fn the_labels_of_two_servers_are_told_apart() {
+        let server = |name: &str| ServerName::parse(name.as_bytes()).unwrap();
+        let label = subscription_label(&server("notes"), "file:///a");
+        assert!(label.starts_with(&subscriptions_prefix(&server("notes"))));
+        assert!(!label.starts_with(&subscriptions_prefix(&server("note"))));
+        assert_ne!(label, subscription_label(&server("notes"), "file:///b"));
+        assert!(label.len() <= LABEL_NAME_BYTES_MAX, "{label}");
+        LabelName::parse(label.as_bytes()).unwrap();
+    }
+}

@@ -1,0 +1,61 @@
+//! Closing: the client deletes its session, and what it held upstream goes with it.
+//!
+//! Invariant: whoever ended a session cleans up after it, and nobody else does while the lease that END gave runs.
+
+use mooring_session::Refusal;
+use mooring_session::rules::{End, EndWhen};
+
+use super::{Affinity, Session};
+use mooring_store::StoreError;
+
+/// Whether a session was still there to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// This call closed it.
+    Now,
+    /// It was closed before.
+    Before,
+}
+
+impl Affinity {
+    /// Ends the session, deletes its upstream sessions, and drops its tombstone. Ending twice is no error, and the
+    /// second time nothing is deleted: the first caller cleans up, or the reaper after it, also where the first caller
+    /// was this one and the store's reply was lost.
+    ///
+    /// # Errors
+    /// What the store refuses: an unknown session, somebody else's; or that it cannot be asked.
+    pub async fn close(&self, session: &Session) -> Result<Closed, StoreError> {
+        let ended = self.store().end(&session.key, &ending(session)).await?;
+        self.driven().forget(&session.key, &ended.record);
+        if !ended.ended_now {
+            return Ok(Closed::Before);
+        }
+        self.clean_ended(&session.key, &ended.record).await;
+        Ok(Closed::Now)
+    }
+
+    /// Ends a session whose client has to initialize again. Nobody waits for what it holds at other servers, and at the
+    /// one that lost it, to be deleted.
+    pub(super) async fn close_lost(&self, session: &Session) {
+        match self.store().end(&session.key, &ending(session)).await {
+            Ok(ended) => {
+                self.driven().forget(&session.key, &ended.record);
+                if ended.ended_now {
+                    let (affinity, key) = (self.clone(), session.key.clone());
+                    tokio::spawn(async move { affinity.clean_ended(&key, &ended.record).await });
+                }
+            }
+            Err(StoreError::Refused(Refusal::NoSession)) => {}
+            Err(error) => {
+                tracing::warn!(session = %session.digest, %error, "a lost session could not be ended; it will expire");
+            }
+        }
+    }
+}
+
+fn ending(session: &Session) -> End {
+    End {
+        principal: Some(session.principal.clone()),
+        when: EndWhen::Always,
+    }
+}

@@ -1,0 +1,178 @@
+//! Sessions that a client finds again when it is started anew: they go by a name, and not by an id that somebody would have
+//! to remember.
+//!
+//! The name, the server, the principal and the way in which the client introduces itself make the id, so two programs never
+//! share an upstream session that was made for one of them. What the server answered to the first `initialize` is kept
+//! beside the initialize params, for the clients that come later.
+//!
+//! Invariant: of many that begin one session at once, one opens it, and the others go on with what that one opened.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mooring_session::Refusal;
+use mooring_session::names::{LabelName, NameError, Principal, SessionId};
+use mooring_session::rules::Created;
+use mooring_session::view::RecordView;
+use tokio::time::{Instant, sleep};
+
+use super::establish::init_digest;
+use super::open::labels;
+use super::{Affinity, Closed, OpenError, Session};
+use mooring_secrets::digest;
+use mooring_store::{InitDigest, StoreError};
+
+/// The label that says where the server's answer is: a digest, or [`NOT_KEPT`].
+const ANSWER_LABEL: &[u8] = b"answer";
+/// The answer was too long to be kept.
+const NOT_KEPT: &str = "not-kept";
+/// How long another process may take to open the session before it counts as dead.
+const OPENED_WITHIN: Duration = Duration::from_secs(15);
+/// How often is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// What a client finds under its session's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// The session is new, and its client has to initialize it.
+    New,
+    /// It goes on. This is the result of its first `initialize`, as JSON text.
+    GoesOn(String),
+    /// Others may use it, but nobody can go on with it any more: what the server answered is not kept.
+    Unknown,
+}
+
+impl Session {
+    /// The session that goes by this name.
+    ///
+    /// # Errors
+    /// Never in practice: the id is letters, digits and dashes.
+    pub fn of_name(
+        key_prefix: &str,
+        principal: &Principal,
+        server: &str,
+        name: &str,
+        params: &str,
+    ) -> Result<Self, NameError> {
+        // Only the last of them may have an end of line in it.
+        let material = format!("{}\n{server}\n{name}\n{params}", principal.as_str());
+        let id = format!("stdio-{}", digest::hex(material.as_bytes()));
+        let id = SessionId::parse(id.as_bytes())?;
+        Ok(Self::named(key_prefix, id, principal.clone()))
+    }
+}
+
+impl Affinity {
+    /// Begins the session, or finds what is there of it. Where another process is about to open it, that is waited for.
+    ///
+    /// # Errors
+    /// `Store`, `AtCap`.
+    pub async fn begin_or_continue(
+        &self,
+        session: &Session,
+        params: &str,
+    ) -> Result<Beginning, OpenError> {
+        // How its client introduces itself is noted by whoever opens it.
+        let create = self.creation(session, BTreeMap::new());
+        let mut deadline = Instant::now() + OPENED_WITHIN;
+        let mut incarnation = None;
+        loop {
+            let created = self.admit(session, &create).await?;
+            if created.created {
+                self.clean_before(session, created);
+                return Ok(Beginning::New);
+            }
+            match self.answer_in(&created.record).await? {
+                Answer::Kept(result) => {
+                    // Each who continues it keeps these for as long again.
+                    if let Some(digest) = init_digest(&created.record) {
+                        self.store().put_init(&digest, params).await?;
+                    }
+                    return Ok(Beginning::GoesOn(result));
+                }
+                Answer::Gone => return Ok(Beginning::Unknown),
+                Answer::Awaited if incarnation != Some(created.record.generation) => {
+                    // Another has begun it anew, and has as long.
+                    incarnation = Some(created.record.generation);
+                    deadline = Instant::now() + OPENED_WITHIN;
+                }
+                Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
+                // Whoever was to open it is gone: the session is begun anew.
+                Answer::Awaited => match self.close(session).await {
+                    Ok(Closed::Now) => {
+                        tracing::warn!(session = %session.digest, "a session that nobody opened is begun anew");
+                    }
+                    // Another was faster.
+                    Ok(Closed::Before) | Err(StoreError::Refused(Refusal::NoSession)) => {}
+                    Err(error) => return Err(error.into()),
+                },
+            }
+        }
+    }
+
+    /// Keeps the server's answer for those that continue the session. Where it cannot be kept, they begin anew.
+    pub async fn note_answer(&self, session: &Session, result: &str) {
+        let digest = InitDigest::of(result);
+        let kept = match self.store().put_init(&digest, result).await {
+            Ok(()) => digest.as_str(),
+            Err(error) => {
+                tracing::warn!(session = %session.digest, %error, "a server's answer was not kept: its session cannot be continued");
+                NOT_KEPT
+            }
+        };
+        let noted = self.set_labels(session, labels(&[(ANSWER_LABEL, kept)]));
+        if let Err(error) = noted.await {
+            tracing::warn!(session = %session.digest, %error, "where a server's answer is kept was not noted");
+        }
+    }
+
+    /// Deletes what an incarnation that has expired still holds upstream. Nobody waits for it.
+    fn clean_before(&self, session: &Session, created: Created) {
+        if created.previous.is_empty() {
+            return;
+        }
+        let before = RecordView {
+            bindings: created.previous,
+            ..created.record
+        };
+        let (affinity, key) = (self.clone(), session.key.clone());
+        tokio::spawn(async move { affinity.delete_all_held(&key, &before).await });
+    }
+
+    async fn answer_in(&self, record: &RecordView) -> Result<Answer, StoreError> {
+        let Some(value) = answer_label(record) else {
+            return Ok(Answer::Awaited);
+        };
+        let Some(digest) = InitDigest::parse(value) else {
+            return Ok(Answer::Gone);
+        };
+        match self.store().get_init(&digest).await? {
+            Some(result) => {
+                // Each who continues the session keeps it for as long again.
+                self.store().put_init(&digest, &result).await?;
+                Ok(Answer::Kept(result))
+            }
+            None => Ok(Answer::Gone),
+        }
+    }
+}
+
+fn answer_label(record: &RecordView) -> Option<&str> {
+    let label = LabelName::parse(ANSWER_LABEL).ok()?;
+    record.labels.get(&label).map(|value| value.as_str())
+}
+
+/// The digest by which the server's answer is kept.
+pub(super) fn answer_digest(record: &RecordView) -> Option<InitDigest> {
+    InitDigest::parse(answer_label(record)?)
+}
+
+/// What a record says of the server's answer.
+enum Answer {
+    /// Here it is.
+    Kept(String),
+    /// It is not there yet.
+    Awaited,
+    /// It was not kept, or not for long enough.
+    Gone,
+}

@@ -1,0 +1,260 @@
+//! The sessions this worker drives: what its gauge counts, and what its keeper keeps from expiring.
+//!
+//! Nothing depends on it for correctness. A binding counts here from the time this worker made or took it over until
+//! the session ends here, another worker is seen to drive it, or it has been idle for its TTL.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mooring_session::names::{Principal, ServerName, WorkerId};
+use mooring_session::view::{BindingView, RecordView};
+
+use super::Session;
+use mooring_store::SessionKey;
+
+/// Most bindings remembered; beyond it new ones are served but not counted or kept alive.
+const BINDINGS_MAX: usize = 1_000_000;
+
+/// The bindings this worker uses.
+#[derive(Clone, Debug)]
+pub struct Driven {
+    bindings: Arc<Mutex<HashMap<(SessionKey, ServerName), Use>>>,
+    idle: Duration,
+}
+
+#[derive(Debug)]
+struct Use {
+    principal: Principal,
+    calls: u32,
+    streams: u32,
+    used_at: Instant,
+    /// None until the store has said that the session is the client's and is bound.
+    driver: Option<Driver>,
+}
+
+impl Use {
+    fn is_open(&self) -> bool {
+        self.calls > 0 || self.streams > 0
+    }
+
+    fn count(&mut self, kind: InFlightKind) -> &mut u32 {
+        match kind {
+            InFlightKind::Call => &mut self.calls,
+            InFlightKind::Stream => &mut self.streams,
+        }
+    }
+}
+
+/// What is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InFlightKind {
+    /// A message of the client, until its reply is whole.
+    Call,
+    /// A stream of what answers no call: open for as long as the client is there, busy or not.
+    Stream,
+}
+
+/// Who the record says drives a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// This worker: it made the binding, or took it over from a dead one.
+    This,
+    /// Another, which is alive; this worker serves single requests of it.
+    Other,
+}
+
+/// Keeps a session from expiring while a call or a stream of it is open. Ends when dropped.
+#[derive(Debug)]
+pub struct InFlight {
+    driven: Driven,
+    of: (SessionKey, ServerName),
+    kind: InFlightKind,
+}
+
+impl Driven {
+    /// Nothing yet; a binding is forgotten when it has been idle for `idle`.
+    #[must_use]
+    pub fn new(idle: Duration) -> Self {
+        Self {
+            bindings: Arc::default(),
+            idle,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionKey, ServerName), Use>> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the begin of a call or stream. Nothing of it stays where it turns out that there is no such session.
+    #[must_use]
+    pub fn begin(&self, session: &Session, server: &ServerName, kind: InFlightKind) -> InFlight {
+        let of = (session.key.clone(), server.clone());
+        let mut bindings = self.lock();
+        let is_known = bindings.contains_key(&of);
+        if is_known || bindings.len() < BINDINGS_MAX {
+            let entry = bindings.entry(of.clone()).or_insert_with(|| Use {
+                principal: session.principal.clone(),
+                calls: 0,
+                streams: 0,
+                used_at: Instant::now(),
+                driver: None,
+            });
+            let count = entry.count(kind);
+            *count = count.saturating_add(1);
+            entry.used_at = Instant::now();
+        }
+        InFlight {
+            driven: self.clone(),
+            of,
+            kind,
+        }
+    }
+
+    /// The session under `key` is over, and so are its bindings.
+    pub fn forget(&self, key: &SessionKey, record: &RecordView) {
+        let mut bindings = self.lock();
+        for binding in &record.bindings {
+            bindings.remove(&(key.clone(), binding.server.clone()));
+        }
+    }
+
+    /// How many bindings this worker made or drove last.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock()
+            .values()
+            .filter(|used| used.driver == Some(Driver::This))
+            .count()
+    }
+
+    /// The sessions with a binding remembered here, or a stream that is open, each once.
+    #[must_use]
+    pub fn recent(&self) -> HashSet<SessionKey> {
+        self.lock()
+            .iter()
+            .filter(|(_, used)| used.driver.is_some() || used.streams > 0)
+            .map(|((key, _), _)| key.clone())
+            .collect()
+    }
+
+    /// The sessions with something open, which must not expire meanwhile; what has been idle too long is forgotten.
+    #[must_use]
+    pub fn in_use(&self) -> Vec<(SessionKey, Principal)> {
+        let mut bindings = self.lock();
+        bindings.retain(|_, used| used.is_open() || used.used_at.elapsed() < self.idle);
+        bindings
+            .iter()
+            .filter(|(_, used)| used.is_open())
+            .map(|((key, _), used)| (key.clone(), used.principal.clone()))
+            .collect()
+    }
+
+    /// The sessions with a call open, which their principal's cap must spare.
+    #[must_use]
+    pub fn in_call(&self) -> Vec<(SessionKey, Principal)> {
+        self.lock()
+            .iter()
+            .filter(|(_, used)| used.calls > 0)
+            .map(|((key, _), used)| (key.clone(), used.principal.clone()))
+            .collect()
+    }
+
+    /// Whether a call of the session under `key` is open here.
+    #[must_use]
+    pub fn is_in_call(&self, key: &SessionKey, servers: impl Iterator<Item = ServerName>) -> bool {
+        let bindings = self.lock();
+        servers
+            .map(|server| (key.clone(), server))
+            .any(|of| bindings.get(&of).is_some_and(|used| used.calls > 0))
+    }
+}
+
+impl Driver {
+    /// Who drives a binding, as this worker sees it.
+    #[must_use]
+    pub fn of(binding: &BindingView, worker: &WorkerId) -> Self {
+        if binding.driver == *worker {
+            Self::This
+        } else {
+            Self::Other
+        }
+    }
+}
+
+impl InFlight {
+    /// The session is bound, and this is who drives the binding.
+    pub fn driven_by(&self, driver: Driver) {
+        if let Some(used) = self.driven.lock().get_mut(&self.of) {
+            used.driver = Some(driver);
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut bindings = self.driven.lock();
+        let Some(used) = bindings.get_mut(&self.of) else {
+            return;
+        };
+        let count = used.count(self.kind);
+        *count = count.saturating_sub(1);
+        used.used_at = Instant::now();
+        if used.driver.is_none() && !used.is_open() {
+            bindings.remove(&self.of);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::names::SessionId;
+
+    use super::*;
+
+    fn session(id: &[u8]) -> Session {
+        let principal = Principal::parse(b"local").unwrap();
+        Session::named("mcpgw:", SessionId::parse(id).unwrap(), principal)
+    }
+
+    fn tools() -> ServerName {
+        ServerName::parse(b"tools").unwrap()
+    }
+
+    #[test]
+    fn a_session_that_there_is_not_leaves_nothing() {
+        let driven = Driven::new(Duration::from_secs(60));
+        let open = driven.begin(&session(b"a"), &tools(), InFlightKind::Call);
+        assert_eq!(
+            driven.in_use().len(),
+            1,
+            "it is kept alive while it is asked for"
+        );
+        assert_eq!((driven.count(), driven.recent().len()), (0, 0));
+        drop(open);
+        assert_eq!(driven.lock().len(), 0);
+    }
+
+    #[test]
+    fn calls_are_told_from_streams_and_both_from_nothing() {
+        let driven = Driven::new(Duration::from_secs(60));
+        let (one, two) = (session(b"one"), session(b"two"));
+        let stream = driven.begin(&one, &tools(), InFlightKind::Stream);
+        stream.driven_by(Driver::This);
+        let call = driven.begin(&two, &tools(), InFlightKind::Call);
+        call.driven_by(Driver::Other);
+        let is_in_call = |session: &Session| driven.is_in_call(&session.key, [tools()].into_iter());
+        assert_eq!(driven.in_use().len(), 2);
+        assert_eq!(driven.in_call().len(), 1);
+        assert!(is_in_call(&two) && !is_in_call(&one));
+        drop((stream, call));
+        assert_eq!((driven.in_use().len(), driven.in_call().len()), (0, 0));
+        assert_eq!(
+            (driven.count(), driven.recent().len()),
+            (1, 2),
+            "idle, and known"
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! Establishing: the holder of a claim makes the upstream session that the claim is for.
+//!
+//! Invariant: an upstream session that does not end up in the record is deleted upstream.
+
+use bytes::Bytes;
+use mooring_session::Refusal;
+use mooring_session::limits::LEASE_MIN;
+use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
+use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Unbind};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingView, RecordView};
+
+use super::carried_over::CarriedOver;
+use super::owned::Place;
+use super::settle::{SettleError, lease};
+use super::{Affinity, Loss, Session};
+use mooring_metrics as metrics;
+use mooring_protocol::call;
+use mooring_store::{InitDigest, StoreError};
+use mooring_upstream::{
+    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, ToInstance,
+    discard, greet,
+};
+
+/// The label that holds the digest of the client's initialize params.
+pub(super) const INIT_LABEL: &[u8] = b"init";
+/// The label that holds the negotiated revision.
+pub(super) const REVISION_LABEL: &[u8] = b"protocol_version";
+
+/// A claim that this attempt holds.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) binding: BindingView,
+    pub(super) token: Token,
+}
+
+impl Affinity {
+    /// A BIND of one attempt: it claims a server, and asked again it renews the claim.
+    pub(super) fn bid(
+        &self,
+        session: &Session,
+        server: &Server,
+        token: &Token,
+        lease: Millis,
+    ) -> Bind {
+        Bind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+            token: token.clone(),
+            lease,
+            instances: server.candidate_names(),
+            upstream_session: None,
+            ownership: server.ownership,
+        }
+    }
+
+    /// Claims a server that the session has not used yet. None where another attempt has it.
+    pub(super) async fn claim_first(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<Option<Claim>, SettleError> {
+        let token = self.attempt()?;
+        let bid = self.bid(session, server, &token, self.options().claim_lease);
+        let bound = self.store().bind(&session.key, &bid).await?;
+        Ok(bound.won.then_some(Claim {
+            binding: bound.binding,
+            token,
+        }))
+    }
+
+    /// Initialises upstream under the claim, moving the claim on while instances cannot be reached. None where the
+    /// claim was lost to another attempt meanwhile.
+    ///
+    /// # Errors
+    /// Where no instance could be initialised; the claim is then given up.
+    pub(super) async fn establish(
+        &self,
+        session: &Session,
+        server: &Server,
+        mut claim: Claim,
+        greeting: &Greeting,
+    ) -> Result<Option<(BindingView, Initialized)>, SettleError> {
+        let mut untried = server.instance_names();
+        loop {
+            untried.retain(|name| *name != claim.binding.instance);
+            let error = match self.try_instance(session, server, &claim, greeting).await {
+                Ok(initialized) => return self.confirm(session, server, &claim, initialized).await,
+                Err(error) => error,
+            };
+            tracing::warn!(
+                session = %session.digest,
+                server = %server.id,
+                instance = %claim.binding.instance,
+                %error,
+                "an instance could not be initialised"
+            );
+            if !error.is_instance_away() {
+                self.give_up(session, server, &claim).await;
+                return Err(SettleError::Handshake(error));
+            }
+            if untried.is_empty() {
+                metrics::affinity_failure("no_instance");
+                self.give_up(session, server, &claim).await;
+                return Err(SettleError::NoInstance(error));
+            }
+            match self
+                .move_claim(session, server, &claim, untried.clone())
+                .await?
+            {
+                Some(moved) => claim = moved,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn try_instance(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+        greeting: &Greeting,
+    ) -> Result<Initialized, HandshakeError> {
+        let Some(instance) = server.instance(&claim.binding.instance) else {
+            // The names in a claim of this attempt were taken from the server itself.
+            return Err(HandshakeError::Exchange(
+                mooring_upstream::ExchangeError::NoResponse,
+            ));
+        };
+        let initialized = match server.ownership {
+            Ownership::Shared => {
+                let (client, limit) = (self.client(), self.options().answer_timeout);
+                let way = ToInstance { client, instance };
+                let initialized = greet(&way, server, greeting, &session.digest, limit).await;
+                if let Ok(initialized) = &initialized {
+                    server.note_statefulness(instance, initialized.upstream_session.as_ref());
+                }
+                initialized
+            }
+            Ownership::Owned => {
+                self.connect(session, server, instance, claim, greeting)
+                    .await
+            }
+        };
+        instance.contact.note_handshake(&initialized);
+        initialized
+    }
+
+    async fn confirm(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+        initialized: Initialized,
+    ) -> Result<Option<(BindingView, Initialized)>, SettleError> {
+        let request = Confirm {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: claim.binding.epoch,
+            token: claim.token.clone(),
+            upstream_session: initialized.upstream_session.clone(),
+        };
+        let error = match self.store().confirm(&session.key, &request).await {
+            Ok(binding) => return Ok(Some((binding, initialized))),
+            Err(error) => error,
+        };
+        if server.ownership == Ownership::Owned {
+            self.owned()
+                .close(&Place::of(session, server), claim.binding.epoch);
+        } else if let (Some(instance), Some(upstream_session)) = (
+            server.instance(&claim.binding.instance),
+            initialized.upstream_session,
+        ) {
+            self.delete_upstream(server, instance, upstream_session)
+                .await;
+        }
+        match error {
+            StoreError::Refused(Refusal::Stale(_)) => Ok(None),
+            error => Err(error.into()),
+        }
+    }
+
+    /// Moves this attempt's own claim to one of the instances it has not tried.
+    async fn move_claim(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+        untried: Vec<InstanceName>,
+    ) -> Result<Option<Claim>, StoreError> {
+        let request = Rebind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: claim.binding.epoch,
+            worker: self.worker().clone(),
+            token: claim.token.clone(),
+            lease: lease(self),
+            instances: untried,
+            avoid: None,
+            reason: super::settle::reason_text(Loss::InstanceRefuses),
+            upstream_session: None,
+            ownership: server.ownership,
+        };
+        let rebound = self.store().rebind(&session.key, &request).await?;
+        Ok(rebound.won.then(|| Claim {
+            binding: rebound.binding,
+            token: claim.token.clone(),
+        }))
+    }
+
+    /// Gives the claim up, so that the next request need not wait for its lease. What fails here, the lease mends.
+    ///
+    /// A binding that was moved is left to lapse at once instead of being dropped: whoever makes the upstream session
+    /// in the end must see that there was one before, and tell the client that its state is lost.
+    pub(super) async fn give_up(&self, session: &Session, server: &Server, claim: &Claim) {
+        let given_up = if claim.binding.rebinds == 0 {
+            self.unbind(session, server, claim).await
+        } else {
+            self.let_lapse(session, server, claim).await
+        };
+        if let Err(error) = given_up {
+            tracing::debug!(session = %session.digest, %error, "a claim could not be given up");
+        }
+    }
+
+    async fn unbind(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+    ) -> Result<(), StoreError> {
+        let request = Unbind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: claim.binding.epoch,
+            token: Some(claim.token.clone()),
+        };
+        self.store()
+            .unbind(&session.key, &request)
+            .await
+            .map(|_| ())
+    }
+
+    /// The holder's own BIND renews its lease; with the shortest one there is, that ends it.
+    async fn let_lapse(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: &Claim,
+    ) -> Result<(), StoreError> {
+        let request = self.bid(session, server, &claim.token, LEASE_MIN);
+        self.store().bind(&session.key, &request).await.map(|_| ())
+    }
+
+    /// The client's own handshake, as it stands in the store, and what else its new upstream session has to be told.
+    ///
+    /// # Errors
+    /// [`SettleError::ParamsGone`] where the params are not kept any more.
+    pub(super) async fn stored_greeting(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<(Greeting, CarriedOver), SettleError> {
+        let record = self.store().get(&session.key).await?;
+        let digest = init_digest(&record).ok_or(SettleError::ParamsGone)?;
+        let params = self
+            .store()
+            .get_init(&digest)
+            .await?
+            .ok_or(SettleError::ParamsGone)?;
+        let greeting = Greeting {
+            text: Bytes::from(call::initialize(&self.next_id(), &params)),
+            completion: Completion::ByGateway,
+        };
+        Ok((greeting, CarriedOver::of(&record, &server.id)))
+    }
+
+    /// Deletes an upstream session that nothing refers to. Failing is logged and left to the upstream's own expiry.
+    pub async fn delete_upstream(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        upstream_session: UpstreamSession,
+    ) {
+        let deletion = Outgoing::delete(server);
+        let limit = self.deletion_timeout();
+        discard(self.client(), instance, &deletion, &upstream_session, limit).await;
+    }
+}
+
+/// The digest of the params that the session's client initialized with.
+pub(super) fn init_digest(record: &RecordView) -> Option<InitDigest> {
+    let name = LabelName::parse(INIT_LABEL).ok()?;
+    InitDigest::parse(record.labels.get(&name)?.as_str())
+}

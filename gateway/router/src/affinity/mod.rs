@@ -1,0 +1,183 @@
+//! Session affinity: which upstream session carries a client's session, and what happens when it is lost.
+//!
+//! Invariants: no state of a session is kept here. Every worker reads the record in the store before every dispatch,
+//! and every change is one fenced command of the store; so any worker may be killed at any moment, and two workers
+//! that see one loss make one new upstream session between them.
+
+mod admission;
+mod carried_over;
+mod cleaning;
+mod close;
+mod continued;
+mod driven;
+mod establish;
+mod news;
+mod open;
+mod owned;
+mod params;
+mod pauses;
+mod reaper;
+mod recover;
+mod session;
+mod settle;
+mod stream;
+mod turn;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mooring_session::names::{NameError, Token, WorkerId};
+use mooring_session::time::Millis;
+
+pub use cleaning::Forgotten;
+pub use close::Closed;
+pub use continued::Beginning;
+pub use driven::{Driven, Driver, InFlight, InFlightKind};
+pub use news::pass_on_news;
+pub use open::labels;
+pub use open::{Introduction, OpenError, Opened, Subscribed};
+pub use owned::{
+    Dial, Owned, OwnedOptions, Place, Sent, stop_idle_processes, sweep_owned, watch_owners,
+};
+pub use reaper::jittered;
+pub use reaper::reap;
+pub use recover::Loss;
+pub use session::Session;
+pub use settle::{Moved, SettleError, Settled};
+pub use stream::{HoldError, StreamHold, StreamKind};
+pub use turn::{Turn, TurnError, Withdrawal};
+
+use self::news::Waiters;
+use mooring_protocol::ids::gateway_id;
+use mooring_store::Store;
+use mooring_upstream::{Client, Servers};
+
+/// The affinity service of one worker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Affinity(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    client: Client,
+    servers: Arc<Servers>,
+    owned: Owned,
+    worker: WorkerId,
+    options: AffinityOptions,
+    driven: Driven,
+    waiters: Waiters,
+    sequence: AtomicU64,
+}
+
+/// How long things may take, and how many there may be.
+#[derive(Clone, Debug)]
+pub struct AffinityOptions {
+    /// How long a session may be idle.
+    pub session_ttl: Millis,
+    /// Most active sessions of one principal; none for no cap.
+    pub sessions_max: Option<NonZeroU64>,
+    /// Most sessions that a principal may begin within a minute; none for no limit.
+    pub initializes_per_minute: Option<NonZeroU64>,
+    /// How long one attempt to initialise upstream may take before another may begin.
+    pub claim_lease: Millis,
+    /// Longest wait of a call for its turn.
+    pub turn_wait_max: Duration,
+    /// Longest wait for an instance's answer to a request of the gateway's own.
+    pub answer_timeout: Duration,
+    /// What every key of the store begins with.
+    pub key_prefix: Box<str>,
+}
+
+impl Affinity {
+    /// The service of this worker.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        client: Client,
+        servers: Arc<Servers>,
+        owned: Owned,
+        worker: WorkerId,
+        options: AffinityOptions,
+    ) -> Self {
+        let idle = Duration::from_millis(options.session_ttl.get());
+        Self(Arc::new(Shared {
+            store,
+            client,
+            servers,
+            owned,
+            worker,
+            driven: Driven::new(idle),
+            waiters: Waiters::default(),
+            options,
+            sequence: AtomicU64::new(0),
+        }))
+    }
+
+    /// Where records live.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    /// How instances are reached.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// The configured servers.
+    #[must_use]
+    pub fn servers(&self) -> &Servers {
+        &self.0.servers
+    }
+
+    /// What this worker owns, and how it reaches what others own.
+    #[must_use]
+    pub fn owned(&self) -> &Owned {
+        &self.0.owned
+    }
+
+    /// This worker.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerId {
+        &self.0.worker
+    }
+
+    /// The sessions that this worker drives.
+    #[must_use]
+    pub fn driven(&self) -> &Driven {
+        &self.0.driven
+    }
+
+    /// Those who wait here for the claims of other workers.
+    fn waiters(&self) -> &Waiters {
+        &self.0.waiters
+    }
+
+    /// How long things may take, and how many there may be.
+    #[must_use]
+    pub fn options(&self) -> &AffinityOptions {
+        &self.0.options
+    }
+
+    /// The JSON text of an id for a request of the gateway's own, unique across workers and restarts.
+    #[must_use]
+    pub fn next_id(&self) -> String {
+        let sequence = self.0.sequence.fetch_add(1, Ordering::Relaxed);
+        // A boot id is hexadecimal, which always makes an id; the fallback is one too.
+        gateway_id(self.0.worker.boot(), sequence)
+            .unwrap_or_else(|| format!("\"gateway:{sequence}\""))
+    }
+
+    /// A token for one attempt: random, so that two attempts of one worker are told apart.
+    fn attempt(&self) -> Result<Token, NameError> {
+        fresh_token()
+    }
+}
+
+/// A token that nothing else has, and that says nothing.
+pub fn fresh_token() -> Result<Token, NameError> {
+    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
+}

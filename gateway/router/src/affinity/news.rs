@@ -1,0 +1,248 @@
+//! News: who waits here for another worker's claim to settle, or for a turn, and the one task that wakes them.
+//!
+//! Invariant: nothing depends on a wake-up. Whoever is woken asks the store again, and whoever is not asks by itself
+//! after a while.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mooring_session::names::{ServerName, Token, WorkerId};
+use tokio::sync::watch;
+
+use super::Affinity;
+use mooring_metrics as metrics;
+use mooring_store::{NewsItem, SessionKey, Store};
+
+/// Longest wait for news in one command: within it a connection that died without a word is noticed.
+const NEWS_WITHIN: Duration = Duration::from_secs(10);
+/// Between two attempts where the store gives no news.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// What somebody waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Place {
+    /// What the store said is under way for a session at a server comes to something.
+    Settled(SessionKey, ServerName),
+    /// The ticket's turn comes.
+    Turn(Token),
+}
+
+/// What somebody was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// To ask the store.
+    Ask,
+    /// That what it waits for is wanted no more. Nothing else is told after that.
+    Withdrawn,
+}
+
+type Places = HashMap<Place, watch::Sender<Told>>;
+
+/// Those who wait on this worker. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waiters(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    places: Mutex<Places>,
+    is_told: AtomicBool,
+}
+
+/// Waits for one thing. Ends when dropped.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    waiters: Waiters,
+    place: Place,
+    news: watch::Receiver<Told>,
+}
+
+impl Waiters {
+    /// Begins to wait for what settles for a session at a server. Whatever is told from now on wakes it, also before it
+    /// is first awaited.
+    pub(super) fn join(&self, key: &SessionKey, server: &ServerName) -> Waiter {
+        self.join_at(Place::Settled(key.clone(), server.clone()))
+    }
+
+    /// The same for the turn of a ticket.
+    pub(super) fn join_turn(&self, ticket: &Token) -> Waiter {
+        self.join_at(Place::Turn(ticket.clone()))
+    }
+
+    /// Tells whoever waits for the turn of a ticket that it is wanted no more.
+    #[cfg(test)]
+    pub(super) fn withdraw(&self, ticket: &Token) {
+        self.wake(&Place::Turn(ticket.clone()), Told::Withdrawn);
+    }
+
+    fn join_at(&self, place: Place) -> Waiter {
+        let news = self
+            .lock()
+            .entry(place.clone())
+            .or_insert_with(|| watch::Sender::new(Told::Ask))
+            .subscribe();
+        Waiter {
+            waiters: self.clone(),
+            place,
+            news,
+        }
+    }
+
+    /// Whether the store tells this worker the news of the whole fleet at present.
+    pub(super) fn are_told(&self) -> bool {
+        self.0.is_told.load(Ordering::Relaxed)
+    }
+
+    fn set_told(&self, is_told: bool) {
+        self.0.is_told.store(is_told, Ordering::Relaxed);
+    }
+
+    fn wake(&self, place: &Place, told: Told) {
+        if let Some(waiting) = self.lock().get(place) {
+            waiting.send_modify(|last| {
+                if *last != Told::Withdrawn {
+                    *last = told;
+                }
+            });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    /// Waits until there is news, for `at_most` this long.
+    pub(super) async fn woken(&mut self, at_most: Duration) {
+        // The sender stays for as long as somebody waits, so this ends by news or by time.
+        let _ = tokio::time::timeout(at_most, self.news.changed()).await;
+    }
+
+    /// Whether it was told that what it waits for is wanted no more.
+    pub(super) fn is_withdrawn(&self) -> bool {
+        *self.news.borrow() == Told::Withdrawn
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut places = self.waiters.lock();
+        let is_last = places
+            .get(&self.place)
+            .is_some_and(|waiting| waiting.receiver_count() <= 1);
+        if is_last {
+            places.remove(&self.place);
+        }
+    }
+}
+
+/// Passes the store's news on to those who wait, until it is stopped.
+pub async fn pass_on_news(affinity: Affinity) {
+    affinity
+        .waiters()
+        .tell(affinity.store(), affinity.worker())
+        .await;
+}
+
+impl Waiters {
+    /// Wakes those who wait by what the store tells of this worker, until it is stopped.
+    pub(super) async fn tell(&self, store: &Store, worker: &WorkerId) {
+        let is_fleet_wide = store.tells_news_of_others();
+        // The first answer may take as long as news may; until the store says otherwise, it is believed to come.
+        self.set_told(is_fleet_wide);
+        loop {
+            match store.news(worker, NEWS_WITHIN).await {
+                Ok(items) => {
+                    self.set_told(is_fleet_wide);
+                    for item in items {
+                        self.wake_by(item);
+                    }
+                }
+                Err(error) => {
+                    if self.are_told() {
+                        tracing::info!(%error, "the store gives no news; claims of other workers are asked for");
+                    }
+                    self.set_told(false);
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn wake_by(&self, item: NewsItem) {
+        match item {
+            NewsItem::Settled { key, server } => {
+                metrics::claim_news();
+                self.wake(&Place::Settled(key, server), Told::Ask);
+            }
+            // Where nobody waits for it any more, its ticket is being given back.
+            NewsItem::Turn { ticket, .. } => self.wake(&Place::Turn(ticket), Told::Ask),
+            NewsItem::Withdrawn { ticket, .. } => {
+                self.wake(&Place::Turn(ticket), Told::Withdrawn);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::names::SessionId;
+
+    use super::*;
+
+    fn key(id: &[u8]) -> SessionKey {
+        SessionKey::mcp("mcpgw:", &SessionId::parse(id).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn news_wakes_those_who_wait_for_it_and_nobody_else() {
+        let waiters = Waiters::default();
+        let server = ServerName::parse(b"tools").unwrap();
+        let mut first = waiters.join(&key(b"a"), &server);
+        let mut second = waiters.join(&key(b"a"), &server);
+        let mut other = waiters.join(&key(b"b"), &server);
+        waiters.wake(&Place::Settled(key(b"a"), server.clone()), Told::Ask);
+
+        let started = tokio::time::Instant::now();
+        let long = Duration::from_secs(60);
+        first.woken(long).await;
+        second.woken(long).await;
+        assert_eq!(started.elapsed(), Duration::ZERO, "told before they waited");
+        other.woken(long).await;
+        assert_eq!(started.elapsed(), long, "not what it waits for");
+        first.woken(long).await;
+        assert_eq!(started.elapsed(), long * 2, "news is told once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_withdrawn_stays_so_whatever_is_told_later() {
+        let waiters = Waiters::default();
+        let tickets = [b"t1", b"t2"].map(|ticket| Token::parse(ticket).unwrap());
+        let [mut told, other] = tickets.each_ref().map(|ticket| waiters.join_turn(ticket));
+        let [ticket, _] = tickets;
+        assert!(!told.is_withdrawn());
+        for told in [Told::Withdrawn, Told::Ask] {
+            waiters.wake(&Place::Turn(ticket.clone()), told);
+        }
+        let started = tokio::time::Instant::now();
+        told.woken(Duration::from_secs(60)).await;
+        assert_eq!(started.elapsed(), Duration::ZERO);
+        assert!(told.is_withdrawn() && !other.is_withdrawn());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_those_who_have_gone() {
+        let waiters = Waiters::default();
+        let server = ServerName::parse(b"tools").unwrap();
+        let first = waiters.join(&key(b"a"), &server);
+        let second = waiters.join(&key(b"a"), &server);
+        drop(first);
+        assert_eq!(waiters.lock().len(), 1);
+        drop(second);
+        assert_eq!(waiters.lock().len(), 0);
+    }
+}

@@ -1,0 +1,370 @@
+//! Opening: a client initializes, and gets a session bound to one instance.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use mooring_session::Refusal;
+use mooring_session::names::{LabelName, LabelValue, NameError, Principal, ServerName};
+use mooring_session::rules::{Create, Revival, Touch};
+use mooring_session::time::Millis;
+use mooring_session::view::BindingView;
+
+use super::carried_over::{LOG_LEVEL_LABEL, subscription_label};
+use super::driven::{Driver, InFlightKind};
+use super::establish::REVISION_LABEL;
+use super::params::{INIT_PARAMS_BYTES_MAX, ParamsKey};
+use super::{Affinity, Session, SettleError};
+use mooring_metrics as metrics;
+use mooring_secrets::digest;
+use mooring_store::StoreError;
+use mooring_upstream::{Completion, Greeting, Initialized, Server};
+
+/// The window in which a principal may begin only so many sessions.
+const MINUTE: Millis = Millis::new(60_000);
+
+/// A session that has just begun.
+#[derive(Debug)]
+pub struct Opened {
+    /// The new session.
+    pub session: Session,
+    /// Where its calls go.
+    pub binding: BindingView,
+    /// The upstream's own answer, which is the client's.
+    pub initialized: Initialized,
+}
+
+/// Why a session did not begin. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No instance began an upstream session.
+    #[error(transparent)]
+    Settle(#[from] SettleError),
+    /// The principal holds as many sessions as it may, and none of them is idle.
+    #[error("the principal holds {0} sessions, as many as it may, and all of them are in use")]
+    AtCap(u64),
+    /// Another new session of the principal, opened by another worker, took its place before it was bound.
+    #[error("another new session of the principal took its place")]
+    Displaced,
+    /// The principal has begun as many sessions within a minute as it may.
+    #[error("the principal has begun {limit} sessions within a minute, as many as it may")]
+    TooFast {
+        /// How many those are.
+        limit: u64,
+        /// After which time it may begin another.
+        retry_after: Millis,
+    },
+    /// The params of the `initialize` are longer than any client's.
+    #[error("the params of initialize have {0} bytes; at most {INIT_PARAMS_BYTES_MAX} are taken")]
+    ParamsTooLong(usize),
+    /// A name of the gateway's own making was refused, which would be a defect.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl OpenError {
+    /// A session of which nobody knows the id yet is over only where a cap ended it: between its CREATE and its BIND it
+    /// looks idle to other workers.
+    fn or_displaced(self) -> Self {
+        match self {
+            Self::Store(StoreError::Refused(Refusal::Ended | Refusal::NoSession))
+            | Self::Settle(SettleError::Store(StoreError::Refused(
+                Refusal::Ended | Refusal::NoSession,
+            ))) => Self::Displaced,
+            other => other,
+        }
+    }
+}
+
+/// The client's `initialize`.
+#[derive(Clone, Debug)]
+pub struct Introduction<'a> {
+    /// Its params, as the client wrote them.
+    pub params: &'a str,
+    /// The revision it asks for.
+    pub revision: &'a str,
+    /// The whole request as it goes upstream.
+    pub text: Bytes,
+}
+
+impl Introduction<'_> {
+    fn check_length(&self) -> Result<(), OpenError> {
+        match self.params.len() {
+            0..=INIT_PARAMS_BYTES_MAX => Ok(()),
+            length => Err(OpenError::ParamsTooLong(length)),
+        }
+    }
+}
+
+impl Affinity {
+    /// Creates the record, claims an instance, makes the handshake, and confirms.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; a record already created is ended again.
+    pub async fn open(
+        &self,
+        principal: &Principal,
+        server: &Server,
+        introduction: &Introduction<'_>,
+    ) -> Result<Opened, OpenError> {
+        let session = Session::mint(&self.options().key_prefix, principal.clone())?;
+        // From here on it is in use, and no cap ends it for another session that is opened here.
+        let in_flight = self
+            .driven()
+            .begin(&session, &server.id, InFlightKind::Call);
+        let opened = async {
+            self.begin(&session, introduction).await?;
+            metrics::affinity_miss();
+            self.introduce_by(&session, server, introduction).await
+        };
+        let opened = opened.await.map_err(OpenError::or_displaced);
+        match &opened {
+            Ok(_) => in_flight.driven_by(Driver::This),
+            Err(error) => self.unopened(&session, error).await,
+        }
+        opened
+    }
+
+    /// Creates the record of a session that is bound to nothing yet, and keeps its client's params.
+    ///
+    /// # Errors
+    /// `Store`, `AtCap`, `TooFast`, `ParamsTooLong`; nothing of it is left.
+    pub async fn begin(
+        &self,
+        session: &Session,
+        introduction: &Introduction<'_>,
+    ) -> Result<(), OpenError> {
+        introduction.check_length()?;
+        self.check_rate(&session.principal).await?;
+        let params_key = ParamsKey::of(introduction.params);
+        let create = self.creation(session, introduced(&params_key, introduction));
+        let keeping_params = async {
+            let params = introduction.params;
+            Ok(self.store().put_init(&params_key.digest, params).await?)
+        };
+        tokio::try_join!(self.admit(session, &create), keeping_params)?;
+        Ok(())
+    }
+
+    /// Creates the record of a session whose client has not introduced itself yet: its stream is open before it may.
+    ///
+    /// # Errors
+    /// `Store`, `AtCap`, `TooFast`; nothing of it is left.
+    pub async fn begin_unintroduced(&self, principal: &Principal) -> Result<Session, OpenError> {
+        self.check_rate(principal).await?;
+        let session = Session::mint(&self.options().key_prefix, principal.clone())?;
+        let create = self.creation(&session, BTreeMap::new());
+        self.admit(&session, &create).await?;
+        Ok(session)
+    }
+
+    /// Binds a server in a session that has begun without an introduction, by its client's `initialize`.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; the session is left as it was.
+    pub async fn open_in(
+        &self,
+        session: &Session,
+        server: &Server,
+        introduction: &Introduction<'_>,
+    ) -> Result<Opened, OpenError> {
+        self.note_introduction(session, introduction).await?;
+        metrics::affinity_miss();
+        self.introduce_by(session, server, introduction).await
+    }
+
+    /// Notes how the client of a session that has begun without an introduction introduces itself.
+    ///
+    /// # Errors
+    /// `Store`, `ParamsTooLong`.
+    pub async fn note_introduction(
+        &self,
+        session: &Session,
+        introduction: &Introduction<'_>,
+    ) -> Result<(), OpenError> {
+        introduction.check_length()?;
+        let params_key = ParamsKey::of(introduction.params);
+        self.store()
+            .put_init(&params_key.digest, introduction.params)
+            .await?;
+        let labels = introduced(&params_key, introduction);
+        Ok(self.set_labels(session, labels).await?)
+    }
+
+    /// Binds a server in a session by the params that its client has introduced itself with.
+    ///
+    /// # Errors
+    /// See [`SettleError`]; `Unsettled` where the server is bound already, or another attempt is at it.
+    pub async fn introduce(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<(BindingView, Initialized), SettleError> {
+        let (greeting, _) = self.stored_greeting(session, server).await?;
+        self.greet_first(session, server, &greeting).await
+    }
+
+    /// A session that could not be opened is ended, so that nothing of it is left.
+    async fn unopened(&self, session: &Session, error: &OpenError) {
+        tracing::warn!(session = %session.digest, %error, "a session could not be opened");
+        let is_created = !matches!(
+            error,
+            OpenError::AtCap(_) | OpenError::TooFast { .. } | OpenError::ParamsTooLong(_)
+        );
+        if is_created {
+            self.close_lost(session).await;
+        }
+    }
+
+    /// Counts a session that the principal begins, over the whole fleet.
+    async fn check_rate(&self, principal: &Principal) -> Result<(), OpenError> {
+        let Some(limit) = self.options().initializes_per_minute else {
+            return Ok(());
+        };
+        let name = format!("initialize:{}", digest::hex(principal.as_str().as_bytes()));
+        let rated = self.store().rate(&name, limit.get(), MINUTE, 1).await?;
+        match rated.allowed {
+            true => Ok(()),
+            false => Err(OpenError::TooFast {
+                limit: limit.get(),
+                retry_after: rated.retry_after,
+            }),
+        }
+    }
+
+    pub(super) fn creation(
+        &self,
+        session: &Session,
+        labels: BTreeMap<LabelName, LabelValue>,
+    ) -> Create {
+        Create {
+            id: session.id.clone(),
+            principal: session.principal.clone(),
+            ttl: self.options().session_ttl,
+            content_hash: None,
+            labels,
+            revival: Revival::Allowed,
+            cap: self.options().sessions_max,
+        }
+    }
+
+    async fn introduce_by(
+        &self,
+        session: &Session,
+        server: &Server,
+        introduction: &Introduction<'_>,
+    ) -> Result<Opened, OpenError> {
+        let greeting = Greeting {
+            text: introduction.text.clone(),
+            completion: Completion::ByClient,
+        };
+        let (binding, initialized) = self.greet_first(session, server, &greeting).await?;
+        if let Some(revision) = &initialized.revision
+            && **revision != *introduction.revision
+            && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
+        {
+            // The session is bound and serves; the label is for people.
+            tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
+        }
+        Ok(Opened {
+            session: session.clone(),
+            binding,
+            initialized,
+        })
+    }
+
+    /// The first handshake of a session with a server.
+    async fn greet_first(
+        &self,
+        session: &Session,
+        server: &Server,
+        greeting: &Greeting,
+    ) -> Result<(BindingView, Initialized), SettleError> {
+        let claim = self
+            .claim_first(session, server)
+            .await?
+            .ok_or(SettleError::Unsettled)?;
+        // Where nobody else knows the session yet, nobody else can have taken the claim but by its lease.
+        self.establish(session, server, claim, greeting)
+            .await?
+            .ok_or(SettleError::Unsettled)
+    }
+
+    /// Notes the log level the client sets, for a later upstream session.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn note_log_level(&self, session: &Session, level: &str) -> Result<(), StoreError> {
+        self.label(session, &[(LOG_LEVEL_LABEL, level)]).await
+    }
+
+    /// Notes a subscription the client makes or drops at a server, for a later upstream session of it.
+    ///
+    /// # Errors
+    /// What the store says; `LIMIT labels` beyond what a record holds.
+    pub async fn note_subscription(
+        &self,
+        session: &Session,
+        server: &ServerName,
+        uri: &str,
+        subscribed: Subscribed,
+    ) -> Result<(), StoreError> {
+        let name = subscription_label(server, uri);
+        let value = match subscribed {
+            Subscribed::Yes => uri,
+            Subscribed::No => "",
+        };
+        self.label(session, &[(name.as_bytes(), value)]).await
+    }
+
+    async fn label(&self, session: &Session, pairs: &[(&[u8], &str)]) -> Result<(), StoreError> {
+        self.set_labels(session, labels(pairs)).await
+    }
+
+    pub(super) async fn set_labels(
+        &self,
+        session: &Session,
+        labels: BTreeMap<LabelName, LabelValue>,
+    ) -> Result<(), StoreError> {
+        let touch = Touch {
+            principal: session.principal.clone(),
+            ttl: None,
+            content_hash: None,
+            labels,
+        };
+        self.store().touch(&session.key, &touch).await.map(|_| ())
+    }
+}
+
+/// What a record says of how its client has introduced itself.
+fn introduced(
+    params_key: &ParamsKey,
+    introduction: &Introduction<'_>,
+) -> BTreeMap<LabelName, LabelValue> {
+    let mut noted = params_key.labels();
+    noted.extend(labels(&[(REVISION_LABEL, introduction.revision)]));
+    noted
+}
+
+/// Whether a resource is subscribed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subscribed {
+    /// It is.
+    Yes,
+    /// Not any more.
+    No,
+}
+
+/// Labels from pairs; a pair that is out of the limits of a label is left out, because it only serves convenience.
+pub fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
+    pairs
+        .iter()
+        .filter_map(|(name, value)| {
+            let name = LabelName::parse(name).ok()?;
+            let value = LabelValue::parse(value.as_bytes()).ok()?;
+            Some((name, value))
+        })
+        .collect()
+}

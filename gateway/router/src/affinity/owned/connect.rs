@@ -1,0 +1,200 @@
+//! Connecting: from a claim to a connection that has shaken hands.
+//!
+//! Invariant: a connection is in the table from the moment at which its server has answered the handshake; one that fails
+//! before, or whose claim is lost, is closed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::establish::Claim;
+use super::super::{Affinity, Session};
+use super::table::{Held, Place};
+use mooring_upstream::connection::link::Link;
+use mooring_upstream::connection::{Connection, ConnectionOptions};
+use mooring_upstream::sse::{self as legacy, ConnectError, LinkOptions};
+use mooring_upstream::stdio::{ChildSpec, Children, Label, StartedProgram};
+use mooring_upstream::{
+    ContactOutcome, ExchangeError, FailureCause, Greeting, HandshakeError, Initialized, Instance,
+    SendError, Server, greet,
+};
+
+/// A claim is renewed this many times in the life of its lease, while the server starts.
+const RENEWALS_PER_LEASE: u64 = 3;
+
+/// How the connections to a server are made.
+#[derive(Debug)]
+pub enum Dial {
+    /// A child process.
+    Stdio {
+        /// What is started.
+        spec: Box<ChildSpec>,
+        /// All of this server's in this worker.
+        children: Children,
+        /// Longest time from its start to its answer to `initialize`.
+        start_timeout: Duration,
+        /// How long it may be idle; none for as long as its session lives.
+        idle_timeout: Option<Duration>,
+    },
+    /// A stream of the legacy transport.
+    Sse,
+}
+
+/// What every connection is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnedOptions {
+    /// Longest message of a server, in bytes.
+    pub message_bytes_max: usize,
+    /// Most events of one connection that are kept for clients that lost their stream.
+    pub events_max: usize,
+    /// Most bytes of them.
+    pub event_bytes_max: usize,
+    /// How long a request of a server waits for the client's answer.
+    pub client_answer_timeout: Duration,
+}
+
+impl Affinity {
+    /// Connects to the server, introduces the client, and keeps the connection under the claim's epoch. The claim does
+    /// not lapse meanwhile.
+    ///
+    /// # Errors
+    /// Nothing of the connection is left.
+    pub(in super::super) async fn connect(
+        &self,
+        session: &Session,
+        server: &Server,
+        instance: &Arc<Instance>,
+        claim: &Claim,
+        greeting: &Greeting,
+    ) -> Result<Initialized, HandshakeError> {
+        let connecting = self.connect_once(session, server, instance, claim, greeting);
+        tokio::select! {
+            biased;
+            connected = connecting => connected,
+            () = self.keep_claim(session, server, claim) => Err(HandshakeError::Exchange(
+                ExchangeError::NoResponse,
+            )),
+        }
+    }
+
+    async fn connect_once(
+        &self,
+        session: &Session,
+        server: &Server,
+        instance: &Arc<Instance>,
+        claim: &Claim,
+        greeting: &Greeting,
+    ) -> Result<Initialized, HandshakeError> {
+        let epoch = claim.binding.epoch;
+        let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
+        let Some(dial) = self.owned().dials.get(&server.id) else {
+            return Err(failed(unstarted("it is not configured here")));
+        };
+        let (link, program) = self
+            .link(dial, session, server, instance)
+            .await
+            .map_err(failed)?;
+        let options = &self.owned().options;
+        let connection = Connection::start(
+            link,
+            ConnectionOptions {
+                epoch,
+                message_bytes_max: options.message_bytes_max,
+                events_max: options.events_max,
+                event_bytes_max: options.event_bytes_max,
+                client_answer_timeout: options.client_answer_timeout,
+                server: server.id.as_str().into(),
+                session: Arc::from(&*session.digest),
+            },
+        );
+        let limit = match dial {
+            Dial::Stdio { start_timeout, .. } => *start_timeout,
+            Dial::Sse => self.options().answer_timeout,
+        };
+        let initialized = greet(&connection, server, greeting, &session.digest, limit).await;
+        let initialized = match (initialized, program) {
+            (Err(HandshakeError::Exchange(error)), Some(program)) => {
+                let cause = program.explain(&connection, &error).await;
+                return Err(failed(SendError::Unstarted(Box::new(cause))));
+            }
+            (initialized, _) => initialized?,
+        };
+        let place = Place::of(session, server);
+        self.owned().table.keep(place, Held { epoch, connection });
+        Ok(initialized)
+    }
+
+    async fn link(
+        &self,
+        dial: &Dial,
+        session: &Session,
+        server: &Server,
+        instance: &Arc<Instance>,
+    ) -> Result<(Link, Option<StartedProgram>), SendError> {
+        match dial {
+            Dial::Stdio { spec, children, .. } => {
+                let label = Label {
+                    server: server.id.as_str().into(),
+                    session: Arc::from(&*session.digest),
+                };
+                let started = async {
+                    let slot = self.owned().make_room(&server.id, spec, children).await?;
+                    children.start_in(slot, spec, label).await
+                };
+                let child = started.await.map_err(|error| {
+                    tracing::warn!(server = %server.id, %error, "a server's process could not be started");
+                    unstarted(error.for_caller())
+                })?;
+                let program = StartedProgram::new(child.stderr, &spec.environment);
+                Ok((child.link, Some(program)))
+            }
+            Dial::Sse => {
+                let options = LinkOptions {
+                    endpoint_within: self.options().answer_timeout,
+                    event_bytes_max: self.owned().options.message_bytes_max,
+                };
+                let link = legacy::connect(self.client(), instance, &server.headers, options).await;
+                let link = link.map_err(|error| {
+                    tracing::warn!(server = %server.id, instance = %instance.name, %error, "a legacy stream could not be opened");
+                    unopened(error)
+                })?;
+                Ok((link, None))
+            }
+        }
+    }
+
+    /// Renews the claim for as long as this is awaited; ends where it is lost. A server may take long to start, and a
+    /// worker that dies meanwhile must not be waited for as long.
+    async fn keep_claim(&self, session: &Session, server: &Server, claim: &Claim) {
+        let lease = self.options().claim_lease;
+        let pause = Duration::from_millis(lease.get() / RENEWALS_PER_LEASE);
+        let renewal = self.bid(session, server, &claim.token, lease);
+        loop {
+            tokio::time::sleep(pause).await;
+            match self.store().bind(&session.key, &renewal).await {
+                Ok(bound) if bound.won => {}
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::debug!(session = %session.digest, %error, "a claim was not renewed");
+                }
+            }
+        }
+    }
+}
+
+/// The server's program could not be started.
+fn unstarted(text: impl Into<Box<str>>) -> SendError {
+    let cause = FailureCause::new(ContactOutcome::NotStarted, text);
+    SendError::Unstarted(Box::new(cause))
+}
+
+/// The server's stream could not be opened.
+fn unopened(error: ConnectError) -> SendError {
+    let outcome = match error {
+        ConnectError::Send(error) => return error,
+        ConnectError::Status(_) => ContactOutcome::Status,
+        ConnectError::NoEndpoint(_) => ContactOutcome::TimedOut,
+        ConnectError::Stream(_) => ContactOutcome::Broken,
+        ConnectError::NotEvents | ConnectError::Endpoint(_) => ContactOutcome::Invalid,
+    };
+    SendError::Unstarted(Box::new(FailureCause::new(outcome, error.to_string())))
+}

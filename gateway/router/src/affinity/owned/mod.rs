@@ -1,0 +1,186 @@
+//! Connections that live in one worker: what this one owns it drives, and what another owns it passes on to.
+//!
+//! Invariants: a message goes out over the connection of exactly the epoch that the store named for it; a worker that the
+//! store has not heard for a while drives nothing, so that nobody who takes over what it owned meets a second driver.
+
+mod connect;
+mod deaths;
+mod fence;
+mod idle;
+mod pass_on;
+mod serve;
+mod stop;
+mod sweep;
+mod table;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use mooring_session::names::ServerName;
+use mooring_session::rules::Ownership;
+use mooring_session::view::{BindingView, OwnerView};
+
+pub use connect::{Dial, OwnedOptions};
+pub use deaths::watch_owners;
+pub(crate) use fence::Fence;
+pub use fence::Sent;
+pub use idle::stop_idle_processes;
+pub use sweep::sweep_owned;
+pub use table::Place;
+
+use self::deaths::Deaths;
+use self::table::Table;
+use super::{Affinity, Session};
+use mooring_peers::PeerClient;
+use mooring_upstream::{Outgoing, Reply, SendError, Server};
+
+/// What this worker owns, and how it reaches what others own.
+pub struct Owned {
+    table: Table,
+    deaths: Deaths,
+    fence: Fence,
+    dials: HashMap<ServerName, Dial>,
+    options: OwnedOptions,
+    peers: Option<PeerClient>,
+    is_stopping: AtomicBool,
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Owned({} connections)", self.count())
+    }
+}
+
+impl Owned {
+    /// Nothing yet. Without `peers` what other workers own cannot be reached.
+    #[must_use]
+    pub fn new(
+        dials: HashMap<ServerName, Dial>,
+        options: OwnedOptions,
+        beat_ttl: Duration,
+        peers: Option<PeerClient>,
+    ) -> Self {
+        Self {
+            table: Table::default(),
+            deaths: Deaths::default(),
+            fence: Fence::new(beat_ttl),
+            dials,
+            options,
+            peers,
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this worker may drive what it owns.
+    #[must_use]
+    pub const fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    /// Closes the connection of this binding, where it is here. Its server ends in order, and nobody waits for that.
+    pub fn close(&self, place: &Place, epoch: u64) {
+        self.table.close(place, epoch);
+    }
+
+    /// How many connections live here.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Serves a message at a connection that must live here.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub(super) async fn serve_here(
+        &self,
+        place: &Place,
+        epoch: u64,
+        outgoing: &Outgoing,
+    ) -> Result<Reply, SendError> {
+        if self.comes_too_late(outgoing) {
+            return Err(SendError::OwnerDraining);
+        }
+        if !self.fence.is_open() {
+            return Err(SendError::OwnerAway(
+                "it has not reached the store for a while".into(),
+            ));
+        }
+        self.table.get(place, epoch)?.serve(outgoing).await
+    }
+}
+
+impl Affinity {
+    /// Sends a message over a session's binding: to the instance, or to the connection that a worker holds.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        outgoing: &Outgoing,
+    ) -> Result<Reply, SendError> {
+        match server.ownership {
+            Ownership::Owned => self.send_owned(session, server, binding, outgoing).await,
+            Ownership::Shared => match server.instance(&binding.instance) {
+                Some(instance) => self.client().send(instance, outgoing.to(instance)).await,
+                // Settling moves a binding whose instance is not configured any more.
+                None => Err(SendError::Elsewhere),
+            },
+        }
+    }
+
+    /// The same for a request of the gateway's own that asks after a break: an instance over a connection of its own.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn send_fresh(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        outgoing: &Outgoing,
+    ) -> Result<Reply, SendError> {
+        match (server.ownership, server.instance(&binding.instance)) {
+            (Ownership::Shared, Some(instance)) => {
+                let request = outgoing.to(instance);
+                self.client().send_fresh(instance, request).await
+            }
+            (Ownership::Shared, None) | (Ownership::Owned, _) => {
+                self.send(session, server, binding, outgoing).await
+            }
+        }
+    }
+
+    async fn send_owned(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        outgoing: &Outgoing,
+    ) -> Result<Reply, SendError> {
+        let place = Place::of(session, server);
+        match &binding.owner {
+            Some(owner) if owner.worker == *self.worker() => {
+                self.owned()
+                    .serve_here(&place, binding.epoch, outgoing)
+                    .await
+            }
+            Some(owner) => {
+                let principal = &session.principal;
+                self.pass_on(owner, &place, principal, binding.epoch, outgoing)
+                    .await
+            }
+            None => Err(SendError::Elsewhere),
+        }
+    }
+
+    /// Whether the connection of a binding is this worker's to renew.
+    pub(super) fn is_owner(&self, owner: &OwnerView) -> bool {
+        owner.worker == *self.worker()
+    }
+}

@@ -1,0 +1,207 @@
+//! Passing on: what another worker owns is asked of that worker, and its reply streams back.
+//!
+//! Invariant: a reply that comes from a worker that has been counted as dead does not go on: whoever took over answers
+//! for the session from then on.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use http::{HeaderName, Method};
+use http_body::{Body as HttpBody, Frame};
+use http_body_util::BodyExt;
+use mooring_session::names::Principal;
+use mooring_session::view::OwnerView;
+
+use super::super::{Affinity, Session};
+use super::table::Place;
+use mooring_peers::fleet::{Forward, Operation, Verdict};
+use mooring_peers::{PeerBody, PeerClient, PeerError};
+use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
+use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
+
+/// What of a request's head a connection looks at.
+const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, LAST_EVENT_ID, MCP_PROTOCOL_VERSION];
+/// Longest wait for an answer that no tool takes part in.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+/// Longest wait for a connection that its owner makes anew: the other worker waits for the server to start.
+const RENEWED_WITHIN: Duration = Duration::from_secs(120);
+
+impl Affinity {
+    /// Has the owner of a connection serve a message.
+    pub(super) async fn pass_on(
+        &self,
+        owner: &OwnerView,
+        place: &Place,
+        principal: &Principal,
+        epoch: u64,
+        outgoing: &Outgoing,
+    ) -> Result<Reply, SendError> {
+        let headers = HEADERS
+            .iter()
+            .filter_map(|name| Some((name.clone(), outgoing.headers().get(name)?.clone())))
+            .collect();
+        let forward = Forward {
+            headers,
+            method: outgoing.method().clone(),
+            body: outgoing.body().clone(),
+            ..about(Operation::Serve, place, principal, epoch)
+        };
+        self.forward(owner, &forward, None).await
+    }
+
+    /// Has a living owner make its lost connection anew. Whatever comes of it, the store knows.
+    pub(in super::super) async fn have_renewed(
+        &self,
+        owner: &OwnerView,
+        session: &Session,
+        server: &Server,
+        epoch: u64,
+    ) {
+        let place = Place::of(session, server);
+        let forward = about(Operation::Renew, &place, &session.principal, epoch);
+        if let Err(error) = self.ask(owner, &forward, RENEWED_WITHIN).await {
+            tracing::info!(session = %session.digest, server = %server.id, %error, "the owner of a lost connection did not make it anew");
+        }
+    }
+
+    /// Has the owner of a connection close it.
+    pub(in super::super) async fn have_closed(
+        &self,
+        owner: &OwnerView,
+        place: &Place,
+        principal: &Principal,
+        epoch: u64,
+    ) -> Result<(), SendError> {
+        let forward = about(Operation::Close, place, principal, epoch);
+        self.ask(owner, &forward, CLOSED_WITHIN).await
+    }
+
+    /// Has the worker that holds a legacy client's stream take a message for it.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub async fn pass_on_to_stream(
+        &self,
+        owner: &OwnerView,
+        place: &Place,
+        principal: &Principal,
+        epoch: u64,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Reply, SendError> {
+        let forward = Forward {
+            headers,
+            method: Method::POST,
+            body,
+            ..about(Operation::Stream, place, principal, epoch)
+        };
+        self.forward(owner, &forward, Some(RENEWED_WITHIN)).await
+    }
+
+    async fn ask(
+        &self,
+        owner: &OwnerView,
+        forward: &Forward,
+        limit: Duration,
+    ) -> Result<(), SendError> {
+        let reply = self.forward(owner, forward, Some(limit)).await?;
+        // Read to its end, so that the connection can be used again. What was asked has been done already.
+        let _ = tokio::time::timeout(limit, reply.into_body().collect()).await;
+        Ok(())
+    }
+
+    /// Asks the worker until its reply begins, for `head_limit` at most; neither that nor the rest of the reply is waited
+    /// for once it is counted as dead.
+    async fn forward(
+        &self,
+        owner: &OwnerView,
+        forward: &Forward,
+        head_limit: Option<Duration>,
+    ) -> Result<Reply, SendError> {
+        let (peers, address) = self.way_to(owner)?;
+        let death = self.owned().deaths.of(&owner.worker);
+        let asked = peers.send(&owner.worker, address, forward, head_limit);
+        let reply = tokio::select! {
+            reply = asked => reply.map_err(refused)?,
+            // Whether it was served before is not known.
+            () = death.clone().told() => {
+                return Err(SendError::OwnerBroken("it is counted as dead".into()));
+            }
+        };
+        Ok(reply.map(|body| {
+            Body::made(Passed {
+                body,
+                death: Box::pin(death.told()),
+            })
+        }))
+    }
+
+    fn way_to<'a>(&'a self, owner: &'a OwnerView) -> Result<(&'a PeerClient, &'a str), SendError> {
+        let away = |text: &str| SendError::OwnerAway(text.into());
+        let peers = (self.owned().peers.as_ref())
+            .ok_or_else(|| away("this worker has no key to ask others with"))?;
+        let address = owner.address.as_deref();
+        Ok((
+            peers,
+            address.ok_or_else(|| away("its address is not known"))?,
+        ))
+    }
+}
+
+/// A forward without a message.
+fn about(operation: Operation, place: &Place, principal: &Principal, epoch: u64) -> Forward {
+    Forward {
+        operation,
+        session_key: place.key.secret().into(),
+        principal: principal.clone(),
+        server: place.server.clone(),
+        epoch,
+        method: Method::POST,
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+    }
+}
+
+fn refused(error: PeerError) -> SendError {
+    match error {
+        PeerError::Verdict(Verdict::NotHere | Verdict::Unsupported) => SendError::Elsewhere,
+        PeerError::Verdict(Verdict::Draining) => SendError::OwnerDraining,
+        PeerError::Verdict(Verdict::Ended) => SendError::Ended("its owner says so".into()),
+        error if error.is_undelivered() => SendError::OwnerAway(error.to_string().into()),
+        error => SendError::OwnerBroken(error.to_string().into()),
+    }
+}
+
+/// A reply of another worker, until that is counted as dead.
+struct Passed {
+    body: PeerBody,
+    death: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// The worker was counted as dead in the middle of its reply.
+#[derive(Debug, thiserror::Error)]
+#[error("the worker that holds the connection is counted as dead")]
+struct OwnerDied;
+
+impl HttpBody for Passed {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if polled.is_pending() && self.death.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Some(Err(BodyError::Peer(Box::new(OwnerDied)))));
+        }
+        polled.map_err(|error| BodyError::Peer(Box::new(error)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}

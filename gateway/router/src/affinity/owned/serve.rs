@@ -1,0 +1,106 @@
+//! Serving the other workers: what they ask of the connections that live here.
+//!
+//! Invariant: only the connection of exactly the epoch that is named is touched, and nothing is delivered where the
+//! answer is a verdict.
+
+use http::{Response, StatusCode};
+
+use super::super::{Affinity, Loss, Session};
+use super::table::Place;
+use mooring_peers::fleet::{Forward, Operation, Verdict};
+use mooring_upstream::connection::Activity;
+use mooring_upstream::{Body, Outgoing, Reply, SendError};
+
+impl Affinity {
+    /// Does what another worker asks of a connection.
+    ///
+    /// # Errors
+    /// The verdict, where nothing was done.
+    pub async fn serve_forward(&self, forward: Forward) -> Result<Reply, Verdict> {
+        let key = self
+            .store()
+            .key_named(&forward.session_key)
+            .ok_or(Verdict::NotHere)?;
+        let place = Place {
+            key,
+            server: forward.server.clone(),
+        };
+        match forward.operation {
+            Operation::Serve => {
+                let outgoing = Outgoing::passed_on(forward.method, forward.headers, forward.body);
+                self.owned()
+                    .serve_here(&place, forward.epoch, &outgoing)
+                    .await
+                    .map_err(verdict)
+            }
+            Operation::Close => {
+                self.owned().close(&place, forward.epoch);
+                Ok(done())
+            }
+            Operation::Renew => {
+                let affinity = self.clone();
+                // It is finished also where the worker that asked goes away.
+                let renewing =
+                    tokio::spawn(async move { affinity.renew_here(&place, &forward).await });
+                renewing.await.unwrap_or(Err(Verdict::Unsupported))?;
+                Ok(done())
+            }
+            Operation::Stream => Err(Verdict::Unsupported),
+        }
+    }
+
+    /// Makes a connection of this worker anew that has ended.
+    async fn renew_here(&self, place: &Place, forward: &Forward) -> Result<(), Verdict> {
+        if !self.owned().fence.is_open() {
+            return Err(Verdict::Fenced);
+        }
+        let id = place.key.id().cloned().ok_or(Verdict::NotHere)?;
+        let prefix = &self.options().key_prefix;
+        let session = Session::named(prefix, id, forward.principal.clone());
+        let server = self
+            .servers()
+            .get(place.server.as_str())
+            .cloned()
+            .ok_or(Verdict::Unsupported)?;
+        let settled = self
+            .settle(&session, &server)
+            .await
+            .map_err(|_| Verdict::NotHere)?;
+        let binding = &settled.binding;
+        let has_ended = binding.epoch == forward.epoch
+            && match self.owned().table.get(place, forward.epoch) {
+                Ok(connection) => connection.activity() == Activity::Stopped,
+                Err(error) => matches!(error, SendError::Ended(_) | SendError::Elsewhere),
+            };
+        let is_mine = (binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner));
+        if !has_ended || !is_mine {
+            return Ok(());
+        }
+        match self
+            .recover(&session, &server, binding, Loss::ConnectionEnded)
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(session = %session.digest, server = %server.id, %error, "a lost connection was not made anew");
+                Err(Verdict::Ended)
+            }
+        }
+    }
+}
+
+fn done() -> Reply {
+    let mut reply = Response::new(Body::whole(bytes::Bytes::new()));
+    *reply.status_mut() = StatusCode::NO_CONTENT;
+    reply
+}
+
+/// Nothing of what a connection refuses before it takes a message was delivered.
+fn verdict(error: SendError) -> Verdict {
+    match error {
+        SendError::Ended(_) => Verdict::Ended,
+        SendError::OwnerDraining => Verdict::Draining,
+        SendError::OwnerAway(_) => Verdict::Fenced,
+        _ => Verdict::NotHere,
+    }
+}

@@ -1,0 +1,259 @@
+//! Recovering: an upstream session was lost. Of all who see it, one makes the new one; the others adopt it.
+
+use std::sync::Arc;
+
+use mooring_session::Refusal;
+use mooring_session::names::InstanceName;
+use mooring_session::rules::{Ownership, Rebind};
+use mooring_session::view::BindingView;
+use tokio::task::JoinSet;
+
+use super::establish::Claim;
+use super::settle::{SettleError, Settled, lease, reason_text};
+use super::{Affinity, Session};
+use mooring_metrics as metrics;
+use mooring_settings::OnUpstreamLoss;
+use mooring_store::StoreError;
+use mooring_upstream::{
+    ExchangeError, Outgoing, Pulse, SendError, Server, discard, probe, read_answer, within,
+};
+
+/// Most instances that are asked whether they answer.
+const ASKED_MAX: usize = 8;
+
+/// How a binding was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The instance refuses connections.
+    InstanceRefuses,
+    /// Connects to the instance are neither accepted nor refused: its host may have vanished.
+    InstanceUnreachable,
+    /// The instance answers and does not know the session.
+    SessionUnknown,
+    /// The instance is not configured any more.
+    InstanceRemoved,
+    /// The attempt that was to initialise it did not finish.
+    ClaimLapsed,
+    /// The worker that held its connection is dead.
+    OwnerDead,
+    /// The worker that held its connection has stopped in order.
+    OwnerStopped,
+    /// The connection that its worker holds has ended: the server's process exited, or its stream broke.
+    ConnectionEnded,
+}
+
+impl Loss {
+    /// What logs, records and the client's mark say.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InstanceRefuses => "upstream instance refuses connections",
+            Self::InstanceUnreachable => "upstream instance cannot be reached",
+            Self::SessionUnknown => "upstream session unknown to its instance",
+            Self::InstanceRemoved => "upstream instance not configured any more",
+            Self::ClaimLapsed => "initialisation not finished",
+            Self::OwnerDead => "the worker that held the connection is dead",
+            Self::OwnerStopped => "the worker that held the connection was stopped",
+            Self::ConnectionEnded => "the connection to the server ended",
+        }
+    }
+
+    /// What it counts as in `session_affinity_rebinds_total`.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::OwnerDead => "owner",
+            Self::OwnerStopped => "drain",
+            Self::InstanceRefuses
+            | Self::InstanceUnreachable
+            | Self::SessionUnknown
+            | Self::InstanceRemoved
+            | Self::ClaimLapsed
+            | Self::ConnectionEnded => "upstream",
+        }
+    }
+}
+
+impl Affinity {
+    /// Asks the binding's instance, over a connection of its own, whether the upstream session is still there.
+    pub async fn pulse(&self, session: &Session, server: &Server, binding: &BindingView) -> Pulse {
+        let ping = mooring_protocol::call::ping(&self.next_id());
+        let outgoing = Outgoing::post(server, ping.into())
+            .session_digest(&session.digest)
+            .upstream_session(binding.upstream_session.as_ref());
+        if server.ownership == Ownership::Owned {
+            return self
+                .pulse_of_owned(session, server, binding, &outgoing)
+                .await;
+        }
+        let Some(instance) = server.instance(&binding.instance) else {
+            return Pulse::InstanceLost;
+        };
+        probe(
+            self.client(),
+            instance,
+            &outgoing,
+            self.options().answer_timeout,
+        )
+        .await
+    }
+
+    /// The same of a connection that a worker holds.
+    async fn pulse_of_owned(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        ping: &Outgoing,
+    ) -> Pulse {
+        let exchange =
+            async { read_answer(self.send(session, server, binding, ping).await?).await };
+        match within(self.options().answer_timeout, exchange).await {
+            Ok(_) => Pulse::Alive,
+            Err(ExchangeError::Send(SendError::Ended(_) | SendError::Elsewhere)) => {
+                Pulse::SessionLost
+            }
+            Err(ExchangeError::Send(SendError::OwnerAway(_))) => Pulse::InstanceLost,
+            Err(_) => Pulse::Unclear,
+        }
+    }
+
+    /// Whether another instance of the server answers anything. Where none does, the fault may be in this gateway's own
+    /// network, and a session that was moved would have lost its state for nothing.
+    pub async fn does_another_answer(&self, server: &Server, lost: &InstanceName) -> bool {
+        let others = (server.instances.iter()).filter(|instance| instance.name != *lost);
+        let mut asking = JoinSet::new();
+        for instance in others.take(ASKED_MAX) {
+            let ping = Outgoing::post(server, mooring_protocol::call::ping(&self.next_id()).into());
+            let (client, instance) = (self.client().clone(), Arc::clone(instance));
+            let limit = self.options().answer_timeout;
+            asking.spawn(async move {
+                let request = ping.to(&instance);
+                let exchange = async { Ok(client.send_fresh(&instance, request).await?.status()) };
+                within(limit, exchange).await.is_ok()
+            });
+        }
+        while let Some(does_answer) = asking.join_next().await {
+            if does_answer.unwrap_or(false) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Moves the lost binding, or adopts where another worker has moved it. A connection of a living worker is renewed by
+    /// that worker.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn recover(
+        &self,
+        session: &Session,
+        server: &Server,
+        lost: &BindingView,
+        loss: Loss,
+    ) -> Result<Settled, SettleError> {
+        if server.on_upstream_loss == OnUpstreamLoss::Fail && loss != Loss::ClaimLapsed {
+            self.close_lost(session).await;
+            return Err(SettleError::LostByPolicy);
+        }
+        if let Some(owner) = &lost.owner
+            && owner.alive
+            && !self.is_owner(owner)
+        {
+            self.have_renewed(owner, session, server, lost.epoch).await;
+            return self.adopt(session, server, lost, loss).await;
+        }
+        let token = self.attempt()?;
+        let request = Rebind {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            epoch: lost.epoch,
+            worker: self.worker().clone(),
+            token: token.clone(),
+            lease: lease(self),
+            instances: server.instance_names(),
+            avoid: matches!(loss, Loss::InstanceRefuses | Loss::InstanceUnreachable)
+                .then(|| lost.instance.clone()),
+            reason: reason_text(loss),
+            upstream_session: None,
+            ownership: server.ownership,
+        };
+        let rebound = match self.store().rebind(&session.key, &request).await {
+            Ok(rebound) => rebound,
+            // Another worker has taken it over meanwhile, and lives.
+            Err(StoreError::Refused(Refusal::Owned(_))) => {
+                return self.adopt(session, server, lost, loss).await;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut binding = None;
+        if rebound.won {
+            let claim = Claim {
+                binding: rebound.binding,
+                token,
+            };
+            binding = self.renew(session, server, lost, loss, claim).await?;
+            if let (Some(previous), Loss::SessionUnknown) = (rebound.previous, loss)
+                && let Some(instance) = server.instance(&lost.instance)
+            {
+                let (client, instance) = (self.client().clone(), Arc::clone(instance));
+                let (deletion, limit) = (Outgoing::delete(server), self.deletion_timeout());
+                // The old session is the old instance's; whether it still answers is nobody's wait.
+                tokio::spawn(async move {
+                    discard(&client, &instance, &deletion, &previous, limit).await;
+                });
+            }
+        }
+        match binding {
+            Some(binding) => Ok(Settled::after(server, lost, binding, loss)),
+            None => self.adopt(session, server, lost, loss).await,
+        }
+    }
+
+    /// What another has made of a lost binding.
+    async fn adopt(
+        &self,
+        session: &Session,
+        server: &Server,
+        lost: &BindingView,
+        loss: Loss,
+    ) -> Result<Settled, SettleError> {
+        let settled = Box::pin(self.settle(session, server)).await?;
+        Ok(Settled::after(server, lost, settled.binding, loss))
+    }
+
+    /// Makes the new upstream session under the claim that a rebind gave.
+    async fn renew(
+        &self,
+        session: &Session,
+        server: &Server,
+        lost: &BindingView,
+        loss: Loss,
+        claim: Claim,
+    ) -> Result<Option<BindingView>, SettleError> {
+        let (greeting, carried_over) = match self.stored_greeting(session, server).await {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                self.give_up(session, server, &claim).await;
+                return Err(error);
+            }
+        };
+        let established = self.establish(session, server, claim, &greeting).await?;
+        let Some((binding, initialized)) = established else {
+            return Ok(None);
+        };
+        metrics::affinity_rebind(loss.label());
+        tracing::warn!(
+            session = %session.digest,
+            server = %server.id,
+            from = %lost.instance,
+            to = %binding.instance,
+            epoch = binding.epoch,
+            reason = loss.as_str(),
+            "session rebound; the state it had upstream is lost"
+        );
+        self.carry_over(session, server, &binding, &initialized, &carried_over)
+            .await;
+        Ok(Some(binding))
+    }
+}

@@ -1,0 +1,335 @@
+//! Settling: from a session and a server to the one binding that carries its calls.
+
+use std::time::Duration;
+
+use mooring_session::names::Reason;
+use mooring_session::rules::{Route, Routed};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingState, BindingView};
+use tokio::time::Instant;
+
+use super::news::Waiter;
+use super::recover::Loss;
+use super::{Affinity, Session};
+use mooring_metrics as metrics;
+use mooring_protocol::Rebound;
+use mooring_protocol::ids::Epoch;
+use mooring_store::StoreError;
+use mooring_upstream::{HandshakeError, Server};
+
+/// First and longest pause between two looks at a claim that another worker holds, where the store does not tell when it
+/// settles.
+const POLL_FIRST: Duration = Duration::from_millis(2);
+/// See [`POLL_FIRST`].
+const POLL_MAX: Duration = Duration::from_millis(100);
+/// The same where the store does tell: for news that was lost, and for a claim whose lease lapses.
+const BACKSTOP: Duration = Duration::from_secs(1);
+
+/// A binding that is ready for calls.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// Where the calls go.
+    pub binding: BindingView,
+    /// Set where the binding was moved on the way, and the upstream's state lost with it.
+    pub moved: Option<Moved>,
+}
+
+impl Settled {
+    /// What came of a loss: where the binding has another epoch now, the state it had upstream is gone.
+    #[must_use]
+    pub fn after(server: &Server, lost: &BindingView, binding: BindingView, reason: Loss) -> Self {
+        let moved = (binding.epoch != lost.epoch).then(|| Moved {
+            from: server.client_name(&lost.instance),
+            to: server.client_name(&binding.instance),
+            epoch: binding.epoch,
+            reason,
+        });
+        Self { binding, moved }
+    }
+}
+
+/// A binding was moved, and the client is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The instance that was lost, as clients know it.
+    pub from: Box<str>,
+    /// Where the binding is now, as clients know it.
+    pub to: Box<str>,
+    /// Its new epoch.
+    pub epoch: u64,
+    /// Why.
+    pub reason: Loss,
+}
+
+impl Moved {
+    /// What the client is told.
+    #[must_use]
+    pub fn told(&self) -> Rebound<'_> {
+        Rebound {
+            from: &self.from,
+            to: &self.to,
+            epoch: Epoch(self.epoch),
+            reason: self.reason.as_str(),
+        }
+    }
+}
+
+/// Why a session has no binding that is ready.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No instance could be reached. Nothing ran.
+    #[error("no instance could be reached: {0}")]
+    NoInstance(#[source] HandshakeError),
+    /// An instance answered the handshake with an error.
+    #[error("the instance refused the handshake: {0}")]
+    Handshake(#[source] HandshakeError),
+    /// The client's initialize params are not kept any more: the client has to initialize again.
+    #[error("the initialize params of the session are gone")]
+    ParamsGone,
+    /// The server's policy is that the client initializes again.
+    #[error("the upstream session was lost and the server's policy is to fail")]
+    LostByPolicy,
+    /// Another worker's claim did not settle in time.
+    #[error("another worker's initialisation did not settle in time")]
+    Unsettled,
+    /// A name of the gateway's own making was refused, which would be a defect.
+    #[error(transparent)]
+    Name(#[from] mooring_session::names::NameError),
+}
+
+/// What there is of a session at a server.
+enum BindingLookup {
+    /// A binding that carries calls.
+    Ready(BindingView),
+    /// One that was lost, and how.
+    Lost(BindingView, Loss),
+}
+
+/// How one request waits for a claim of another attempt.
+struct Patience {
+    ends_at: Instant,
+    pause: Duration,
+    waiter: Option<Waiter>,
+}
+
+impl Patience {
+    /// As long as an attempt may take, and the answer it waits for.
+    fn new(affinity: &Affinity) -> Self {
+        let options = affinity.options();
+        let lease = Duration::from_millis(options.claim_lease.get());
+        Self {
+            ends_at: Instant::now() + lease + options.answer_timeout,
+            pause: POLL_FIRST,
+            waiter: None,
+        }
+    }
+
+    /// Returns when it is time to ask the store again.
+    async fn wait(
+        &mut self,
+        affinity: &Affinity,
+        session: &Session,
+        server: &Server,
+    ) -> Result<(), SettleError> {
+        if Instant::now() >= self.ends_at {
+            return Err(SettleError::Unsettled);
+        }
+        let waiters = affinity.waiters();
+        match &mut self.waiter {
+            // Whoever waits from now on hears of everything that settles from now on; what settled since the store was
+            // asked is found by asking once more at once.
+            None => self.waiter = Some(waiters.join(&session.key, &server.id)),
+            Some(waiter) if waiters.are_told() => waiter.woken(BACKSTOP).await,
+            Some(waiter) => {
+                waiter.woken(self.pause).await;
+                self.pause = self.pause.saturating_mul(2).min(POLL_MAX);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Affinity {
+    /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn settle(&self, session: &Session, server: &Server) -> Result<Settled, SettleError> {
+        self.settle_from(session, server, None).await
+    }
+
+    /// The same, where the store has just said where the session's calls go.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn settle_from(
+        &self,
+        session: &Session,
+        server: &Server,
+        known: Option<Routed>,
+    ) -> Result<Settled, SettleError> {
+        match self.find_binding(session, server, known).await? {
+            BindingLookup::Ready(binding) => Ok(Settled {
+                binding,
+                moved: None,
+            }),
+            BindingLookup::Lost(binding, loss) => {
+                self.move_from(session, server, &binding, loss).await
+            }
+        }
+    }
+
+    /// The same for a message without a reply in which the client could be told of a loss: none where the binding was lost.
+    /// It stays so, and the next request moves it and tells.
+    ///
+    /// # Errors
+    /// See [`SettleError`].
+    pub async fn settle_unless_lost(
+        &self,
+        session: &Session,
+        server: &Server,
+        known: Option<Routed>,
+    ) -> Result<Option<Settled>, SettleError> {
+        match self.find_binding(session, server, known).await? {
+            BindingLookup::Ready(binding) => Ok(Some(Settled {
+                binding,
+                moved: None,
+            })),
+            BindingLookup::Lost(..) => Ok(None),
+        }
+    }
+
+    /// The session's binding, made where there was none; others' claims are waited for.
+    async fn find_binding(
+        &self,
+        session: &Session,
+        server: &Server,
+        mut known: Option<Routed>,
+    ) -> Result<BindingLookup, SettleError> {
+        let mut patience = Patience::new(self);
+        loop {
+            let routed = match known.take() {
+                Some(routed) => self.noted(session, server, routed),
+                None => self.route(session, server).await?,
+            };
+            let Some(binding) = routed else {
+                metrics::affinity_miss();
+                match self.bind_anew(session, server).await? {
+                    Some(binding) => return Ok(BindingLookup::Ready(binding)),
+                    None => continue,
+                }
+            };
+            match binding.state {
+                BindingState::Bound if server.instance(&binding.instance).is_none() => {
+                    return Ok(BindingLookup::Lost(binding, Loss::InstanceRemoved));
+                }
+                BindingState::Bound => {
+                    metrics::affinity_hit();
+                    return Ok(BindingLookup::Ready(binding));
+                }
+                BindingState::Orphaned => {
+                    let loss = why_orphaned(&binding);
+                    return Ok(BindingLookup::Lost(binding, loss));
+                }
+                BindingState::Claimed => patience.wait(self, session, server).await?,
+            }
+        }
+    }
+
+    /// One ROUTE.
+    async fn route(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<Option<BindingView>, StoreError> {
+        let request = Route {
+            principal: session.principal.clone(),
+            server: server.id.clone(),
+            worker: self.worker().clone(),
+        };
+        let routed = self.store().route(&session.key, &request).await?;
+        Ok(self.noted(session, server, routed))
+    }
+
+    /// The first use after the death of the worker that drove the binding is logged and counted.
+    fn noted(&self, session: &Session, server: &Server, routed: Routed) -> Option<BindingView> {
+        if let Some(lost) = &routed.worker_lost {
+            metrics::affinity_rebind("worker");
+            tracing::info!(
+                session = %session.digest,
+                server = %server.id,
+                from = %lost.worker,
+                to = %self.worker(),
+                reason = "worker",
+                "the worker that drove this session is dead; this one continues it"
+            );
+        }
+        routed.binding
+    }
+
+    /// Binds a server that the session has not used yet. None where another attempt won: its result is adopted.
+    async fn bind_anew(
+        &self,
+        session: &Session,
+        server: &Server,
+    ) -> Result<Option<BindingView>, SettleError> {
+        let Some(claim) = self.claim_first(session, server).await? else {
+            return Ok(None);
+        };
+        let (greeting, carried_over) = match self.stored_greeting(session, server).await {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                self.give_up(session, server, &claim).await;
+                return Err(error);
+            }
+        };
+        let established = self.establish(session, server, claim, &greeting).await?;
+        let Some((binding, initialized)) = established else {
+            return Ok(None);
+        };
+        // The client may have set the log level before it first used this server.
+        self.carry_over(session, server, &binding, &initialized, &carried_over)
+            .await;
+        Ok(Some(binding))
+    }
+
+    /// Moves a binding away from where it was lost; the state it had upstream is gone, unless the claim that lapsed
+    /// had none yet.
+    async fn move_from(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+        loss: Loss,
+    ) -> Result<Settled, SettleError> {
+        let settled = Box::pin(self.recover(session, server, binding, loss)).await?;
+        // Taking over a lapsed claim counts as a rebind itself, so the first one lost nothing. ROUTE does not say how
+        // often a binding was moved; the answers to REBIND and CONFIRM do.
+        let had_no_state = loss == Loss::ClaimLapsed && settled.binding.rebinds <= 1;
+        Ok(Settled {
+            moved: settled.moved.filter(|_| !had_no_state),
+            ..settled
+        })
+    }
+}
+
+/// Nobody renews a claim whose attempt has ended; nobody drives what a dead worker owned.
+fn why_orphaned(binding: &BindingView) -> Loss {
+    match &binding.owner {
+        Some(owner) if !owner.alive => Loss::OwnerDead,
+        _ => Loss::ClaimLapsed,
+    }
+}
+
+/// A reason as the store takes it.
+pub(super) fn reason_text(loss: Loss) -> Option<Reason> {
+    Reason::parse(loss.as_str().as_bytes()).ok()
+}
+
+/// The lease of a claim.
+pub(super) fn lease(affinity: &Affinity) -> Millis {
+    affinity.options().claim_lease
+}

@@ -1,0 +1,257 @@
+//! Streams of a session that only one worker can hold: the client's GET stream, and the stream of a client of the legacy
+//! transport. Each is an owned binding under a name that no server can have.
+//!
+//! Invariant: a stream that is held here is given back when its hold is dropped; one of a worker that died is anybody's.
+
+use std::time::{Duration, Instant};
+
+use mooring_session::Refusal;
+use mooring_session::limits::LEASE_MIN;
+use mooring_session::names::{InstanceName, NameError, Reason, ServerName, UpstreamSession};
+use mooring_session::refusal::Busy;
+use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Route, Unbind};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingState, BindingView, OwnerView};
+
+use super::{Affinity, Session};
+use mooring_store::StoreError;
+
+/// What the names of such bindings begin with. Server ids begin with a letter or a digit.
+const PREFIX: char = '@';
+/// What stands for instance and upstream session in them.
+const NOTHING: &[u8] = b"stream";
+/// How long a stream that is open here is asked for again: a client that opens it anew may be faster than the end of its
+/// former connection.
+const HERE_WITHIN: Duration = Duration::from_millis(300);
+/// The same for one that is open at another worker, which may have died: until the store counts it as dead, with the
+/// standard `worker.beat_ttl_ms`.
+const ELSEWHERE_WITHIN: Duration = Duration::from_millis(2_500);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long taking over from a dead worker may take.
+const TAKE_OVER_LEASE: Millis = Millis::new(5_000);
+
+const _: () = assert!(LEASE_MIN.get() <= TAKE_OVER_LEASE.get());
+
+/// A stream that a session has once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// The GET stream of Streamable HTTP.
+    Get,
+    /// The stream of HTTP+SSE, which is the session's only one.
+    Legacy,
+}
+
+impl StreamKind {
+    const fn name(self) -> &'static [u8] {
+        match self {
+            Self::Get => b"@get",
+            Self::Legacy => b"@sse",
+        }
+    }
+
+    /// The name of its binding.
+    fn server(self) -> Result<ServerName, NameError> {
+        ServerName::parse(self.name())
+    }
+}
+
+/// Whether a binding is a stream's and no server's.
+pub(super) fn is_stream(server: &ServerName) -> bool {
+    server.as_str().starts_with(PREFIX)
+}
+
+/// Why a stream cannot be held here.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// It is open, here or at another worker.
+    #[error("the stream is open already")]
+    Taken,
+    /// This worker stops.
+    #[error("the worker stops")]
+    Draining,
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A name of the gateway's own making was refused, which would be a defect.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// A stream that this worker holds. Dropping it gives it back, without waiting for that.
+#[derive(Debug)]
+pub struct StreamHold {
+    affinity: Affinity,
+    session: Session,
+    server: ServerName,
+    epoch: u64,
+}
+
+/// What came of one attempt to hold a stream.
+enum Attempt {
+    Held(StreamHold),
+    /// It is open. Whoever opens it anew asks again for this long.
+    Taken {
+        within: Duration,
+    },
+}
+
+impl StreamHold {
+    /// The fence of the stream's binding.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl Drop for StreamHold {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let unbind = Unbind {
+            principal: self.session.principal.clone(),
+            server: self.server.clone(),
+            epoch: self.epoch,
+            token: None,
+        };
+        let (affinity, session) = (self.affinity.clone(), self.session.clone());
+        runtime.spawn(async move {
+            match affinity.store().unbind(&session.key, &unbind).await {
+                // Taken over, or over altogether: there is nothing to give back.
+                Ok(_) | Err(StoreError::Refused(_)) => {}
+                Err(error) => {
+                    tracing::info!(session = %session.digest, %error, "a stream was not given back; it is free when this worker ends");
+                }
+            }
+        });
+    }
+}
+
+impl Affinity {
+    /// Holds a stream of the session. None while the store is away: then nobody can say who holds it.
+    ///
+    /// # Errors
+    /// See [`HoldError`].
+    pub async fn hold_stream(
+        &self,
+        session: &Session,
+        kind: StreamKind,
+    ) -> Result<Option<StreamHold>, HoldError> {
+        let begun = Instant::now();
+        loop {
+            match self.try_hold(session, kind).await {
+                Ok(Attempt::Held(hold)) => return Ok(Some(hold)),
+                Ok(Attempt::Taken { within }) if begun.elapsed() >= within => {
+                    return Err(HoldError::Taken);
+                }
+                Ok(Attempt::Taken { .. }) => tokio::time::sleep(PAUSE).await,
+                Err(HoldError::Store(StoreError::Away(_))) => return Ok(None),
+                Err(HoldError::Store(StoreError::Refused(Refusal::Busy(Busy::Draining)))) => {
+                    return Err(HoldError::Draining);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Which worker holds a stream of the session, and under which epoch; none where nobody does.
+    ///
+    /// # Errors
+    /// `Store`, `Name`.
+    pub async fn stream_owner(
+        &self,
+        session: &Session,
+        kind: StreamKind,
+    ) -> Result<Option<(OwnerView, u64)>, HoldError> {
+        let route = Route {
+            principal: session.principal.clone(),
+            server: kind.server()?,
+            worker: self.worker().clone(),
+        };
+        let routed = self.store().route(&session.key, &route).await?;
+        let open = routed
+            .binding
+            .filter(|binding| binding.state == BindingState::Bound);
+        Ok(open.and_then(|binding| Some((binding.owner?, binding.epoch))))
+    }
+
+    async fn try_hold(&self, session: &Session, kind: StreamKind) -> Result<Attempt, HoldError> {
+        let token = self.attempt()?;
+        let bind = Bind {
+            principal: session.principal.clone(),
+            server: kind.server()?,
+            worker: self.worker().clone(),
+            token,
+            lease: LEASE_MIN,
+            instances: vec![InstanceName::parse(NOTHING)?],
+            upstream_session: Some(UpstreamSession::parse(NOTHING)?),
+            ownership: Ownership::Owned,
+        };
+        let bound = self.store().bind(&session.key, &bind).await?;
+        if bound.won {
+            return Ok(Attempt::Held(self.held(
+                session,
+                bind.server,
+                bound.binding.epoch,
+            )));
+        }
+        if bound.binding.state == BindingState::Orphaned {
+            return self.take_over(session, &bound.binding).await;
+        }
+        let is_here = (bound.binding.owner.as_ref()).is_some_and(|owner| self.is_owner(owner));
+        let within = if is_here {
+            HERE_WITHIN
+        } else {
+            ELSEWHERE_WITHIN
+        };
+        Ok(Attempt::Taken { within })
+    }
+
+    /// Takes a stream over from a worker that is dead, unless another was faster.
+    async fn take_over(
+        &self,
+        session: &Session,
+        orphaned: &BindingView,
+    ) -> Result<Attempt, HoldError> {
+        let token = self.attempt()?;
+        let rebind = Rebind {
+            principal: session.principal.clone(),
+            server: orphaned.server.clone(),
+            epoch: orphaned.epoch,
+            worker: self.worker().clone(),
+            token: token.clone(),
+            lease: TAKE_OVER_LEASE,
+            instances: vec![InstanceName::parse(NOTHING)?],
+            avoid: None,
+            reason: Reason::parse(b"the worker that held the stream is dead").ok(),
+            upstream_session: None,
+            ownership: Ownership::Owned,
+        };
+        let rebound = self.store().rebind(&session.key, &rebind).await?;
+        if !rebound.won {
+            return Ok(Attempt::Taken {
+                within: ELSEWHERE_WITHIN,
+            });
+        }
+        let confirm = Confirm {
+            principal: session.principal.clone(),
+            server: orphaned.server.clone(),
+            epoch: rebound.binding.epoch,
+            token,
+            upstream_session: Some(UpstreamSession::parse(NOTHING)?),
+        };
+        let confirmed = self.store().confirm(&session.key, &confirm).await?;
+        let hold = self.held(session, confirmed.server, confirmed.epoch);
+        Ok(Attempt::Held(hold))
+    }
+
+    fn held(&self, session: &Session, server: ServerName, epoch: u64) -> StreamHold {
+        StreamHold {
+            affinity: self.clone(),
+            session: session.clone(),
+            server,
+            epoch,
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A turn: one call at a time of one session at one server, in the order of arrival over the whole fleet.
+//!
+//! Whoever wants one asks the store by a [`ticket`](place) of its own, and waits. A turn that is held has a task: it
+//! renews the lease of a long call, passes the turn on while the call waits for its client, and gives it back at the
+//! end. Invariants: a ticket that was asked for is given back, however its caller goes; news only makes waiting shorter,
+//! because whoever waits asks again by itself; a turn whose holder dies passes on by its lease.
+//!
+//! A turn excludes others while its lease holds, and no longer: a holder that was frozen, or cut off from the store, may
+//! believe in it for too long. Who can fences with its number, which only grows, as code sessions do. A call at an
+//! upstream server cannot be fenced: it goes on, and the next one may run beside it.
+
+mod keeper;
+mod named;
+mod place;
+
+use std::time::Duration;
+
+use mooring_session::names::{NameError, Principal, ServerName, Token};
+use mooring_session::rules::Routed;
+use mooring_session::time::Millis;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use self::keeper::{Standing, TurnNumbers, Wish};
+use self::place::{LEASE, Place, Queue};
+use super::{Affinity, Session};
+use mooring_store::{Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError};
+
+/// Why there is no turn.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TurnError {
+    /// Others had it for as long as the caller would wait.
+    #[error("the session's turn did not come in time")]
+    Busy,
+    /// As many wait for it as may.
+    #[error("too many calls wait for the session's turn")]
+    TooMany,
+    /// The call is wanted no more, and nothing of it was done.
+    #[error("the call was withdrawn while it waited for the session's turn")]
+    Withdrawn,
+    /// The store refused, or could not be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A name of the gateway's own making was refused, which would be a defect.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+/// What became of a call that is wanted no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// It waited for its turn, and waits no more: nothing of it was done, and nobody else need be told.
+    Withdrawn,
+    /// It does not wait, as far as can be told: it is at its server, or over. Whoever has it has to be told. A turn that it
+    /// has ends after a grace, whether its server answers it or not.
+    NotWaiting,
+}
+
+/// A turn that is held, or passed on for a while. Dropping it gives everything back, without waiting for that.
+#[derive(Debug)]
+pub struct Turn {
+    number: Option<u64>,
+    /// While this stands, the turn is wanted.
+    wish: watch::Sender<Wish>,
+    standing: watch::Receiver<Standing>,
+}
+
+impl Turn {
+    /// The turn's number, which fences it from all that come later; none where it was given while the store was away, and
+    /// keeps only the calls of this worker in order.
+    #[must_use]
+    pub const fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Lets the next call have the turn, because this one waits for its client. Waits for nothing; where the turn is
+    /// passed on already, nothing happens.
+    pub fn pass_on(&self) {
+        self.wish(Wish::PassOn);
+    }
+
+    /// Asks for the turn again, before everybody who waits, because the call goes on. Waits for nothing: another call may
+    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not passed on, or was lost, nothing
+    /// happens.
+    pub fn resume(&self) {
+        self.wish(Wish::Hold);
+    }
+
+    /// Whether another may have the turn by now, though it was not passed on: its lease lapsed, its call was cancelled, the
+    /// session is over, or the store counts this worker as dead. That the store is away takes no turn.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        *self.standing.borrow() == Standing::Lost
+    }
+
+    /// Returns when the turn [`is_lost`](Self::is_lost), and never where that does not happen.
+    pub async fn lost(&self) {
+        let mut standing = self.standing.clone();
+        let lost = standing.wait_for(|standing| *standing == Standing::Lost);
+        if lost.await.is_err() {
+            // The task has ended without a word: the process stops.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A turn that was given to the ticket at this place, and the task that keeps it.
+    fn held(place: Place, numbers: TurnNumbers) -> Self {
+        let (wish, wished) = watch::channel(Wish::Hold);
+        let (stands, standing) = watch::channel(Standing::Held);
+        tokio::spawn(keeper::keep(place, numbers, wished, stands));
+        Self {
+            // Numbers of memory's making are not of the row that the fleet's turns have.
+            number: numbers.store,
+            wish,
+            standing,
+        }
+    }
+
+    /// A turn that nobody keeps, and whether it is passed on.
+    #[cfg(test)]
+    pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
+        let (wish, wished) = watch::channel(Wish::Hold);
+        let (_, standing) = watch::channel(Standing::Held);
+        let turn = Self {
+            number: None,
+            wish,
+            standing,
+        };
+        (turn, move || *wished.borrow() == Wish::PassOn)
+    }
+
+    fn wish(&self, new: Wish) {
+        self.wish.send_if_modified(|wish| {
+            let is_new = *wish != new;
+            *wish = new;
+            is_new
+        });
+    }
+}
+
+impl Affinity {
+    /// Waits for the session's turn at a server, for `wait_max` at most, and takes it. The future may be dropped at any
+    /// moment: a ticket that waits is given back.
+    ///
+    /// # Errors
+    /// [`TurnError::Busy`] where it did not come in time; `TooMany` where too many wait; `Store` for a session that is
+    /// unknown, over or another principal's, and where the store cannot be asked.
+    pub async fn take_turn(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        server: &ServerName,
+        wait_max: Duration,
+    ) -> Result<Turn, TurnError> {
+        let place = self.place(key, principal, server, self.attempt()?);
+        let (turn, _) = place.take(wait_max).await?;
+        Ok(turn)
+    }
+
+    /// The same for a client's request, which any worker can [`withdraw`](Self::withdraw) while it waits. Answers also
+    /// where the session's calls go, as the store said when it gave the turn: it takes the place of a ROUTE.
+    ///
+    /// Requests of one id that are under way at the same time, which no client may send, have a turn each.
+    ///
+    /// # Errors
+    /// See [`take_turn`](Self::take_turn), and [`TurnError::Withdrawn`].
+    pub async fn take_turn_routed(
+        &self,
+        session: &Session,
+        server: &ServerName,
+        request_id_json: &str,
+        wait_max: Duration,
+    ) -> Result<(Turn, Routed), TurnError> {
+        let (key, principal) = (&session.key, &session.principal);
+        let ticket = named::ticket(key, server, request_id_json)?;
+        let place = self.place(key, principal, server, ticket);
+        let (turn, entered) = place.take(wait_max).await?;
+        Ok((turn, entered.routed))
+    }
+
+    /// A client's request is wanted no more: takes it out of the queue if it waits for its turn, at whichever worker.
+    /// That one ends it with [`TurnError::Withdrawn`]; only where the news of it is lost, or just then asked again for
+    /// the turn, the call is made for nobody. A request that has its turn keeps it for the store's grace.
+    pub async fn withdraw(
+        &self,
+        session: &Session,
+        server: &ServerName,
+        request_id_json: &str,
+    ) -> Withdrawal {
+        let leaving = |beginning| Leave {
+            principal: session.principal.clone(),
+            server: server.clone(),
+            who: Leaving::WaitingUnder(beginning),
+        };
+        let beginnings = named::beginnings(&session.key, server, request_id_json);
+        let Ok([first, resumed]) = beginnings.map(|both| both.map(leaving)) else {
+            return Withdrawal::NotWaiting;
+        };
+        let withdrawn = withdraw(self.store(), &session.key, &first).await;
+        if withdrawn == Withdrawal::NotWaiting {
+            // It may have passed its turn on, and have or await it again. Its server knows of it, either way.
+            withdraw(self.store(), &session.key, &resumed).await;
+        }
+        withdrawn
+    }
+
+    fn place(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        server: &ServerName,
+        ticket: Token,
+    ) -> Place {
+        let queue = Queue {
+            store: self.store().clone(),
+            waiters: self.waiters().clone(),
+            key: key.clone(),
+        };
+        let request = Enter {
+            principal: principal.clone(),
+            server: server.clone(),
+            worker: self.worker().clone(),
+            ticket,
+            lease: Millis::from(LEASE),
+            line: Line::Last,
+            held: None,
+        };
+        Place::new(queue, request)
+    }
+}
+
+impl Place {
+    /// Waits for the turn, for `wait_max` at most, and begins to keep it.
+    async fn take(mut self, wait_max: Duration) -> Result<(Turn, Entered), TurnError> {
+        let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
+        let turn = Turn::held(self, TurnNumbers::of(&entered));
+        Ok((turn, entered))
+    }
+}
+
+async fn withdraw(store: &Store, key: &SessionKey, request: &Leave) -> Withdrawal {
+    match store.leave(key, request).await {
+        Ok(()) => Withdrawal::Withdrawn,
+        Err(StoreError::Refused(_)) => Withdrawal::NotWaiting,
+        Err(error) => {
+            tracing::info!(session = %key.digest(), %error, "a call was not looked for among those that wait");
+            Withdrawal::NotWaiting
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

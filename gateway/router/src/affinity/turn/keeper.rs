@@ -1,0 +1,164 @@
+//! The task of a turn: it holds it, passes it on and asks for it again as its call wishes, and gives it back at the end.
+//!
+//! Nothing is asked of the store in the first [`RENEW_EVERY`] of a turn. Invariants: the call never waits for this task, the
+//! task ends with the call, and a turn that was lost is not asked for again: its call may have been cancelled, and would
+//! hold up the others for as long as its server says nothing.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::TurnError;
+use super::place::{ASK_AGAIN_AFTER, LEASE, Place};
+use mooring_store::{AnsweredBy, Entered, StoreError};
+
+/// How often a holder renews: an attempt may fail before the lease lapses.
+pub(super) const RENEW_EVERY: Duration = Duration::from_millis(600);
+
+const _: () = assert!(RENEW_EVERY.as_millis() * 3 <= LEASE.as_millis());
+
+/// What the call wants of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To have it.
+    Hold,
+    /// That others have it meanwhile.
+    PassOn,
+}
+
+/// Whether the turn is still what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nobody has it meanwhile but those to whom it was passed on.
+    Held,
+    /// Another may have it by now.
+    Lost,
+}
+
+/// Where the task learns what the call wants.
+type Wishes = watch::Receiver<Wish>;
+
+/// The call is over, and nothing is wanted any more.
+struct Over;
+
+/// The numbers under which a ticket has its turn. The store and the memory that stands in for it number separately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TurnNumbers {
+    /// The store's, which fences.
+    pub(super) store: Option<u64>,
+    memory: Option<u64>,
+}
+
+impl TurnNumbers {
+    pub(super) fn of(entered: &Entered) -> Self {
+        let mut numbers = Self::default();
+        numbers.update(entered);
+        numbers
+    }
+
+    /// Notes the answer to a renewal. Answers whether it says that the turn was lost.
+    fn update(&mut self, entered: &Entered) -> bool {
+        let number = match entered.answered_by {
+            AnsweredBy::Store => {
+                // What memory knows is of one outage.
+                self.memory = None;
+                &mut self.store
+            }
+            AnsweredBy::Memory => &mut self.memory,
+        };
+        let is_lost = number.is_some() && *number != entered.turn;
+        *number = entered.turn;
+        is_lost
+    }
+}
+
+/// Keeps the turn that the ticket at `place` has under these numbers, until the call is over.
+pub(super) async fn keep(
+    mut place: Place,
+    numbers: TurnNumbers,
+    mut wishes: Wishes,
+    standing: watch::Sender<Standing>,
+) {
+    let mut given = Given::Already(numbers);
+    loop {
+        let wished = tokio::select! {
+            biased;
+            wished = until(&mut wishes, Wish::PassOn) => wished,
+            () = hold(&mut place, given) => {
+                standing.send_replace(Standing::Lost);
+                return place.leave().await;
+            }
+        };
+        place.leave().await;
+        if wished.is_err() || until(&mut wishes, Wish::Hold).await.is_err() {
+            return;
+        }
+        let Ok(next) = place.again() else {
+            return;
+        };
+        place = next;
+        given = Given::NotYet;
+    }
+}
+
+/// How the turn comes to the ticket.
+#[derive(Clone, Copy)]
+enum Given {
+    /// It has it, under these numbers.
+    Already(TurnNumbers),
+    /// It has to ask for it.
+    NotYet,
+}
+
+/// Returns when the turn is lost, or cannot be had any more.
+async fn hold(place: &mut Place, given: Given) {
+    let numbers = match given {
+        Given::Already(numbers) => numbers,
+        Given::NotYet => match line_up(place).await {
+            Ok(entered) => TurnNumbers::of(&entered),
+            Err(error) => {
+                tracing::debug!(%error, "a call goes on without its turn");
+                return;
+            }
+        },
+    };
+    renew(place, numbers).await;
+}
+
+/// Waits for the turn for as long as it takes, also where it cannot be asked for at present.
+async fn line_up(place: &mut Place) -> Result<Entered, TurnError> {
+    loop {
+        match place.wait(None).await {
+            Err(
+                TurnError::TooMany
+                | TurnError::Store(StoreError::Away(_) | StoreError::NotReady(_)),
+            ) => sleep(ASK_AGAIN_AFTER).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// Renews the turn; returns when it is lost.
+async fn renew(place: &mut Place, mut numbers: TurnNumbers) {
+    loop {
+        sleep(RENEW_EVERY).await;
+        let was_degraded = place.store().is_degraded();
+        let is_lost = match place.ask(numbers.store).await {
+            Ok(entered) => numbers.update(&entered),
+            // What memory refuses says nothing of a turn that the store gave.
+            Err(StoreError::Refused(_)) => {
+                numbers.store.is_some() && !was_degraded && !place.store().is_degraded()
+            }
+            Err(_) => false,
+        };
+        if is_lost {
+            return;
+        }
+    }
+}
+
+async fn until(wishes: &mut Wishes, wish: Wish) -> Result<(), Over> {
+    let wished = wishes.wait_for(|wished| *wished == wish).await;
+    wished.map(drop).map_err(|_| Over)
+}

@@ -1,0 +1,235 @@
+//! Turns of calls that wait for their clients: passed on, asked for again before everybody, and given back from wherever
+//! they are.
+
+use mooring_session::refusal::Stale;
+
+use super::*;
+
+/// Within this the turn would have come to whoever is next.
+const A_WHILE: Duration = Duration::from_millis(700);
+
+async fn over_memory_and_redis(test: impl AsyncFn(&Store)) {
+    let memory = memory_store();
+    begun(&memory).await;
+    test(&memory).await;
+    let (server, redis) = redis_with_turns().await;
+    test(&redis).await;
+    assert_eq!(lost(&server), 0, "a ticket was not given back");
+}
+
+/// The turn is with somebody who keeps it.
+async fn is_busy(worker: &Worker, ticket: &str) {
+    let busy = worker.take(ticket, A_WHILE).await;
+    assert_eq!(busy.unwrap_err(), TurnError::Busy);
+}
+
+/// Asks for its turn again: whatever the store is asked from now on, it is asked after it.
+async fn resumes(turn: &Turn) {
+    turn.resume();
+    yields(20).await;
+}
+
+async fn comes(call: JoinHandle<Taken>) -> Turn {
+    let came = tokio::time::timeout(PATIENCE, call).await.unwrap();
+    came.unwrap().unwrap().0
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_its_client_lets_others_go_on_and_comes_back_before_them() {
+    over_memory_and_redis(async |store| {
+        let workers = [Worker::new(store, "w:1"), Worker::new(store, "v:1")];
+        let asks = workers[0].take("asks", PATIENCE).await.unwrap();
+        // More than once in one call.
+        for round in 0..2 {
+            let other = workers[1].waits(&format!("other{round}")).await;
+            asks.pass_on();
+            asks.pass_on();
+            let other = comes(other).await;
+            let late = workers[1].waits(&format!("late{round}")).await;
+            // Who has the turn keeps it, and so the call waits behind it and before the late one.
+            resumes(&asks).await;
+            is_busy(&workers[1], &format!("busy{round}")).await;
+            drop(other);
+            is_busy(&workers[1], &format!("again{round}")).await;
+            assert!(!late.is_finished(), "the late one went before");
+            // It gives back what it was given again, too.
+            asks.pass_on();
+            let late = comes(late).await;
+            resumes(&asks).await;
+            drop(late);
+            is_busy(&workers[1], &format!("end{round}")).await;
+        }
+        assert!(!asks.is_lost(), "it was passed on, which is no loss");
+        drop(asks);
+        until_idle(store).await;
+    })
+    .await;
+}
+
+/// What is asked for again is under a ticket that no cancellation names.
+#[tokio::test]
+async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
+    over_memory_and_redis(async |store| {
+        let worker = Worker::new(store, "w:1");
+        let asks = worker.take("asks", PATIENCE).await.unwrap();
+        asks.pass_on();
+        let other = worker.take("other", PATIENCE).await.unwrap();
+        asks.resume();
+        is_busy(&worker, "busy").await;
+        let request = Leave {
+            principal: make::principal("alice"),
+            server: server(),
+            who: Leaving::WaitingUnder(make::token("asks")),
+        };
+        assert_eq!(
+            store.leave(&key(), &request).await,
+            Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+        );
+        drop(other);
+        is_busy(&worker, "late").await;
+        drop(asks);
+        until_idle(store).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn it_gives_everything_back_from_wherever_it_is() {
+    over_memory_and_redis(async |store| {
+        let worker = Worker::new(store, "w:1");
+        for moments in [0, 1, 2, 5, 40, 300] {
+            let passed = worker.take(&format!("p{moments}"), PATIENCE).await.unwrap();
+            passed.pass_on();
+            yields(moments).await;
+            drop(passed);
+            until_idle(store).await;
+
+            // Dropped while it waits for its turn again, and while or after it comes.
+            for has_come in [false, true] {
+                let [resumed, other] = ["r", "o"].map(|name| format!("{name}{moments}{has_come}"));
+                let resumed = worker.take(&resumed, PATIENCE).await.unwrap();
+                resumed.pass_on();
+                let other = worker.take(&other, PATIENCE).await.unwrap();
+                resumed.resume();
+                yields(moments).await;
+                let (first, last) = if has_come {
+                    (other, resumed)
+                } else {
+                    (resumed, other)
+                };
+                drop(first);
+                yields(moments).await;
+                drop(last);
+                until_idle(store).await;
+            }
+        }
+    })
+    .await;
+}
+
+/// Nobody can tell whether it was cancelled, and then it would hold up all others.
+#[tokio::test]
+async fn a_call_whose_turn_was_lost_goes_on_without_one() {
+    let store = memory_store();
+    begun(&store).await;
+    let worker = Worker::new(&store, "w:1");
+    let call = worker.take("call", PATIENCE).await.unwrap();
+    store.end(&key(), &make::end()).await.unwrap();
+    tokio::time::timeout(PATIENCE, call.lost()).await.unwrap();
+    begun(&store).await;
+    call.pass_on();
+    yields(20).await;
+    call.resume();
+    yields(20).await;
+    drop(worker.take("other", PATIENCE).await.unwrap());
+    until_idle(&store).await;
+    assert!(call.is_lost());
+}
+
+async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
+    let worker = Worker::new(store, "w:1");
+    let ticket = named::ticket(&key(), &server(), "7").unwrap();
+    let asks = worker.take(ticket.as_str(), PATIENCE).await.unwrap();
+    asks.pass_on();
+    drop(worker.take("other", PATIENCE).await.unwrap());
+    resumes(&asks).await;
+    is_busy(&worker, "busy").await;
+    for beginning in named::beginnings(&key(), &server(), "7").unwrap() {
+        let request = Leave {
+            principal: make::principal("alice"),
+            server: server(),
+            who: Leaving::WaitingUnder(beginning),
+        };
+        let said = withdraw(store, &key(), &request).await;
+        assert_eq!(said, Withdrawal::NotWaiting);
+    }
+    drop(worker.take("next", PATIENCE).await.unwrap());
+    drop(asks);
+    until_idle(store).await;
+}
+
+/// A call that asked its client something and goes on may be cancelled like any other, from any worker.
+#[tokio::test]
+async fn a_call_that_has_its_turn_again_passes_it_on_when_it_is_cancelled() {
+    let memory = memory_store();
+    begun(&memory).await;
+    a_resumed_call_that_is_cancelled_passes_its_turn_on(&memory).await;
+    let (_server, redis) = redis_with_turns().await;
+    a_resumed_call_that_is_cancelled_passes_its_turn_on(&redis).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_is_asked_again_by_a_call_that_goes_on() {
+    let (server, store) = redis_with_turns().await;
+    server.command(&["CONFIG", "SET", "mooring.turn-queue-max", "1"]);
+    let worker = Worker::new(&store, "w:1");
+    let is_full = async || worker.take("late", SHORT).await.unwrap_err() == TurnError::TooMany;
+    let asks = worker.take("asks", PATIENCE).await.unwrap();
+    asks.pass_on();
+    let other = worker.take("other", PATIENCE).await.unwrap();
+    let fills = worker.waits("fills").await;
+    eventually("the queue is full", is_full).await;
+    asks.resume();
+    tokio::time::sleep(SHORT).await;
+    drop(other);
+    let fills = comes(fills).await;
+    // Whoever looks takes the only place for as long: seldom enough for the call to find it free.
+    eventually("the call waits", async || {
+        tokio::time::sleep(A_WHILE).await;
+        is_full().await
+    })
+    .await;
+    drop(fills);
+    eventually("the call has its turn again", async || {
+        worker.take("last", A_WHILE).await.unwrap_err() == TurnError::Busy
+    })
+    .await;
+    drop(asks);
+    until_idle(&store).await;
+}
+
+/// A round trip to begin, one to end, which nobody waits for, and none between.
+#[tokio::test]
+async fn a_short_call_asks_the_store_once() {
+    let (server, store) = redis_with_turns().await;
+    let worker = Worker::new(&store, "w:1");
+    server.command(&["CONFIG", "RESETSTAT"]);
+    let turn = worker.take("short", PATIENCE).await.unwrap();
+    tokio::time::sleep(RENEW_EVERY / 2).await;
+    drop(turn);
+    eventually("the turn is given back", async || {
+        calls(&server, "session.leave") == 1
+    })
+    .await;
+    assert_eq!(calls(&server, "session.enter"), 1);
+}
+
+/// How often the server was asked so since its figures began.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let figures = server.command(&["INFO", "commandstats"]);
+    let text = redis::from_redis_value::<String>(figures).unwrap();
+    let head = format!("cmdstat_{command}:calls=");
+    let line = text.lines().find_map(|line| line.strip_prefix(&head));
+    let count = line.and_then(|line| line.split(',').next());
+    count.map_or(0, |count| count.parse().unwrap())
+}

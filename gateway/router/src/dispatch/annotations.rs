@@ -1,0 +1,89 @@
+//! Does a tool say that calling it twice does no harm? Asked only when a call may have run, so nothing is kept.
+
+use bytes::Bytes;
+use mooring_session::view::BindingView;
+use serde::Deserialize;
+
+use crate::affinity::{Affinity, Session};
+use mooring_protocol::call;
+use mooring_upstream::{Outgoing, Server, read_answer, within};
+
+/// Most pages of a tools/list that are looked through.
+const PAGES_MAX: usize = 32;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolsPage {
+    tools: Vec<Tool>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Tool {
+    name: String,
+    #[serde(default)]
+    annotations: Annotations,
+}
+
+/// The hints of MCP 2025-03-26, "Tool annotations". They are the server's own word, which is what its operator chose
+/// to trust by configuring it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Annotations {
+    read_only_hint: Option<bool>,
+    idempotent_hint: Option<bool>,
+}
+
+/// Whether the tool is marked read-only or idempotent. A server that cannot be asked has not said so.
+pub(super) async fn is_repeatable(
+    affinity: &Affinity,
+    session: &Session,
+    server: &Server,
+    binding: &BindingView,
+    tool: &str,
+) -> bool {
+    let mut cursor: Option<String> = None;
+    for _ in 0..PAGES_MAX {
+        let Some(page) = tools_page(affinity, session, server, binding, cursor.as_deref()).await
+        else {
+            return false;
+        };
+        if let Some(found) = page.tools.iter().find(|found| found.name == tool) {
+            let Annotations {
+                read_only_hint,
+                idempotent_hint,
+            } = found.annotations;
+            return read_only_hint == Some(true) || idempotent_hint == Some(true);
+        }
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return false,
+        }
+    }
+    false
+}
+
+async fn tools_page(
+    affinity: &Affinity,
+    session: &Session,
+    server: &Server,
+    binding: &BindingView,
+    cursor: Option<&str>,
+) -> Option<ToolsPage> {
+    let text = call::tools_list(&affinity.next_id(), cursor);
+    let outgoing = Outgoing::post(server, Bytes::from(text))
+        .session_digest(&session.digest)
+        .upstream_session(binding.upstream_session.as_ref());
+    let exchange = async {
+        read_answer(
+            affinity
+                .send_fresh(session, server, binding, &outgoing)
+                .await?,
+        )
+        .await
+    };
+    let answer = within(affinity.options().answer_timeout, exchange)
+        .await
+        .ok()?;
+    serde_json::from_str(answer.message()?.outcome()?).ok()
+}

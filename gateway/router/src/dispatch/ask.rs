@@ -1,0 +1,66 @@
+//! Asking: one request of the gateway's own over a session's binding, and its whole answer.
+//!
+//! Invariant: a binding that was moved on the way is told of, whatever became of the answer: the client has to hear of
+//! the lost state in the reply to its own request.
+
+use super::deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
+use crate::affinity::{Affinity, Driver, InFlightKind, Moved, Session};
+use mooring_upstream::{Answer, ExchangeError, Outgoing, Received, Server, read_answer, within};
+
+/// One request, which does no harm where it is repeated.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// The session it is asked in.
+    pub session: &'a Session,
+    /// The server that is asked.
+    pub server: &'a Server,
+    /// The request, with an id of the gateway's own.
+    pub outgoing: Outgoing,
+}
+
+/// What came of a request that was delivered.
+#[derive(Debug)]
+pub struct Asked {
+    /// The answer, or why it cannot be read.
+    pub answer: Result<Answer, ExchangeError>,
+    /// Set where the binding was moved on the way.
+    pub moved: Option<Moved>,
+}
+
+/// Asks, and reads the answer within the limit that requests of the gateway's own have. What else the server says on
+/// the same stream has no reader.
+///
+/// # Errors
+/// Where the request was not delivered.
+pub async fn ask(affinity: &Affinity, question: Question<'_>) -> Result<Asked, DeliverError> {
+    let Question {
+        session,
+        server,
+        outgoing,
+    } = question;
+    let call = Call {
+        session,
+        server,
+        outgoing,
+        on_loss: OnLoss::Recover,
+        repeat: Repeat::Harmless,
+        epoch: None,
+        routed: None,
+    };
+    let in_flight = affinity
+        .driven()
+        .begin(session, &server.id, InFlightKind::Call);
+    let Delivered {
+        response,
+        binding,
+        moved,
+    } = deliver(affinity, &call).await?;
+    in_flight.driven_by(Driver::of(&binding, affinity.worker()));
+    let answer = match response {
+        Received::Whole(answer) => Ok(answer),
+        Received::Streaming(reply) => {
+            within(affinity.options().answer_timeout, read_answer(reply)).await
+        }
+    };
+    Ok(Asked { answer, moved })
+}

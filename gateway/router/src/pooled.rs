@@ -1,0 +1,385 @@
+//! Affinity off: calls go to any instance, over upstream sessions that this worker pools.
+//!
+//! Nothing is recorded and the store is never asked. A pooled upstream session is initialised by the gateway in its
+//! own name, without client capabilities; a server that asks a client something all the same is told that there is
+//! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals.
+//! Invariant: losing it costs nobody anything but the handshake, because whoever needs upstream state to last turns
+//! affinity on. Where no setting turns affinity off, an upstream session that has an id is not shared at all.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::StatusCode;
+use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
+use tokio::sync::OnceCell;
+
+use mooring_protocol::{ErrorBody, ErrorKind, Message, Method, call, ids};
+use mooring_settings::Affinity;
+use mooring_upstream::{
+    Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing, Pulse,
+    Received, Reply, SendError, Server, ToInstance, discard, greet, is_session_unknown, probe,
+    read_answer, within,
+};
+
+/// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
+const SESSIONS_MAX: usize = 10_000;
+
+/// The pooled upstream sessions of one worker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    client: Client,
+    boot: Box<str>,
+    answer_timeout: Duration,
+    sequence: Arc<AtomicU64>,
+    sessions: Arc<Mutex<HashMap<Shared, Entry>>>,
+}
+
+/// What requests share one upstream session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shared {
+    server: ServerName,
+    instance: InstanceName,
+    principal: Principal,
+    revision: Box<str>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    session: Arc<OnceCell<PooledSession>>,
+    used_at: Instant,
+}
+
+/// One upstream session of the gateway's own.
+#[derive(Clone, Debug)]
+pub struct PooledSession {
+    /// The id the instance gave, if it keeps sessions.
+    pub upstream_session: Option<UpstreamSession>,
+    /// The instance's initialize answer, which clients get as theirs.
+    pub answer: Answer,
+}
+
+/// A response over a pooled session, and how to answer what the server asks meanwhile.
+#[derive(Debug)]
+pub struct Pooled {
+    /// The response.
+    pub received: Received,
+    /// Answers for the client that is not there.
+    pub unasked: Unasked,
+}
+
+/// Answers what a server asks over a shared session: no client of it can be asked. A ping is the gateway's to answer.
+#[derive(Clone, Debug)]
+pub struct Unasked {
+    client: Client,
+    server: Arc<Server>,
+    instance: Arc<Instance>,
+    upstream_session: Option<UpstreamSession>,
+}
+
+impl Unasked {
+    /// Sends the answer, without waiting for what becomes of it.
+    pub fn answer(&self, request: &Message<'_>) {
+        let Some(id) = request.id() else {
+            return;
+        };
+        let text = if request.method() == Method::Ping {
+            Bytes::from(call::empty_result(id.as_json()))
+        } else {
+            ErrorBody::new(ErrorKind::NobodyToAsk)
+                .answering(Some(id))
+                .to_bytes()
+        };
+        let outgoing =
+            Outgoing::post(&self.server, text).upstream_session(self.upstream_session.as_ref());
+        let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
+        tokio::spawn(async move {
+            if let Err(error) = client.send_once(&instance, outgoing.to(&instance)).await {
+                tracing::info!(%error, "a server that asked nobody could not be told so");
+            }
+        });
+    }
+}
+
+/// Why a request of a session that is not kept got no response.
+#[derive(Debug, thiserror::Error)]
+pub enum PooledError {
+    /// No instance could be initialised. Nothing ran.
+    #[error("no instance could be reached: {0}")]
+    NoInstance(#[source] HandshakeError),
+    /// An instance answered the handshake with an error.
+    #[error("the instance refused the handshake: {0}")]
+    Handshake(#[source] HandshakeError),
+    /// The connection broke during the call, which may have run.
+    #[error("the connection to the instance broke during the call")]
+    OutcomeUnknown(#[source] SendError),
+    /// An error answer could not be read.
+    #[error(transparent)]
+    Answer(#[from] ExchangeError),
+}
+
+impl Pool {
+    /// An empty pool.
+    #[must_use]
+    pub fn new(client: Client, boot: &str, answer_timeout: Duration) -> Self {
+        Self {
+            client,
+            boot: boot.into(),
+            answer_timeout,
+            sequence: Arc::default(),
+            sessions: Arc::default(),
+        }
+    }
+
+    /// An upstream session of some instance that can be reached: what a client's initialize is answered from.
+    ///
+    /// # Errors
+    /// See [`PooledError`].
+    pub async fn introduce(
+        &self,
+        server: &Server,
+        principal: &Principal,
+        revision: &str,
+    ) -> Result<PooledSession, PooledError> {
+        let mut last = None;
+        for instance in server.in_turn() {
+            let key = shared(server, instance, principal, revision);
+            match self.session(server, instance, &key).await {
+                Ok(session) => return Ok(session),
+                Err(error) if error.is_instance_away() => last = Some(error),
+                Err(error) => return Err(PooledError::Handshake(error)),
+            }
+        }
+        Err(unreachable(last))
+    }
+
+    /// Sends one message to the next instance that can be reached.
+    ///
+    /// # Errors
+    /// See [`PooledError`]. What may have run is not sent again.
+    pub async fn send(
+        &self,
+        server: &Arc<Server>,
+        principal: &Principal,
+        revision: &str,
+        outgoing: &Outgoing,
+    ) -> Result<Pooled, PooledError> {
+        let mut last = None;
+        for instance in server.in_turn() {
+            let key = shared(server, instance, principal, revision);
+            // The second try is for an instance that was restarted and has forgotten the pooled session.
+            for _ in 0..2 {
+                let session = match self.session(server, instance, &key).await {
+                    Ok(session) => session,
+                    Err(error) if error.is_instance_away() => {
+                        last = Some(error);
+                        break;
+                    }
+                    Err(error) => return Err(PooledError::Handshake(error)),
+                };
+                let carrying = outgoing
+                    .clone()
+                    .upstream_session(session.upstream_session.as_ref());
+                match self.client.send_once(instance, carrying.to(instance)).await {
+                    Ok(response) => match self
+                        .unless_lost(server, instance, response, &session, &key)
+                        .await?
+                    {
+                        Some(received) => {
+                            let unasked = Unasked {
+                                client: self.client.clone(),
+                                server: Arc::clone(server),
+                                instance: Arc::clone(instance),
+                                upstream_session: session.upstream_session,
+                            };
+                            return Ok(Pooled { received, unasked });
+                        }
+                        None => self.drop_session(&key, &session),
+                    },
+                    Err(error) if error.is_undelivered() => {
+                        last = Some(HandshakeError::Exchange(error.into()));
+                        break;
+                    }
+                    Err(error) => return Err(PooledError::OutcomeUnknown(error)),
+                }
+            }
+        }
+        Err(unreachable(last))
+    }
+
+    /// Sends a notification over every session that the requests of this principal and revision share, without waiting
+    /// for what becomes of it.
+    pub fn tell_all(
+        &self,
+        server: &Server,
+        principal: &Principal,
+        revision: &str,
+        outgoing: &Outgoing,
+    ) {
+        for instance in &server.instances {
+            let known = self
+                .lock()
+                .get(&shared(server, instance, principal, revision))
+                .and_then(|entry| entry.session.get().cloned());
+            let Some(session) = known else {
+                continue;
+            };
+            let carrying = outgoing
+                .clone()
+                .upstream_session(session.upstream_session.as_ref());
+            let (client, instance) = (self.client.clone(), Arc::clone(instance));
+            let limit = self.answer_timeout;
+            tokio::spawn(async move {
+                let exchange = async {
+                    let request = carrying.to(&instance);
+                    Ok(client.send_once(&instance, request).await?.status())
+                };
+                if let Err(error) = within(limit, exchange).await {
+                    tracing::info!(instance = %instance.name, %error, "a notification could not be delivered");
+                }
+            });
+        }
+    }
+
+    /// None where the instance does not know the pooled session, which also says that the call did not run. Servers
+    /// answer 400 and 404 to a message that they dislike, too; a ping tells the two apart.
+    async fn unless_lost(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        response: Reply,
+        session: &PooledSession,
+        key: &Shared,
+    ) -> Result<Option<Received>, ExchangeError> {
+        let is_suspect = matches!(
+            response.status(),
+            StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
+        );
+        if !is_suspect {
+            return Ok(Some(Received::Streaming(response)));
+        }
+        if session.upstream_session.is_none() {
+            // It may assign session ids by now. The next handshake tells.
+            self.drop_session(key, session);
+            return Ok(Some(Received::Streaming(response)));
+        }
+        let answer = read_answer(response).await?;
+        if is_session_unknown(&answer)
+            && self.pulse(server, instance, session).await == Pulse::SessionLost
+        {
+            return Ok(None);
+        }
+        Ok(Some(Received::Whole(answer)))
+    }
+
+    async fn pulse(&self, server: &Server, instance: &Instance, session: &PooledSession) -> Pulse {
+        let ping = Outgoing::post(server, call::ping(&self.next_id()).into())
+            .upstream_session(session.upstream_session.as_ref());
+        probe(&self.client, instance, &ping, self.answer_timeout).await
+    }
+
+    fn next_id(&self) -> String {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        ids::gateway_id(&self.boot, sequence).unwrap_or_else(|| format!("\"pooled:{sequence}\""))
+    }
+
+    async fn session(
+        &self,
+        server: &Server,
+        instance: &Arc<Instance>,
+        key: &Shared,
+    ) -> Result<PooledSession, HandshakeError> {
+        let cell = self.cell(key.clone());
+        cell.get_or_try_init(|| self.greet(server, instance, &key.revision))
+            .await
+            .cloned()
+    }
+
+    async fn greet(
+        &self,
+        server: &Server,
+        instance: &Arc<Instance>,
+        revision: &str,
+    ) -> Result<PooledSession, HandshakeError> {
+        let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
+        let greeting = Greeting {
+            text: Bytes::from(call::initialize(&self.next_id(), &params)),
+            completion: Completion::ByGateway,
+        };
+        let limit = self.answer_timeout;
+        let way = ToInstance {
+            client: &self.client,
+            instance,
+        };
+        let initialized = greet(&way, server, &greeting, "pooled", limit).await;
+        instance.contact.note_handshake(&initialized);
+        let initialized = initialized?;
+        server.note_statefulness(instance, initialized.upstream_session.as_ref());
+        if let Some(assigned) = &initialized.upstream_session
+            && server.affinity == Affinity::ByServer
+        {
+            let (client, instance) = (self.client.clone(), Arc::clone(instance));
+            let (deletion, assigned) = (Outgoing::delete(server), assigned.clone());
+            tokio::spawn(async move {
+                discard(&client, &instance, &deletion, &assigned, limit).await;
+            });
+            return Err(HandshakeError::SessionAssigned);
+        }
+        Ok(PooledSession {
+            upstream_session: initialized.upstream_session,
+            answer: initialized.answer,
+        })
+    }
+
+    fn cell(&self, shared: Shared) -> Arc<OnceCell<PooledSession>> {
+        let mut sessions = self.lock();
+        if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&shared) {
+            let idle_for_longest = sessions
+                .iter()
+                .min_by_key(|(_, entry)| entry.used_at)
+                .map(|(shared, _)| shared.clone());
+            if let Some(shared) = idle_for_longest {
+                sessions.remove(&shared);
+            }
+        }
+        let entry = sessions.entry(shared).or_insert_with(|| Entry {
+            session: Arc::default(),
+            used_at: Instant::now(),
+        });
+        entry.used_at = Instant::now();
+        Arc::clone(&entry.session)
+    }
+
+    /// Forgets a lost session, unless another request has replaced it meanwhile.
+    fn drop_session(&self, shared: &Shared, lost: &PooledSession) {
+        let mut sessions = self.lock();
+        let is_present = sessions
+            .get(shared)
+            .and_then(|entry| entry.session.get())
+            .is_some_and(|session| session.upstream_session == lost.upstream_session);
+        if is_present {
+            sessions.remove(shared);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Shared, Entry>> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn shared(server: &Server, instance: &Instance, principal: &Principal, revision: &str) -> Shared {
+    Shared {
+        server: server.id.clone(),
+        instance: instance.name.clone(),
+        principal: principal.clone(),
+        revision: revision.into(),
+    }
+}
+
+fn unreachable(last: Option<HandshakeError>) -> PooledError {
+    mooring_metrics::affinity_failure("no_instance");
+    PooledError::NoInstance(last.unwrap_or(HandshakeError::Exchange(ExchangeError::NoResponse)))
+}

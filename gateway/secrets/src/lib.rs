@@ -1,0 +1,6 @@
+//! Secrets: how they are read from files, and what stands for one in logs and keys.
+//!
+//! Invariant: no error, log line or key contains a secret.
+
+pub mod digest;
+pub mod file;

@@ -1,0 +1,69 @@
+//! The settings of the scan for dangerous patterns: lists in the place of the built-in ones.
+
+use regex::{Regex, RegexBuilder};
+
+use super::pair;
+use crate::knob::{About, Knob, List};
+use crate::reader::{Reader, Reason};
+
+/// Largest compiled pattern in bytes: a list of them must not take the gateway's memory.
+const COMPILED_BYTES_MAX: usize = 1024 * 1024;
+
+const SHAPE: &str =
+    "regular expressions of at most 512 bytes, without look-around and back-references";
+const UNSET: &str = "the built-in list; an empty list refuses nothing";
+
+const PYTHON: List = list(
+    About::new(
+        "code.python_dangerous_patterns",
+        "Python code in which one of these patterns is found is refused before it runs, with the pattern named.",
+    )
+    .seed("CODE_EXECUTION_PYTHON_DANGEROUS_PATTERNS"),
+);
+
+const TYPESCRIPT: List = list(
+    About::new(
+        "code.typescript_dangerous_patterns",
+        "TypeScript and JavaScript code in which one of these patterns is found is refused before it runs, with the \
+         pattern named.",
+    )
+    .seed("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS"),
+);
+
+const fn list(about: About) -> List {
+    pair::patterns(about.unset(UNSET), SHAPE)
+}
+
+/// The rows of `[code]` about patterns.
+pub(super) const KNOBS: &[Knob] = &[Knob::List(&PYTHON), Knob::List(&TYPESCRIPT)];
+
+/// Patterns of code that is refused before it runs. `None` means the built-in ones, an empty list none at all.
+#[derive(Debug, Clone, Default)]
+pub struct DangerousPatterns {
+    /// For Python.
+    pub python: Option<Vec<Regex>>,
+    /// For TypeScript and JavaScript.
+    pub typescript: Option<Vec<Regex>>,
+}
+
+pub(super) fn parse(reader: &mut Reader<'_>) -> DangerousPatterns {
+    DangerousPatterns {
+        python: reader.list(&PYTHON, compile),
+        typescript: reader.list(&TYPESCRIPT, compile),
+    }
+}
+
+/// The expression that a text is, where it is one and not too large.
+pub(super) fn compile(text: &str) -> Result<Regex, Reason> {
+    RegexBuilder::new(text)
+        .size_limit(COMPILED_BYTES_MAX)
+        .build()
+        .map_err(|error| regex_reason(&error))
+}
+
+/// Why an expression is none. The library draws a caret under the mistake; its last line says in words what it is.
+fn regex_reason(error: &regex::Error) -> Reason {
+    let drawn = error.to_string();
+    let words = drawn.lines().last().unwrap_or_default();
+    words.strip_prefix("error: ").unwrap_or(words).to_owned()
+}

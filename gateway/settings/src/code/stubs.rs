@@ -1,0 +1,57 @@
+//! What a server's stubs are written in.
+
+use crate::Language;
+use crate::knob::{About, Choice, Named};
+use crate::reader::Reader;
+
+pub(super) const STUB_LANGUAGE: Choice<StubFormat> = Choice {
+    about: About::new(
+        "servers.stub_language",
+        "What `/tools` describes the tools of other servers in.",
+    )
+    .unset("the language of the server's runtime"),
+    default: Named {
+        name: "python",
+        value: StubFormat::Python,
+        meaning: "functions for Python, which code imports",
+    },
+    others: &[
+        Named {
+            name: "typescript",
+            value: StubFormat::TypeScript,
+            meaning: "functions for TypeScript, which code imports",
+        },
+        Named {
+            name: "json",
+            value: StubFormat::Json,
+            meaning: "descriptions to be read, without functions",
+        },
+    ],
+    later: &[],
+};
+
+/// What stubs are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StubFormat {
+    /// Functions for Python.
+    Python,
+    /// Functions for TypeScript.
+    TypeScript,
+    /// Descriptions, without functions.
+    Json,
+}
+
+impl StubFormat {
+    /// What a runtime of this language imports.
+    #[must_use]
+    pub const fn of(language: Language) -> Self {
+        match language {
+            Language::Python => Self::Python,
+            Language::TypeScript => Self::TypeScript,
+        }
+    }
+}
+
+pub(super) fn parse(reader: &mut Reader<'_>, runtime: Language) -> StubFormat {
+    reader.choice_or(&STUB_LANGUAGE, StubFormat::of(runtime))
+}

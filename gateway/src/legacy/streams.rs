@@ -1,0 +1,94 @@
+//! The streams that are open at this worker, by the session that each is.
+//!
+//! Invariant: a session has at most one stream here, for every stream is a new session; and there are never more than
+//! [`STREAMS_MAX`] connections of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mooring_session::names::ServerName;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::downlink::{OpenStream, Wire};
+use mooring_router::affinity::Session;
+use mooring_store::SessionKey;
+
+/// Most streams open at one worker at the same time.
+const STREAMS_MAX: usize = 10_000;
+
+/// The streams of one worker. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Streams(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    open: Mutex<HashMap<SessionKey, Arc<OpenStream>>>,
+    slots: Arc<Semaphore>,
+    /// Told whenever a session's end is complete.
+    fewer: Notify,
+}
+
+/// The place of one stream among those that may be open.
+#[derive(Debug)]
+pub struct Slot(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit);
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self(Arc::new(Shared {
+            open: Mutex::default(),
+            slots: Arc::new(Semaphore::new(STREAMS_MAX)),
+            fewer: Notify::new(),
+        }))
+    }
+}
+
+impl Streams {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<OpenStream>>> {
+        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a stream; none where too many are open.
+    #[must_use]
+    pub fn slot(&self) -> Option<Slot> {
+        let permit = Arc::clone(&self.0.slots).try_acquire_owned().ok()?;
+        Some(Slot(permit))
+    }
+
+    /// Enters the stream of a new session.
+    #[must_use]
+    pub fn enter(
+        &self,
+        session: Session,
+        server: ServerName,
+        epoch: Option<u64>,
+    ) -> Arc<OpenStream> {
+        let key = session.key.clone();
+        let stream = Arc::new(OpenStream::new(session, server, epoch, Wire::Events));
+        self.lock().insert(key, Arc::clone(&stream));
+        stream
+    }
+
+    /// The stream of this session, if it is here.
+    #[must_use]
+    pub fn find(&self, key: &SessionKey) -> Option<Arc<OpenStream>> {
+        self.lock().get(key).cloned()
+    }
+
+    /// Removes a stream whose session is over.
+    pub fn remove(&self, key: &SessionKey) {
+        self.lock().remove(key);
+        self.0.fewer.notify_waiters();
+    }
+
+    /// Returns when every stream is over and its session ended.
+    pub async fn all_over(&self) {
+        loop {
+            let fewer = self.0.fewer.notified();
+            if self.lock().is_empty() {
+                return;
+            }
+            fewer.await;
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Transitions over the file: read the row, let the rules decide, write what they changed.
+//!
+//! Invariants: what is decided in a transaction is decided over what that transaction read; the column `last_used_at`
+//! is exact to [`USE_STEP`], whatever the record itself says.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mooring_session::context::{Context, Decided, Liveness, Tuning, Written};
+use mooring_session::index::Departures;
+use mooring_session::refusal::Refusal;
+use mooring_session::time::{Millis, Timestamp};
+use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::file::Opened;
+use super::heard::Heard;
+use super::housekeeping::USE_STEP;
+use super::node::FileNode;
+use super::row::{self, stored_number};
+use super::{Failed, mend};
+use crate::clock::Clock;
+use crate::error::{NotReady, OpenError, StoreError};
+use crate::key::{Family, InitDigest, SessionKey};
+use crate::queues::Queues;
+use crate::status::StatusCell;
+use crate::transition::Access;
+use crate::watched::{Before, Moved, Settles, Watched};
+
+/// A busy thread takes a purging step after this many commands that wrote.
+const PURGE_EVERY: u32 = 256;
+
+/// The database, as its thread holds it.
+pub(super) struct Database {
+    pub(super) connection: Opened,
+    /// Where the file is, or ought to be while this works in memory.
+    pub(super) path: PathBuf,
+    pub(super) status: Arc<StatusCell>,
+    pub(super) heard: Heard,
+    pub(super) clock: Clock,
+    pub(super) queues: Arc<Queues>,
+    departures: Departures,
+    tuning: Tuning,
+    pub(super) written_since_purge: u32,
+    /// Where REAP goes on for a family, in the order of its index; nowhere for the front.
+    pub(super) reaped_to: HashMap<Family, (i64, i64)>,
+}
+
+/// What a transition came to.
+enum Outcome<R, A> {
+    Done(Done<R, A>),
+    /// It has to write, and was tried without the write lock.
+    NeedsWriteLock,
+}
+
+/// The answer of a transition that was carried out.
+struct Done<R, A> {
+    reply: R,
+    /// What else was done.
+    also: A,
+    /// The binding that it moved, as it was before.
+    moved: Option<Before>,
+    /// The use that has to be noted beside the record.
+    used_at: Option<Timestamp>,
+}
+
+impl Database {
+    pub(super) fn open(
+        path: &Path,
+        clock: Clock,
+        queues: Arc<Queues>,
+        status: Arc<StatusCell>,
+    ) -> Result<Self, OpenError> {
+        Ok(Self {
+            connection: mend::open(path, &status)?,
+            path: path.to_owned(),
+            status,
+            heard: Heard::new(&clock),
+            clock,
+            queues,
+            departures: Departures::default(),
+            tuning: Tuning::default(),
+            written_since_purge: 0,
+            reaped_to: HashMap::new(),
+        })
+    }
+
+    pub(super) fn transition<T: Watched>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<T::Reply, StoreError> {
+        let (reply, ()) = self.transition_and(key, request, |_| Ok(()))?;
+        Ok(reply)
+    }
+
+    /// Carries out a transition and something else, or neither: the transaction is committed after `also` has succeeded.
+    pub(super) fn transition_and<T: Watched, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Result<(T::Reply, A), StoreError> {
+        let Done {
+            reply,
+            moved,
+            also,
+            used_at,
+        } = self.mended(|database| database.done(key, request, &also))?;
+        if let Some(used_at) = used_at {
+            self.note_use(key, used_at);
+        }
+        let settles = match &moved {
+            Some(before) => Settles::Server(&before.server),
+            None => request.settles(&reply),
+        };
+        self.queues.note(key, request.told(&reply), settles);
+        Ok((reply, also))
+    }
+
+    fn done<T: Watched, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+    ) -> Result<Done<T::Reply, A>, Failed> {
+        if T::ACCESS == Access::Reads
+            && let Outcome::Done(done) =
+                self.attempt(key, request, also, TransactionBehavior::Deferred)?
+        {
+            return Ok(done);
+        }
+        let outcome = self.attempt(key, request, also, TransactionBehavior::Immediate)?;
+        self.written_since_purge += 1;
+        if self.written_since_purge >= PURGE_EVERY {
+            self.purge();
+        }
+        match outcome {
+            Outcome::Done(done) => Ok(done),
+            Outcome::NeedsWriteLock => Err(Failed::Store(StoreError::NotReady(NotReady::Locked))),
+        }
+    }
+
+    fn attempt<T: Watched, A>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
+        behavior: TransactionBehavior,
+    ) -> Result<Outcome<T::Reply, A>, Failed> {
+        let transaction = self.connection.transaction_with_behavior(behavior)?;
+        self.heard.refresh(&transaction, &self.clock)?;
+        let (now, mono) = (self.clock.now(), self.clock.mono());
+        let stored = row::load(&transaction, key.secret())?;
+        let living = stored.as_ref().filter(|row| row.tombstone_ends_at > now);
+        let mut slot = living.map(|row| row::decode(&row.fields)).transpose()?;
+        let floor = match (&slot, &stored) {
+            (Some(_), _) => 0,
+            (None, ended) => {
+                let highest = ended.as_ref().map_or(0, |row| row.highest_number);
+                row::read_floor(&transaction)?.max(highest)
+            }
+        };
+        let before = Before::of(request, slot.as_ref());
+        let node = FileNode::new(
+            &transaction,
+            key,
+            (now, mono),
+            &self.departures,
+            &self.queues,
+        );
+        let context = Context {
+            now,
+            floor,
+            tuning: &self.tuning,
+            workers: &self.heard.workers.at(mono),
+            node: &node,
+        };
+        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
+        node.check()?;
+        let Decided { reply, written } = decided?;
+        if written == Written::Nothing {
+            let is_due = |row: &&row::Stored| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
+            return Ok(Outcome::Done(Done {
+                reply,
+                also: also(context.workers)?,
+                moved: None,
+                used_at: living.filter(is_due).map(|_| now),
+            }));
+        }
+        if matches!(behavior, TransactionBehavior::Deferred) {
+            return Ok(Outcome::NeedsWriteLock);
+        }
+        let fields = living.map(|row| &row.fields);
+        let key = key.secret();
+        match &slot {
+            Some(record) => {
+                let used_at = match (T::IS_USE, living) {
+                    (true, _) | (_, None) => now,
+                    (false, Some(row)) => row.last_used_at,
+                };
+                let used_at = used_at.max(record.life.last_used_at);
+                let times = row::Times {
+                    used_at,
+                    tuning: &self.tuning,
+                };
+                row::save(&transaction, key, fields, record, written, &times)?;
+            }
+            None => row::remove(
+                &transaction,
+                key,
+                stored.map_or(0, |row| row.highest_number),
+            )?,
+        }
+        let also = also(context.workers)?;
+        transaction.commit()?;
+        let moved = before.as_ref().map(|before| before.moved(slot.as_ref()));
+        if let (Some(before), Some(Moved::Away)) = (&before, moved) {
+            let Before {
+                server, instance, ..
+            } = before;
+            self.departures.note(server, instance, mono);
+        }
+        let moved = before.filter(|_| moved != Some(Moved::Not));
+        Ok(Outcome::Done(Done {
+            reply,
+            also,
+            moved,
+            used_at: None,
+        }))
+    }
+
+    pub(super) fn put_init(
+        &mut self,
+        digest: &InitDigest,
+        json: &str,
+        keep: Millis,
+    ) -> Result<(), StoreError> {
+        self.write(|transaction, _, clock| {
+            transaction
+                .prepare_cached(
+                    "INSERT INTO inits VALUES (?1, ?2, ?3)
+                     ON CONFLICT (digest) DO UPDATE SET lapses_at = excluded.lapses_at",
+                )?
+                .execute(params![
+                    digest.as_str(),
+                    json,
+                    stored_number(clock.now().plus(keep).unix_ms())
+                ])?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn get_init(&mut self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
+        self.mended(|database| {
+            let now = stored_number(database.clock.now().unix_ms());
+            let found = database
+                .connection
+                .prepare_cached("SELECT params FROM inits WHERE digest = ?1 AND lapses_at > ?2")?
+                .query_row(params![digest.as_str(), now], |row| row.get(0))
+                .optional()?;
+            Ok(found)
+        })
+    }
+
+    pub(super) fn delete_init(&mut self, digest: &InitDigest) -> Result<(), StoreError> {
+        self.write(|transaction, _, _| {
+            transaction
+                .prepare_cached("DELETE FROM inits WHERE digest = ?1")?
+                .execute(params![digest.as_str()])?;
+            Ok(())
+        })
+    }
+
+    /// Does work that writes in a transaction that may, with the workers as they are now.
+    pub(super) fn write<R>(
+        &mut self,
+        work: impl Fn(&Transaction<'_>, &mut Heard, &Clock) -> Result<R, Failed>,
+    ) -> Result<R, StoreError> {
+        self.mended(|database| {
+            let Self {
+                connection,
+                heard,
+                clock,
+                ..
+            } = database;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            heard.refresh(&transaction, clock)?;
+            let result = work(&transaction, heard, clock)?;
+            transaction.commit()?;
+            Ok(result)
+        })
+    }
+}

@@ -1,0 +1,160 @@
+//! Workers, turns and rates: what a command of no record, or of more than the record, does in the file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::names::WorkerId;
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::{self, Rate, Spent};
+use mooring_session::workers::Beat;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::database::Database;
+use super::row::{read_number, stored_number};
+use super::{EmbeddedStore, Failed};
+use crate::error::StoreError;
+use crate::fleet::WorkerView;
+use crate::key::SessionKey;
+use crate::news::NewsItem;
+use crate::rate::Rated;
+use crate::status::AnsweredBy;
+use crate::transition::Get;
+use crate::turns::{self, Enter, Entered, Leave};
+
+impl EmbeddedStore {
+    pub(crate) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
+        self.ask(move |database| {
+            database.write(|transaction, heard, clock| heard.beat(transaction, beat.clone(), clock))
+        })
+        .await
+    }
+
+    pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        let worker = worker.clone();
+        self.ask(move |database| {
+            database
+                .write(|transaction, heard, clock| Ok(heard.gone(transaction, &worker, clock)?))
+        })
+        .await
+    }
+
+    pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
+        self.ask(|database| database.mended(Database::workers))
+            .await
+    }
+
+    pub(crate) async fn enter(
+        &self,
+        key: &SessionKey,
+        request: &Enter,
+    ) -> Result<Entered, StoreError> {
+        let (key, request) = (key.clone(), request.clone());
+        self.ask(move |database| {
+            let queues = Arc::clone(&database.queues);
+            let (routed, turn) = database.transition_and(&key, &request.route(), |workers| {
+                queues.enter(&key, &request, workers)
+            })?;
+            Ok(Entered {
+                routed,
+                turn,
+                answered_by: AnsweredBy::Store,
+            })
+        })
+        .await
+    }
+
+    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+        let (key, request) = (key.clone(), request.clone());
+        self.ask(move |database| {
+            let record = database.transition(&key, &Get)?;
+            if record.principal != request.principal {
+                return Err(Refusal::Denied.into());
+            }
+            let workers = &database.heard.workers.at(database.clock.mono());
+            let result = database.queues.leave(&key, &request, workers);
+            Ok(turns::left(result, record.standing)?)
+        })
+        .await
+    }
+
+    /// The thread is asked to look who is alive; the news itself is taken here, so that none is lost with a caller who
+    /// goes away while the thread works.
+    pub(crate) async fn news(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+    ) -> Result<Vec<NewsItem>, StoreError> {
+        let look = || async {
+            let looked = self.ask(|database| {
+                let workers = &database.heard.workers.at(database.clock.mono());
+                database.queues.advance(workers);
+                Ok(())
+            });
+            // A thread that is too busy to look now looks at the next command.
+            drop(looked.await);
+        };
+        Ok(self.queues.wait(worker, timeout, look).await)
+    }
+
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<Rated, StoreError> {
+        let (name, request) = (name.to_owned(), *request);
+        self.ask(move |database| {
+            database.write(|transaction, _, clock| {
+                let stored = spent(transaction, &name)?;
+                let rated = rules::rate(stored, &request, clock.now());
+                if let Some(spent) = rated.spent {
+                    save_spent(transaction, &name, spent)?;
+                }
+                Ok(Rated::of(rated))
+            })
+        })
+        .await
+    }
+}
+
+impl Database {
+    fn workers(&mut self) -> Result<Vec<WorkerView>, Failed> {
+        let transaction = self.connection.transaction()?;
+        self.heard.refresh(&transaction, &self.clock)?;
+        let (now, mono) = (self.clock.now(), self.clock.mono());
+        let mut count = transaction.prepare_cached(
+            "SELECT driver, count(*) FROM bindings JOIN sessions USING (key)
+             WHERE lifecycle = 'active' AND over_at > ?1 GROUP BY driver",
+        )?;
+        let driven = count
+            .query_map([stored_number(now.unix_ms())], |row| {
+                Ok((row.get::<_, String>(0)?, read_number(row, 1)?))
+            })?
+            .collect::<rusqlite::Result<std::collections::HashMap<_, _>>>()?;
+        let heard = self.heard.workers.list(mono).into_iter();
+        Ok(heard
+            .map(|view| {
+                let bindings = driven.get(view.worker.as_str()).copied().unwrap_or(0);
+                WorkerView::of(view, Some(bindings))
+            })
+            .collect())
+    }
+}
+
+/// A stored rate that does not read as one, which only a hand can have written, counts as none.
+fn spent(connection: &Connection, name: &str) -> rusqlite::Result<Option<Spent>> {
+    let text = connection
+        .prepare_cached("SELECT spent FROM rates WHERE name = ?1")?
+        .query_row([name], |row| row.get::<_, String>(0))
+        .optional()?;
+    Ok(text.and_then(|text| Spent::decode(text.as_bytes()).ok()))
+}
+
+fn save_spent(connection: &Connection, name: &str, spent: Spent) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO rates VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET
+                spent = excluded.spent, lapses_at = excluded.lapses_at",
+        )?
+        .execute(params![
+            name,
+            spent.encode(),
+            stored_number(spent.expires_at().unix_ms())
+        ])?;
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! What is done beside the commands: uses are noted, and what is over is dropped, a bounded step at a time.
+//!
+//! Invariant: no command fails for it, and none waits long.
+
+use std::time::Duration;
+
+use mooring_session::time::{Millis, Timestamp};
+use rusqlite::params;
+
+use super::database::Database;
+use super::row::{self, stored_number};
+use super::schema::BUSY_TIMEOUT;
+use crate::key::SessionKey;
+
+/// Most ended tombstones dropped in one step, so that no command waits for long behind one.
+const PURGE_STEP: u32 = 64;
+/// A use that changes no record is noted beside it when this long has passed since the last that was, so that a cap ends
+/// the session that was not used for longest.
+pub(super) const USE_STEP: Millis = Millis::new(1_000);
+/// Longest wait for the write lock for anything of this. What cannot be done now is done with the next.
+const BESIDE_WITHIN: Duration = Duration::from_millis(5);
+
+impl Database {
+    /// Notes a use beside a record that says nothing of it. Nobody waits long for that, and nothing fails for it.
+    pub(super) fn note_use(&mut self, key: &SessionKey, used_at: Timestamp) {
+        let noted = self.connection.busy_timeout(BESIDE_WITHIN).and_then(|()| {
+            self.connection
+                .prepare_cached(
+                    "UPDATE sessions SET last_used_at = max(last_used_at, ?2) WHERE key = ?1",
+                )?
+                .execute(params![key.secret(), stored_number(used_at.unix_ms())])
+        });
+        let restored = self.connection.busy_timeout(BUSY_TIMEOUT);
+        if let Err(error) = noted.and(restored) {
+            tracing::debug!(%error, "a use could not be noted");
+        }
+    }
+
+    /// Drops some tombstones and params whose time is over. What cannot be dropped now is dropped later.
+    pub(super) fn purge(&mut self) {
+        self.written_since_purge = 0;
+        match self.mended(|database| Ok(database.has_lapsed()?)) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::error!(%error, "nobody can tell which sessions are over");
+                return;
+            }
+        }
+        // Where it fails, the usual time is waited.
+        let _ = self.connection.busy_timeout(BESIDE_WITHIN);
+        let dropped = self.write(|transaction, _, clock| {
+            let now = stored_number(clock.now().unix_ms());
+            let (highest, count): (Option<i64>, u32) = transaction.query_row(
+                "SELECT max(highest_number), count(*) FROM (SELECT highest_number FROM sessions
+                 WHERE tombstone_ends_at <= ?1 ORDER BY tombstone_ends_at, key LIMIT ?2)",
+                params![now, PURGE_STEP],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
+            transaction.execute(
+                "DELETE FROM sessions WHERE key IN (SELECT key FROM sessions
+                 WHERE tombstone_ends_at <= ?1 ORDER BY tombstone_ends_at, key LIMIT ?2)",
+                params![now, PURGE_STEP],
+            )?;
+            if let Some(highest) = highest {
+                row::raise_floor(transaction, highest)?;
+            }
+            transaction.execute(
+                "DELETE FROM inits WHERE digest IN
+                 (SELECT digest FROM inits WHERE lapses_at <= ?1 LIMIT ?2)",
+                params![now, PURGE_STEP],
+            )?;
+            transaction.execute(
+                "DELETE FROM rates WHERE name IN
+                 (SELECT name FROM rates WHERE lapses_at <= ?1 LIMIT ?2)",
+                params![now, PURGE_STEP],
+            )?;
+            Ok(count)
+        });
+        if let Err(error) = self.connection.busy_timeout(BUSY_TIMEOUT) {
+            tracing::debug!(%error, "the time that is waited for other processes could not be set");
+        }
+        match dropped {
+            Ok(0) => {}
+            Ok(count) => tracing::debug!(count, "ended tombstones dropped"),
+            Err(error) => tracing::error!(%error, "ended tombstones could not be dropped"),
+        }
+    }
+
+    /// Whether there is anything to drop: to ask needs no write lock.
+    fn has_lapsed(&self) -> rusqlite::Result<bool> {
+        self.connection
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM sessions WHERE tombstone_ends_at <= ?1)
+                     OR EXISTS (SELECT 1 FROM inits WHERE lapses_at <= ?1)
+                     OR EXISTS (SELECT 1 FROM rates WHERE lapses_at <= ?1)",
+            )?
+            .query_row([stored_number(self.clock.now().unix_ms())], |row| {
+                row.get(0)
+            })
+    }
+}

@@ -1,0 +1,189 @@
+//! LIST over the file.
+//!
+//! The columns find candidates, and the records decide. Invariant: one call looks at a bounded number of rows, so a page
+//! may be short and still have a next one.
+
+use mooring_session::context::{Context, NoIndex, Tuning};
+use mooring_session::index::{Filter, Order};
+use mooring_session::names::{NameError, Problem, parse_integer};
+use mooring_session::record::{Record, Standing};
+use mooring_session::refusal::Refusal;
+use mooring_session::time::Timestamp;
+use mooring_session::view::RecordView;
+use rusqlite::types::Value;
+use rusqlite::{Row, params_from_iter};
+
+use super::database::Database;
+use super::row::{self, stored_number};
+use super::{EmbeddedStore, Failed};
+use crate::error::StoreError;
+use crate::key::SessionKey;
+use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
+
+/// Most rows that one call looks at.
+const EXAMINED_MAX: usize = 2_000;
+
+impl EmbeddedStore {
+    pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
+        let search = Search {
+            filter: query.filter(&self.prefix)?,
+            order: query.order,
+            after: query.cursor.as_ref().map(Place::parse).transpose()?,
+            count: query.count.clamp(1, PAGE_MAX),
+            prefix: self.prefix.to_string(),
+        };
+        self.ask(move |database| database.mended(|database| database.list(&search)))
+            .await
+    }
+}
+
+/// A query, read.
+struct Search {
+    filter: Filter,
+    order: Order,
+    after: Option<Place>,
+    count: usize,
+    prefix: String,
+}
+
+/// Where a session stands in the order of creation; the ordinal tells those of one moment apart.
+#[derive(Clone, Copy)]
+struct Place {
+    created_at: i64,
+    ordinal: i64,
+}
+
+impl Place {
+    fn parse(cursor: &Cursor) -> Result<Self, Refusal> {
+        let what = "cursor";
+        let (moment, ordinal) = cursor.as_str().split_once('-').ok_or(NameError {
+            what,
+            problem: Problem::Alphabet("what the page before answered is expected"),
+        })?;
+        let number = |text: &str| parse_integer(what, text.as_bytes(), 0, u64::MAX);
+        Ok(Self {
+            created_at: stored_number(number(moment)?),
+            ordinal: stored_number(number(ordinal)?),
+        })
+    }
+
+    fn cursor(self) -> Option<Cursor> {
+        Cursor::of(&format!("{}-{}", self.created_at, self.ordinal))
+    }
+}
+
+/// A statement in the making.
+struct Statement {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Statement {
+    fn and(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
+        self.sql.push_str(" AND ");
+        self.sql.push_str(condition);
+        self.values.extend(values);
+    }
+}
+
+impl Database {
+    fn list(&mut self, search: &Search) -> Result<SessionPage, Failed> {
+        let transaction = self.connection.transaction()?;
+        self.heard.refresh(&transaction, &self.clock)?;
+        let now = self.clock.now();
+        let context = Context {
+            now,
+            floor: 0,
+            tuning: &Tuning::default(),
+            workers: &self.heard.workers.at(self.clock.mono()),
+            node: &NoIndex,
+        };
+        let Statement { sql, values } = candidates(search, now);
+        let mut statement = transaction.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let (mut sessions, mut examined, mut cursor) = (Vec::new(), 0, None);
+        while let Some(row) = rows.next()? {
+            let place = Place {
+                created_at: row.get(0)?,
+                ordinal: row.get(1)?,
+            };
+            examined += 1;
+            if let Some((key, record)) = read(row, &search.prefix)?
+                && search.filter.admits(key.secret().as_bytes(), &record, now)
+            {
+                sessions.push((key, RecordView::of(&record, &context)));
+            }
+            if sessions.len() >= search.count || examined >= EXAMINED_MAX {
+                cursor = rows.next()?.and_then(|_| place.cursor());
+                break;
+            }
+        }
+        Ok(SessionPage {
+            complete: true,
+            cursor,
+            sessions,
+        })
+    }
+}
+
+/// A record and its key; none where the record cannot be read, or is not of this gateway's prefix.
+fn read(row: &Row<'_>, prefix: &str) -> Result<Option<(SessionKey, Record)>, Failed> {
+    let key = row.get_ref(2)?.as_bytes().unwrap_or_default();
+    let Some(key) = SessionKey::named(prefix, key) else {
+        return Ok(None);
+    };
+    let json: String = row.get(3)?;
+    let record = row::parse(&json).and_then(|fields| row::decode(&fields));
+    Ok(record.ok().map(|record| (key, record)))
+}
+
+/// The rows behind the cursor that the columns admit.
+fn candidates(search: &Search, now: Timestamp) -> Statement {
+    let now = Value::from(stored_number(now.unix_ms()));
+    let mut statement = Statement {
+        sql: "SELECT created_at, ordinal, key, fields FROM sessions WHERE tombstone_ends_at > ?"
+            .to_owned(),
+        values: vec![now.clone()],
+    };
+    let filter = &search.filter;
+    if let Some(principal) = &filter.principal {
+        let principal = Value::from(principal.as_str().to_owned());
+        statement.and("principal = ?", [principal]);
+    }
+    match filter.standing {
+        None => {}
+        Some(Standing::Ended) => statement.and("lifecycle = 'ended'", []),
+        Some(Standing::Active) => {
+            statement.and("lifecycle = 'active' AND over_at > ?", [now]);
+        }
+        Some(Standing::Expired) => {
+            statement.and("lifecycle = 'active' AND over_at <= ?", [now]);
+        }
+    }
+    let of_binding = [
+        ("server", filter.server.as_ref().map(|it| it.as_str())),
+        ("instance", filter.instance.as_ref().map(|it| it.as_str())),
+        ("owner", filter.owner.as_ref().map(|it| it.as_str())),
+    ];
+    for (column, value) in of_binding {
+        if let Some(value) = value {
+            let condition = format!("key IN (SELECT key FROM bindings WHERE {column} = ?)");
+            statement.and(&condition, [Value::from(value.to_owned())]);
+        }
+    }
+    let (comparison, direction) = match search.order {
+        Order::Newest => ("<", "DESC"),
+        Order::Oldest => (">", "ASC"),
+    };
+    if let Some(Place {
+        created_at,
+        ordinal,
+    }) = search.after
+    {
+        let condition = format!("(created_at, ordinal) {comparison} (?, ?)");
+        statement.and(&condition, [Value::from(created_at), Value::from(ordinal)]);
+    }
+    let order = format!(" ORDER BY created_at {direction}, ordinal {direction}");
+    statement.sql.push_str(&order);
+    statement
+}

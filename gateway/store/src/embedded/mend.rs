@@ -1,0 +1,182 @@
+//! What is done where the file fails: a damaged one gives way to a new one, and one that cannot be written to memory.
+//!
+//! Invariants: each is logged as an error; a command that failed for it is tried once more over what took its place; a
+//! file that another process has put in the place of this one's is found before the next command.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+use super::Failed;
+use super::database::Database;
+use super::file::Opened;
+use super::memory_copy;
+use super::schema::{self, Check};
+use crate::error::{NotReady, OpenError, StoreError};
+use crate::status::{StatusCell, StoreMode};
+
+/// Opens the file, or begins in memory where it can be neither made nor opened.
+///
+/// # Errors
+/// The file is a newer version's, or another process has it locked for too long.
+pub(super) fn open(path: &Path, status: &StatusCell) -> Result<Opened, OpenError> {
+    schema::open(path, Check::Usual).or_else(|error| {
+        if !is_unwritable(&error) {
+            return Err(error);
+        }
+        copied(None, path, &error, status).map_err(|_| error)
+    })
+}
+
+fn is_unwritable(error: &OpenError) -> bool {
+    match error {
+        // Who has the lock for so long is at work on the file.
+        OpenError::Place { source, .. } => source.kind() != ErrorKind::TimedOut,
+        OpenError::Directory { .. } => true,
+        OpenError::File { source, .. } => cannot_be_written(source),
+        _ => false,
+    }
+}
+
+/// Whether the error says that the disk is full, or that the file or its directory cannot be written.
+fn cannot_be_written(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::ReadOnly
+                | ErrorCode::CannotOpen
+                | ErrorCode::PermissionDenied
+                | ErrorCode::SystemIoFailure
+        )
+    )
+}
+
+fn copied(
+    open: Option<&Opened>,
+    path: &Path,
+    error: &dyn std::error::Error,
+    status: &StatusCell,
+) -> rusqlite::Result<Opened> {
+    let (copy, extent) = memory_copy::make(open.map(|opened| &**opened), path)?;
+    let reason = error.source().map(ToString::to_string);
+    tracing::error!(
+        file = %path.display(),
+        %error,
+        reason = reason.unwrap_or_default(),
+        copied = extent.as_str(),
+        "the sessions' file cannot be written: sessions go on in the memory of this process, and are written to it when \
+         that can be done again"
+    );
+    status.set(StoreMode::Degraded);
+    Ok(Opened::memory(copy))
+}
+
+impl Database {
+    /// Does the work, and once more where the file failed and something has taken its place.
+    pub(super) fn mended<R>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<R, Failed>,
+    ) -> Result<R, StoreError> {
+        if !self.follow() {
+            return Err(StoreError::NotReady(NotReady::Locked));
+        }
+        let done = match work(self) {
+            Err(Failed::Sqlite(error)) if self.mend(&error) => work(self),
+            done => done,
+        };
+        done.map_err(StoreError::from)
+    }
+
+    /// Goes over to the file that lies under the name, where another process has put one there. Says whether it did: what
+    /// were written to the file of before would be lost.
+    fn follow(&mut self) -> bool {
+        if self.connection.is_in_place() {
+            return true;
+        }
+        tracing::warn!(file = %self.path.display(), "the sessions' file was replaced or removed");
+        self.open_again(Check::Usual)
+    }
+
+    /// Whether something has taken the place of the file that failed so.
+    fn mend(&mut self, error: &rusqlite::Error) -> bool {
+        if self.connection.is_memory() {
+            return false;
+        }
+        if schema::is_damage(error) {
+            tracing::error!(file = %self.path.display(), %error, "the sessions' file is damaged");
+            return self.open_again(Check::Whole);
+        }
+        cannot_be_written(error) && self.go_on_in_memory(error)
+    }
+
+    fn open_again(&mut self, check: Check) -> bool {
+        match schema::open(&self.path, check) {
+            Ok(opened) => {
+                self.serve_from(opened);
+                true
+            }
+            Err(error) if is_unwritable(&error) => self.go_on_in_memory(&error),
+            Err(error) => {
+                tracing::error!(%error, "the sessions' file cannot be opened");
+                false
+            }
+        }
+    }
+
+    fn go_on_in_memory(&mut self, error: &dyn std::error::Error) -> bool {
+        let status = Arc::clone(&self.status);
+        match copied(Some(&self.connection), &self.path, error, &status) {
+            Ok(copy) => {
+                self.serve_from(copy);
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "the sessions cannot go on in memory");
+                false
+            }
+        }
+    }
+
+    /// Writes back what changed in memory, where the file can be written again.
+    pub(super) fn return_to_file(&mut self) {
+        if !self.connection.is_memory() {
+            return;
+        }
+        let mut opened = match schema::open(&self.path, Check::Usual) {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::debug!(%error, "the sessions' file cannot be opened yet");
+                return;
+            }
+        };
+        let done = match memory_copy::write_back(&self.connection, &mut opened) {
+            Ok(done) => done,
+            Err(error) => {
+                tracing::debug!(%error, "the sessions' file cannot be written yet");
+                return;
+            }
+        };
+        for key in &done.overruled {
+            tracing::warn!(
+                session = %mooring_secrets::digest::short(key),
+                "another process has changed a session in the file meanwhile: what happened in memory is dropped"
+            );
+        }
+        tracing::info!(
+            file = %self.path.display(),
+            written = done.written,
+            "the sessions' file can be written again, and has what happened in memory"
+        );
+        self.serve_from(opened);
+        self.status.set(StoreMode::Normal);
+    }
+
+    fn serve_from(&mut self, opened: Opened) {
+        self.connection = opened;
+        self.heard.forget_version();
+        self.reaped_to.clear();
+    }
+}

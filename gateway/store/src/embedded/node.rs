@@ -1,0 +1,131 @@
+//! What the file knows beside the record at hand: how full instances are, and what a principal holds.
+//!
+//! Asked only where a rule needs it, within the transaction of the command. Invariant: a question that fails fails the
+//! command; it is never taken for an answer.
+
+use std::cell::RefCell;
+
+use mooring_session::context::{Held, Node};
+use mooring_session::index::Departures;
+use mooring_session::names::{InstanceName, Principal, ServerName};
+use mooring_session::time::{Monotonic, Timestamp};
+use rusqlite::{Connection, params};
+
+use super::row::{read_number, stored_number};
+use crate::key::SessionKey;
+use crate::queues::Queues;
+
+/// Most bindings counted at one instance, so that no BIND takes long. Instances that are fuller count as equally full,
+/// and sessions spread over them by the hash of their keys.
+const COUNTED_MAX: u32 = 1_000;
+/// Most bindings looked at for it: those of sessions that are over, which an instance that is away collects, are among
+/// them.
+const EXAMINED_MAX: u32 = 4_000;
+
+/// The file, asked from within the command over one record.
+pub(super) struct FileNode<'a> {
+    connection: &'a Connection,
+    key: &'a SessionKey,
+    now: Timestamp,
+    mono: Monotonic,
+    departures: &'a Departures,
+    queues: &'a Queues,
+    /// The first question that failed.
+    failure: RefCell<Option<rusqlite::Error>>,
+}
+
+impl<'a> FileNode<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        key: &'a SessionKey,
+        (now, mono): (Timestamp, Monotonic),
+        departures: &'a Departures,
+        queues: &'a Queues,
+    ) -> Self {
+        Self {
+            connection,
+            key,
+            now,
+            mono,
+            departures,
+            queues,
+            failure: RefCell::new(None),
+        }
+    }
+
+    /// Whether every question was answered.
+    pub(super) fn check(&self) -> rusqlite::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn answer<R>(&self, asked: rusqlite::Result<R>, otherwise: R) -> R {
+        asked.unwrap_or_else(|error| {
+            self.failure.borrow_mut().get_or_insert(error);
+            otherwise
+        })
+    }
+
+    fn bound_to(&self, server: &ServerName, instance: &InstanceName) -> rusqlite::Result<u64> {
+        self.connection
+            .prepare_cached(
+                "SELECT count(*) FROM (
+                    SELECT 1 FROM (
+                        SELECT key FROM bindings WHERE server = ?1 AND instance = ?2 LIMIT ?5
+                    ) JOIN sessions USING (key)
+                    WHERE lifecycle = 'active' AND over_at > ?3
+                    LIMIT ?4)",
+            )?
+            .query_row(
+                params![
+                    server.as_str(),
+                    instance.as_str(),
+                    stored_number(self.now.unix_ms()),
+                    COUNTED_MAX,
+                    EXAMINED_MAX
+                ],
+                |row| read_number(row, 0),
+            )
+    }
+
+    fn held(&self, principal: &Principal) -> rusqlite::Result<Held> {
+        let key = self.key.secret();
+        // The bare column beside min() is that of the row with the minimum.
+        self.connection
+            .prepare_cached(
+                "SELECT count(*), key, min(last_used_at) FROM sessions
+                 WHERE principal = ?1 AND lifecycle = 'active' AND over_at > ?2 AND key <> ?3
+                    AND substr(key, 1, length(?4)) = ?4",
+            )?
+            .query_row(
+                params![
+                    principal.as_str(),
+                    stored_number(self.now.unix_ms()),
+                    key,
+                    self.key.head()
+                ],
+                |row| {
+                    Ok(Held {
+                        active: read_number(row, 0)?,
+                        least_recently_used: row
+                            .get::<_, Option<String>>(1)?
+                            .map(|key| key.into_bytes().into()),
+                    })
+                },
+            )
+    }
+}
+
+impl Node for FileNode<'_> {
+    fn fullness(&self, server: &ServerName, instance: &InstanceName) -> u64 {
+        let bound = self.answer(self.bound_to(server, instance), 0);
+        bound.saturating_add(self.departures.fullness(server, instance, self.mono))
+    }
+
+    fn held_by(&self, principal: &Principal) -> Option<Held> {
+        self.answer(self.held(principal).map(Some), None)
+    }
+
+    fn holds_turn(&self, server: Option<&ServerName>) -> bool {
+        self.queues.holds(self.key, server)
+    }
+}

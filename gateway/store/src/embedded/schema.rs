@@ -1,0 +1,151 @@
+//! How the file is opened.
+//!
+//! Invariants: `PRAGMA user_version` says which schema the file has; a newer one is refused, and an older one is brought
+//! up to date; only the file's owner may read it, because it holds session ids; a file that is damaged is moved aside,
+//! never deleted, and nothing else is taken for damage.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, ffi};
+
+use super::file::{self, FileId, FileLock, Opened};
+use super::tables::{self, SCHEMA_VERSION, version};
+use crate::error::OpenError;
+
+/// How long SQLite waits for another process's write lock. Shorter than a caller waits for its answer.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(12);
+/// Largest file that is looked through whenever it is opened. Of a larger one, damage shows where it is met.
+const CHECKED_BYTES_MAX: i64 = 8 * 1_024 * 1_024;
+
+/// How closely a file is looked at before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Its pages, where it is not large.
+    Usual,
+    /// Everything: something was found damaged.
+    Whole,
+}
+
+/// Opens the file, makes it and its directory where they are missing, and brings the tables into place. Of many
+/// processes that do so at once one makes them, and the others find them made.
+pub(super) fn open(path: &Path, check: Check) -> Result<Opened, OpenError> {
+    if check == Check::Usual
+        && let Some(opened) = as_it_stands(path)
+    {
+        return Ok(opened);
+    }
+    if let Some(directory) = path.parent() {
+        file::make_directory(directory).map_err(|source| OpenError::Directory {
+            path: directory.to_owned(),
+            source,
+        })?;
+    }
+    let _lock = FileLock::take(path).map_err(|source| of_place(path, source))?;
+    match make(path, check) {
+        Err(OpenError::File { source, .. }) if is_damage(&source) => {
+            let moved_to = file::put_aside(path).map_err(|source| of_place(path, source))?;
+            tracing::error!(
+                file = %path.display(),
+                moved_to = %moved_to.display(),
+                error = %source,
+                "the sessions' file is damaged: it was moved aside, and a new one is begun"
+            );
+            make(path, check)
+        }
+        made => made,
+    }
+}
+
+fn of_place(path: &Path, source: std::io::Error) -> OpenError {
+    OpenError::Place {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Whether the error says that the file is no database, or not a whole one.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+    )
+}
+
+/// The file where nothing has to be done to it, for which no lock is needed.
+fn as_it_stands(path: &Path) -> Option<Opened> {
+    let id = FileId::at(path).ok()?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Opened::file(Connection::open_with_flags(path, flags).ok()?, path, id).ok()?;
+    opened.busy_timeout(BUSY_TIMEOUT).ok()?;
+    let mode: String = opened
+        .pragma_query_value(None, "journal_mode", |row| row.get(0))
+        .ok()?;
+    if version(&opened).ok()? != SCHEMA_VERSION || mode != "wal" {
+        return None;
+    }
+    settle(&opened).ok()?;
+    look_through(&opened, Check::Usual).ok()?;
+    opened.is_in_place().then_some(opened)
+}
+
+/// The file, made where it is missing. Called under the lock.
+fn make(path: &Path, check: Check) -> Result<Opened, OpenError> {
+    let failed = |source| OpenError::File {
+        path: path.to_owned(),
+        source,
+    };
+    file::make_private(path).map_err(|source| of_place(path, source))?;
+    let id = FileId::at(path).map_err(|source| of_place(path, source))?;
+    let connection = Connection::open(path).map_err(failed)?;
+    let mut opened = Opened::file(connection, path, id).map_err(failed)?;
+    let found = prepare(&mut opened, check).map_err(failed)?;
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::Newer {
+            path: path.to_owned(),
+            found,
+            known: SCHEMA_VERSION,
+        });
+    }
+    Ok(opened)
+}
+
+/// Answers the version that the file has now.
+fn prepare(connection: &mut Connection, check: Check) -> rusqlite::Result<i64> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    let found = version(connection)?;
+    if found > SCHEMA_VERSION {
+        return Ok(found);
+    }
+    look_through(connection, check)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    settle(connection)?;
+    // A process of an earlier release, which knows no lock, may make the tables too: whoever is second finds them.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tables::bring_up_to_date(&transaction)?;
+    transaction.commit()?;
+    version(connection)
+}
+
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", "NORMAL")
+}
+
+/// Fails, as SQLite does where it meets damage, where there is any.
+fn look_through(connection: &Connection, check: Check) -> rusqlite::Result<()> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let pragma = match check {
+        Check::Whole => "integrity_check",
+        Check::Usual => "quick_check",
+    };
+    let bytes = number("page_count")?.saturating_mul(number("page_size")?);
+    if check == Check::Usual && bytes > CHECKED_BYTES_MAX {
+        return Ok(());
+    }
+    let found: String = connection.pragma_query_value(None, pragma, |row| row.get(0))?;
+    if found == "ok" {
+        return Ok(());
+    }
+    let code = ffi::Error::new(ffi::SQLITE_CORRUPT);
+    Err(rusqlite::Error::SqliteFailure(code, Some(found)))
+}

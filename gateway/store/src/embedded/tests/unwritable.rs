@@ -1,0 +1,135 @@
+//! A file that cannot be written: sessions go on in memory, and come back to the file.
+
+use std::fs;
+
+use super::super::EmbeddedStore;
+use super::File;
+use crate::status::StoreMode;
+use crate::test_support::requests as make;
+use crate::transition::Get;
+
+async fn create(store: &EmbeddedStore, session: &str) {
+    store
+        .run(&make::key(session), &make::create(session))
+        .await
+        .unwrap();
+}
+
+async fn returns(store: &EmbeddedStore) -> StoreMode {
+    store
+        .ask(|database| {
+            database.return_to_file();
+            Ok(())
+        })
+        .await
+        .unwrap();
+    store.status().get().mode
+}
+
+/// The store's own connection gets no more pages, as on a disk that is full.
+async fn fill(store: &EmbeddedStore) {
+    store
+        .ask(|database| {
+            let pages: i64 = database
+                .connection
+                .pragma_query_value(None, "page_count", |row| row.get(0))
+                .unwrap();
+            database
+                .connection
+                .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+                .unwrap();
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_no_session_and_the_file_gets_all_when_there_is_room() {
+    let file = File::new();
+    let store = file.open();
+    create(&store, "before").await;
+    store.beat(make::beat("w:1", 600_000)).await.unwrap();
+    fill(&store).await;
+    for n in 0..100 {
+        create(&store, &format!("s{n}")).await;
+    }
+    assert_eq!(store.status().get().mode, StoreMode::Degraded);
+    let key = make::key("before");
+    store.run(&key, &make::bind("t", "i", "u")).await.unwrap();
+    store.run(&make::key("s7"), &make::end()).await.unwrap();
+    assert_eq!(store.workers().await.unwrap().len(), 1);
+    assert_eq!(returns(&store).await, StoreMode::Normal);
+    let other = file.open();
+    for n in 0..100 {
+        other.run(&make::key(&format!("s{n}")), &Get).await.unwrap();
+    }
+    let record = other.run(&key, &Get).await.unwrap();
+    assert_eq!(record.bindings.len(), 1);
+    // And what is written now is in the file at once.
+    create(&store, "after").await;
+    other.run(&make::key("after"), &Get).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_may_only_be_read_is_served_from_a_copy() {
+    let file = File::new();
+    let store = file.open();
+    create(&store, "s").await;
+    store
+        .ask(|database| {
+            database
+                .connection
+                .pragma_update(None, "query_only", true)
+                .unwrap();
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let bound = store.run(&make::key("s"), &make::bind("t", "i", "u")).await;
+    assert!(bound.unwrap().won);
+    assert_eq!(store.status().get().mode, StoreMode::Degraded);
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_begins_in_memory() {
+    let file = File::new();
+    let directory = file.path.parent().unwrap();
+    fs::write(directory, "in the way").unwrap();
+    let store = file.open();
+    assert_eq!(store.status().get().mode, StoreMode::Degraded);
+    create(&store, "s").await;
+    store.run(&make::key("s"), &Get).await.unwrap();
+    assert_eq!(returns(&store).await, StoreMode::Degraded);
+    fs::remove_file(directory).unwrap();
+    assert_eq!(returns(&store).await, StoreMode::Normal);
+    file.open().run(&make::key("s"), &Get).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_another_process_has_changed_meanwhile_stays() {
+    let file = File::new();
+    let (store, other) = (file.open(), file.open());
+    for session in ["mine", "both"] {
+        create(&store, session).await;
+    }
+    fill(&store).await;
+    for n in 0..100 {
+        create(&store, &format!("s{n}")).await;
+    }
+    assert_eq!(store.status().get().mode, StoreMode::Degraded);
+    for session in ["mine", "both"] {
+        let bind = make::bind("memory", "i", "from-memory");
+        store.run(&make::key(session), &bind).await.unwrap();
+    }
+    let bind = make::bind("file", "i", "from-file");
+    other.run(&make::key("both"), &bind).await.unwrap();
+    assert_eq!(returns(&store).await, StoreMode::Normal);
+    for (session, kept) in [("mine", "from-memory"), ("both", "from-file")] {
+        for store in [&store, &other] {
+            let record = store.run(&make::key(session), &Get).await.unwrap();
+            let upstream_session = record.bindings[0].upstream_session.as_ref();
+            assert_eq!(upstream_session, Some(&make::upstream(kept)), "{session}");
+        }
+    }
+}

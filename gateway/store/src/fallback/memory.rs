@@ -1,0 +1,285 @@
+//! Sessions served from memory while Redis is away, by the same rules, and what has to be told when it returns.
+//!
+//! Code sessions are served whether they are known here or not: their paths are derived from their names, and locks on the
+//! volume hold without Redis. Of others only what this worker read or made is.
+//!
+//! Invariants: a session that is not known here is answered with `Away`, never with a refusal; no binding of a session
+//! that others know too is owned here; an END that was answered is in the journal until Redis has heard it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use mooring_session::context::{Liveness, NoIndex};
+use mooring_session::limits::TTL_MAX;
+use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
+use mooring_session::record::{Binding, Life, Lifecycle, Phase, Record};
+use mooring_session::rules::{End, Ended, Touch};
+use mooring_session::time::Timestamp;
+
+use super::served::{Need, Served};
+use super::shadow::{Read, Shadow};
+use crate::error::{Away, StoreError};
+use crate::inits::Inits;
+use crate::key::{Family, InitDigest, SessionKey};
+use crate::rate::Rates;
+use crate::sessions::{SESSIONS_MAX, Sessions};
+
+/// Most sessions of one outage that are remembered, ended and expired ones included. Beyond it others are `Away`.
+const REMEMBERED_MAX: usize = 2 * SESSIONS_MAX;
+
+/// Everything that is known without Redis.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(super) shadow: Shadow,
+    pub(super) inits: Inits,
+    /// The initialize params that Redis has not been given.
+    pub(super) inits_owed: Vec<InitDigest>,
+    /// What passed this worker while Redis was away: each worker keeps the rates for itself.
+    pub(super) rates: Rates,
+    pub(super) away_since: Timestamp,
+    sessions: Sessions,
+    origins: HashMap<SessionKey, Origin>,
+    ends: HashMap<SessionKey, EndOwed>,
+}
+
+/// Where a session in memory came from.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    /// It was made while Redis was away.
+    Minted,
+    /// It was read from Redis before.
+    Read(ReadOrigin),
+}
+
+/// What Redis knew of a session before it went away, and what it has to be told.
+#[derive(Clone, Debug)]
+pub(super) struct ReadOrigin {
+    /// The epoch of each binding that was read.
+    pub(super) epochs: BTreeMap<ServerName, u64>,
+    /// Whether the record was read, or just some of its bindings.
+    pub(super) is_whole: bool,
+    /// All TOUCHes in one.
+    pub(super) touch: Option<Touch>,
+}
+
+/// An END that was answered and that Redis has to hear.
+#[derive(Clone, Debug)]
+pub(super) struct EndOwed {
+    pub(super) request: End,
+    /// The upstream sessions that its caller was told of, and cleans up.
+    pub(super) told: Vec<UpstreamSession>,
+}
+
+/// Who is alive cannot be known while Redis is away, and nothing is taken from anybody on a guess.
+pub(super) struct Everybody;
+
+impl Liveness for Everybody {
+    fn is_alive(&self, _worker: &WorkerId) -> bool {
+        true
+    }
+
+    fn is_draining(&self, _worker: &WorkerId) -> bool {
+        false
+    }
+
+    fn address(&self, _worker: &WorkerId) -> Option<&str> {
+        None
+    }
+}
+
+impl Memory {
+    pub(super) fn new() -> Self {
+        Self {
+            shadow: Shadow::default(),
+            inits: Inits::default(),
+            inits_owed: Vec::new(),
+            rates: Rates::default(),
+            away_since: Timestamp::default(),
+            sessions: Sessions::new(SESSIONS_MAX),
+            origins: HashMap::new(),
+            ends: HashMap::new(),
+        }
+    }
+
+    /// Serves a transition while Redis is away.
+    ///
+    /// # Errors
+    /// `Away` for what is not known here; otherwise what the rules refuse.
+    pub(super) fn serve<T: Served>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        now: Timestamp,
+    ) -> Result<T::Reply, StoreError> {
+        let unknown = StoreError::Away(Away::Unknown);
+        if matches!(request.need(), Need::Redis) {
+            return Err(unknown);
+        }
+        if !self.origins.contains_key(key) {
+            let has_room = self.origins.len() < REMEMBERED_MAX;
+            if !has_room || (!self.recall(key, request.user(), now) && !T::MINTS) {
+                return Err(unknown);
+            }
+        }
+        if !self.is_enough(key, request.need()) {
+            return Err(unknown);
+        }
+        self.sessions.make_room(now);
+        let decided = self.sessions.run(key, request, now, &Everybody, &NoIndex)?;
+        let reply = decided.reply;
+        self.origins.entry(key.clone()).or_insert(Origin::Minted);
+        request.journal(key, &reply, self);
+        Ok(reply)
+    }
+
+    /// Takes up a session that was read before Redis went away, or a code session of this user. Says whether there is
+    /// one.
+    fn recall(&mut self, key: &SessionKey, user: Option<&Principal>, now: Timestamp) -> bool {
+        let read = self.shadow.believed(key, self.away_since);
+        let of_user = || {
+            let user = user.filter(|_| key.family() == Family::Code)?;
+            Some(Read::nothing_of(user.clone(), now))
+        };
+        let Some(read) = read.or_else(of_user) else {
+            return false;
+        };
+        let origin = ReadOrigin {
+            epochs: read
+                .bindings
+                .iter()
+                .map(|(server, binding)| (server.clone(), binding.view.epoch))
+                .collect(),
+            is_whole: read.record.is_some(),
+            touch: None,
+        };
+        let Some(record) = record_of(key, read, now) else {
+            return false;
+        };
+        self.sessions.make_room(now);
+        let has_room = self.sessions.adopt(key, record);
+        if has_room {
+            self.origins.insert(key.clone(), Origin::Read(origin));
+        }
+        has_room
+    }
+
+    fn is_enough(&self, key: &SessionKey, need: Need<'_>) -> bool {
+        let Some(Origin::Read(read)) = self.origins.get(key) else {
+            return true;
+        };
+        // Of an ended session nothing more needs to be known: it is refused.
+        self.ends.contains_key(key)
+            || match need {
+                Need::Session => true,
+                Need::Record | Need::Binding(_) if key.family() == Family::Code => true,
+                Need::Record => read.is_whole,
+                Need::Binding(server) => read.epochs.contains_key(server),
+                Need::Store | Need::Redis => false,
+            }
+    }
+
+    /// Whether the session is known here, and is another principal's.
+    pub(super) fn is_foreign(&self, key: &SessionKey, principal: &Principal) -> bool {
+        let record = self.sessions.record(key);
+        record.is_some_and(|record| record.principal != *principal)
+    }
+
+    pub(super) fn journal_end(&mut self, key: &SessionKey, request: &End, reply: &Ended) {
+        let owed = EndOwed {
+            request: request.clone(),
+            told: reply
+                .record
+                .bindings
+                .iter()
+                .filter_map(|binding| binding.upstream_session.clone())
+                .collect(),
+        };
+        self.ends.entry(key.clone()).or_insert(owed);
+    }
+
+    pub(super) fn journal_touch(&mut self, key: &SessionKey, request: &Touch) {
+        let Some(Origin::Read(read)) = self.origins.get_mut(key) else {
+            return;
+        };
+        match &mut read.touch {
+            None => read.touch = Some(request.clone()),
+            Some(earlier) => {
+                earlier.ttl = request.ttl.or(earlier.ttl);
+                if request.content_hash.is_some() {
+                    earlier.content_hash.clone_from(&request.content_hash);
+                }
+                earlier.labels.extend(request.labels.clone());
+            }
+        }
+    }
+
+    /// The ENDs that Redis has to hear.
+    pub(super) fn ends(&self) -> Vec<(SessionKey, EndOwed)> {
+        self.ends
+            .iter()
+            .map(|(key, end)| (key.clone(), end.clone()))
+            .collect()
+    }
+
+    /// The sessions that Redis has to be told of, as they stand.
+    pub(super) fn owed(&self) -> Vec<SessionKey> {
+        self.origins.keys().cloned().collect()
+    }
+
+    pub(super) fn session(&self, key: &SessionKey) -> Option<(Origin, Record)> {
+        let origin = self.origins.get(key)?;
+        let record = self.sessions.record(key)?;
+        Some((origin.clone(), record.clone()))
+    }
+
+    /// Redis knows of this session what there was to know.
+    pub(super) fn settle(&mut self, key: &SessionKey) {
+        self.ends.remove(key);
+        self.origins.remove(key);
+        self.sessions.forget(key);
+        self.shadow.forget(key);
+    }
+}
+
+/// A record from what was read. Times that were not read are set so that the session does not lapse for want of them.
+fn record_of(key: &SessionKey, read: Read, now: Timestamp) -> Option<Record> {
+    let ttl = read.record.as_ref().map_or(TTL_MAX, |record| record.ttl);
+    let token = Token::parse(b"read-before-the-store-went-away").ok()?;
+    let bindings: BTreeMap<_, _> = read
+        .bindings
+        .into_iter()
+        .map(|(server, read)| {
+            let binding = Binding {
+                phase: Phase::Bound,
+                instance: read.view.instance,
+                upstream_session: read.view.upstream_session,
+                owner: None,
+                driver: read.view.driver,
+                epoch: read.view.epoch,
+                bound_at: read.view.bound_at,
+                rebinds: read.view.rebinds,
+                last_reason: read.view.last_reason,
+                token: token.clone(),
+                previous: None,
+            };
+            (server, binding)
+        })
+        .collect();
+    let record = read.record.as_ref();
+    Some(Record {
+        id: record.map(|record| &record.id).or(key.id())?.clone(),
+        principal: read.principal,
+        generation: record.map_or(0, |record| record.generation),
+        highest_epoch: bindings.values().map(|b| b.epoch).max().unwrap_or(0),
+        life: Life {
+            lifecycle: Lifecycle::Active,
+            created_at: record.map_or(now, |record| record.created_at),
+            last_used_at: now,
+            expires_at: now.plus(ttl),
+            ttl,
+        },
+        content_hash: record.and_then(|record| record.content_hash.clone()),
+        labels: read.record.map(|record| record.labels).unwrap_or_default(),
+        bindings,
+        cleaning: None,
+    })
+}

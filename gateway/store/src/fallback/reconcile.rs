@@ -1,0 +1,318 @@
+//! What Redis is told when it returns, before anything is served from it again.
+//!
+//! ENDs first, so that no session that its client ended comes back. Then each session that was minted or changed:
+//! created without reviving a tombstone, its bindings claimed with the tokens that made them and confirmed. The answer
+//! of Redis wins: what it refuses is reported as lost. A code session is told by itself alone ([`tell_code`]). Every step
+//! may be repeated, so an outage in the middle of it only
+//! leaves the rest for the next return.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use mooring_session::names::{InstanceName, ServerName};
+use mooring_session::record::{Binding, Phase, Record, Standing};
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::{Bind, Confirm, Create, Ownership, Rebind, Revival, Touch, Unbind};
+use mooring_session::time::Millis;
+use mooring_session::view::BindingView;
+
+use super::Shared;
+use super::loss::{Loss, LossReason};
+use super::memory::{EndOwed, Origin, ReadOrigin};
+use crate::error::StoreError;
+use crate::key::{Family, SessionKey};
+
+/// Sessions told at the same time.
+const AT_ONCE: usize = 32;
+/// How long a claim made for a binding that exists already may take to be confirmed.
+const LEASE: Millis = Millis::new(10_000);
+
+/// Whether Redis holds what it was told.
+enum Told {
+    Held,
+    Overruled,
+}
+
+/// Tells Redis everything.
+///
+/// # Errors
+/// Redis is away again, or not ready. What it has heard is settled; the rest stays for the next attempt.
+pub(super) async fn reconcile(shared: &Shared) -> Result<(), StoreError> {
+    let ends = shared.memory().ends();
+    stream::iter(ends)
+        .map(|(key, end)| end_session(shared, key, end))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    let owed = shared.memory().owed();
+    stream::iter(owed)
+        .map(|key| tell_session(shared, key))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+    tell_inits(shared).await
+}
+
+async fn end_session(shared: &Shared, key: SessionKey, end: EndOwed) -> Result<(), StoreError> {
+    let reply = answered(shared.redis.run(&key, &end.request).await)?;
+    for view in reply.into_iter().flat_map(|ended| ended.record.bindings) {
+        let is_told = view
+            .upstream_session
+            .as_ref()
+            .is_none_or(|session| end.told.contains(session));
+        if !is_told {
+            shared.report(Loss {
+                key: key.clone(),
+                server: view.server,
+                instance: view.instance,
+                upstream_session: view.upstream_session,
+                reason: LossReason::Ended,
+            });
+        }
+    }
+    shared.memory().settle(&key);
+    Ok(())
+}
+
+async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError> {
+    let Some((origin, record)) = shared.memory().session(&key) else {
+        shared.memory().settle(&key);
+        return Ok(());
+    };
+    let is_known = !matches!(&origin, Origin::Read(read) if !read.is_whole);
+    match origin {
+        _ if key.family() == Family::Code && is_known => tell_code(shared, &key, &record).await?,
+        Origin::Minted => tell_minted(shared, &key, &record).await?,
+        Origin::Read(read) => tell_read(shared, &key, &record, read).await?,
+    }
+    shared.memory().settle(&key);
+    Ok(())
+}
+
+/// The record as Redis has to hold it, its tombstone left standing.
+fn creation(record: &Record) -> Create {
+    Create {
+        id: record.id.clone(),
+        principal: record.principal.clone(),
+        ttl: record.life.ttl,
+        content_hash: record.content_hash.clone(),
+        labels: record.labels.clone(),
+        revival: Revival::Refused,
+        cap: None,
+    }
+}
+
+/// A code session that was used while Redis was away is in use: what Redis saw expire meanwhile begins anew, so that no
+/// reaper takes its files for those of a session that is over. One that was ended stays ended.
+async fn tell_code(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
+    if record.life.standing(shared.clock.now()) != Standing::Active {
+        return Ok(());
+    }
+    let create = creation(record);
+    let result = shared.redis.run(key, &create).await;
+    let has_expired = matches!(result, Err(StoreError::Refused(Refusal::NoSession)));
+    answered(result)?;
+    if has_expired {
+        let create = Create {
+            revival: Revival::Allowed,
+            ..create
+        };
+        answered(shared.redis.run(key, &create).await)?;
+    }
+    Ok(())
+}
+
+async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
+    let create = creation(record);
+    let is_active = record.life.standing(shared.clock.now()) == Standing::Active;
+    let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();
+    for (server, binding) in &record.bindings {
+        let told = match (is_created, binding.phase) {
+            // Its initialisation is under way, and will find out that the claim does not hold.
+            (true, Phase::Claimed { .. }) => Told::Held,
+            (true, Phase::Bound) => bind(shared, key, record, server, binding).await?,
+            (false, _) => Told::Overruled,
+        };
+        report_unless_held(shared, key, server, binding, &told);
+    }
+    Ok(())
+}
+
+async fn tell_read(
+    shared: &Shared,
+    key: &SessionKey,
+    record: &Record,
+    read: ReadOrigin,
+) -> Result<(), StoreError> {
+    for (server, epoch) in &read.epochs {
+        let told = match record.bindings.get(server) {
+            None => {
+                let unbind = Unbind {
+                    principal: record.principal.clone(),
+                    server: server.clone(),
+                    epoch: *epoch,
+                    token: None,
+                };
+                answered(shared.redis.run(key, &unbind).await)?;
+                continue;
+            }
+            Some(binding) if binding.epoch == *epoch => continue,
+            Some(binding) if binding.phase != Phase::Bound => continue,
+            Some(binding) => rebind(shared, key, record, server, binding, *epoch).await?,
+        };
+        if let Some(binding) = record.bindings.get(server) {
+            report_unless_held(shared, key, server, binding, &told);
+        }
+    }
+    // A session that was merely used is touched too: its use away from Redis counts.
+    let touch = read.touch.unwrap_or_else(|| Touch {
+        principal: record.principal.clone(),
+        ttl: None,
+        content_hash: None,
+        labels: BTreeMap::new(),
+    });
+    answered(shared.redis.run(key, &touch).await)?;
+    Ok(())
+}
+
+/// First bind wins: another worker may have bound the server meanwhile.
+async fn bind(
+    shared: &Shared,
+    key: &SessionKey,
+    record: &Record,
+    server: &ServerName,
+    binding: &Binding,
+) -> Result<Told, StoreError> {
+    let bind = Bind {
+        principal: record.principal.clone(),
+        server: server.clone(),
+        worker: binding.driver.clone(),
+        token: binding.token.clone(),
+        lease: LEASE,
+        instances: vec![binding.instance.clone()],
+        upstream_session: None,
+        ownership: ownership(binding),
+    };
+    match answered(shared.redis.run(key, &bind).await)? {
+        Some(bound) if bound.won => confirm(shared, key, record, binding, bound.binding).await,
+        _ => Ok(Told::Overruled),
+    }
+}
+
+/// Moves the binding from the epoch it had before Redis went away.
+async fn rebind(
+    shared: &Shared,
+    key: &SessionKey,
+    record: &Record,
+    server: &ServerName,
+    binding: &Binding,
+    epoch: u64,
+) -> Result<Told, StoreError> {
+    let rebind = rebind_to(record, server, binding, epoch);
+    match answered(shared.redis.run(key, &rebind).await)? {
+        Some(rebound) if rebound.won => {
+            confirm(shared, key, record, binding, rebound.binding).await
+        }
+        _ => Ok(Told::Overruled),
+    }
+}
+
+async fn confirm(
+    shared: &Shared,
+    key: &SessionKey,
+    record: &Record,
+    binding: &Binding,
+    mut held: BindingView,
+) -> Result<Told, StoreError> {
+    if held.instance != binding.instance {
+        // The claim is one whose answer was lost when Redis went away, and was placed elsewhere. Its holder moves it.
+        let rebind = rebind_to(record, &held.server, binding, held.epoch);
+        match answered(shared.redis.run(key, &rebind).await)? {
+            Some(rebound) if rebound.won => held = rebound.binding,
+            _ => return Ok(Told::Overruled),
+        }
+    }
+    let confirm = Confirm {
+        principal: record.principal.clone(),
+        server: held.server,
+        epoch: held.epoch,
+        token: binding.token.clone(),
+        upstream_session: binding.upstream_session.clone(),
+    };
+    Ok(match answered(shared.redis.run(key, &confirm).await)? {
+        Some(_) => Told::Held,
+        None => Told::Overruled,
+    })
+}
+
+fn rebind_to(record: &Record, server: &ServerName, binding: &Binding, epoch: u64) -> Rebind {
+    let instances: Vec<InstanceName> = vec![binding.instance.clone()];
+    Rebind {
+        principal: record.principal.clone(),
+        server: server.clone(),
+        epoch,
+        worker: binding.driver.clone(),
+        token: binding.token.clone(),
+        lease: LEASE,
+        instances,
+        avoid: None,
+        reason: binding.last_reason.clone(),
+        upstream_session: None,
+        ownership: ownership(binding),
+    }
+}
+
+fn ownership(binding: &Binding) -> Ownership {
+    match binding.owner {
+        Some(_) => Ownership::Owned,
+        None => Ownership::Shared,
+    }
+}
+
+async fn tell_inits(shared: &Shared) -> Result<(), StoreError> {
+    let owed = std::mem::take(&mut shared.memory().inits_owed);
+    for (done, digest) in owed.iter().enumerate() {
+        let now = shared.clock.now();
+        let Some((json, keep)) = shared.memory().inits.rest(digest, now) else {
+            continue;
+        };
+        if let Err(error) = shared.redis.put_init(digest, &json, keep).await {
+            let rest = owed.iter().skip(done).cloned();
+            shared.memory().inits_owed.extend(rest);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn report_unless_held(
+    shared: &Shared,
+    key: &SessionKey,
+    server: &ServerName,
+    binding: &Binding,
+    told: &Told,
+) {
+    if matches!(told, Told::Overruled) {
+        shared.report(Loss {
+            key: key.clone(),
+            server: server.clone(),
+            instance: binding.instance.clone(),
+            upstream_session: binding.upstream_session.clone(),
+            reason: LossReason::Overruled,
+        });
+    }
+}
+
+/// An answer, or none where Redis refused. An answer that cannot be read counts as a refusal: it would not read better
+/// the next time.
+fn answered<R>(result: Result<R, StoreError>) -> Result<Option<R>, StoreError> {
+    match result {
+        Ok(reply) => Ok(Some(reply)),
+        Err(StoreError::Refused(_)) => Ok(None),
+        Err(error @ StoreError::Reply { .. }) => {
+            tracing::error!(%error, "a session could not be told to redis");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,200 @@
+//! What each transition needs to be served while Redis is away, and what is remembered of its answer while it is not.
+
+use mooring_session::names::{Principal, ServerName};
+use mooring_session::refusal::{Refusal, Stale};
+use mooring_session::rules::{
+    Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Ownership, Rebind, Rebound,
+    Route, Routed, Touch, Touched, Unbind,
+};
+use mooring_session::time::Timestamp;
+use mooring_session::view::{BindingView, RecordView};
+
+use super::memory::Memory;
+use super::shadow::Shadow;
+use crate::key::SessionKey;
+use crate::redis::Wire;
+use crate::transition::Get;
+use crate::watched::Watched;
+
+/// What memory must know of a session that it did not mint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need<'a> {
+    /// Its principal.
+    Session,
+    /// The whole record.
+    Record,
+    /// A bound binding of this server that nobody owns.
+    Binding(&'a ServerName),
+    /// Nothing that memory could know, unless it minted the session itself.
+    Store,
+    /// Redis, whichever session it is.
+    Redis,
+}
+
+/// A transition that may be served from memory.
+pub(crate) trait Served: Wire + Watched {
+    /// Whether it makes a session where there is none.
+    const MINTS: bool = false;
+
+    /// What must be known.
+    fn need(&self) -> Need<'_>;
+
+    /// Whose session it is said to be, where that is all that a code session needs to go on: where its files are does not
+    /// hang on its record.
+    fn user(&self) -> Option<&Principal> {
+        None
+    }
+
+    /// Notes what an answer of Redis showed.
+    fn note(&self, _key: &SessionKey, _reply: &Self::Reply, _shadow: &mut Shadow, _now: Timestamp) {
+    }
+
+    /// Notes what has to be told to Redis on its return, where the record itself does not tell it.
+    fn journal(&self, _key: &SessionKey, _reply: &Self::Reply, _memory: &mut Memory) {}
+
+    /// Notes a refusal by Redis.
+    fn note_refusal(&self, key: &SessionKey, refusal: &Refusal, shadow: &mut Shadow) {
+        match refusal {
+            Refusal::NoSession | Refusal::Ended => shadow.forget(key),
+            Refusal::Stale(Stale::Binding) | Refusal::Owned(_) => {
+                if let Need::Binding(server) = self.need() {
+                    shadow.forget_binding(key, server);
+                }
+            }
+            // A stranger's request says nothing about the session, and must not cost its owner anything.
+            _ => {}
+        }
+    }
+}
+
+impl Served for Create {
+    const MINTS: bool = true;
+
+    fn need(&self) -> Need<'_> {
+        Need::Record
+    }
+
+    fn note(&self, key: &SessionKey, reply: &Created, shadow: &mut Shadow, now: Timestamp) {
+        shadow.note_record(key, &reply.record, now);
+    }
+}
+
+impl Served for Get {
+    fn need(&self) -> Need<'_> {
+        Need::Record
+    }
+
+    fn note(&self, key: &SessionKey, reply: &RecordView, shadow: &mut Shadow, now: Timestamp) {
+        shadow.note_record(key, reply, now);
+    }
+}
+
+impl Served for Touch {
+    fn need(&self) -> Need<'_> {
+        Need::Session
+    }
+
+    fn user(&self) -> Option<&Principal> {
+        Some(&self.principal)
+    }
+
+    fn journal(&self, key: &SessionKey, _reply: &Touched, memory: &mut Memory) {
+        memory.journal_touch(key, self);
+    }
+}
+
+impl Served for End {
+    fn need(&self) -> Need<'_> {
+        Need::Session
+    }
+
+    fn user(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    fn note(&self, key: &SessionKey, _reply: &Ended, shadow: &mut Shadow, _now: Timestamp) {
+        shadow.forget(key);
+    }
+
+    fn journal(&self, key: &SessionKey, reply: &Ended, memory: &mut Memory) {
+        memory.journal_end(key, self, reply);
+    }
+}
+
+impl Served for Route {
+    fn need(&self) -> Need<'_> {
+        Need::Binding(&self.server)
+    }
+
+    fn user(&self) -> Option<&Principal> {
+        Some(&self.principal)
+    }
+
+    fn note(&self, key: &SessionKey, reply: &Routed, shadow: &mut Shadow, now: Timestamp) {
+        match &reply.binding {
+            Some(view) => shadow.note_binding(key, &self.principal, view, now),
+            None => shadow.forget_binding(key, &self.server),
+        }
+    }
+}
+
+impl Served for Bind {
+    fn need(&self) -> Need<'_> {
+        binding_or_store(&self.server, self.ownership)
+    }
+
+    fn note(&self, key: &SessionKey, reply: &Bound, shadow: &mut Shadow, now: Timestamp) {
+        shadow.note_binding(key, &self.principal, &reply.binding, now);
+    }
+}
+
+impl Served for Confirm {
+    fn need(&self) -> Need<'_> {
+        Need::Binding(&self.server)
+    }
+
+    fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, now: Timestamp) {
+        shadow.note_binding(key, &self.principal, reply, now);
+    }
+}
+
+impl Served for Rebind {
+    fn need(&self) -> Need<'_> {
+        binding_or_store(&self.server, self.ownership)
+    }
+
+    fn note(&self, key: &SessionKey, reply: &Rebound, shadow: &mut Shadow, now: Timestamp) {
+        shadow.note_binding(key, &self.principal, &reply.binding, now);
+    }
+}
+
+impl Served for Unbind {
+    fn need(&self) -> Need<'_> {
+        Need::Binding(&self.server)
+    }
+
+    fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, _now: Timestamp) {
+        shadow.forget_binding(key, &reply.server);
+    }
+}
+
+/// What a session held is cleaned up by one worker of the fleet, and who that is can only be agreed on in Redis.
+impl Served for Clean {
+    fn need(&self) -> Need<'_> {
+        Need::Redis
+    }
+}
+
+impl Served for Forget {
+    fn need(&self) -> Need<'_> {
+        Need::Redis
+    }
+}
+
+/// Who else may own a binding of a session that others know too is for Redis to say.
+fn binding_or_store(server: &ServerName, ownership: Ownership) -> Need<'_> {
+    match ownership {
+        Ownership::Shared => Need::Binding(server),
+        Ownership::Owned => Need::Store,
+    }
+}

@@ -1,0 +1,214 @@
+//! What this worker itself read from Redis a moment ago: all it may go by when Redis is away.
+//!
+//! Invariants: bounded; never consulted while Redis answers; holds only bindings that are bound and not owned.
+
+use std::collections::{BTreeMap, HashMap};
+
+use mooring_session::names::{Principal, ServerName};
+use mooring_session::record::Standing;
+use mooring_session::time::{Millis, Timestamp};
+use mooring_session::view::{BindingState, BindingView, RecordView};
+
+use crate::key::SessionKey;
+
+/// How long before Redis went away something may have been read to be believed.
+pub(super) const BELIEVED_FOR: Millis = Millis::new(60_000);
+/// Most sessions remembered. Beyond it those not used for longest are forgotten.
+pub(super) const SESSIONS_MAX: usize = 20_000;
+
+/// What was read, in two halves: reading moves a session to the young half; when that is full or a minute old, it
+/// becomes the old half, and what was not read since is forgotten at once. No entry is ever searched for.
+#[derive(Debug, Default)]
+pub(crate) struct Shadow {
+    young: HashMap<SessionKey, Read>,
+    old: HashMap<SessionKey, Read>,
+    turned_at: Timestamp,
+}
+
+/// What was read of one session.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) principal: Principal,
+    /// The whole record, where it was read. Its bindings are in `bindings`, which may be later.
+    pub(super) record: Option<RecordView>,
+    pub(super) bindings: BTreeMap<ServerName, BindingRead>,
+    read_at: Timestamp,
+}
+
+impl Read {
+    /// That there is a session of this principal, and nothing else.
+    pub(super) fn nothing_of(principal: Principal, now: Timestamp) -> Self {
+        Self {
+            principal,
+            record: None,
+            bindings: BTreeMap::new(),
+            read_at: now,
+        }
+    }
+}
+
+/// A binding and when it was read.
+#[derive(Clone, Debug)]
+pub(super) struct BindingRead {
+    pub(super) view: BindingView,
+    read_at: Timestamp,
+}
+
+impl Shadow {
+    /// Notes a binding as an answer showed it; one that may not be used while Redis is away is forgotten.
+    pub(super) fn note_binding(
+        &mut self,
+        key: &SessionKey,
+        principal: &Principal,
+        view: &BindingView,
+        now: Timestamp,
+    ) {
+        let is_usable = view.state == BindingState::Bound && view.owner.is_none();
+        if !is_usable {
+            self.forget_binding(key, &view.server);
+            return;
+        }
+        let read = self.entry(key, principal, now);
+        match read.bindings.get_mut(&view.server) {
+            // The hot path: a ROUTE that answers as the last one did.
+            Some(known) if known.view.epoch == view.epoch => known.read_at = now,
+            _ => {
+                let view = view.clone();
+                read.bindings
+                    .insert(view.server.clone(), BindingRead { view, read_at: now });
+            }
+        }
+    }
+
+    /// Notes a whole record as an answer showed it.
+    pub(super) fn note_record(&mut self, key: &SessionKey, record: &RecordView, now: Timestamp) {
+        if record.standing != Standing::Active {
+            self.forget(key);
+            return;
+        }
+        let read = self.entry(key, &record.principal, now);
+        read.bindings.clear();
+        read.record = Some(RecordView {
+            bindings: Vec::new(),
+            ..record.clone()
+        });
+        for view in &record.bindings {
+            self.note_binding(key, &record.principal, view, now);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &SessionKey) {
+        self.young.remove(key);
+        self.old.remove(key);
+    }
+
+    pub(super) fn forget_binding(&mut self, key: &SessionKey, server: &ServerName) {
+        for half in [&mut self.young, &mut self.old] {
+            if let Some(read) = half.get_mut(key) {
+                read.bindings.remove(server);
+            }
+        }
+    }
+
+    /// What may be believed of a session when Redis went away at `away_since`.
+    pub(super) fn believed(&self, key: &SessionKey, away_since: Timestamp) -> Option<Read> {
+        let is_believed = |read_at: Timestamp| away_since <= read_at.plus(BELIEVED_FOR);
+        let read = self.young.get(key).or_else(|| self.old.get(key))?;
+        if !is_believed(read.read_at) {
+            return None;
+        }
+        let mut read = read.clone();
+        read.bindings
+            .retain(|_, binding| is_believed(binding.read_at));
+        Some(read)
+    }
+
+    fn entry(&mut self, key: &SessionKey, principal: &Principal, now: Timestamp) -> &mut Read {
+        let is_due = self.turned_at.plus(BELIEVED_FOR) <= now;
+        if is_due || self.young.len() >= SESSIONS_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.turned_at = now;
+        }
+        let old = &mut self.old;
+        let read = self.young.entry(key.clone()).or_insert_with(|| {
+            old.remove(key)
+                .unwrap_or_else(|| Read::nothing_of(principal.clone(), now))
+        });
+        read.read_at = now;
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+    use crate::test_support::requests as make;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_unix_ms(1_700_000_000_000 + ms)
+    }
+
+    fn view(epoch: u64, state: BindingState) -> BindingView {
+        BindingView {
+            server: make::server("tools"),
+            state,
+            instance: make::instance("i1"),
+            upstream_session: None,
+            owner: None,
+            driver: make::worker("w:1"),
+            epoch,
+            bound_at: at(0),
+            lease_until: None,
+            rebinds: 0,
+            last_reason: None,
+        }
+    }
+
+    fn note(shadow: &mut Shadow, session: &str, view: &BindingView, ms: u64) {
+        let alice = make::principal("alice");
+        shadow.note_binding(&make::key(session), &alice, view, at(ms));
+    }
+
+    fn epoch(shadow: &Shadow, session: &str, away_ms: u64) -> Option<u64> {
+        let read = shadow.believed(&make::key(session), at(away_ms))?;
+        Some(read.bindings.values().next()?.view.epoch)
+    }
+
+    #[test]
+    fn a_binding_is_believed_for_a_minute_after_it_was_last_read() {
+        let mut shadow = Shadow::default();
+        let bound = view(7, BindingState::Bound);
+        note(&mut shadow, "s", &bound, 0);
+        assert_eq!(epoch(&shadow, "s", 60_000), Some(7));
+        assert_eq!(epoch(&shadow, "s", 60_001), None);
+        note(&mut shadow, "s", &bound, 50_000);
+        note(&mut shadow, "other", &bound, 70_000);
+        assert_eq!(epoch(&shadow, "s", 110_000), Some(7));
+        note(&mut shadow, "s", &view(8, BindingState::Bound), 80_000);
+        assert_eq!(epoch(&shadow, "s", 80_000), Some(8));
+    }
+
+    #[test]
+    fn a_binding_that_is_lost_or_claimed_is_forgotten() {
+        let mut shadow = Shadow::default();
+        for state in [BindingState::Claimed, BindingState::Orphaned] {
+            note(&mut shadow, "s", &view(7, BindingState::Bound), 0);
+            note(&mut shadow, "s", &view(8, state), 1);
+            assert_eq!(epoch(&shadow, "s", 1), None);
+        }
+    }
+
+    #[test]
+    fn it_never_holds_more_than_its_bound_and_keeps_what_is_used() {
+        let mut shadow = Shadow::default();
+        let bound = view(7, BindingState::Bound);
+        for n in 0..2 * SESSIONS_MAX {
+            note(&mut shadow, &format!("s{n}"), &bound, 0);
+            note(&mut shadow, "used", &bound, 0);
+            assert!(shadow.young.len() + shadow.old.len() <= SESSIONS_MAX);
+        }
+        assert_eq!(epoch(&shadow, "used", 0), Some(7));
+        assert_eq!(epoch(&shadow, "s0", 0), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! What is for a whole fleet, during an outage and after it: caps, the reaper, turns and news.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use mooring_session::refusal::{Busy, Refusal, Stale};
+use mooring_session::rules::{Clean, Create, Forget};
+use mooring_session::time::Millis;
+
+use super::{bound, open, return_to_normal};
+use crate::test_support::requests as make;
+use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
+use crate::{
+    Enter, Family, Leave, Leaving, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway,
+};
+
+fn enter(ticket: &str, held: Option<u64>) -> Enter {
+    Enter {
+        principal: make::principal("alice"),
+        server: make::server("tools"),
+        worker: make::worker("w:1"),
+        ticket: make::token(ticket),
+        lease: Millis::new(2_000),
+        line: Line::Last,
+        held,
+    }
+}
+
+fn withdraw(beginning: &str) -> Leave {
+    Leave {
+        principal: make::principal("alice"),
+        server: make::server("tools"),
+        who: Leaving::WaitingUnder(make::token(beginning)),
+    }
+}
+
+fn leave(ticket: &str) -> Leave {
+    Leave {
+        principal: make::principal("alice"),
+        server: make::server("tools"),
+        who: Leaving::Ticket(make::token(ticket)),
+    }
+}
+
+async fn news(store: &Store) -> Vec<NewsItem> {
+    store.news(&make::worker("w:1"), PATIENCE).await.unwrap()
+}
+
+#[tokio::test]
+async fn nothing_is_listed_or_cleaned_without_redis() {
+    let (mut server, store, _) = bound().await;
+    let key = make::key("s");
+    let ended = store.end(&key, &make::end()).await.unwrap();
+    let minted = make::key("m");
+    server.kill();
+    store.create(&minted, &make::create("m")).await.unwrap();
+    store.end(&minted, &make::end()).await.unwrap();
+    let worker = make::worker("w:1");
+    let clean = Clean {
+        worker: worker.clone(),
+        lease: Millis::new(1_000),
+    };
+    let forget = Forget {
+        generation: ended.record.generation,
+        worker: worker.clone(),
+    };
+    for key in [&key, &minted] {
+        let claimed = store.claim(key, &clean).await;
+        assert!(matches!(claimed, Err(StoreError::Away(_))), "{claimed:?}");
+        let forgotten = store.forget(key, &forget).await;
+        assert!(matches!(forgotten, Err(StoreError::Away(_))));
+    }
+    let named = store.reap(&worker, Family::Mcp, 10).await;
+    assert!(matches!(named, Err(StoreError::Away(_))), "{named:?}");
+    let listed = store.list(&SessionQuery::default()).await;
+    assert!(matches!(listed, Err(StoreError::Away(_))), "{listed:?}");
+
+    return_to_normal(&mut server, &store).await;
+    store.forget(&key, &forget).await.unwrap();
+    // Redis was never told of a session that began and ended while it was away.
+    assert_eq!(
+        store.get(&minted).await,
+        Err(StoreError::Refused(Refusal::NoSession))
+    );
+    assert_eq!(store.reap(&worker, Family::Mcp, 10).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn no_cap_is_kept_without_redis_and_what_is_over_it_stays() {
+    let mut server = RedisServer::start(Module::Loaded);
+    let store = open(&server, WhenAway::Fallback).await;
+    let capped = |session: &str| Create {
+        cap: NonZeroU64::new(1),
+        ..make::create(session)
+    };
+    store.create(&make::key("a"), &capped("a")).await.unwrap();
+    server.kill();
+    store.create(&make::key("b"), &capped("b")).await.unwrap();
+    return_to_normal(&mut server, &store).await;
+    for session in ["a", "b"] {
+        let found = store.create(&make::key(session), &capped(session)).await;
+        assert!(!found.unwrap().created);
+    }
+    eventually("the cap is kept again", async || {
+        let refused = store.create(&make::key("c"), &capped("c")).await;
+        if refused.is_ok() {
+            store.end(&make::key("c"), &make::end()).await.unwrap();
+        }
+        matches!(refused, Err(StoreError::Refused(Refusal::Cap { .. })))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
+    let (mut server, store, _) = bound().await;
+    let key = make::key("s");
+    server.kill();
+    let first = store.enter(&key, &enter("t1", None)).await.unwrap();
+    assert!(first.turn.is_some() && first.routed.binding.is_some());
+    for ticket in ["t2", "t3"] {
+        let waiting = store.enter(&key, &enter(ticket, None)).await.unwrap();
+        assert_eq!(waiting.turn, None);
+    }
+    let foreign = Leave {
+        principal: make::principal("bob"),
+        ..leave("t1")
+    };
+    assert_eq!(
+        store.leave(&key, &foreign).await,
+        Err(StoreError::Refused(Refusal::Denied))
+    );
+    // What has its turn is under way; what waits is taken out.
+    assert_eq!(
+        store.leave(&key, &withdraw("t1")).await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
+    );
+    let foreign = Leave {
+        principal: make::principal("bob"),
+        ..withdraw("t4")
+    };
+    store.enter(&key, &enter("t4", None)).await.unwrap();
+    assert_eq!(
+        store.leave(&key, &foreign).await,
+        Err(StoreError::Refused(Refusal::Denied))
+    );
+    store.leave(&key, &withdraw("t4")).await.unwrap();
+    let told = news(&store).await;
+    assert!(
+        matches!(&told[..], [NewsItem::Withdrawn { ticket, .. }] if *ticket == make::token("t4")),
+        "{told:?}"
+    );
+    store.leave(&key, &leave("t1")).await.unwrap();
+    let told = news(&store).await;
+    let [NewsItem::Turn { ticket, turn, .. }] = told.as_slice() else {
+        unreachable!("one turn is told: {told:?}");
+    };
+    assert_eq!(*ticket, make::token("t2"));
+
+    return_to_normal(&mut server, &store).await;
+    // The turns of before are over: who waited is told to ask again, and the holder says what it held.
+    let told = news(&store).await;
+    assert!(matches!(told[..], [NewsItem::Settled { .. }]), "{told:?}");
+    assert_eq!(
+        store.leave(&key, &leave("t3")).await,
+        Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+    );
+    let held = store.enter(&key, &enter("t2", Some(*turn))).await.unwrap();
+    assert_eq!(held.turn, Some(*turn));
+    let waiting = store.enter(&key, &enter("t3", None)).await.unwrap();
+    assert_eq!(waiting.turn, None);
+    // From now on it is Redis that takes out.
+    assert_eq!(
+        store.leave(&key, &withdraw("t2")).await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
+    );
+    store.enter(&key, &enter("t4", None)).await.unwrap();
+    store.leave(&key, &withdraw("t4")).await.unwrap();
+    let told = news(&store).await;
+    assert!(matches!(told[..], [NewsItem::Withdrawn { .. }]), "{told:?}");
+    store.leave(&key, &leave("t2")).await.unwrap();
+    let told = news(&store).await;
+    assert!(matches!(told[..], [NewsItem::Turn { .. }]), "{told:?}");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_news_when_redis_goes_is_told_what_happens_without_it() {
+    let (mut server, store, _) = bound().await;
+    let key = make::key("s");
+    let worker = make::worker("w:1");
+    let outage = async {
+        eventually("somebody waits", async || {
+            let clients = server.command(&["INFO", "clients"]);
+            let text = redis::from_redis_value::<String>(clients).unwrap();
+            text.contains("blocked_clients:1")
+        })
+        .await;
+        server.kill();
+    };
+    // The wait ends early, with or without an error, and the next one is served.
+    let (ended, ()) = tokio::join!(store.news(&worker, PATIENCE), outage);
+    assert!(ended.is_err() || ended == Ok(Vec::new()), "{ended:?}");
+    store.enter(&key, &enter("t1", None)).await.unwrap();
+    store.enter(&key, &enter("t2", None)).await.unwrap();
+    let first = leave("t1");
+    let (told, left) = tokio::join!(news(&store), store.leave(&key, &first));
+    left.unwrap();
+    assert!(matches!(told[..], [NewsItem::Turn { .. }]), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_rate_is_kept_by_each_worker_without_redis() {
+    let mut server = RedisServer::start(Module::Loaded);
+    let store = open(&server, WhenAway::Fallback).await;
+    let minute = Millis::new(60_000);
+    assert!(store.rate("calls", 1, minute, 1).await.unwrap().allowed);
+    assert!(!store.rate("calls", 1, minute, 1).await.unwrap().allowed);
+    server.kill();
+    assert!(store.rate("calls", 1, minute, 1).await.unwrap().allowed);
+    assert!(!store.rate("calls", 1, minute, 1).await.unwrap().allowed);
+    let worker = make::worker("w:1");
+    let nothing = store.news(&worker, Duration::from_millis(1)).await;
+    assert_eq!(nothing, Ok(Vec::new()));
+}

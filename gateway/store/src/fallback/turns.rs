@@ -1,0 +1,113 @@
+//! Turns, news and rates where Redis may be away.
+//!
+//! While it is, every worker keeps the order of its own callers, and none across workers: a session's calls stay in
+//! order as long as they reach one worker. When Redis returns, the turns given meanwhile are over: who waits is told to
+//! ask again, and a holder that renews says which turn it held.
+
+use std::time::{Duration, Instant};
+
+use mooring_session::names::WorkerId;
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::Rate;
+
+use super::memory::Everybody;
+use super::{FallbackStore, Phase};
+use crate::error::{Away, StoreError};
+use crate::key::SessionKey;
+use crate::news::NewsItem;
+use crate::rate::Rated;
+use crate::status::AnsweredBy;
+use crate::turns::{Enter, Entered, Leave};
+
+impl FallbackStore {
+    pub(crate) async fn enter(
+        &self,
+        key: &SessionKey,
+        request: &Enter,
+    ) -> Result<Entered, StoreError> {
+        let shared = &self.shared;
+        let route = request.route();
+        let started = Instant::now();
+        loop {
+            if shared.settled_phase().await? == Phase::Normal {
+                match shared.redis.enter(key, request).await {
+                    Err(StoreError::Away(_)) => shared.go_away(),
+                    result => {
+                        let routed = result.as_ref().map(|entered| entered.routed.clone());
+                        shared.note(key, &route, &routed.map_err(Clone::clone));
+                        return result;
+                    }
+                }
+            }
+            if let Some(routed) = shared.serve_away(key, &route) {
+                let routed = routed?;
+                let turn = shared.queues.enter(key, request, &Everybody)?;
+                if *shared.phase.borrow() == Phase::Away {
+                    return Ok(Entered {
+                        routed,
+                        turn,
+                        answered_by: AnsweredBy::Memory,
+                    });
+                }
+                // Redis came back meanwhile, and says whose turn it is.
+                shared.queues.dissolve(&Everybody);
+            }
+            if started.elapsed() >= shared.command_timeout {
+                return Err(StoreError::Away(Away::Reconciling));
+            }
+        }
+    }
+
+    /// A turn that memory gave is left there; every other is Redis's, where its lease lapses if it cannot be told.
+    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        if shared.memory().is_foreign(key, &request.principal) {
+            return Err(StoreError::Refused(Refusal::Denied));
+        }
+        match shared.queues.leave(key, request, &Everybody) {
+            Ok(()) => Ok(()),
+            // A call that has its turn from memory is not looked for among those that wait at Redis.
+            Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
+            Err(_) => shared.present().await?.leave(key, request).await,
+        }
+    }
+
+    /// Waits where the news is: at Redis, or in memory while it is away. When that changes, the wait ends early.
+    pub(crate) async fn news(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+    ) -> Result<Vec<NewsItem>, StoreError> {
+        let shared = &self.shared;
+        let mut changes = shared.phase.subscribe();
+        let phase = *changes.borrow_and_update();
+        let step = || {
+            shared.queues.advance(&Everybody);
+            std::future::ready(())
+        };
+        if phase != Phase::Normal || shared.queues.has(worker) {
+            return tokio::select! {
+                biased;
+                items = shared.queues.wait(worker, timeout, step) => Ok(items),
+                _ = changes.changed() => Ok(Vec::new()),
+            };
+        }
+        tokio::select! {
+            biased;
+            news = shared.redis.news(worker, timeout) => news,
+            _ = changes.changed() => Ok(Vec::new()),
+        }
+    }
+
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<Rated, StoreError> {
+        let shared = &self.shared;
+        if shared.settled_phase().await? == Phase::Normal {
+            match shared.redis.rate(name, request).await {
+                Err(StoreError::Away(_)) => shared.go_away(),
+                result => return result,
+            }
+        }
+        let now = shared.clock.now();
+        Ok(shared.memory().rates.rate(name, request, now))
+    }
+}

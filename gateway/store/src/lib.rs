@@ -1,0 +1,370 @@
+//! Where session records live: one seam over Redis, the embedded file and memory.
+//!
+//! Every store carries out the same transitions by the same rules (the crate `mooring_session`), so a request and a
+//! reply mean the same everywhere, and what differs is only who else sees the record. [`Store`] is cheap to clone.
+//!
+//! The operations on one record are here; [`turns`] has those that keep calls in order, [`operate`] what the reaper and
+//! people ask about many records, [`fleet`] the workers and their news, [`rate`] the fleet-wide limits.
+//!
+//! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
+
+mod clock;
+mod embedded;
+mod error;
+mod fallback;
+mod fleet;
+mod inits;
+mod key;
+mod memory;
+mod news;
+mod open;
+mod operate;
+mod query;
+mod queues;
+mod rate;
+mod redis;
+mod room;
+mod sessions;
+mod status;
+#[cfg(any(test, feature = "test-support"))]
+pub mod test_support;
+#[cfg(test)]
+mod tests;
+mod transition;
+mod turns;
+mod watched;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mooring_session::Refusal;
+use mooring_session::names::{NameError, Problem, ServerName, SessionId};
+use mooring_session::rules::{
+    Bind, Bound, Confirm, Create, Created, End, Ended, Rebind, Rebound, Route, Routed, Touch,
+    Touched, Unbind,
+};
+use mooring_session::time::Millis;
+use mooring_session::view::{BindingView, RecordView};
+use tokio::sync::watch;
+
+use self::embedded::EmbeddedStore;
+pub use self::error::{Away, NotReady, OpenError, StoreError};
+use self::fallback::{FallbackStore, Served};
+pub use self::fallback::{Loss, LossReason, Losses};
+pub use self::fleet::WorkerView;
+use self::inits::INIT_BYTES_MAX;
+pub use self::key::{Family, InitDigest, SessionKey};
+use self::memory::MemoryStore;
+pub use self::news::NewsItem;
+pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
+pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
+pub use self::rate::Rated;
+use self::redis::RedisStore;
+pub use self::room::{EvictionOutcome, RoomError};
+pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
+use self::status::{FollowedStatus, StatusCell};
+use self::transition::{Get, Transition};
+pub use self::turns::{Enter, Entered, Leave, Leaving, Line};
+
+/// How many TTLs of a session the initialize params that it names are kept.
+const INIT_KEEP_TTLS: u64 = 2;
+
+/// Where session records live.
+#[derive(Clone, Debug)]
+pub struct Store {
+    backend: Arc<Backend>,
+    prefix: Arc<str>,
+    init_keep: Millis,
+}
+
+#[derive(Debug)]
+enum Backend {
+    Memory(Box<MemoryStore>, StatusCell),
+    Embedded(EmbeddedStore, Arc<StatusCell>),
+    Redis(RedisStore, FollowedStatus),
+    Fallback(FallbackStore),
+}
+
+impl Store {
+    fn new(backend: Backend, prefix: &str, session_ttl: Millis) -> Self {
+        Self {
+            backend: Arc::new(backend),
+            prefix: prefix.into(),
+            init_keep: session_ttl.times(INIT_KEEP_TTLS),
+        }
+    }
+
+    /// Which store it is, in one word.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match &*self.backend {
+            Backend::Memory(..) => "memory",
+            Backend::Embedded(..) => "embedded",
+            Backend::Redis(..) | Backend::Fallback(_) => "redis",
+        }
+    }
+
+    /// What outages of Redis cost. Where nothing can be lost that way, there is never a next one.
+    #[must_use]
+    pub fn losses(&self) -> Losses {
+        match &*self.backend {
+            Backend::Fallback(store) => store.losses(),
+            _ => Losses::none(),
+        }
+    }
+
+    /// The key of an MCP session in this store.
+    #[must_use]
+    pub fn session_key(&self, id: &SessionId) -> SessionKey {
+        SessionKey::mcp(&self.prefix, id)
+    }
+
+    /// The key of a session as another worker names it; none where it is no key of this store's.
+    #[must_use]
+    pub fn key_named(&self, text: &str) -> Option<SessionKey> {
+        SessionKey::named(&self.prefix, text.as_bytes())
+    }
+
+    /// The key of a code session in this store; `id` is what its record will hold.
+    ///
+    /// # Errors
+    /// See [`SessionKey::code`].
+    pub fn code_key(
+        &self,
+        server: &ServerName,
+        user_slug: &str,
+        language: &str,
+        id: &SessionId,
+    ) -> Result<SessionKey, NameError> {
+        SessionKey::code(&self.prefix, server, user_slug, language, id)
+    }
+
+    /// The key of an agent session in this store; `id` is what its record will hold.
+    ///
+    /// # Errors
+    /// See [`SessionKey::agent`].
+    pub fn agent_key(
+        &self,
+        server: &ServerName,
+        user_slug: &str,
+        parent_part: &str,
+        id: &SessionId,
+    ) -> Result<SessionKey, NameError> {
+        SessionKey::agent(&self.prefix, server, user_slug, parent_part, id)
+    }
+
+    /// Whether the store is all there, without waiting.
+    #[must_use]
+    pub fn status(&self) -> StoreStatus {
+        self.status_cell().get()
+    }
+
+    /// The status and every change of it.
+    #[must_use]
+    pub fn watch_status(&self) -> watch::Receiver<StoreStatus> {
+        self.status_cell().watch()
+    }
+
+    /// Whether replies are served without the store of the settings at present: what the reply header
+    /// `Mooring-Degraded` says.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.status().mode == StoreMode::Degraded
+    }
+
+    /// Creates the session, or finds it.
+    ///
+    /// # Errors
+    /// Refused: `DENIED`, `ERR` for another id, with `Revival::Refused` `ENDED` or `NOSESSION`, and at the cap `LIMIT` with
+    /// the key of the least recently used session, which [`named_key`](Self::named_key) makes a key again.
+    pub async fn create(&self, key: &SessionKey, request: &Create) -> Result<Created, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// The same, and who answered: a generation of memory's making is nothing to tell incarnations apart by.
+    ///
+    /// # Errors
+    /// See [`create`](Self::create).
+    pub async fn create_and_tell(
+        &self,
+        key: &SessionKey,
+        request: &Create,
+    ) -> Result<(Created, AnsweredBy), StoreError> {
+        self.run_and_tell(key, request).await
+    }
+
+    /// Notes a use, and sets what is given.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`.
+    pub async fn touch(&self, key: &SessionKey, request: &Touch) -> Result<Touched, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// The record, tombstones included. Touches nothing and checks no principal.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`.
+    pub async fn get(&self, key: &SessionKey) -> Result<RecordView, StoreError> {
+        self.run(key, &Get).await
+    }
+
+    /// Ends the session. Ending twice is no error.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `DENIED`, `BUSY`.
+    pub async fn end(&self, key: &SessionKey, request: &End) -> Result<Ended, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Where the session's calls to a server go: the hot path.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `ENDED`, `DENIED`.
+    pub async fn route(&self, key: &SessionKey, request: &Route) -> Result<Routed, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Binds a server, or finds it bound.
+    ///
+    /// # Errors
+    /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`, `BUSY`, `ERR` without instances.
+    pub async fn bind(&self, key: &SessionKey, request: &Bind) -> Result<Bound, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Says that a claim is initialised.
+    ///
+    /// # Errors
+    /// Refused: `STALE` where the claim was lost, and the upstream session just made is to be deleted; `NOSESSION`,
+    /// `ENDED`, `DENIED`.
+    pub async fn confirm(
+        &self,
+        key: &SessionKey,
+        request: &Confirm,
+    ) -> Result<BindingView, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Moves a binding from the epoch seen.
+    ///
+    /// # Errors
+    /// Refused: `STALE` where it is not bound at all, `OWNED`; `NOSESSION`, `ENDED`, `DENIED`, `ERR` without instances.
+    pub async fn rebind(&self, key: &SessionKey, request: &Rebind) -> Result<Rebound, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Drops a binding, or gives up a claim.
+    ///
+    /// # Errors
+    /// Refused: `STALE` for another epoch or token; `NOSESSION`, `ENDED`, `DENIED`.
+    pub async fn unbind(
+        &self,
+        key: &SessionKey,
+        request: &Unbind,
+    ) -> Result<BindingView, StoreError> {
+        self.run(key, request).await
+    }
+
+    /// Keeps the initialize params of a client build for twice the TTL of sessions. Called at every `initialize`, which
+    /// is what renews them.
+    ///
+    /// # Errors
+    /// Refused: `ERR` for params over 64 KiB.
+    pub async fn put_init(&self, digest: &InitDigest, json: &str) -> Result<(), StoreError> {
+        if json.len() > INIT_BYTES_MAX {
+            return Err(StoreError::Refused(Refusal::Argument(NameError {
+                what: "initialize params",
+                problem: Problem::TooLong(INIT_BYTES_MAX),
+            })));
+        }
+        let keep = self.init_keep;
+        timed("SET", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => {
+                    store.put_init(digest, json, keep);
+                    Ok(())
+                }
+                Backend::Embedded(store, _) => store.put_init(digest, json, keep).await,
+                Backend::Redis(store, _) => store.put_init(digest, json, keep).await,
+                Backend::Fallback(store) => store.put_init(digest, json, keep).await,
+            }
+        })
+        .await
+    }
+
+    /// Drops what is kept under the digest. What is not there, or cannot be dropped now, lapses by itself.
+    ///
+    /// # Errors
+    /// The store's own only.
+    pub async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
+        timed("DEL", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => {
+                    store.delete_init(digest);
+                    Ok(())
+                }
+                Backend::Embedded(store, _) => store.delete_init(digest).await,
+                Backend::Redis(store, _) => store.delete_init(digest).await,
+                Backend::Fallback(store) => store.delete_init(digest).await,
+            }
+        })
+        .await
+    }
+
+    /// The initialize params of a client build; none where they have lapsed.
+    ///
+    /// # Errors
+    /// The store's own only.
+    pub async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
+        timed("GET", async {
+            match &*self.backend {
+                Backend::Memory(store, _) => Ok(store.get_init(digest)),
+                Backend::Embedded(store, _) => store.get_init(digest).await,
+                Backend::Redis(store, _) => store.get_init(digest).await,
+                Backend::Fallback(store) => store.get_init(digest).await,
+            }
+        })
+        .await
+    }
+
+    async fn run<T: Served>(&self, key: &SessionKey, request: &T) -> Result<T::Reply, StoreError> {
+        let (reply, _) = self.run_and_tell(key, request).await?;
+        Ok(reply)
+    }
+
+    async fn run_and_tell<T: Served>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<(T::Reply, AnsweredBy), StoreError> {
+        timed(<T as Transition>::COMMAND, async {
+            let reply = match &*self.backend {
+                Backend::Memory(store, _) => store.run(key, request)?,
+                Backend::Embedded(store, _) => store.run(key, request).await?,
+                Backend::Redis(store, _) => store.run(key, request).await?,
+                Backend::Fallback(store) => return store.run(key, request).await,
+            };
+            Ok((reply, AnsweredBy::Store))
+        })
+        .await
+    }
+
+    fn status_cell(&self) -> &StatusCell {
+        match &*self.backend {
+            Backend::Memory(_, status) => status,
+            Backend::Embedded(_, status) => status,
+            Backend::Redis(_, followed) => &followed.cell,
+            Backend::Fallback(store) => store.status(),
+        }
+    }
+}
+
+/// Records how long a command took, whatever came of it.
+async fn timed<R>(command: &'static str, work: impl Future<Output = R>) -> R {
+    let started = Instant::now();
+    let result = work.await;
+    metrics::histogram!("mooring_store_duration_seconds", "command" => command)
+        .record(started.elapsed().as_secs_f64());
+    result
+}

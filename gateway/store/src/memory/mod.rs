@@ -1,0 +1,226 @@
+//! The store of one process's memory: for tests, and for a gateway that need not survive itself.
+//!
+//! The rules run under one lock, so every command is atomic; nothing waits while it is held.
+
+mod derived;
+mod listing;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mooring_session::names::WorkerId;
+use mooring_session::refusal::Refusal;
+use mooring_session::rules::Rate;
+use mooring_session::time::{Millis, Monotonic, Timestamp};
+use mooring_session::workers::{Beat, Workers};
+
+use self::derived::{Derived, MemoryNode};
+use super::clock::Clock;
+use super::fleet::WorkerView;
+use super::inits::Inits;
+use super::key::{InitDigest, SessionKey};
+use super::news::NewsItem;
+use super::queues::Queues;
+use super::rate::{Rated, Rates};
+use super::sessions::{SESSIONS_MAX, Sessions};
+use super::status::AnsweredBy;
+use super::turns::{self, Enter, Entered, Leave};
+use super::watched::{Before, Moved, Settles, Watched};
+
+/// How long a worker that was never heard counts as alive: the module's default.
+pub(super) const WORKER_GRACE: Millis = Millis::new(15_000);
+/// Most deadlines that one command follows the clock past, for whoever asks about many sessions.
+const ADVANCED_MAX: usize = 1_000;
+
+/// Sessions, workers and initialize params in memory.
+#[derive(Debug)]
+pub(super) struct MemoryStore {
+    state: Mutex<State>,
+    queues: Queues,
+    clock: Clock,
+    prefix: Box<str>,
+}
+
+#[derive(Debug)]
+struct State {
+    sessions: Sessions,
+    derived: Derived,
+    workers: Workers,
+    inits: Inits,
+    rates: Rates,
+}
+
+impl MemoryStore {
+    pub(super) fn new(clock: Clock, prefix: &str) -> Self {
+        Self {
+            state: Mutex::new(State {
+                sessions: Sessions::new(SESSIONS_MAX),
+                derived: Derived::new(prefix),
+                workers: Workers::new(clock.mono(), WORKER_GRACE),
+                inits: Inits::default(),
+                rates: Rates::default(),
+            }),
+            queues: Queues::new(clock.clone(), prefix),
+            clock,
+            prefix: prefix.into(),
+        }
+    }
+
+    pub(super) fn run<T: Watched>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<T::Reply, Refusal> {
+        let moment = self.moment();
+        let (reply, moved) = self.state().run(key, request, moment, &self.queues)?;
+        let settles = match &moved {
+            Some(before) => Settles::Server(&before.server),
+            None => request.settles(&reply),
+        };
+        self.queues.note(key, request.told(&reply), settles);
+        Ok(reply)
+    }
+
+    pub(crate) fn enter(&self, key: &SessionKey, request: &Enter) -> Result<Entered, Refusal> {
+        let (now, mono) = self.moment();
+        let route = request.route();
+        let mut state = self.state();
+        // A turn that is refused leaves the session as it was, so what ROUTE refuses is refused before.
+        let workers = state.workers.at(mono);
+        state.sessions.check(key, &route, now, &workers)?;
+        let turn = self.queues.enter(key, request, &workers)?;
+        let (routed, _) = state.run(key, &route, (now, mono), &self.queues)?;
+        drop(state);
+        self.queues.note(key, route.told(&routed), Settles::Nothing);
+        Ok(Entered {
+            routed,
+            turn,
+            answered_by: AnsweredBy::Store,
+        })
+    }
+
+    pub(crate) fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), Refusal> {
+        let now = self.clock.now();
+        let state = self.state();
+        let standing = state.sessions.standing(key, &request.principal, now)?;
+        let workers = state.workers.at(self.clock.mono());
+        turns::left(self.queues.leave(key, request, &workers), standing)
+    }
+
+    pub(super) fn beat(&self, beat: Beat) -> Result<(), Refusal> {
+        let (now, mono) = self.moment();
+        self.state().workers.beat(beat, mono, now)
+    }
+
+    pub(super) fn gone(&self, worker: &WorkerId) -> bool {
+        let mono = self.clock.mono();
+        self.state().workers.gone(worker, mono)
+    }
+
+    pub(super) fn workers(&self) -> Vec<WorkerView> {
+        let (now, mono) = self.moment();
+        let State {
+            workers, derived, ..
+        } = &mut *self.state();
+        let index = derived.index();
+        index.advance(now, ADVANCED_MAX);
+        let heard = workers.list(mono).into_iter();
+        heard
+            .map(|view| {
+                let bindings = index.driven_by(&view.worker);
+                WorkerView::of(view, Some(bindings))
+            })
+            .collect()
+    }
+
+    pub(super) async fn news(&self, worker: &WorkerId, timeout: Duration) -> Vec<NewsItem> {
+        let step = || {
+            let state = self.state();
+            self.queues.advance(&state.workers.at(self.clock.mono()));
+            std::future::ready(())
+        };
+        self.queues.wait(worker, timeout, step).await
+    }
+
+    pub(super) fn rate(&self, name: &str, request: &Rate) -> Rated {
+        let now = self.clock.now();
+        self.state().rates.rate(name, request, now)
+    }
+
+    pub(super) fn put_init(&self, digest: &InitDigest, json: &str, keep: Millis) {
+        let lapses_at = self.clock.now().plus(keep);
+        self.state().inits.put(digest, json, lapses_at);
+    }
+
+    pub(super) fn get_init(&self, digest: &InitDigest) -> Option<String> {
+        let now = self.clock.now();
+        self.state().inits.get(digest, now).map(str::to_owned)
+    }
+
+    pub(super) fn delete_init(&self, digest: &InitDigest) {
+        self.state().inits.delete(digest);
+    }
+
+    fn moment(&self) -> (Timestamp, Monotonic) {
+        (self.clock.now(), self.clock.mono())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Carries out one transition. Answers with the binding that it moved, as it was, where it moved one.
+    fn run<T: Watched>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        (now, mono): (Timestamp, Monotonic),
+        queues: &Queues,
+    ) -> Result<(T::Reply, Option<Before>), Refusal> {
+        let Self {
+            sessions,
+            derived,
+            workers,
+            ..
+        } = self;
+        for dropped in sessions.make_room(now) {
+            derived.forget(&dropped);
+        }
+        // Nobody asks who expired; but whoever asks how full something is asks as of now.
+        derived.index().advance(now, ADVANCED_MAX);
+        let before = Before::of(request, sessions.record(key));
+        let node = MemoryNode {
+            derived,
+            queues,
+            key,
+            now,
+            mono,
+        };
+        let decided = sessions.run(key, request, now, &workers.at(mono), &node)?;
+        let record = sessions.record(key);
+        derived.note(key, record, decided.written, now);
+        if T::IS_USE {
+            derived.note_use(key, now);
+        }
+        let moved = before.as_ref().map(|before| before.moved(record));
+        if let (Some(before), Some(Moved::Away)) = (&before, moved) {
+            derived.note_departure(&before.server, &before.instance, mono);
+        }
+        let moved = before.filter(|_| moved != Some(Moved::Not));
+        Ok((decided.reply, moved))
+    }
+
+    /// Drops those of these sessions whose tombstones have ended, and answers with the others.
+    fn living(&mut self, keys: Vec<SessionKey>, now: Timestamp) -> Vec<SessionKey> {
+        let (living, over): (Vec<_>, Vec<_>) = keys
+            .into_iter()
+            .partition(|key| self.sessions.living(key, now).is_some());
+        for key in over {
+            self.sessions.forget(&key);
+            self.derived.forget(&key);
+        }
+        living
+    }
+}

@@ -1,0 +1,157 @@
+//! Opening the store that the settings name.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mooring_session::time::Millis;
+
+use super::clock::Clock;
+use super::embedded::EmbeddedStore;
+use super::error::OpenError;
+use super::fallback::FallbackStore;
+use super::memory::MemoryStore;
+use super::redis::{Down, LinkState, RedisStore};
+use super::status::{FollowedStatus, StatusCell, StoreMode};
+use super::{Backend, Store};
+use mooring_settings::{OnUnavailable, StoreLocation, StoreSettings};
+
+/// Which store, and how it is used.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Which store.
+    pub place: StorePlace,
+    /// What every key starts with; ends with a colon.
+    pub key_prefix: String,
+    /// Longest wait for one command of Redis.
+    pub command_timeout: Duration,
+    /// How long sessions may be idle: what they need is kept for longer.
+    pub session_ttl: Duration,
+}
+
+/// Where records live.
+#[derive(Clone)]
+pub enum StorePlace {
+    /// In this process's memory, for tests.
+    Memory,
+    /// In a SQLite file on this machine.
+    Embedded {
+        /// The file; made where it is missing, with its directory.
+        path: PathBuf,
+    },
+    /// In a Redis with the module.
+    Redis {
+        /// Its URL, credentials included.
+        url: String,
+        /// What happens while it is away.
+        when_away: WhenAway,
+    },
+}
+
+impl std::fmt::Debug for StorePlace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Memory => formatter.write_str("Memory"),
+            Self::Embedded { path } => write!(formatter, "Embedded({})", path.display()),
+            Self::Redis { when_away, .. } => write!(formatter, "Redis({when_away:?})"),
+        }
+    }
+}
+
+/// What happens while Redis is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenAway {
+    /// Memory serves what is safe to serve.
+    Fallback,
+    /// Every command is answered with `Away`.
+    Fail,
+}
+
+impl StoreOptions {
+    /// What the settings say.
+    #[must_use]
+    pub fn of(settings: &StoreSettings, session_ttl: Duration) -> Self {
+        Self {
+            place: match &settings.location {
+                StoreLocation::Embedded { path } => StorePlace::Embedded { path: path.clone() },
+                StoreLocation::Redis(url) => StorePlace::Redis {
+                    url: url.secret().to_owned(),
+                    when_away: match settings.on_unavailable {
+                        OnUnavailable::Fallback => WhenAway::Fallback,
+                        OnUnavailable::Fail => WhenAway::Fail,
+                    },
+                },
+            },
+            key_prefix: settings.key_prefix.clone(),
+            command_timeout: settings.command_timeout,
+            session_ttl,
+        }
+    }
+}
+
+/// Opens the store that the settings name. See [`open_with`].
+///
+/// # Errors
+/// See [`open_with`].
+pub async fn open(settings: &StoreSettings, session_ttl: Duration) -> Result<Store, OpenError> {
+    open_with(&StoreOptions::of(settings, session_ttl)).await
+}
+
+/// Opens a store.
+///
+/// # Errors
+/// The file cannot be used; Redis was reached and has no module or refuses this client; or it cannot be reached and
+/// [`WhenAway::Fail`] was chosen. With [`WhenAway::Fallback`] an unreachable Redis is no error: the store starts degraded.
+pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
+    let normal = || StatusCell::new(StoreMode::Normal);
+    let backend = match &options.place {
+        StorePlace::Memory => {
+            let store = MemoryStore::new(Clock::system(), &options.key_prefix);
+            Backend::Memory(Box::new(store), normal())
+        }
+        StorePlace::Embedded { path } => {
+            let store = EmbeddedStore::open(path, Clock::system(), &options.key_prefix)?;
+            let status = store.status();
+            Backend::Embedded(store, status)
+        }
+        StorePlace::Redis { url, when_away } => {
+            let redis = RedisStore::open(url, &options.key_prefix, options.command_timeout).await?;
+            match when_away {
+                WhenAway::Fallback => {
+                    let prefix = &options.key_prefix;
+                    Backend::Fallback(FallbackStore::new(redis, options.command_timeout, prefix))
+                }
+                WhenAway::Fail => without_fallback(redis)?,
+            }
+        }
+    };
+    Ok(Store::new(
+        backend,
+        &options.key_prefix,
+        Millis::from(options.session_ttl),
+    ))
+}
+
+fn without_fallback(redis: RedisStore) -> Result<Backend, OpenError> {
+    let mut link = redis.watch();
+    if let LinkState::Down(Down::Unreachable(problem) | Down::Denied(problem)) =
+        &*link.borrow_and_update()
+    {
+        return Err(OpenError::Unreachable {
+            address: redis.address().to_owned(),
+            problem: problem.clone(),
+        });
+    }
+    let cell = Arc::new(StatusCell::new(StoreMode::Normal));
+    let shown = Arc::clone(&cell);
+    let follower = tokio::spawn(async move {
+        while link.changed().await.is_ok() {
+            match *link.borrow_and_update() {
+                LinkState::Up(_) => shown.set(StoreMode::Normal),
+                LinkState::Down(_) => shown.set(StoreMode::Unavailable),
+                LinkState::Reconnecting => {}
+            }
+        }
+    });
+    Ok(Backend::Redis(redis, FollowedStatus { cell, follower }))
+}

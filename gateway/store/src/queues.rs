@@ -1,0 +1,291 @@
+//! Turns and news among the callers of one process: what the stores without Redis have in place of the module's queues.
+//!
+//! The rules are the same ([`Turns`], [`News`]); this file gives them a lock, a clock, and a bell for those who wait.
+//! Invariants: nothing waits while the lock is held; news is taken out only in the moment in which it is returned, so
+//! that a caller who goes away loses none.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mooring_session::SessionPlace;
+use mooring_session::context::Liveness;
+use mooring_session::limits::NEWS_BATCH_MAX;
+use mooring_session::names::{ServerName, WorkerId};
+use mooring_session::news::{self, Advanced, News};
+use mooring_session::refusal::Refusal;
+use mooring_session::time::{Millis, Monotonic};
+use mooring_session::turns::{Entered, TurnContext, TurnLimits, Turns};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::clock::Clock;
+use super::key::SessionKey;
+use super::news::NewsItem;
+use super::turns::{Enter, Leave, Leaving};
+use super::watched::{Settles, Told};
+
+/// The module's defaults.
+const LIMITS: TurnLimits = TurnLimits {
+    queue_max: 256,
+    lease_max: Millis::new(5_000),
+};
+/// Most queues advanced in one step.
+const STEP_MAX: usize = 256;
+/// How often what is due is looked for while anything waits: a worker's death has no deadline of its own.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The turns and news of one process.
+#[derive(Debug)]
+pub(super) struct Queues {
+    state: Mutex<State>,
+    bell: Notify,
+    clock: Clock,
+    prefix: Arc<str>,
+}
+
+#[derive(Debug)]
+struct State {
+    turns: Turns,
+    news: News,
+}
+
+impl State {
+    fn next_deadline(&self) -> Option<Monotonic> {
+        let due = [self.turns.next_deadline(), self.news.next_deadline()];
+        due.into_iter().flatten().min()
+    }
+}
+
+impl Queues {
+    /// Of a process that starts: no turn of an earlier one can still be held.
+    pub(super) fn new(clock: Clock, prefix: &str) -> Self {
+        Self {
+            state: Mutex::new(State {
+                turns: Turns::new(clock.mono(), Millis::new(0)),
+                news: News::new(),
+            }),
+            bell: Notify::new(),
+            clock,
+            prefix: prefix.into(),
+        }
+    }
+
+    /// Asks for a turn. Answers its number, or none while the caller waits.
+    pub(crate) fn enter(
+        &self,
+        key: &SessionKey,
+        request: &Enter,
+        workers: &dyn Liveness,
+    ) -> Result<Option<u64>, Refusal> {
+        let entered = self.with(workers, |turns, context| {
+            turns.enter(&place(key), &request.server, &request.turn(), context)
+        })?;
+        Ok(match entered {
+            Entered::Granted(number) => Some(number),
+            Entered::Waiting => None,
+        })
+    }
+
+    /// Passes a turn on.
+    pub(crate) fn leave(
+        &self,
+        key: &SessionKey,
+        request: &Leave,
+        workers: &dyn Liveness,
+    ) -> Result<(), Refusal> {
+        let (place, server) = (place(key), &request.server);
+        self.with(workers, |turns, context| match &request.who {
+            Leaving::Ticket(ticket) => turns.leave(&place, server, ticket, context),
+            Leaving::WaitingUnder(beginning) => {
+                turns.withdraw(&place, server, beginning, context).map(drop)
+            }
+        })
+    }
+
+    /// Whether somebody has the turn of this session at `server`, or at any.
+    pub(super) fn holds(&self, key: &SessionKey, server: Option<&ServerName>) -> bool {
+        let mono = self.clock.mono();
+        self.state().turns.holds(&place(key), server, mono)
+    }
+
+    /// Notes what an answer told of a claim, and tells others what it means to them.
+    pub(super) fn note(&self, key: &SessionKey, told: Option<Told<'_>>, settles: Settles<'_>) {
+        if told.is_none() && settles == Settles::Nothing {
+            return;
+        }
+        let place = place(key);
+        let mut state = self.state();
+        let due = state.next_deadline();
+        if let Some(Told {
+            worker,
+            server,
+            lapses_at,
+        }) = told
+        {
+            let rest_ms = lapses_at
+                .unix_ms()
+                .saturating_sub(self.clock.now().unix_ms());
+            let until = self.clock.mono().plus(Millis::new(rest_ms));
+            state.news.watch(worker, &place, server, until);
+        }
+        match settles {
+            Settles::Nothing => {}
+            Settles::Server(server) => state.news.settle(&place, server),
+            Settles::Session => {
+                state.news.settle_session(&place);
+                state.turns.drop_session(&place);
+            }
+        }
+        self.ring_for(&mut state, due);
+    }
+
+    /// Ends all turns, because somebody else says from now on whose they are. Whoever waits is told to ask again.
+    pub(super) fn dissolve(&self, workers: &dyn Liveness) {
+        let mono = self.clock.mono();
+        self.state().turns.restart(mono, Millis::new(0));
+        while self.advance(workers) == Advanced::More {}
+    }
+
+    /// Whether there is news for the worker.
+    pub(super) fn has(&self, worker: &WorkerId) -> bool {
+        self.state().news.has(worker)
+    }
+
+    /// Does what is due, or a part of it.
+    pub(super) fn advance(&self, workers: &dyn Liveness) -> Advanced {
+        let mono = self.clock.mono();
+        self.with(workers, |turns, context| {
+            let advanced = turns.advance(context, STEP_MAX);
+            match context.news.advance(mono, workers, STEP_MAX) {
+                Advanced::Done => advanced,
+                Advanced::More => Advanced::More,
+            }
+        })
+    }
+
+    /// Waits for news of a worker, for `timeout` at most; `step` has to [`advance`](Self::advance) the queues.
+    pub(super) async fn wait<F: Future<Output = ()>>(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+        step: impl Fn() -> F,
+    ) -> Vec<NewsItem> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let rung = self.bell.notified();
+            tokio::pin!(rung);
+            rung.as_mut().enable();
+            step().await;
+            let items = self.take(worker);
+            if !items.is_empty() || Instant::now() >= deadline {
+                return items;
+            }
+            tokio::select! {
+                () = rung => {}
+                () = sleep_until(self.look_again_at(deadline)) => {}
+            }
+        }
+    }
+
+    /// Takes what there is for the worker. Grants that are no longer true are not told.
+    fn take(&self, worker: &WorkerId) -> Vec<NewsItem> {
+        let mono = self.clock.mono();
+        let State { turns, news } = &mut *self.state();
+        news.take(worker, NEWS_BATCH_MAX)
+            .into_iter()
+            .filter_map(|item| self.told(item, turns, mono))
+            .collect()
+    }
+
+    fn told(&self, item: news::NewsItem, turns: &mut Turns, mono: Monotonic) -> Option<NewsItem> {
+        match item {
+            news::NewsItem::Turn {
+                session,
+                server,
+                ticket,
+                turn,
+            } => {
+                let is_true = turns.pick_up(&session, &server, &ticket, turn, mono);
+                let key = SessionKey::named(&self.prefix, &session.key)?;
+                is_true.then_some(NewsItem::Turn {
+                    key,
+                    server,
+                    ticket,
+                    turn,
+                })
+            }
+            news::NewsItem::Withdrawn {
+                session,
+                server,
+                ticket,
+            } => {
+                let key = SessionKey::named(&self.prefix, &session.key)?;
+                Some(NewsItem::Withdrawn {
+                    key,
+                    server,
+                    ticket,
+                })
+            }
+            news::NewsItem::Settled { session, server } => {
+                let key = SessionKey::named(&self.prefix, &session.key)?;
+                Some(NewsItem::Settled { key, server })
+            }
+        }
+    }
+
+    fn look_again_at(&self, deadline: Instant) -> Instant {
+        let mono = self.clock.mono();
+        match self.state().next_deadline() {
+            None => deadline,
+            Some(due) => {
+                let rest = Duration::from_millis(due.ms().saturating_sub(mono.ms()));
+                deadline.min(Instant::now() + rest.clamp(Duration::from_millis(1), TICK))
+            }
+        }
+    }
+
+    fn with<R>(
+        &self,
+        workers: &dyn Liveness,
+        work: impl FnOnce(&mut Turns, &mut TurnContext<'_>) -> R,
+    ) -> R {
+        let (now, mono) = (self.clock.now(), self.clock.mono());
+        let mut state = self.state();
+        let due = state.next_deadline();
+        let State { turns, news } = &mut *state;
+        let mut context = TurnContext {
+            now,
+            mono,
+            limits: LIMITS,
+            workers,
+            news,
+        };
+        let result = work(turns, &mut context);
+        self.ring_for(&mut state, due);
+        result
+    }
+
+    /// Wakes those who wait, where there is news for anybody, or something is due sooner than they know of.
+    fn ring_for(&self, state: &mut State, due_before: Option<Monotonic>) {
+        let mut has_news = false;
+        while state.news.pop_fresh().is_some() {
+            has_news = true;
+        }
+        let is_sooner = match (state.next_deadline(), due_before) {
+            (Some(due), Some(before)) => due < before,
+            (due, _) => due.is_some(),
+        };
+        if has_news || is_sooner {
+            self.bell.notify_waiters();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// There is one database.
+fn place(key: &SessionKey) -> SessionPlace {
+    SessionPlace::new(0, key.secret().as_bytes())
+}

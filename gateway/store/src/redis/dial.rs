@@ -1,0 +1,169 @@
+//! Making one connection to Redis, and finding out whether the module that this gateway needs is behind it.
+//!
+//! Invariant: no connection is handed out on which a command of [`NEEDED`] is unknown.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, Value};
+use tokio::time::timeout;
+
+use super::link::Down;
+use crate::error::OpenError;
+
+/// Every command of the module that this gateway sends. A module without one of them is too old for it, and is refused
+/// at the start, not at the first call that needs it.
+const NEEDED: [&str; 21] = [
+    "session.create",
+    "session.touch",
+    "session.get",
+    "session.end",
+    "session.kill",
+    "session.route",
+    "session.bind",
+    "session.confirm",
+    "session.rebind",
+    "session.unbind",
+    "session.enter",
+    "session.leave",
+    "session.list",
+    "session.reap",
+    "session.claim",
+    "session.forget",
+    "session.rate",
+    "worker.beat",
+    "worker.gone",
+    "worker.list",
+    "worker.wait",
+];
+
+/// Nobody listens there.
+const REFUSED: &str = "connection refused";
+
+/// Where Redis is, and how long it may take to answer.
+#[derive(Debug)]
+pub(super) struct Dialer {
+    client: Client,
+    pub(super) address: String,
+    pub(super) command_timeout: Duration,
+    is_tls: bool,
+}
+
+impl Dialer {
+    /// Reads the URL. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// The URL is refused.
+    pub(super) fn new(url: &str, command_timeout: Duration) -> Result<Self, OpenError> {
+        let info = url.into_connection_info().map_err(OpenError::Url)?;
+        let address = info.addr().to_string();
+        let is_tls = matches!(info.addr(), redis::ConnectionAddr::TcpTls { .. });
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        Ok(Self {
+            client: Client::open(info.set_tcp_settings(tcp)).map_err(OpenError::Url)?,
+            address,
+            command_timeout,
+            is_tls,
+        })
+    }
+
+    /// Connects and asks for the module, within twice the command time-out.
+    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, Down> {
+        self.try_connect().await.map_err(|down| match down {
+            Down::Unreachable(problem) if self.is_tls && problem != REFUSED => {
+                Down::Unreachable(format!(
+                    "{problem}; no TLS was agreed: rediss:// needs a port that speaks TLS with a certificate that this \
+                     system trusts, and redis:// is for a port without TLS"
+                ))
+            }
+            down => down,
+        })
+    }
+
+    async fn try_connect(&self) -> Result<MultiplexedConnection, Down> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.command_timeout))
+            .set_response_timeout(None);
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(down)?;
+        let mut ask = redis::cmd("COMMAND");
+        ask.arg("INFO").arg(&NEEDED);
+        let answer = connection.send_packed_command(&ask);
+        match timeout(self.command_timeout, answer).await {
+            Ok(Ok(Value::ServerError(error))) => Err(Down::Denied(error.code().to_owned())),
+            Ok(Ok(value)) => is_complete(&value).map(|()| connection),
+            Ok(Err(error)) => Err(down(error)),
+            Err(_) => Err(Down::Unreachable("timed out".to_owned())),
+        }
+    }
+}
+
+/// COMMAND INFO answers a list with one entry per name: null, or an empty list, where the name is unknown.
+fn is_complete(answer: &Value) -> Result<(), Down> {
+    let entries = answer.as_sequence().unwrap_or(&[]);
+    let is_known = |index: usize| {
+        let entry = entries.get(index).and_then(Value::as_sequence);
+        entry.is_some_and(|entry| !entry.is_empty())
+    };
+    let missing: Vec<&str> = NEEDED
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !is_known(*index))
+        .map(|(_, name)| *name)
+        .collect();
+    match missing.len() {
+        0 => Ok(()),
+        all if all == NEEDED.len() => Err(Down::NoModule),
+        _ => Err(Down::OldModule(missing.join(", "))),
+    }
+}
+
+/// Only the kind of an error is kept, and what the system or TLS said: its text may repeat what the URL holds.
+fn down(error: RedisError) -> Down {
+    if error.kind() == redis::ErrorKind::AuthenticationFailed {
+        return Down::Denied("authentication failed".to_owned());
+    }
+    match error.code() {
+        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => Down::Denied(code.to_owned()),
+        Some(code) => Down::Unreachable(format!("it answered {code}")),
+        None if error.is_connection_refusal() => Down::Unreachable(REFUSED.to_owned()),
+        None if error.is_timeout() => Down::Unreachable("timed out".to_owned()),
+        None => Down::Unreachable(with_cause(&error)),
+    }
+}
+
+fn with_cause(error: &RedisError) -> String {
+    match std::error::Error::source(error).filter(|_| error.is_io_error()) {
+        Some(cause) => format!("{}: {cause}", error.category()),
+        None => error.category().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    fn answer(is_known: impl Fn(&str) -> bool) -> Value {
+        let entry = |name: &&str| match is_known(name) {
+            true => Value::Array(vec![Value::BulkString(name.as_bytes().to_vec())]),
+            false => Value::Nil,
+        };
+        Value::Array(NEEDED.iter().map(entry).collect())
+    }
+
+    #[test]
+    fn a_module_that_lacks_a_command_is_told_from_none_at_all() {
+        assert_eq!(is_complete(&answer(|_| true)), Ok(()));
+        assert_eq!(is_complete(&answer(|_| false)), Err(Down::NoModule));
+        assert_eq!(is_complete(&Value::Nil), Err(Down::NoModule));
+        let without = |name: &str| !name.starts_with("worker.") && name != "session.bind";
+        let Err(Down::OldModule(missing)) = is_complete(&answer(without)) else {
+            unreachable!("commands are missing");
+        };
+        assert!(missing.starts_with("session.bind, worker."), "{missing}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Error answers of the server, turned back into what the rules said.
+//!
+//! The code word decides. Text is read only for what the code leaves open: which thing was stale or busy, who owns a
+//! binding, which cap was reached.
+
+use mooring_session::codec::CorruptRecord;
+use mooring_session::names::WorkerId;
+use mooring_session::refusal::{Busy, Refusal, Stale};
+
+use crate::error::{NotReady, StoreError};
+
+/// What the module says to a CAP over keys that it does not index.
+const NO_PREFIX: &str = "CAP needs a key under one of mooring.prefixes";
+
+/// What there may not be more of.
+const LIMITS: [&str; 7] = [
+    "bindings",
+    "labels",
+    "workers",
+    "sessions",
+    "turn-queue",
+    "turn-queues",
+    "turn-waiters",
+];
+
+/// The error that an error answer to `command` stands for.
+pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreError {
+    let refusal = match code {
+        "NOSESSION" => Some(Refusal::NoSession),
+        "ENDED" => Some(Refusal::Ended),
+        "DENIED" => Some(Refusal::Denied),
+        "STALE" => Some(Refusal::Stale(stale(text))),
+        "OWNED" => owner(text).map(Refusal::Owned),
+        // The server's own BUSY (a script that runs for too long) has another text.
+        "BUSY" => busy(text).map(Refusal::Busy),
+        "LIMIT" => limit(text),
+        "WRONGTYPE" => Some(Refusal::Corrupt(CorruptRecord::field(b"(not a hash)"))),
+        "ERR" => return error(command, text),
+        _ => None,
+    };
+    match refusal {
+        Some(refusal) => StoreError::Refused(refusal),
+        None if matches!(code, "OWNED" | "LIMIT") => unreadable(command, code),
+        None => StoreError::NotReady(NotReady::Answered(code.into())),
+    }
+}
+
+fn error(command: &'static str, text: &str) -> StoreError {
+    if text.starts_with("unknown command") {
+        return StoreError::NoModule;
+    }
+    if text == NO_PREFIX {
+        return StoreError::NotIndexed;
+    }
+    if text == without_code(&Refusal::OtherId) {
+        return StoreError::Refused(Refusal::OtherId);
+    }
+    if let Some(field) = text.strip_prefix("corrupt session record: ") {
+        return StoreError::Refused(Refusal::Corrupt(CorruptRecord::Field(field.into())));
+    }
+    unreadable(command, "ERR")
+}
+
+fn unreadable(command: &'static str, code: &str) -> StoreError {
+    StoreError::Reply {
+        command,
+        problem: format!("an error answer {code} that this version does not know").into(),
+    }
+}
+
+fn stale(text: &str) -> Stale {
+    [Stale::Generation, Stale::Boot, Stale::Turn, Stale::Worker]
+        .into_iter()
+        .find(|stale| stale.to_string() == text)
+        .unwrap_or(Stale::Binding)
+}
+
+fn busy(text: &str) -> Option<Busy> {
+    [
+        Busy::Claim,
+        Busy::Cleaning,
+        Busy::Turn,
+        Busy::Active,
+        Busy::Draining,
+        Busy::Address,
+    ]
+    .into_iter()
+    .find(|busy| busy.to_string() == text)
+}
+
+fn owner(text: &str) -> Option<WorkerId> {
+    let (_, owner) = text.rsplit_once(' ')?;
+    WorkerId::parse(owner.as_bytes()).ok()
+}
+
+/// `<what> <value>` for a limit of the rules, `<value> <key>` for the cap that CREATE was given.
+fn limit(text: &str) -> Option<Refusal> {
+    let (what, value) = text.split_once(' ')?;
+    if let Ok(cap) = what.parse() {
+        return Some(Refusal::Cap {
+            cap,
+            least_recently_used: unescaped(value)?,
+        });
+    }
+    let what = LIMITS.into_iter().find(|known| *known == what)?;
+    Some(Refusal::Limit {
+        what,
+        value: value.parse().ok()?,
+    })
+}
+
+/// The bytes that `escape_ascii` shows so. Keys are plain text but for those of somebody else's making.
+fn unescaped(text: &str) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next()? {
+                b'x' => {
+                    let mut digit = || char::from(rest.next()?).to_digit(16);
+                    let (high, low) = (digit()?, digit()?);
+                    u8::try_from(high * 16 + low).ok()?
+                }
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b't' => b'\t',
+                literal => literal,
+            },
+            plain => plain,
+        });
+    }
+    Some(bytes.into())
+}
+
+fn without_code(refusal: &Refusal) -> String {
+    let text = refusal.to_string();
+    match text.split_once(' ') {
+        Some((_, rest)) => rest.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[test]
+    fn every_refusal_survives_its_way_over_the_wire() {
+        let refusals = [
+            Refusal::NoSession,
+            Refusal::Ended,
+            Refusal::Denied,
+            Refusal::Stale(Stale::Binding),
+            Refusal::Stale(Stale::Generation),
+            Refusal::Stale(Stale::Boot),
+            Refusal::Stale(Stale::Turn),
+            Refusal::Stale(Stale::Worker),
+            Refusal::Owned(WorkerId::parse(b"host:4444:boot").unwrap()),
+            Refusal::Busy(Busy::Claim),
+            Refusal::Busy(Busy::Cleaning),
+            Refusal::Busy(Busy::Turn),
+            Refusal::Busy(Busy::Active),
+            Refusal::Busy(Busy::Draining),
+            Refusal::Busy(Busy::Address),
+            Refusal::Limit {
+                what: "bindings",
+                value: 64,
+            },
+            Refusal::Limit {
+                what: "turn-queue",
+                value: 256,
+            },
+            Refusal::Limit {
+                what: "turn-waiters",
+                value: 262_144,
+            },
+            Refusal::Cap {
+                cap: 100,
+                least_recently_used: b"mcpgw:session_affinity:s1".as_slice().into(),
+            },
+            Refusal::Cap {
+                cap: 1,
+                least_recently_used: b"\x00a b\\\"\'\n\t\r\xff".as_slice().into(),
+            },
+            Refusal::OtherId,
+            Refusal::Corrupt(CorruptRecord::Field("b:tools".into())),
+        ];
+        for refusal in refusals {
+            let message = refusal.to_string();
+            let (code, text) = message.split_once(' ').unwrap();
+            assert_eq!(
+                of_server("SESSION.ROUTE", code, text),
+                StoreError::Refused(refusal)
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_server_says_of_itself_is_no_refusal() {
+        for (code, text) in [
+            ("LOADING", "Redis is loading the dataset in memory"),
+            ("READONLY", "You can't write against a read only replica."),
+            ("OOM", "command not allowed when used memory > 'maxmemory'."),
+            ("MISCONF", "Redis is configured to save RDB snapshots"),
+            ("CLUSTERDOWN", "Hash slot not served"),
+            ("BUSY", "Redis is busy running a script."),
+            ("NOAUTH", "Authentication required."),
+        ] {
+            assert_eq!(
+                of_server("SESSION.ROUTE", code, text),
+                StoreError::NotReady(NotReady::Answered(code.into()))
+            );
+        }
+        assert_eq!(
+            of_server("SESSION.ROUTE", "ERR", "unknown command 'SESSION.ROUTE'"),
+            StoreError::NoModule
+        );
+        assert_eq!(
+            of_server("SESSION.CREATE", "ERR", NO_PREFIX),
+            StoreError::NotIndexed
+        );
+        assert!(matches!(
+            of_server("SESSION.ROUTE", "ERR", "internal error"),
+            StoreError::Reply { .. }
+        ));
+    }
+}

@@ -1,0 +1,68 @@
+//! The WORKER commands that do not wait.
+
+use mooring_session::names::{Address, WorkerId};
+use mooring_session::workers::{Beat, Drain};
+use redis::{Cmd, Value};
+
+use super::reply::{self, Fields, Problem};
+use super::{RedisStore, Resend, unreadable};
+use crate::error::StoreError;
+use crate::fleet::WorkerView;
+
+impl RedisStore {
+    pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        self.send(&announcement(beat), "WORKER.BEAT", Resend::Once)
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
+        let name = "WORKER.GONE";
+        let mut command = redis::cmd(name);
+        command.arg(worker.as_str());
+        let value = self.send(&command, name, Resend::Once).await?;
+        reply::was_alive(value).map_err(unreadable(name))
+    }
+
+    pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
+        let name = "WORKER.LIST";
+        let value = self.send(&redis::cmd(name), name, Resend::Once).await?;
+        workers(value).map_err(unreadable(name))
+    }
+}
+
+fn announcement(beat: &Beat) -> Cmd {
+    let mut command = redis::cmd("WORKER.BEAT");
+    command
+        .arg(beat.worker.as_str())
+        .arg(beat.address.as_str())
+        .arg("TTL")
+        .arg(beat.ttl.get());
+    if beat.drain == Drain::Draining {
+        command.arg("DRAINING");
+    }
+    command
+}
+
+/// The answer of WORKER.LIST.
+pub(super) fn workers(value: Value) -> Result<Vec<WorkerView>, Problem> {
+    value
+        .into_sequence()
+        .map_err(|_| "it is not a list".to_owned())?
+        .into_iter()
+        .map(|value| {
+            let mut fields = Fields::of(value)?;
+            Ok(WorkerView {
+                worker: fields.name("worker", WorkerId::parse)?,
+                address: fields.name("address", Address::parse)?,
+                alive: fields.truth("alive")?,
+                drain: match fields.truth("draining")? {
+                    true => Drain::Draining,
+                    false => Drain::Serving,
+                },
+                last_beat_at: fields.moment("last_beat_at")?,
+                bindings: fields.optional_number("bindings")?,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,233 @@
+//! WORKER.WAIT: the one command that blocks, on a connection of its own.
+//!
+//! Invariants: what the server told is told to a caller, even where the one that asked for it went away before the
+//! answer came, because the wait runs in a task and the next caller takes up its result; at most one wait per worker is
+//! under way; a caller that asks again at once after a failure does not spin.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
+use mooring_session::names::{ServerName, Token, WorkerId};
+use mooring_session::time::Millis;
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::dial::Dialer;
+use super::link::LinkState;
+use super::reply::{Fields, Problem, text};
+use super::{RedisStore, failure, unreadable};
+use crate::error::{Away, StoreError};
+use crate::news::NewsItem;
+
+const COMMAND: &str = "WORKER.WAIT";
+/// How long a failure is kept back, so that asking again at once is harmless.
+const FAILURE_AFTER: Duration = Duration::from_millis(100);
+
+/// The lines of the workers that wait: one, unless one process runs several.
+#[derive(Debug)]
+pub(super) struct NewsLines {
+    source: Source,
+    lines: Mutex<HashMap<WorkerId, Arc<tokio::sync::Mutex<Line>>>>,
+}
+
+/// What a wait needs to reach the server.
+#[derive(Clone, Debug)]
+struct Source {
+    dialer: Arc<Dialer>,
+    link: watch::Receiver<LinkState>,
+    prefix: Arc<str>,
+}
+
+/// One worker's connection, and the wait under way on it.
+#[derive(Default)]
+struct Line {
+    connection: Option<MultiplexedConnection>,
+    wait: Option<JoinHandle<Waited>>,
+}
+
+/// What a wait came to, and its connection where that can be used again.
+struct Waited {
+    connection: Option<MultiplexedConnection>,
+    result: Result<Vec<NewsItem>, StoreError>,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Line(waiting: {})", self.wait.is_some())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if let Some(wait) = &self.wait {
+            wait.abort();
+        }
+    }
+}
+
+impl RedisStore {
+    pub(crate) async fn news(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+    ) -> Result<Vec<NewsItem>, StoreError> {
+        self.news.wait(worker, timeout).await
+    }
+}
+
+impl NewsLines {
+    pub(super) fn new(dialer: Arc<Dialer>, link: watch::Receiver<LinkState>, prefix: &str) -> Self {
+        Self {
+            source: Source {
+                dialer,
+                link,
+                prefix: prefix.into(),
+            },
+            lines: Mutex::default(),
+        }
+    }
+
+    async fn wait(&self, worker: &WorkerId, wait: Duration) -> Result<Vec<NewsItem>, StoreError> {
+        let wait = wait.clamp(duration(WAIT_TIMEOUT_MIN), duration(WAIT_TIMEOUT_MAX));
+        let line = self.line(worker);
+        // The task answers in time by itself. Only a wait that an earlier caller asked for may be longer than this one.
+        let deadline = Instant::now() + wait + self.source.dialer.command_timeout;
+        let Ok(mut line) = timeout_at(deadline, line.lock()).await else {
+            return Ok(Vec::new());
+        };
+        if line.wait.is_none() {
+            let connection = line.connection.take();
+            let work = self.source.clone().run(connection, worker.clone(), wait);
+            line.wait = Some(tokio::spawn(work));
+        }
+        let Some(under_way) = &mut line.wait else {
+            return Ok(Vec::new());
+        };
+        let Ok(waited) = timeout_at(deadline, under_way).await else {
+            return Ok(Vec::new());
+        };
+        line.wait = None;
+        let Ok(Waited { connection, result }) = waited else {
+            return Err(StoreError::Away(Away::Dropped));
+        };
+        line.connection = connection;
+        result
+    }
+
+    fn line(&self, worker: &WorkerId) -> Arc<tokio::sync::Mutex<Line>> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lines.entry(worker.clone()).or_default())
+    }
+}
+
+impl Source {
+    async fn run(
+        mut self,
+        connection: Option<MultiplexedConnection>,
+        worker: WorkerId,
+        wait: Duration,
+    ) -> Waited {
+        let asked_at = Instant::now();
+        let waited = self.ask(connection, &worker, wait).await;
+        if waited.result.is_err() {
+            sleep_until(asked_at + wait.min(FAILURE_AFTER)).await;
+        }
+        waited
+    }
+
+    async fn ask(
+        &mut self,
+        connection: Option<MultiplexedConnection>,
+        worker: &WorkerId,
+        wait: Duration,
+    ) -> Waited {
+        let failed = |error| Waited {
+            connection: None,
+            result: Err(error),
+        };
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => match self.connect(wait).await {
+                Ok(connection) => connection,
+                Err(error) => return failed(error),
+            },
+        };
+        let mut command = redis::cmd(COMMAND);
+        command
+            .arg(worker.as_str())
+            .arg("TIMEOUT")
+            .arg(Millis::from(wait).get());
+        let answer = connection.send_packed_command(&command);
+        let error = match timeout(wait + self.dialer.command_timeout, answer).await {
+            Ok(Ok(Value::ServerError(error))) => {
+                failure::of_server(COMMAND, error.code(), error.details().unwrap_or(""))
+            }
+            Ok(Ok(value)) => {
+                return Waited {
+                    connection: Some(connection),
+                    result: news(&self.prefix, value).map_err(unreadable(COMMAND)),
+                };
+            }
+            Ok(Err(_)) => StoreError::Away(Away::Dropped),
+            Err(_) => StoreError::Away(Away::TimedOut),
+        };
+        failed(error)
+    }
+
+    /// Connects once the link that all other commands share is up: it knows when to try.
+    async fn connect(&mut self, wait: Duration) -> Result<MultiplexedConnection, StoreError> {
+        let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
+        match timeout(wait, self.link.wait_for(is_up)).await {
+            Ok(Ok(_)) => {}
+            _ => return Err(StoreError::Away(Away::Disconnected)),
+        }
+        let connected = self.dialer.connect().await;
+        connected.map_err(|_| StoreError::Away(Away::Disconnected))
+    }
+}
+
+fn duration(millis: Millis) -> Duration {
+    Duration::from_millis(millis.get())
+}
+
+/// The answer of WORKER.WAIT. Items of sessions of others than this gateway's prefix, and events that a newer module
+/// may tell, are passed over.
+pub(super) fn news(prefix: &str, value: Value) -> Result<Vec<NewsItem>, Problem> {
+    let items = match value {
+        Value::Nil => return Ok(Vec::new()),
+        value => value
+            .into_sequence()
+            .map_err(|_| "it is not a list".to_owned())?,
+    };
+    let read = items.into_iter().map(|value| item(prefix, value));
+    read.filter_map(Result::transpose).collect()
+}
+
+fn item(prefix: &str, value: Value) -> Result<Option<NewsItem>, Problem> {
+    let mut fields = Fields::of(value)?;
+    let event = fields.take("event").ok_or("the field event is missing")?;
+    let Some(key) = fields.key(prefix)? else {
+        return Ok(None);
+    };
+    let server = fields.name("server", ServerName::parse)?;
+    Ok(match text(&event) {
+        Some("turn") => Some(NewsItem::Turn {
+            key,
+            server,
+            ticket: fields.name("ticket", Token::parse)?,
+            turn: fields.number("turn")?,
+        }),
+        Some("withdrawn") => Some(NewsItem::Withdrawn {
+            key,
+            server,
+            ticket: fields.name("ticket", Token::parse)?,
+        }),
+        Some("settled") => Some(NewsItem::Settled { key, server }),
+        _ => None,
+    })
+}

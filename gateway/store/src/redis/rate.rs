@@ -1,0 +1,40 @@
+//! RATE.
+
+use mooring_session::rules::Rate;
+use mooring_session::time::Millis;
+use redis::Value;
+
+use super::reply::{Fields, Problem};
+use super::{RedisStore, Resend, unreadable};
+use crate::error::StoreError;
+use crate::rate::Rated;
+
+impl RedisStore {
+    /// The key is `<prefix>rate:<name>`.
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<Rated, StoreError> {
+        let word = "SESSION.RATE";
+        let mut command = redis::cmd(word);
+        command
+            .arg(format!("{}rate:{name}", self.prefix))
+            .arg("LIMIT")
+            .arg(request.limit)
+            .arg("WINDOW")
+            .arg(request.window.get())
+            .arg("COST")
+            .arg(request.cost);
+        // A lost reply does not tell whether the cost was counted. Counting it twice would refuse who is within the
+        // limit.
+        let value = self.send(&command, word, Resend::Never).await?;
+        rated(value).map_err(unreadable(word))
+    }
+}
+
+/// The answer of RATE.
+pub(super) fn rated(value: Value) -> Result<Rated, Problem> {
+    let mut fields = Fields::of(value)?;
+    Ok(Rated {
+        allowed: fields.truth("allowed")?,
+        remaining: fields.number("remaining")?,
+        retry_after: Millis::new(fields.number("retry_after_ms")?),
+    })
+}

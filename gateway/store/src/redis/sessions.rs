@@ -1,0 +1,131 @@
+//! LIST and REAP: which sessions there are, as the server's indexes name them.
+//!
+//! A Redis may hold sessions of others beside those of this gateway's prefix, and each family of the latter is another's
+//! to look after: LIST and REAP ask for one family alone, by the pattern of its keys.
+
+use mooring_session::names::WorkerId;
+use mooring_session::view::RecordView;
+use redis::{Cmd, Value};
+
+use super::reply::{Fields, Problem, bytes, text};
+use super::{RedisStore, Resend, unreadable};
+use crate::error::StoreError;
+use crate::key::{Family, SessionKey};
+use crate::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
+
+impl RedisStore {
+    pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
+        // The rules' own words for a query that nothing could answer.
+        query.filter(&self.prefix).map_err(StoreError::Refused)?;
+        let name = "SESSION.LIST";
+        let command = list(&self.prefix, query);
+        let value = self.send(&command, name, Resend::Once).await?;
+        page(&self.prefix, value).map_err(unreadable(name))
+    }
+
+    pub(crate) async fn reap(
+        &self,
+        worker: &WorkerId,
+        family: Family,
+        count: usize,
+    ) -> Result<Vec<SessionKey>, StoreError> {
+        let name = "SESSION.REAP";
+        let pattern = key_pattern(family, &self.prefix, None);
+        let by_pattern = reap(worker, count, Some(&pattern));
+        let value = match self.send(&by_pattern, name, Resend::Once).await {
+            // An error answer of no known meaning: the module is of before MATCH. What it names of others is passed over,
+            // and where that is a whole COUNT of keys, it hides what is this gateway's.
+            Err(StoreError::Reply { .. }) => {
+                let of_all = reap(worker, count, None);
+                self.send(&of_all, name, Resend::Once).await?
+            }
+            value => value?,
+        };
+        let keys = reaped(&self.prefix, value).map_err(unreadable(name))?;
+        let is_wanted = |key: &SessionKey| key.family() == family;
+        Ok(keys.into_iter().filter(is_wanted).collect())
+    }
+}
+
+/// The command that names what is to be cleaned up.
+fn reap(worker: &WorkerId, count: usize, pattern: Option<&str>) -> Cmd {
+    let mut command = redis::cmd("SESSION.REAP");
+    command
+        .arg(worker.as_str())
+        .arg("COUNT")
+        .arg(count.clamp(1, PAGE_MAX));
+    if let Some(pattern) = pattern {
+        command.arg("MATCH").arg(pattern);
+    }
+    command
+}
+
+/// The command that a query is.
+pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
+    let mut command = redis::cmd("SESSION.LIST");
+    let filters = [
+        ("PRINCIPAL", query.principal.as_ref().map(|it| it.as_str())),
+        ("SERVER", query.server.as_ref().map(|it| it.as_str())),
+        ("INSTANCE", query.instance.as_ref().map(|it| it.as_str())),
+        ("OWNER", query.owner.as_ref().map(|it| it.as_str())),
+        ("STATE", query.standing.map(|it| it.as_str())),
+        ("CURSOR", query.cursor.as_ref().map(Cursor::as_str)),
+    ];
+    for (word, value) in filters {
+        if let Some(value) = value {
+            command.arg(word).arg(value);
+        }
+    }
+    command
+        .arg("MATCH")
+        .arg(key_pattern(
+            query.family,
+            prefix,
+            query.id_pattern.as_deref(),
+        ))
+        .arg("ORDER")
+        .arg(match query.order {
+            Order::Newest => "newest",
+            Order::Oldest => "oldest",
+        })
+        .arg("COUNT")
+        .arg(query.count.clamp(1, PAGE_MAX));
+    command
+}
+
+/// The answer of LIST.
+pub(super) fn page(prefix: &str, value: Value) -> Result<SessionPage, Problem> {
+    let mut fields = Fields::of(value)?;
+    let listed = |value| listed(prefix, value);
+    Ok(SessionPage {
+        complete: fields.truth("complete")?,
+        cursor: fields
+            .take("cursor")
+            .as_ref()
+            .and_then(text)
+            .and_then(Cursor::of),
+        sessions: fields
+            .list("sessions", listed)?
+            .into_iter()
+            .flatten()
+            .collect(),
+    })
+}
+
+fn listed(prefix: &str, value: Value) -> Result<Option<(SessionKey, RecordView)>, Problem> {
+    let mut fields = Fields::of(value)?;
+    let Some(key) = fields.key(prefix)? else {
+        return Ok(None);
+    };
+    Ok(Some((key, fields.record()?)))
+}
+
+/// The answer of REAP.
+pub(super) fn reaped(prefix: &str, value: Value) -> Result<Vec<SessionKey>, Problem> {
+    let named = |value: Value| {
+        let key = bytes(&value).ok_or_else(|| "a key is no text".to_owned())?;
+        Ok(SessionKey::named(prefix, key))
+    };
+    let keys = Fields::of(value)?.list("keys", named)?;
+    Ok(keys.into_iter().flatten().collect())
+}

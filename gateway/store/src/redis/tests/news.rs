@@ -1,0 +1,113 @@
+//! The connection that waits: killed, cancelled, and of a server that goes and comes.
+
+use std::time::Duration;
+
+use mooring_session::rules::Bind;
+use tokio::time::Instant;
+
+use super::{RedisServer, RedisStore, open};
+use crate::NewsItem;
+use crate::error::StoreError;
+use crate::key::SessionKey;
+use crate::test_support::requests as make;
+use crate::test_support::server::{Module, PATIENCE, eventually};
+
+/// The session `s` with a claim that the worker `v:1` was told of; answers what confirms it.
+async fn claimed(store: &RedisStore, key: &SessionKey) -> mooring_session::rules::Confirm {
+    store.run(key, &make::create("s")).await.unwrap();
+    let claim = Bind {
+        upstream_session: None,
+        ..make::bind("t1", "i1", "-")
+    };
+    let bound = store.run(key, &claim).await.unwrap();
+    let mut route = make::route();
+    route.worker = make::worker("v:1");
+    store.run(key, &route).await.unwrap();
+    make::confirm(bound.binding.epoch, "t1", "u1")
+}
+
+fn settled(key: &SessionKey) -> NewsItem {
+    NewsItem::Settled {
+        key: key.clone(),
+        server: make::server("tools"),
+    }
+}
+
+/// Waits until a client of the server blocks.
+async fn somebody_waits(server: &RedisServer) {
+    eventually("a client blocks", async || {
+        let clients = server.command(&["INFO", "clients"]);
+        let text = redis::from_redis_value::<String>(clients).unwrap();
+        text.contains("blocked_clients:1")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn callers_that_go_away_while_the_server_answers_lose_nothing() {
+    let server = RedisServer::start(Module::Loaded);
+    let store = open(&server).await.unwrap();
+    let worker = make::worker("v:1");
+    let key = make::key("s");
+    let confirm = claimed(&store, &key).await;
+    {
+        let waits = store.news(&worker, PATIENCE);
+        tokio::pin!(waits);
+        tokio::select! {
+            told = &mut waits => unreachable!("nothing has settled: {told:?}"),
+            () = somebody_waits(&server) => {}
+        }
+    }
+    // Nobody waits now, and the answer comes.
+    store.run(&key, &confirm).await.unwrap();
+    eventually("the server has answered", async || {
+        let clients = server.command(&["INFO", "clients"]);
+        let text = redis::from_redis_value::<String>(clients).unwrap();
+        text.contains("blocked_clients:0")
+    })
+    .await;
+    assert_eq!(store.news(&worker, PATIENCE).await, Ok(vec![settled(&key)]));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_killed_while_it_waits_is_made_anew() {
+    let server = RedisServer::start(Module::Loaded);
+    let store = open(&server).await.unwrap();
+    let worker = make::worker("v:1");
+    let key = make::key("s");
+    let confirm = claimed(&store, &key).await;
+    let killed = async {
+        somebody_waits(&server).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    };
+    let (told, ()) = tokio::join!(store.news(&worker, PATIENCE), killed);
+    assert!(matches!(told, Err(StoreError::Away(_))), "{told:?}");
+    let confirmed = async {
+        somebody_waits(&server).await;
+        store.run(&key, &confirm).await.unwrap();
+    };
+    let (told, ()) = tokio::join!(store.news(&worker, PATIENCE), confirmed);
+    assert_eq!(told, Ok(vec![settled(&key)]));
+}
+
+#[tokio::test]
+async fn a_wait_ends_in_time_and_asking_a_server_that_is_away_does_not_spin() {
+    let mut server = RedisServer::start(Module::Loaded);
+    let store = open(&server).await.unwrap();
+    let worker = make::worker("v:1");
+    let short = Duration::from_millis(20);
+    assert_eq!(store.news(&worker, short).await, Ok(Vec::new()));
+    server.kill();
+    let asked_at = Instant::now();
+    for _ in 0..3 {
+        let told = store.news(&worker, short).await;
+        assert!(matches!(told, Err(StoreError::Away(_))), "{told:?}");
+    }
+    let took = asked_at.elapsed();
+    assert!(took >= 3 * short && took < PATIENCE, "{took:?}");
+    server.start_again();
+    eventually("news can be waited for again", async || {
+        store.news(&worker, short).await.is_ok()
+    })
+    .await;
+}

@@ -1,0 +1,73 @@
+//! ENTER and LEAVE.
+
+use mooring_session::names::ServerName;
+use mooring_session::refusal::{Refusal, Stale};
+use redis::Value;
+
+use super::reply::{self, Fields, Problem};
+use super::{RedisStore, Resend, unreadable};
+use crate::error::StoreError;
+use crate::key::SessionKey;
+use crate::status::AnsweredBy;
+use crate::turns::{Enter, Entered, Leave, Leaving, Line};
+
+impl RedisStore {
+    pub(crate) async fn enter(
+        &self,
+        key: &SessionKey,
+        request: &Enter,
+    ) -> Result<Entered, StoreError> {
+        let name = "SESSION.ENTER";
+        let mut command = redis::cmd(name);
+        command
+            .arg(key.secret())
+            .arg(request.principal.as_str())
+            .arg(request.server.as_str())
+            .arg(request.worker.as_str())
+            .arg(request.ticket.as_str())
+            .arg("LEASE")
+            .arg(request.lease.get());
+        if request.line == Line::First {
+            command.arg("FIRST");
+        }
+        if let Some(turn) = request.held {
+            command.arg("HELD").arg(turn);
+        }
+        // The same ticket again gets the same answer.
+        let value = self.send(&command, name, Resend::Once).await?;
+        entered(value, &request.server).map_err(unreadable(name))
+    }
+
+    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+        let name = "SESSION.LEAVE";
+        let (Leaving::Ticket(ticket) | Leaving::WaitingUnder(ticket)) = &request.who;
+        let mut command = redis::cmd(name);
+        command
+            .arg(key.secret())
+            .arg(request.principal.as_str())
+            .arg(request.server.as_str())
+            .arg(ticket.as_str());
+        let is_for_waiting = matches!(request.who, Leaving::WaitingUnder(_));
+        if is_for_waiting {
+            command.arg("WAITING");
+        }
+        // The answer to a second LEAVE is STALE, which would say of one that succeeded that it did not.
+        match self.send(&command, name, Resend::Never).await {
+            // An error answer of no known meaning: the module is of before WAITING, and takes nobody out.
+            Err(StoreError::Reply { .. }) if is_for_waiting => {
+                Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+            }
+            answer => answer.map(drop),
+        }
+    }
+}
+
+/// The answer of ENTER: that of ROUTE, and the turn.
+pub(super) fn entered(value: Value, server: &ServerName) -> Result<Entered, Problem> {
+    let mut fields = Fields::of(value)?;
+    Ok(Entered {
+        turn: fields.optional_number("turn")?,
+        answered_by: AnsweredBy::Store,
+        routed: reply::routed_of(fields, server)?,
+    })
+}

@@ -1,0 +1,234 @@
+//! Records in memory, and the rules run over them.
+//!
+//! Invariants: bounded; a record is dropped at its tombstone's end, as Redis drops the key, and the numbers it used are
+//! not used again.
+
+use std::collections::HashMap;
+
+use mooring_session::context::{Context, Decided, Liveness, NoIndex, Node, Tuning};
+use mooring_session::names::Principal;
+use mooring_session::record::{Record, Standing};
+use mooring_session::refusal::Refusal;
+use mooring_session::time::{Millis, Timestamp};
+
+use super::key::SessionKey;
+use super::transition::Transition;
+
+/// Most records held in memory.
+pub(super) const SESSIONS_MAX: usize = 100_000;
+/// A full map is searched for ended tombstones at most this often, because the search reads all of it.
+const SWEEP_EVERY: Millis = Millis::new(1_000);
+
+/// The records of one process.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    records: HashMap<SessionKey, Record>,
+    records_max: usize,
+    floor: u64,
+    tuning: Tuning,
+    sweep_at: Timestamp,
+}
+
+impl Sessions {
+    pub(super) fn new(records_max: usize) -> Self {
+        Self {
+            records: HashMap::new(),
+            records_max,
+            floor: 0,
+            tuning: Tuning::default(),
+            sweep_at: Timestamp::default(),
+        }
+    }
+
+    /// Carries out one transition.
+    ///
+    /// # Errors
+    /// What the rules refuse; `LIMIT sessions` where a new record would be one too many.
+    pub(super) fn run<T: Transition>(
+        &mut self,
+        key: &SessionKey,
+        request: &T,
+        now: Timestamp,
+        workers: &dyn Liveness,
+        node: &dyn Node,
+    ) -> Result<Decided<T::Reply>, Refusal> {
+        let mut slot = self.take(key, now);
+        let numbers = slot.as_ref().map(highest_number);
+        let context = Context {
+            now,
+            floor: self.floor,
+            tuning: &self.tuning,
+            workers,
+            node,
+        };
+        let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
+        match (slot, numbers) {
+            (Some(_), None) if self.is_full() => {
+                return Err(Refusal::Limit {
+                    what: "sessions",
+                    value: self.records_max,
+                });
+            }
+            (Some(record), _) => {
+                self.records.insert(key.clone(), record);
+            }
+            (None, Some(numbers)) => self.floor = self.floor.max(numbers),
+            (None, None) => {}
+        }
+        decided
+    }
+
+    /// What a transition would be refused with. Changes nothing.
+    ///
+    /// # Errors
+    /// What the rules refuse.
+    pub(super) fn check<T: Transition>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+        now: Timestamp,
+        workers: &dyn Liveness,
+    ) -> Result<(), Refusal> {
+        let context = Context {
+            now,
+            floor: self.floor,
+            tuning: &self.tuning,
+            workers,
+            node: &NoIndex,
+        };
+        let mut slot = self.living(key, now).cloned();
+        request
+            .decide(&mut slot, key.secret().as_bytes(), &context)
+            .map(drop)
+    }
+
+    pub(super) fn contains(&self, key: &SessionKey) -> bool {
+        self.records.contains_key(key)
+    }
+
+    /// Puts a record that was learnt elsewhere under its key. Says whether there was room.
+    pub(super) fn adopt(&mut self, key: &SessionKey, record: Record) -> bool {
+        let has_room = self.contains(key) || !self.is_full();
+        if has_room {
+            self.records.insert(key.clone(), record);
+        }
+        has_room
+    }
+
+    pub(super) fn record(&self, key: &SessionKey) -> Option<&Record> {
+        self.records.get(key)
+    }
+
+    /// The record, unless its tombstone has ended.
+    pub(super) fn living(&self, key: &SessionKey, now: Timestamp) -> Option<&Record> {
+        let record = self.records.get(key)?;
+        (!self.is_over(record, now)).then_some(record)
+    }
+
+    /// What the principal's own session is now.
+    ///
+    /// # Errors
+    /// `NOSESSION`, `DENIED`.
+    pub(super) fn standing(
+        &self,
+        key: &SessionKey,
+        principal: &Principal,
+        now: Timestamp,
+    ) -> Result<Standing, Refusal> {
+        match self.living(key, now) {
+            None => Err(Refusal::NoSession),
+            Some(record) if record.principal != *principal => Err(Refusal::Denied),
+            Some(record) => Ok(record.life.standing(now)),
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &SessionKey) -> Option<Record> {
+        let record = self.records.remove(key)?;
+        self.note_numbers(&record);
+        Some(record)
+    }
+
+    /// Takes the record out, unless its tombstone has ended.
+    fn take(&mut self, key: &SessionKey, now: Timestamp) -> Option<Record> {
+        let record = self.records.remove(key)?;
+        if self.is_over(&record, now) {
+            self.note_numbers(&record);
+            return None;
+        }
+        Some(record)
+    }
+
+    fn is_full(&self) -> bool {
+        self.records.len() >= self.records_max
+    }
+
+    /// Drops ended tombstones where the memory is full, and answers with their keys.
+    pub(super) fn make_room(&mut self, now: Timestamp) -> Vec<SessionKey> {
+        if !self.is_full() || now < self.sweep_at {
+            return Vec::new();
+        }
+        self.sweep_at = now.plus(SWEEP_EVERY);
+        let over: Vec<SessionKey> = self
+            .records
+            .iter()
+            .filter(|(_, record)| self.is_over(record, now))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &over {
+            self.forget(key);
+        }
+        over
+    }
+
+    fn is_over(&self, record: &Record, now: Timestamp) -> bool {
+        record.life.tombstone_ends_at(&self.tuning) <= now
+    }
+
+    fn note_numbers(&mut self, record: &Record) {
+        self.floor = self.floor.max(highest_number(record));
+    }
+}
+
+fn highest_number(record: &Record) -> u64 {
+    record.generation.max(record.highest_epoch)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::time::Monotonic;
+    use mooring_session::workers::Workers;
+
+    use super::*;
+    use crate::test_support::requests as make;
+    use crate::transition::Get;
+
+    #[test]
+    fn a_full_memory_refuses_new_sessions_until_tombstones_end() {
+        let mut sessions = Sessions::new(2);
+        let workers = Workers::new(Monotonic::default(), SWEEP_EVERY);
+        let mut create = |name: &str, now: Timestamp| {
+            let workers = workers.at(Monotonic::default());
+            let key = make::key(name);
+            sessions.make_room(now);
+            let created = sessions.run(&key, &make::create(name), now, &workers, &NoIndex);
+            let found = sessions.run(&key, &Get, now, &workers, &NoIndex);
+            assert_eq!(created.is_ok(), found.is_ok());
+            created.map(|created| created.reply.record.generation)
+        };
+        let now = Timestamp::from_unix_ms(1_700_000_000_000);
+        let first = create("a", now).unwrap();
+        create("b", now).unwrap();
+        assert_eq!(
+            create("c", now),
+            Err(Refusal::Limit {
+                what: "sessions",
+                value: 2
+            })
+        );
+        assert_eq!(create("a", now), Ok(first));
+        create("c", now.plus(Millis::new(3 * 3_600_000))).unwrap();
+        // A clock that steps back repeats no number.
+        assert!(create("a", now).unwrap() > first);
+    }
+}

@@ -1,0 +1,102 @@
+//! What the tests of stores and of those that use one share: stores of every kind, a Redis of the test's own, and requests
+//! with everything filled in that a test does not care about. Built for tests alone (feature `test-support`).
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking, and their names say what these make"
+)]
+
+pub mod requests;
+pub mod server;
+
+use std::path::Path;
+use std::time::Duration;
+
+use mooring_session::time::Millis;
+
+use self::requests::PREFIX;
+use self::server::{RedisServer, eventually};
+use crate::clock::Clock;
+use crate::embedded::EmbeddedStore;
+use crate::memory::MemoryStore;
+use crate::status::{StatusCell, StoreMode};
+use crate::{
+    Backend, Enter, Leave, Leaving, Line, Store, StoreOptions, StorePlace, WhenAway, open_with,
+};
+
+/// A store in memory, with the machine's clock.
+#[must_use]
+pub fn memory_store() -> Store {
+    memory(Clock::system())
+}
+
+/// A store in this file, with the machine's clock.
+#[must_use]
+pub fn embedded_store(path: &Path) -> Store {
+    embedded(path, Clock::system())
+}
+
+/// A store in this server.
+pub async fn redis_store(server: &RedisServer) -> Store {
+    let options = StoreOptions {
+        place: StorePlace::Redis {
+            url: server.url(),
+            when_away: WhenAway::Fail,
+        },
+        key_prefix: PREFIX.to_owned(),
+        command_timeout: Duration::from_secs(5),
+        session_ttl: Duration::from_secs(3_600),
+    };
+    open_with(&options).await.unwrap()
+}
+
+pub(crate) fn memory(clock: Clock) -> Store {
+    let status = StatusCell::new(StoreMode::Normal);
+    let backend = Backend::Memory(Box::new(MemoryStore::new(clock, PREFIX)), status);
+    Store::new(backend, PREFIX, Millis::new(3_600_000))
+}
+
+pub(crate) fn embedded(path: &Path, clock: Clock) -> Store {
+    let store = EmbeddedStore::open(path, clock, PREFIX).unwrap();
+    let status = store.status();
+    let backend = Backend::Embedded(store, status);
+    Store::new(backend, PREFIX, Millis::new(3_600_000))
+}
+
+/// Waits until the store grants turns: after a start none is granted for as long as one of before may last.
+pub async fn turns_are_given(store: &Store) {
+    let key = requests::key("quiet");
+    store
+        .create(&key, &requests::create("quiet"))
+        .await
+        .unwrap();
+    let ask = enter("w:1", "quiet");
+    eventually("a turn is given", async || {
+        store.enter(&key, &ask).await.unwrap().turn.is_some()
+    })
+    .await;
+    store.leave(&key, &leave("quiet")).await.unwrap();
+    store.end(&key, &requests::end()).await.unwrap();
+}
+
+pub fn enter(worker: &str, ticket: &str) -> Enter {
+    Enter {
+        principal: requests::principal("alice"),
+        server: requests::server("tools"),
+        worker: requests::worker(worker),
+        ticket: requests::token(ticket),
+        lease: Millis::new(2_000),
+        line: Line::Last,
+        held: None,
+    }
+}
+
+pub fn leave(ticket: &str) -> Leave {
+    Leave {
+        principal: requests::principal("alice"),
+        server: requests::server("tools"),
+        who: Leaving::Ticket(requests::token(ticket)),
+    }
+}

@@ -1,0 +1,139 @@
+//! A Redis of the test's own: on a port that was free a moment ago, in a temporary directory, killed with its guard.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to answer, and anything awaited to come true.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Module {
+    Loaded,
+    Absent,
+}
+
+pub struct RedisServer {
+    pub port: u16,
+    directory: tempfile::TempDir,
+    module: Module,
+    child: Option<Child>,
+}
+
+impl RedisServer {
+    pub fn start(module: Module) -> Self {
+        let mut server = Self {
+            port: free_port(),
+            directory: tempfile::tempdir().unwrap(),
+            module,
+            child: None,
+        };
+        server.start_again();
+        server
+    }
+
+    /// Starts it on the same port; what it had in memory is gone unless it was saved.
+    pub fn start_again(&mut self) {
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", &self.port.to_string(), "--appendonly", "yes"])
+            .args(["--appendfsync", "always", "--save", "", "--dir"])
+            .arg(self.directory.path())
+            .args(["--unixsocket", "socket"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if self.module == Module::Loaded {
+            command.arg("--loadmodule").arg(module_path());
+        }
+        self.child = Some(command.spawn().expect("redis-server is installed"));
+        let started = Instant::now();
+        while !self.answers() {
+            assert!(started.elapsed() < PATIENCE, "redis-server does not answer");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Whether it is up and has loaded what it had saved.
+    fn answers(&self) -> bool {
+        let client = redis::Client::open(self.url()).unwrap();
+        let connection = client.get_connection_with_timeout(PATIENCE);
+        connection.is_ok_and(|mut connection| {
+            let pong: redis::RedisResult<String> = redis::cmd("PING").query(&mut connection);
+            pong.is_ok()
+        })
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Runs the killed server on another port for a moment, where the store under test does not find it.
+    pub fn elsewhere(&mut self, work: impl FnOnce(&Self)) {
+        let port = std::mem::replace(&mut self.port, free_port());
+        self.start_again();
+        work(self);
+        self.kill();
+        self.port = port;
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn unix_url(&self) -> String {
+        format!("unix://{}/socket", self.directory.path().display())
+    }
+
+    /// Sends a command past the store.
+    pub fn command(&self, words: &[&str]) -> redis::Value {
+        let client = redis::Client::open(self.url()).unwrap();
+        let mut connection = client.get_connection().unwrap();
+        let (name, arguments) = words.split_first().unwrap();
+        redis::cmd(name)
+            .arg(arguments)
+            .query(&mut connection)
+            .unwrap()
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The module as the workspace builds it, beside this test's own directory.
+fn module_path() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.ancestors().nth(2).unwrap().join("libmooring.so");
+    assert!(
+        path.exists(),
+        "the module is missing: `cargo build -p mooring-module` makes it"
+    );
+    path
+}
+
+/// Polls until `is_true` is, for [`PATIENCE`] at most.
+pub async fn eventually(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !is_true().await {
+        assert!(started.elapsed() < PATIENCE, "never came true: {what}");
+        tokio::time::sleep(POLL).await;
+    }
+}

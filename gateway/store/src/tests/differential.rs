@@ -1,0 +1,131 @@
+//! The same operations give the same answers from every store.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "tests fail by panicking"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::operations::{Operation, operations};
+use super::side::Side;
+use crate::clock::Clock;
+use crate::test_support::server::{Module, RedisServer};
+use crate::test_support::{embedded, memory, redis_store as redis, turns_are_given};
+
+const STARTED_AT: u64 = 1_700_000_000_000;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn check(cases: u32, test: impl Fn(Vec<Operation>) -> Result<(), TestCaseError>) {
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(&operations(), test);
+    assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
+}
+
+#[test]
+fn memory_and_the_file_answer_alike_at_every_moment() {
+    let runtime = runtime();
+    let (asked, carried_out) = (AtomicU64::new(0), AtomicU64::new(0));
+    check(128, |case| {
+        let directory = tempfile::tempdir().unwrap();
+        let time = Arc::new(AtomicU64::new(STARTED_AT));
+        let clock = Clock::Manual(Arc::clone(&time));
+        let stores = (
+            memory(clock.clone()),
+            embedded(&directory.path().join("sessions.db"), clock),
+        );
+        runtime.block_on(async {
+            let mut memory = Side::new(&stores.0, 0);
+            let mut file = Side::new(&stores.1, 0);
+            for op in &case {
+                time.fetch_add(op.waits_ms(), Ordering::Relaxed);
+                let expected = memory.apply(op).await;
+                asked.fetch_add(1, Ordering::Relaxed);
+                if expected.starts_with("Ok") {
+                    carried_out.fetch_add(1, Ordering::Relaxed);
+                }
+                let told = file.apply(op).await;
+                prop_assert_eq!(to_a_step(&told), to_a_step(&expected), "{:?}", op);
+            }
+            Ok(())
+        })
+    });
+    // Refusals alone would compare little.
+    let (asked, carried_out) = (asked.into_inner(), carried_out.into_inner());
+    assert!(carried_out > asked / 3, "{carried_out} of {asked}");
+}
+
+#[test]
+fn redis_answers_as_memory_does() {
+    let runtime = runtime();
+    let server = RedisServer::start(Module::Loaded);
+    let redis = runtime.block_on(redis(&server));
+    runtime.block_on(turns_are_given(&redis));
+    let memory = memory(Clock::system());
+    let runs = AtomicU64::new(0);
+    check(64, |case| {
+        let run = runs.fetch_add(1, Ordering::Relaxed);
+        runtime.block_on(async {
+            // The clocks are the machines' own here, and nothing lapses.
+            let mut memory = Side::new(&memory, run);
+            let mut redis = Side::new(&redis, run);
+            for op in &case {
+                let expected = comparable(&memory.apply(op).await);
+                let told = comparable(&redis.apply(op).await);
+                prop_assert_eq!(told, expected, "{:?}", op);
+            }
+            Ok(())
+        })
+    });
+}
+
+/// The file knows the order of use to a touch step only: which session a cap names may differ.
+fn to_a_step(answer: &str) -> &str {
+    match answer.split_once(", least_recently_used:") {
+        Some((before, _)) => before,
+        None => answer,
+    }
+}
+
+/// What two stores with clocks of their own must agree on. The module's ROUTE leaves out the end of a binding, from
+/// `rebinds` on, and `bound_at`: callers that route do not need them.
+fn comparable(answer: &str) -> String {
+    let mut text = without_moments(answer);
+    if text.starts_with("Ok(Routed") || text.starts_with("Ok(Entered") {
+        text = text.replace("bound_at: Timestamp(0)", "bound_at: Timestamp(#)");
+        if let (Some(from), Some(to)) = (text.find("rebinds: "), text.find("worker_lost: ")) {
+            text.replace_range(from..to, "");
+        }
+    }
+    text
+}
+
+/// Numbers of twelve digits and more are moments, epochs and generations: they differ from store to store.
+fn without_moments(text: &str) -> String {
+    let mut out = String::new();
+    let mut digits = String::new();
+    for character in text.chars().chain(std::iter::once('\n')) {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        out.push_str(if digits.len() >= 12 { "#" } else { &digits });
+        digits.clear();
+        out.push(character);
+    }
+    out
+}

@@ -1,0 +1,9 @@
+//! Tests over every store, and random operations that all of them have to answer alike.
+
+mod differential;
+mod every_store;
+mod operations;
+mod scenarios;
+mod side;
+mod turns;
+mod wishes;

@@ -1,0 +1,220 @@
+//! One store under test, which carries out operations and tells all that it was told.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mooring_session::names::{Principal, WorkerId};
+use mooring_session::rules::Forget;
+use mooring_session::time::Millis;
+use mooring_session::workers::Drain;
+
+use super::operations::{Kind, Operation};
+use crate::test_support::requests as make;
+use crate::{Family, NewsItem, SessionKey, SessionPage, Store, StoreError, WorkerView};
+
+/// How many sessions the operations name.
+const SESSIONS: u8 = 3;
+
+/// A store under test, and the numbers it gave: a caller passes on what it was told.
+pub(crate) struct Side<'a> {
+    pub(crate) store: &'a Store,
+    /// What keeps one run apart from others in the same store.
+    pub(crate) run: u64,
+    epochs: BTreeMap<(u8, u8), u64>,
+    generations: BTreeMap<u8, u64>,
+    turns: BTreeMap<(u8, u8), u64>,
+}
+
+impl<'a> Side<'a> {
+    pub(crate) fn new(store: &'a Store, run: u64) -> Self {
+        Self {
+            store,
+            run,
+            epochs: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            turns: BTreeMap::new(),
+        }
+    }
+
+    /// Carries it out, and answers with everything that was answered, as text.
+    pub(crate) async fn apply(&mut self, op: &Operation) -> String {
+        let key = make::key(&self.session(op.session));
+        let store = self.store;
+        match op.kind {
+            Kind::Create => {
+                let reply = store.create(&key, &self.create(op)).await;
+                let generation = reply.as_ref().ok().map(|reply| reply.record.generation);
+                self.note_generation(op, generation);
+                told(&reply)
+            }
+            Kind::Touch => told(&store.touch(&key, &self.touch(op)).await),
+            Kind::Get => told(&store.get(&key).await),
+            Kind::End => {
+                let reply = store.end(&key, &self.end(op)).await;
+                self.note_generation(op, reply.as_ref().ok().map(|it| it.record.generation));
+                told(&reply)
+            }
+            Kind::Route => told(&store.route(&key, &self.route(op)).await),
+            Kind::Bind => {
+                let reply = store.bind(&key, &self.bind(op)).await;
+                self.note_epoch(op, reply.as_ref().ok().map(|bound| bound.binding.epoch));
+                told(&reply)
+            }
+            Kind::Confirm => told(&store.confirm(&key, &self.confirm(op)).await),
+            Kind::Rebind => {
+                let reply = store.rebind(&key, &self.rebind(op)).await;
+                self.note_epoch(op, reply.as_ref().ok().map(|moved| moved.binding.epoch));
+                told(&reply)
+            }
+            Kind::Unbind => told(&store.unbind(&key, &self.unbind(op)).await),
+            Kind::Claim => told(&store.claim(&key, &self.clean(op)).await),
+            Kind::Forget => told(&store.forget(&key, &self.forget(op)).await),
+            _ => self.apply_to_many(op, &key).await,
+        }
+    }
+
+    /// The operations that are about more than one record.
+    async fn apply_to_many(&mut self, op: &Operation, key: &SessionKey) -> String {
+        let store = self.store;
+        let worker = make::worker(&self.worker(op));
+        match op.kind {
+            Kind::Enter => {
+                let reply = store.enter(key, &self.enter(op)).await;
+                if let Some(turn) = reply.as_ref().ok().and_then(|entered| entered.turn) {
+                    self.turns.insert((op.session, op.token), turn);
+                }
+                told(&reply)
+            }
+            Kind::Leave => told(&store.leave(key, &self.leave(op)).await),
+            Kind::Withdraw => told(&store.leave(key, &self.withdraw(op)).await),
+            // When what the dead were told is dropped is for each store to say.
+            Kind::News if self.is_dead(&worker).await => String::new(),
+            Kind::News => {
+                let news = store.news(&worker, Duration::from_millis(1)).await;
+                told(&news.map(sorted_news))
+            }
+            Kind::List => told(&store.list(&self.query(op)).await.map(sorted_page)),
+            Kind::Reap => {
+                let keys = store.reap(&worker, Family::Mcp, 1_000).await;
+                told(&keys.map(|keys| self.own(keys)))
+            }
+            Kind::Rate => {
+                let name = format!("r{}-{}", self.run, op.session);
+                let window = Millis::new(60_000);
+                let rated = store.rate(&name, 3, window, u64::from(op.server) + 1).await;
+                told(&rated.map(|rated| (rated.allowed, rated.remaining)))
+            }
+            Kind::Beat => {
+                let mut beat = make::beat(&self.worker(op), 600_000);
+                if op.flags & 7 == 0 {
+                    beat.drain = Drain::Draining;
+                }
+                told(&store.beat(&beat).await)
+            }
+            Kind::Gone => told(&store.gone(&worker).await),
+            Kind::Workers => told(
+                &store
+                    .workers()
+                    .await
+                    .map(|workers| self.own_workers(workers)),
+            ),
+            _ => String::new(),
+        }
+    }
+
+    async fn is_dead(&self, worker: &WorkerId) -> bool {
+        let heard = self.store.workers().await.unwrap();
+        heard.iter().any(|view| {
+            view.worker.name() == worker.name() && (view.worker != *worker || !view.alive)
+        })
+    }
+
+    fn note_epoch(&mut self, op: &Operation, epoch: Option<u64>) {
+        if let Some(epoch) = epoch {
+            self.epochs.insert((op.session, op.server), epoch);
+        }
+    }
+
+    fn note_generation(&mut self, op: &Operation, generation: Option<u64>) {
+        if let Some(generation) = generation {
+            self.generations.insert(op.session, generation);
+        }
+    }
+
+    /// Mostly the epoch last seen; sometimes one that never was.
+    pub(super) fn epoch(&self, op: &Operation) -> u64 {
+        let known = self.epochs.get(&(op.session, op.server)).copied();
+        known.filter(|_| op.flags & 56 != 0).unwrap_or(1)
+    }
+
+    /// The turn that this ticket was last told it has, where it says so.
+    pub(super) fn held(&self, op: &Operation) -> Option<u64> {
+        let known = self.turns.get(&(op.session, op.token)).copied();
+        known.filter(|_| op.flags & 48 == 0)
+    }
+
+    pub(super) fn session(&self, number: u8) -> String {
+        format!("r{}-{number}", self.run)
+    }
+
+    pub(super) fn principal(&self, op: &Operation) -> Principal {
+        make::principal(&match op.principal {
+            0 => format!("zoë{}@example.org", self.run),
+            _ => format!("alice{}", self.run),
+        })
+    }
+
+    pub(super) fn worker(&self, op: &Operation) -> String {
+        // Two boots of one name, and another name.
+        let worker = ["w:1", "w:2", "v:1"].get(usize::from(op.worker)).unwrap();
+        format!("r{}-{worker}", self.run)
+    }
+
+    fn forget(&self, op: &Operation) -> Forget {
+        let known = self.generations.get(&op.session).copied();
+        Forget {
+            generation: known.filter(|_| op.flags & 7 != 0).unwrap_or(1),
+            worker: make::worker(&self.worker(op)),
+        }
+    }
+
+    /// The keys of this run; a store may hold what earlier ones left.
+    fn own(&self, keys: Vec<SessionKey>) -> Vec<String> {
+        let own: Vec<SessionKey> = (0..SESSIONS)
+            .map(|number| make::key(&self.session(number)))
+            .collect();
+        let mut own: Vec<String> = keys
+            .into_iter()
+            .filter(|key| own.contains(key))
+            .map(|key| format!("{key:?}"))
+            .collect();
+        own.sort();
+        own
+    }
+
+    fn own_workers(&self, mut workers: Vec<WorkerView>) -> Vec<WorkerView> {
+        let own = format!("r{}-", self.run);
+        workers.retain(|view| view.worker.as_str().starts_with(&own));
+        workers.sort_by(|a, b| a.worker.cmp(&b.worker));
+        workers
+    }
+}
+
+/// Sessions of one moment may come in any order.
+fn sorted_page(page: SessionPage) -> (bool, bool, Vec<String>) {
+    let sessions = page.sessions.into_iter();
+    let mut sessions: Vec<String> = sessions.map(|session| format!("{session:?}")).collect();
+    sessions.sort();
+    (page.complete, page.cursor.is_some(), sessions)
+}
+
+fn sorted_news(items: Vec<NewsItem>) -> Vec<String> {
+    let mut items: Vec<String> = items.into_iter().map(|item| format!("{item:?}")).collect();
+    items.sort();
+    items
+}
+
+fn told<R: std::fmt::Debug>(result: &Result<R, StoreError>) -> String {
+    format!("{result:?}")
+}

@@ -1,0 +1,227 @@
+//! Turns and news, the same over every store.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::time::Duration;
+
+use mooring_session::refusal::{Busy, Refusal, Stale};
+use mooring_session::rules::{End, EndWhen};
+use mooring_session::time::Millis;
+
+use super::every_store::over_every_store;
+use crate::test_support::requests as make;
+use crate::test_support::server::PATIENCE;
+use crate::test_support::{enter, leave, turns_are_given};
+use crate::{Enter, Leave, Leaving, NewsItem, Store, StoreError};
+
+over_every_store! {
+    turns_are_given_in_order_and_told_to_who_waits;
+    a_turn_passes_on_when_its_holder_dies_or_stops;
+    who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told;
+    who_waits_for_a_claim_is_told_when_it_settles;
+}
+
+fn withdraw(beginning: &str) -> Leave {
+    Leave {
+        principal: make::principal("alice"),
+        server: make::server("tools"),
+        who: Leaving::WaitingUnder(make::token(beginning)),
+    }
+}
+
+async fn news(store: &Store, worker: &str) -> Vec<NewsItem> {
+    store.news(&make::worker(worker), PATIENCE).await.unwrap()
+}
+
+async fn turns_are_given_in_order_and_told_to_who_waits(store: &Store) {
+    turns_are_given(store).await;
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    let first = store.enter(&key, &enter("w:1", "t1")).await.unwrap();
+    let number = first.turn.unwrap();
+    assert_eq!(first.routed.binding, None);
+    // The same ticket again has the same turn.
+    let again = store.enter(&key, &enter("w:1", "t1")).await.unwrap();
+    assert_eq!(again.turn, Some(number));
+    for ticket in ["t2", "t3"] {
+        let waiting = store.enter(&key, &enter("v:1", ticket)).await.unwrap();
+        assert_eq!(waiting.turn, None);
+    }
+    assert_eq!(
+        store
+            .end(
+                &key,
+                &End {
+                    when: EndWhen::Idle,
+                    ..make::end()
+                }
+            )
+            .await,
+        Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
+    );
+    let mut last = number;
+    for (left, next) in [("t1", "t2"), ("t2", "t3")] {
+        store.leave(&key, &leave(left)).await.unwrap();
+        let told = news(store, "v:1").await;
+        let [
+            NewsItem::Turn {
+                key: of,
+                server,
+                ticket,
+                turn,
+            },
+        ] = told.as_slice()
+        else {
+            unreachable!("one turn is told: {told:?}");
+        };
+        assert_eq!((of, server), (&key, &make::server("tools")));
+        assert_eq!(*ticket, make::token(next));
+        assert!(*turn > last, "{turn} follows {last}");
+        last = *turn;
+    }
+    assert_eq!(
+        store.leave(&key, &leave("t1")).await,
+        Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+    );
+    let foreign = Leave {
+        principal: make::principal("bob"),
+        ..leave("t3")
+    };
+    assert_eq!(
+        store.leave(&key, &foreign).await,
+        Err(StoreError::Refused(Refusal::Denied))
+    );
+    store.leave(&key, &leave("t3")).await.unwrap();
+}
+
+async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
+    turns_are_given(store).await;
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    for worker in ["w:1", "v:1"] {
+        store.beat(&make::beat(worker, 600_000)).await.unwrap();
+    }
+    store.enter(&key, &enter("w:1", "t1")).await.unwrap();
+    store.enter(&key, &enter("v:1", "t2")).await.unwrap();
+    store.gone(&make::worker("w:1")).await.unwrap();
+    let told = news(store, "v:1").await;
+    assert!(
+        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("t2")),
+        "{told:?}"
+    );
+    assert_eq!(
+        store.enter(&key, &enter("w:1", "t1")).await,
+        Err(StoreError::Refused(Refusal::Stale(Stale::Worker)))
+    );
+    store.leave(&key, &leave("t2")).await.unwrap();
+    // A holder that does not renew loses it to the next.
+    let short = Enter {
+        lease: Millis::new(20),
+        ..enter("v:1", "t3")
+    };
+    store.enter(&key, &short).await.unwrap();
+    let next = store.enter(&key, &enter("v:1", "t4")).await.unwrap();
+    assert_eq!(next.turn, None);
+    let told = news(store, "v:1").await;
+    assert!(
+        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("t4")),
+        "{told:?}"
+    );
+    assert_eq!(
+        store.leave(&key, &leave("t3")).await,
+        Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
+    );
+    // So does one that began while the next was waited for already.
+    let short = enter("v:1", "t4");
+    let short = Enter {
+        lease: Millis::new(20),
+        ..short
+    };
+    store.leave(&key, &leave("t4")).await.unwrap();
+    let holder = make::worker("v:1");
+    let asked = async {
+        store.enter(&key, &short).await.unwrap();
+        store.enter(&key, &enter("v:1", "t6")).await.unwrap();
+    };
+    let (told, ()) = tokio::join!(store.news(&holder, PATIENCE), asked);
+    let told = told.unwrap();
+    assert!(
+        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("t6")),
+        "{told:?}"
+    );
+    // A session that ends takes its queues with it, and tells who waited.
+    store.enter(&key, &enter("v:1", "t5")).await.unwrap();
+    store.end(&key, &make::end()).await.unwrap();
+    let told = news(store, "v:1").await;
+    assert!(matches!(&told[..], [NewsItem::Settled { .. }]), "{told:?}");
+}
+
+async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &Store) {
+    turns_are_given(store).await;
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    let refused = |refusal| Err(StoreError::Refused(refusal));
+    for (worker, ticket) in [("w:1", "a.1"), ("v:1", "b.1"), ("w:1", "c.1")] {
+        store.enter(&key, &enter(worker, ticket)).await.unwrap();
+    }
+    for (request, expected) in [
+        (withdraw("a."), refused(Refusal::Busy(Busy::Turn))),
+        (withdraw("d."), refused(Refusal::Stale(Stale::Turn))),
+        (
+            Leave {
+                principal: make::principal("bob"),
+                ..withdraw("b.")
+            },
+            refused(Refusal::Denied),
+        ),
+        (withdraw("b."), Ok(())),
+        (withdraw("b."), refused(Refusal::Stale(Stale::Turn))),
+    ] {
+        assert_eq!(store.leave(&key, &request).await, expected, "{request:?}");
+    }
+    let withdrawn = NewsItem::Withdrawn {
+        key: key.clone(),
+        server: make::server("tools"),
+        ticket: make::token("b.1"),
+    };
+    assert_eq!(news(store, "v:1").await, [withdrawn]);
+    // On a busy machine its turn has ended by itself, a second after it was cancelled.
+    let _ = store.leave(&key, &leave("a.1")).await;
+    let told = news(store, "w:1").await;
+    assert!(
+        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("c.1")),
+        "{told:?}"
+    );
+    // With the session, what there was to withdraw is gone.
+    store.end(&key, &make::end()).await.unwrap();
+    assert_eq!(
+        store.leave(&key, &withdraw("c.")).await,
+        refused(Refusal::Ended)
+    );
+}
+
+async fn who_waits_for_a_claim_is_told_when_it_settles(store: &Store) {
+    let key = make::key("s");
+    store.create(&key, &make::create("s")).await.unwrap();
+    let mut claim = make::bind("t1", "i1", "-");
+    claim.upstream_session = None;
+    let claimed = store.bind(&key, &claim).await.unwrap();
+    let mut route = make::route();
+    route.worker = make::worker("v:1");
+    store.route(&key, &route).await.unwrap();
+    let nothing = store.news(&route.worker, Duration::from_millis(1)).await;
+    assert_eq!(nothing, Ok(Vec::new()));
+    // A caller that waits and goes away costs the next one nothing.
+    let waits = store.news(&route.worker, PATIENCE);
+    tokio::select! {
+        biased;
+        told = waits => unreachable!("nothing has settled: {told:?}"),
+        () = tokio::task::yield_now() => {}
+    }
+    let confirm = make::confirm(claimed.binding.epoch, "t1", "u1");
+    store.confirm(&key, &confirm).await.unwrap();
+    let settled = NewsItem::Settled {
+        key,
+        server: make::server("tools"),
+    };
+    assert_eq!(news(store, "v:1").await, [settled]);
+}

@@ -1,0 +1,3 @@
+//! What the tests of several crates share. No other code depends on it.
+
+pub mod processes;

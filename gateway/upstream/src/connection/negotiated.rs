@@ -1,0 +1,158 @@
+//! What client and server agreed on when the connection was initialized.
+//!
+//! Invariant: a capability is there only if the client declared it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use mooring_protocol::{Message, Method, Revision};
+
+/// The client's capabilities and the revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Negotiated {
+    sampling: bool,
+    roots: bool,
+    elicitation_form: bool,
+    elicitation_url: bool,
+    revision: Option<Revision>,
+}
+
+impl Negotiated {
+    /// What the client's `initialize` declares.
+    pub(super) fn by_client(initialize: &Message<'_>) -> Self {
+        let params: Value = initialize
+            .raw_params()
+            .and_then(|params| serde_json::from_str(params).ok())
+            .unwrap_or_default();
+        let capability = |name: &str| {
+            let value = params.get("capabilities")?.get(name)?;
+            value.as_object()
+        };
+        let elicitation = capability("elicitation");
+        let mode = |name: &str| {
+            elicitation.is_some_and(|modes| modes.get(name).is_some_and(|mode| !mode.is_null()))
+        };
+        Self {
+            sampling: capability("sampling").is_some(),
+            roots: capability("roots").is_some(),
+            // Neither mode named means forms (MCP 2025-11-25, elicitation, capabilities).
+            elicitation_form: elicitation.is_some() && (mode("form") || !mode("url")),
+            elicitation_url: mode("url"),
+            revision: None,
+        }
+    }
+
+    /// What the server's answer to `initialize` adds.
+    pub(super) fn answered(&mut self, answer: &Message<'_>) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Answer<'a> {
+            #[serde(borrow)]
+            protocol_version: Cow<'a, str>,
+        }
+        let answer = answer.outcome().map(serde_json::from_str::<Answer<'_>>);
+        if let Some(Ok(answer)) = answer {
+            self.revision = Revision::named(&answer.protocol_version);
+        }
+    }
+
+    /// Whether streams start with an event that has an id and no data (MCP 2025-11-25, transports). Clients of earlier
+    /// revisions may take one for a broken message.
+    pub(super) fn has_priming_events(&self) -> bool {
+        self.revision
+            .is_some_and(|revision| revision >= Revision::V2025_11_25)
+    }
+
+    /// Whether the client can be asked this. A method that is not known here passes.
+    pub(super) fn allows(&self, request: &Message<'_>) -> bool {
+        match request.method() {
+            Method::SamplingCreateMessage => self.sampling,
+            Method::RootsList => self.roots,
+            Method::ElicitationCreate if is_by_url(request) => self.elicitation_url,
+            Method::ElicitationCreate => self.elicitation_form,
+            _ => true,
+        }
+    }
+}
+
+fn is_by_url(elicitation: &Message<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(borrow)]
+        mode: Option<Cow<'a, str>>,
+    }
+    elicitation
+        .raw_params()
+        .and_then(|params| serde_json::from_str::<Params<'_>>(params).ok())
+        .and_then(|params| params.mode)
+        .is_some_and(|mode| mode == "url")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+    use super::*;
+    use mooring_protocol::Sender;
+
+    fn declared(capabilities: &str) -> Negotiated {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
+        );
+        Negotiated::by_client(&Message::parse(text.as_bytes(), Sender::Client).unwrap())
+    }
+
+    fn allows(negotiated: &Negotiated, method: &str, params: &str) -> bool {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        negotiated.allows(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap())
+    }
+
+    #[test]
+    fn a_client_is_asked_what_it_declared() {
+        let form = ("elicitation/create", r#"{"message":"?"}"#);
+        let url = ("elicitation/create", r#"{"mode":"url"}"#);
+        let sampling = ("sampling/createMessage", "{}");
+        let roots = ("roots/list", "{}");
+        let rows: [(&str, &[(&str, &str)]); 7] = [
+            ("{}", &[]),
+            (r#"{"elicitation":{}}"#, &[form]),
+            (r#"{"elicitation":{"form":{}}}"#, &[form]),
+            (r#"{"elicitation":{"url":{}}}"#, &[url]),
+            (r#"{"elicitation":{"form":{},"url":{}}}"#, &[form, url]),
+            (
+                r#"{"sampling":{},"roots":{"listChanged":true}}"#,
+                &[sampling, roots],
+            ),
+            (r#"{"sampling":null,"roots":true}"#, &[]),
+        ];
+        for (capabilities, allowed) in rows {
+            let negotiated = declared(capabilities);
+            for asked in [form, url, sampling, roots] {
+                let expected = allowed.contains(&asked);
+                assert_eq!(
+                    allows(&negotiated, asked.0, asked.1),
+                    expected,
+                    "{capabilities} {asked:?}"
+                );
+            }
+            assert!(allows(&negotiated, "vendor/ask", "{}"));
+        }
+    }
+
+    #[test]
+    fn streams_are_primed_for_those_who_know_it() {
+        let answered = |revision: &str| {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}"}}}}"#
+            );
+            let mut negotiated = Negotiated::default();
+            negotiated.answered(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap());
+            negotiated.has_priming_events()
+        };
+        assert!(answered("2025-11-25"));
+        assert!(!answered("2025-06-18"));
+        assert!(!answered("nonsense"));
+        assert!(!Negotiated::default().has_priming_events());
+    }
+}

@@ -1,0 +1,213 @@
+//! A connection over a link whose other end the test holds: what the server is sent, what it says, and what the client's
+//! streams then carry.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod calls;
+mod ends;
+mod idle;
+mod questions;
+mod readers;
+mod resuming;
+mod unrelated;
+
+use http::{HeaderMap, HeaderValue};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::link::{Far, LinkEnd, pair};
+use super::*;
+use crate::{Body, read_whole};
+use mooring_protocol::EventParser;
+
+/// A client that can be asked everything.
+const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
+const OLDER: &str = "2025-06-18";
+const NEWER: &str = "2025-11-25";
+
+struct Bench {
+    connection: Connection,
+    far: Far,
+}
+
+/// An event of a stream.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    id: Option<String>,
+    /// Null for a priming event.
+    data: Value,
+}
+
+struct Stream {
+    body: Body,
+    parser: EventParser,
+    seen: std::collections::VecDeque<Seen>,
+}
+
+fn options() -> ConnectionOptions {
+    ConnectionOptions {
+        events_max: 100,
+        event_bytes_max: 1 << 20,
+        message_bytes_max: 1 << 20,
+        client_answer_timeout: Duration::from_secs(60),
+        epoch: 7,
+        server: "tools".into(),
+        session: "d1ge57".into(),
+    }
+}
+
+/// A connection that was initialized by such a client.
+async fn bench(options: ConnectionOptions, capabilities: &str, revision: &str) -> Bench {
+    let (link, far) = pair(16);
+    let connection = Connection::start(link, options);
+    let mut bench = Bench { connection, far };
+    let initialize = format!(
+        r#"{{"jsonrpc":"2.0","id":"boot:0","method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
+    );
+    let mut stream = bench.call(&initialize).await;
+    bench
+        .says(&format!(
+            r#"{{"id":"boot:0","result":{{"protocolVersion":"{revision}"}}}}"#
+        ))
+        .await;
+    let answer = stream.next().await.unwrap();
+    assert_eq!(answer.id, None, "nobody resumes an initialize");
+    assert_eq!(stream.next().await, None);
+    bench
+}
+
+async fn older() -> Bench {
+    bench(options(), ALL, OLDER).await
+}
+
+fn post(text: &str) -> Outgoing {
+    let body = Bytes::copy_from_slice(text.as_bytes());
+    Outgoing::passed_on(Method::POST, HeaderMap::new(), body)
+}
+
+fn get(after: Option<&str>) -> Outgoing {
+    let mut headers = HeaderMap::new();
+    if let Some(after) = after {
+        headers.insert(LAST_EVENT_ID, HeaderValue::from_str(after).unwrap());
+    }
+    Outgoing::passed_on(Method::GET, headers, Bytes::new())
+}
+
+fn tools_call(id: u64) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":"c:{id}","method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":"c:{id}"}}}}}}"#
+    )
+}
+
+fn result(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":"c:{id}","result":{{"of":{id}}}}}"#)
+}
+
+impl Bench {
+    async fn post(&self, text: &str) -> Reply {
+        self.connection.serve(&post(text)).await.unwrap()
+    }
+
+    /// Posts a request, which the server reads.
+    async fn call(&mut self, text: &str) -> Stream {
+        let reply = self.post(text).await;
+        assert_eq!(reply.status(), StatusCode::OK);
+        assert_eq!(
+            self.sent().await,
+            serde_json::from_str::<Value>(text).unwrap()
+        );
+        Stream::of(reply)
+    }
+
+    async fn listen(&self, after: Option<&str>) -> Stream {
+        Stream::of(self.connection.serve(&get(after)).await.unwrap())
+    }
+
+    /// The next message that the server reads.
+    async fn sent(&mut self) -> Value {
+        let text = self.far.outgoing.recv().await.unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    /// Whether the server has something to read, once everything before has been dealt with.
+    async fn is_sent_nothing(&mut self) -> bool {
+        let reply = self.post(r#"{"method":"notifications/mark"}"#).await;
+        assert_eq!(reply.status(), StatusCode::ACCEPTED);
+        self.sent().await["method"] == "notifications/mark"
+    }
+
+    async fn says(&self, text: &str) {
+        let text = Bytes::copy_from_slice(text.as_bytes());
+        self.far.incoming.send(text).await.unwrap();
+    }
+
+    /// Waits until the connection has heard everything that the server said: it answers a ping after the rest.
+    async fn is_heard(&mut self) {
+        self.says(r#"{"id":"heard","method":"ping"}"#).await;
+        assert_eq!(
+            self.sent().await,
+            json!({"jsonrpc": "2.0", "id": "heard", "result": {}})
+        );
+    }
+}
+
+impl Stream {
+    fn of(reply: Reply) -> Self {
+        assert_eq!(reply.status(), StatusCode::OK);
+        assert_eq!(reply.headers()["content-type"], "text/event-stream");
+        Self {
+            body: reply.into_body(),
+            parser: EventParser::new(16 << 20),
+            seen: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// The next event; none at an end without an error.
+    async fn next(&mut self) -> Option<Seen> {
+        self.try_next().await.map(Result::unwrap)
+    }
+
+    async fn try_next(&mut self) -> Option<Result<Seen, String>> {
+        while self.seen.is_empty() {
+            let frame = match self.body.frame().await? {
+                Ok(frame) => frame.into_data().unwrap(),
+                Err(error) => return Some(Err(error.to_string())),
+            };
+            let seen = &mut self.seen;
+            self.parser
+                .push(&frame, |event| {
+                    seen.push_back(Seen {
+                        id: event.id.as_deref().map(str::to_owned),
+                        data: match &*event.data {
+                            "" => Value::Null,
+                            data => serde_json::from_str(data).unwrap(),
+                        },
+                    });
+                })
+                .unwrap();
+        }
+        self.seen.pop_front().map(Ok)
+    }
+
+    async fn data(&mut self) -> Value {
+        self.next().await.unwrap().data
+    }
+
+    async fn rest(&mut self) -> Vec<Value> {
+        let mut rest = Vec::new();
+        while let Some(seen) = self.next().await {
+            rest.push(seen.data);
+        }
+        rest
+    }
+}
+
+async fn json_of(reply: Reply) -> Value {
+    let text = read_whole(reply.into_body()).await.unwrap();
+    serde_json::from_slice(&text).unwrap()
+}

@@ -1,0 +1,137 @@
+//! The messages that belong to no call, while the client does not listen to such.
+//!
+//! Invariants: no more than [`EVENTS_MAX`] messages and [`BYTES_MAX`] bytes wait, the newest ones; that a list has changed
+//! is kept once.
+
+use std::collections::VecDeque;
+
+use super::key::Key;
+use mooring_protocol::{Kind, Message};
+
+/// Most messages that wait: what a server says at its start, with room to spare.
+const EVENTS_MAX: usize = 128;
+/// Most bytes that wait.
+const BYTES_MAX: usize = 1024 * 1024;
+
+/// A message that waits.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// Its text.
+    pub(super) text: Box<str>,
+    /// The id, where it is a question to the client.
+    pub(super) question: Option<Key>,
+    /// The notification's name, where a second one would say nothing new.
+    list: Option<Box<str>>,
+}
+
+/// All of them, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    items: VecDeque<Item>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Adds a message, and returns what has to go for it; that may be the message itself.
+    pub(super) fn add(&mut self, message: &Message<'_>, question: Option<Key>) -> Vec<Item> {
+        let list = message
+            .method_name()
+            .filter(|name| message.kind() == Kind::Notification && name.ends_with("/list_changed"));
+        if list.is_some() && self.items.iter().any(|item| item.list.as_deref() == list) {
+            return Vec::new();
+        }
+        self.bytes += message.text().len();
+        self.items.push_back(Item {
+            text: message.text().into(),
+            question,
+            list: list.map(Into::into),
+        });
+        let mut gone = Vec::new();
+        while (self.items.len() > EVENTS_MAX || self.bytes > BYTES_MAX)
+            && let Some(oldest) = self.items.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(oldest.text.len());
+            gone.push(oldest);
+        }
+        gone
+    }
+
+    /// Takes out a question.
+    pub(super) fn remove(&mut self, question: &Key) {
+        self.items
+            .retain(|item| item.question.as_ref() != Some(question));
+        self.bytes = self.items.iter().map(|item| item.text.len()).sum();
+    }
+
+    /// Takes out everything.
+    pub(super) fn take(&mut self) -> VecDeque<Item> {
+        std::mem::take(self).items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+    use super::*;
+    use mooring_protocol::Sender;
+
+    fn add(waiting: &mut Waiting, text: &str, question: Option<Key>) -> usize {
+        let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
+        waiting.add(&message, question).len()
+    }
+
+    #[test]
+    fn the_newest_messages_wait() {
+        let mut waiting = Waiting::default();
+        for number in 0..EVENTS_MAX + 10 {
+            let text = format!(r#"{{"method":"n/{number}"}}"#);
+            assert_eq!(
+                add(&mut waiting, &text, None),
+                usize::from(number >= EVENTS_MAX)
+            );
+        }
+        let items = waiting.take();
+        assert_eq!(items.len(), EVENTS_MAX);
+        assert_eq!(&*items.front().unwrap().text, r#"{"method":"n/10"}"#);
+    }
+
+    #[test]
+    fn bytes_are_bounded_too() {
+        let mut waiting = Waiting::default();
+        let text = format!(
+            r#"{{"method":"n","params":{{"x":"{}"}}}}"#,
+            "y".repeat(BYTES_MAX / 2)
+        );
+        let gone: Vec<_> = (0..3).map(|_| add(&mut waiting, &text, None)).collect();
+        assert_eq!(gone, [0, 1, 1]);
+        let text = format!(
+            r#"{{"method":"n","params":{{"x":"{}"}}}}"#,
+            "y".repeat(BYTES_MAX)
+        );
+        assert_eq!(add(&mut waiting, &text, None), 2);
+        assert_eq!(waiting.bytes, 0);
+    }
+
+    #[test]
+    fn a_changed_list_is_told_once() {
+        let mut waiting = Waiting::default();
+        for name in ["tools", "prompts", "tools", "tools"] {
+            let text = format!(r#"{{"method":"notifications/{name}/list_changed"}}"#);
+            add(&mut waiting, &text, None);
+        }
+        assert_eq!(waiting.take().len(), 2);
+    }
+
+    #[test]
+    fn a_withdrawn_question_does_not_wait() {
+        let mut waiting = Waiting::default();
+        let key = Key::of("1");
+        add(
+            &mut waiting,
+            r#"{"id":1,"method":"roots/list"}"#,
+            Some(key.clone()),
+        );
+        waiting.remove(&key);
+        assert_eq!((waiting.bytes, waiting.take().len()), (0, 0));
+    }
+}

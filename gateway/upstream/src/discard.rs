@@ -1,0 +1,95 @@
+//! Deleting an upstream session that nothing refers to any more.
+//!
+//! Invariant: an upstream session counts as gone only where its instance said something that will not change by asking
+//! again. Everything else is left to whoever tries later, or to the instance's own expiry.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use mooring_session::names::UpstreamSession;
+
+use super::exchange::within;
+use super::request::Outgoing;
+use super::{Client, Instance};
+
+/// What asking for the deletion came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discarded {
+    /// The upstream session is gone, or its instance does not end sessions on request.
+    Settled,
+    /// The instance answered with an error that may pass.
+    Refused,
+    /// The instance did not answer.
+    Unanswered,
+}
+
+/// Sends the DELETE that [`Outgoing::delete`] made once, within `limit`.
+pub async fn discard(
+    client: &Client,
+    instance: &Instance,
+    deletion: &Outgoing,
+    upstream_session: &UpstreamSession,
+    limit: Duration,
+) -> Discarded {
+    let outgoing = deletion.clone().upstream_session(Some(upstream_session));
+    let exchange = async {
+        let response = client.send_once(instance, outgoing.to(instance)).await?;
+        Ok(response.status())
+    };
+    match within(limit, exchange).await {
+        Ok(status) if is_final(status) => {
+            tracing::debug!(instance = %instance.name, %status, "upstream session deleted");
+            Discarded::Settled
+        }
+        Ok(status) => {
+            tracing::info!(instance = %instance.name, %status, "an upstream session was not deleted");
+            Discarded::Refused
+        }
+        Err(error) => {
+            tracing::info!(instance = %instance.name, %error, "an upstream session could not be deleted");
+            Discarded::Unanswered
+        }
+    }
+}
+
+/// Whether asking again would change nothing: it worked, the session is unknown (404 as the protocol has it, 400 or 410
+/// as servers in use have it), or the server does not let clients end sessions.
+fn is_final(status: StatusCode) -> bool {
+    status.is_success()
+        || matches!(
+            status,
+            StatusCode::BAD_REQUEST
+                | StatusCode::NOT_FOUND
+                | StatusCode::METHOD_NOT_ALLOWED
+                | StatusCode::GONE
+                | StatusCode::NOT_IMPLEMENTED
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_worth_asking_again() {
+        for (code, is_settled) in [
+            (200, true),
+            (204, true),
+            (400, true),
+            (404, true),
+            (405, true),
+            (410, true),
+            (501, true),
+            (307, false),
+            (401, false),
+            (403, false),
+            (408, false),
+            (429, false),
+            (500, false),
+            (503, false),
+        ] {
+            let status = StatusCode::from_u16(code);
+            assert_eq!(status.ok().map(is_final), Some(is_settled), "{code}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The upstream side: instances of MCP servers, and what can be known about a request sent to one.
+//!
+//! Invariant: every failure says whether the request can have been delivered. Whoever sends again decides by that, and
+//! by nothing else.
+
+mod body;
+mod carry;
+mod cause;
+mod client;
+pub mod complaints;
+pub mod connection;
+mod contact;
+mod discard;
+mod exchange;
+mod handshake;
+mod metrics;
+mod probe;
+mod reach;
+mod request;
+mod server;
+pub mod sse;
+mod statefulness;
+pub mod stdio;
+
+pub use body::{Body, BodyError, Reply};
+pub use carry::{Carry, ToInstance};
+pub use cause::{ContactOutcome, FailureCause};
+pub use client::{Client, ClientError, ClientOptions, SendError};
+pub use client::{is_refused, tls_config};
+pub use contact::{Contact, ContactLog, ServerHealth};
+pub use discard::Discarded;
+pub use discard::discard;
+pub use exchange::{
+    Answer, ExchangeError, Received, is_event_stream, read_answer, read_whole, within,
+};
+pub use handshake::{Completion, Greeting, HandshakeError, Initialized, greet};
+pub use metrics::{describe_metrics, server_contact};
+pub use probe::{Pulse, is_session_unknown, probe};
+pub use reach::{Reach, UNREACHED_LOST_AFTER};
+pub use request::Outgoing;
+pub use request::is_forwarded;
+pub use server::{Carriage, Instance, Server, Servers};
+pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};

@@ -1,0 +1,172 @@
+//! What goes upstream: the headers of every request the gateway sends to an instance.
+//!
+//! Invariant: the client's credentials, cookies and session id never do. Upstream credentials are the server's
+//! settings; the session id travels only as a digest.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use http_body_util::Full;
+use mooring_session::names::UpstreamSession;
+
+use super::{Instance, Server};
+use mooring_protocol::header::{
+    LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
+};
+
+/// The client's headers that an upstream may want and that give nothing away: trace context (W3C) and language.
+const FORWARDED: [HeaderName; 4] = [
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("baggage"),
+    http::header::ACCEPT_LANGUAGE,
+];
+/// Arguments that a tool asked to be mirrored into headers; forwarded unchanged (MCP 2026-07-28, `x-mcp-header`).
+const PARAM_PREFIX: &str = "mcp-param-";
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
+
+/// One request to an instance, short of where it goes.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Outgoing {
+    /// A POST of one message.
+    #[must_use]
+    pub fn post(server: &Server, body: Bytes) -> Self {
+        let mut outgoing = Self::bare(server, Method::POST, JSON_OR_EVENTS);
+        outgoing.headers.insert(CONTENT_TYPE, JSON);
+        outgoing.body = body;
+        outgoing
+    }
+
+    /// A GET of the stream of unrelated messages, or of what came after an event.
+    #[must_use]
+    pub fn listen(server: &Server) -> Self {
+        Self::bare(server, Method::GET, EVENTS)
+    }
+
+    /// A DELETE of an upstream session.
+    #[must_use]
+    pub fn delete(server: &Server) -> Self {
+        Self::bare(server, Method::DELETE, JSON_OR_EVENTS)
+    }
+
+    fn bare(server: &Server, method: Method, accept: HeaderValue) -> Self {
+        let mut headers = server.headers.clone();
+        headers.insert(ACCEPT, accept);
+        headers.insert(USER_AGENT, AGENT);
+        Self {
+            method,
+            headers,
+            body: Bytes::new(),
+        }
+    }
+
+    /// A request as another worker passed it on.
+    #[must_use]
+    pub fn passed_on(method: Method, headers: HeaderMap, body: Bytes) -> Self {
+        Self {
+            method,
+            headers,
+            body,
+        }
+    }
+
+    /// Its HTTP method.
+    #[must_use]
+    pub const fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Its headers; upstream credentials are among them.
+    #[must_use]
+    pub const fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// The message; empty for a GET and a DELETE.
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Adds what the client's request says to the upstream.
+    #[must_use]
+    pub fn forwarding(mut self, client: &HeaderMap) -> Self {
+        for name in [MCP_PROTOCOL_VERSION, LAST_EVENT_ID]
+            .iter()
+            .chain(&FORWARDED)
+        {
+            if let Some(value) = client.get(name) {
+                self.headers.insert(name, value.clone());
+            }
+        }
+        for (name, value) in client {
+            if is_param(name) {
+                self.headers.append(name, value.clone());
+            }
+        }
+        self
+    }
+
+    /// Names the protocol revision, on requests of the gateway's own.
+    #[must_use]
+    pub fn revision(mut self, revision: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(revision) {
+            self.headers.insert(MCP_PROTOCOL_VERSION, value);
+        }
+        self
+    }
+
+    /// Carries a digest of the session's id, by which an upstream's log can be joined with the gateway's.
+    #[must_use]
+    pub fn session_digest(mut self, digest: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(digest) {
+            self.headers.insert(X_MCP_SESSION_ID, value);
+        }
+        self
+    }
+
+    /// Carries the session id that the upstream gave.
+    #[must_use]
+    pub fn upstream_session(mut self, upstream_session: Option<&UpstreamSession>) -> Self {
+        match upstream_session.map(|session| HeaderValue::from_str(session.as_str())) {
+            Some(Ok(mut value)) => {
+                value.set_sensitive(true);
+                self.headers.insert(MCP_SESSION_ID, value);
+            }
+            // A session id is visible ASCII, so it is always a valid header value; absent means none.
+            Some(Err(_)) | None => {
+                self.headers.remove(MCP_SESSION_ID);
+            }
+        }
+        self
+    }
+
+    /// The request as it goes to `instance`.
+    #[must_use]
+    pub fn to(&self, instance: &Instance) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = instance.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+/// Whether a client's header goes upstream as it is.
+pub fn is_forwarded(name: &HeaderName) -> bool {
+    FORWARDED.contains(name) || is_param(name)
+}
+
+fn is_param(name: &HeaderName) -> bool {
+    name.as_str().starts_with(PARAM_PREFIX)
+}

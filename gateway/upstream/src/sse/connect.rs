@@ -1,0 +1,170 @@
+//! Connecting: the stream is opened, the server names its endpoint, and from then on there is a link.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
+use http_body_util::Full;
+
+use super::endpoint::{EndpointError, resolve};
+use super::event_stream::{EventStream, Said, StreamEnd};
+use super::post::Poster;
+use super::sending::send_all;
+use crate::connection::link::{Far, Link, LinkEnd, pair};
+use crate::{Client, Instance, SendError, is_event_stream};
+
+/// Messages that wait each way in a link before the sender has to.
+const MESSAGES_MAX: usize = 64;
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
+
+/// The limits of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkOptions {
+    /// How long the server may take from the request to its `endpoint` event.
+    pub endpoint_within: Duration,
+    /// The longest event, in bytes; a longer one ends the link.
+    pub event_bytes_max: usize,
+}
+
+/// Why there is no link. No message was delivered in any case.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The request for the stream got no response.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The server refused the stream.
+    #[error("the server answered the request for its event stream with HTTP status {}", .0.as_u16())]
+    Status(StatusCode),
+    /// The server answered with something else than events: it is no server of HTTP+SSE, or not at this URL.
+    #[error("the server answered the request for its event stream with another type of content")]
+    NotEvents,
+    /// The server did not say in time where messages go.
+    #[error("the server sent no endpoint event within {} ms", .0.as_millis())]
+    NoEndpoint(Duration),
+    /// The stream ended before the server said where messages go.
+    #[error("{0}, before its endpoint event")]
+    Stream(#[from] StreamEnd),
+    /// What the server named cannot be followed.
+    #[error("the endpoint event of the server cannot be followed: {0}")]
+    Endpoint(#[from] EndpointError),
+}
+
+impl ConnectError {
+    /// Whether another instance may do better: this one is not there, not well, or not ready. What it says on purpose
+    /// another would say too.
+    #[must_use]
+    pub fn is_instance_away(&self) -> bool {
+        match self {
+            Self::Send(_) | Self::NoEndpoint(_) | Self::Stream(_) => true,
+            Self::Status(status) => {
+                status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS
+            }
+            Self::NotEvents | Self::Endpoint(_) => false,
+        }
+    }
+}
+
+/// Opens a session at `instance`. Every request of it carries `headers`: the server's own, credentials among them.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn connect(
+    client: &Client,
+    instance: &Arc<Instance>,
+    headers: &HeaderMap,
+    options: LinkOptions,
+) -> Result<Link, ConnectError> {
+    let mut headers = headers.clone();
+    headers.insert(USER_AGENT, AGENT);
+    let limit = options.endpoint_within;
+    let opening = open(client, instance, &headers, options.event_bytes_max);
+    let (events, endpoint) = tokio::time::timeout(limit, opening)
+        .await
+        .unwrap_or(Err(ConnectError::NoEndpoint(limit)))?;
+    let poster = Poster {
+        client: client.clone(),
+        instance: Arc::clone(instance),
+        endpoint,
+        headers,
+    };
+    let (link, far) = pair(MESSAGES_MAX);
+    tokio::spawn(drive(far, events, poster));
+    Ok(link)
+}
+
+async fn open(
+    client: &Client,
+    instance: &Instance,
+    headers: &HeaderMap,
+    event_bytes_max: usize,
+) -> Result<(EventStream, Uri), ConnectError> {
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.method_mut() = Method::GET;
+    *request.uri_mut() = instance.uri.clone();
+    *request.headers_mut() = headers.clone();
+    let own = request.headers_mut();
+    own.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    own.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let response = client.send(instance, request).await?;
+    if !response.status().is_success() {
+        return Err(ConnectError::Status(response.status()));
+    }
+    if !is_event_stream(&response) {
+        return Err(ConnectError::NotEvents);
+    }
+    let mut events = EventStream::new(response.into_body(), event_bytes_max);
+    loop {
+        match events.next().await? {
+            Said::Endpoint(named) => {
+                let endpoint = resolve(&instance.uri, &named)?;
+                return Ok((events, endpoint));
+            }
+            // The protocol has the endpoint first; what comes before it answers nothing that was asked.
+            Said::Message(_) => {
+                tracing::debug!(instance = %instance.name, "a message before the endpoint event was dropped");
+            }
+        }
+    }
+}
+
+/// Carries messages both ways until the link is down. Neither way waits for the other.
+async fn drive(far: Far, mut events: EventStream, poster: Poster) {
+    let Far {
+        mut outgoing,
+        incoming,
+        ending,
+        stop,
+        gone,
+    } = far;
+    let end = tokio::select! {
+        biased;
+        () = stop.cancelled() => LinkEnd::Closed,
+        end = take_in(&mut events, &incoming) => end,
+        end = send_all(&poster, &mut outgoing, &incoming) => end,
+    };
+    tracing::debug!(instance = %poster.instance.name, %end, "an event stream of a server is over");
+    ending.tell(end);
+    // The reason first, then the end of the messages, then the connection, then nothing is left.
+    drop((outgoing, incoming));
+    drop((events, poster));
+    drop(gone);
+}
+
+async fn take_in(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<Bytes>) -> LinkEnd {
+    loop {
+        match events.next().await {
+            Ok(Said::Message(message)) => {
+                if incoming.send(message).await.is_err() {
+                    return LinkEnd::Closed;
+                }
+            }
+            Ok(Said::Endpoint(_)) => {
+                tracing::debug!("a second endpoint event was passed over");
+            }
+            Err(end) => return end.into(),
+        }
+    }
+}

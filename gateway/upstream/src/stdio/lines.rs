@@ -1,0 +1,148 @@
+//! Bytes as they come, as lines.
+//!
+//! Invariant: never more than the longest line and one read beyond it are held.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// A buffer of what was read, from which lines are taken.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// Up to here there is no newline.
+    looked_at: usize,
+    bytes_max: usize,
+    long: Long,
+    is_skipping: bool,
+}
+
+/// What is done about a line that is longer than the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Long {
+    /// It is an error, and nothing more is taken.
+    Refuse,
+    /// Its beginning is taken, and the rest is skipped.
+    Cut,
+}
+
+/// A line was longer than the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
+impl Lines {
+    /// Lines of at most `bytes_max` bytes, the newline not counted.
+    pub fn new(bytes_max: usize, long: Long) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            looked_at: 0,
+            bytes_max,
+            long,
+            is_skipping: false,
+        }
+    }
+
+    /// Where the next bytes are to be put.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next whole line, without its newline; none where more has to be read.
+    pub fn next_line(&mut self) -> Result<Option<Bytes>, TooLong> {
+        loop {
+            let unseen = self.buffer.get(self.looked_at..).unwrap_or_default();
+            let newline = memchr::memchr(b'\n', unseen).map(|at| at.saturating_add(self.looked_at));
+            let length = newline.unwrap_or(self.buffer.len());
+            if self.is_skipping {
+                self.buffer.advance(length);
+                self.looked_at = 0;
+                if newline.is_none() {
+                    return Ok(None);
+                }
+                self.buffer.advance(1);
+                self.is_skipping = false;
+                continue;
+            }
+            if length > self.bytes_max {
+                if self.long == Long::Refuse {
+                    return Err(TooLong);
+                }
+                self.is_skipping = true;
+                self.looked_at = 0;
+                return Ok(Some(self.buffer.split_to(self.bytes_max).freeze()));
+            }
+            self.looked_at = length;
+            if newline.is_none() {
+                return Ok(None);
+            }
+            let line = self.buffer.split_to(length).freeze();
+            self.buffer.advance(1);
+            self.looked_at = 0;
+            return Ok(Some(line));
+        }
+    }
+
+    /// What stands behind the last newline when nothing more comes.
+    pub fn rest(&mut self) -> Option<Bytes> {
+        let rest = self.buffer.split().freeze();
+        (!rest.is_empty() && !self.is_skipping).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes out where the text is read in pieces of each length.
+    fn check(long: Long, text: &str, expected: &[&str], is_refused: bool) {
+        for piece in 1..=text.len() {
+            let mut lines = Lines::new(4, long);
+            let mut found = Vec::new();
+            let mut refused = false;
+            'reading: for bytes in text.as_bytes().chunks(piece) {
+                lines.buffer().extend_from_slice(bytes);
+                loop {
+                    match lines.next_line() {
+                        Ok(Some(line)) => found.push(line),
+                        Ok(None) => break,
+                        Err(TooLong) => {
+                            refused = true;
+                            break 'reading;
+                        }
+                    }
+                }
+            }
+            if !refused {
+                found.extend(lines.rest());
+            }
+            assert_eq!(found, expected, "in pieces of {piece}");
+            assert_eq!(refused, is_refused, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_read() {
+        check(
+            Long::Refuse,
+            "ab\n\ncdef\ng",
+            &["ab", "", "cdef", "g"],
+            false,
+        );
+        check(Long::Refuse, "abcd", &["abcd"], false);
+        check(Long::Refuse, "ab\n", &["ab"], false);
+    }
+
+    #[test]
+    fn a_long_line_ends_it_all() {
+        check(Long::Refuse, "ab\nabcde\nc\n", &["ab"], true);
+        check(Long::Refuse, "abcdefghi", &[], true);
+    }
+
+    #[test]
+    fn or_it_is_cut() {
+        check(
+            Long::Cut,
+            "abcdefghij\nab\nabcd\nabcdefg",
+            &["abcd", "ab", "abcd", "abcd"],
+            false,
+        );
+    }
+}

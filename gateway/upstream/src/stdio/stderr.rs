@@ -1,0 +1,150 @@
+//! What a child writes to its standard error: logged, bounded in length and rate, and the last of it kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+
+use super::child::Label;
+use super::lines::{Lines, Long};
+
+/// Longest line that is logged, in bytes; the rest of a longer one is dropped.
+const LINE_BYTES_MAX: usize = 4 * 1024;
+/// Most lines of one child that are logged in a second.
+const LINES_PER_SECOND: u32 = 100;
+/// Lines that are kept.
+const RECENT_MAX: usize = 20;
+/// Bytes of one read.
+const READ_BYTES: usize = 8 * 1024;
+
+/// The last lines that a child wrote to its standard error. Cheap to clone; they stay when the child is gone.
+#[derive(Clone, Debug, Default)]
+pub struct RecentLines(Arc<Mutex<VecDeque<String>>>);
+
+impl RecentLines {
+    /// The last lines, the oldest first: at most 20 of at most 4 KiB. For the log: they are the server's own words.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().cloned().collect()
+    }
+
+    fn push(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() >= RECENT_MAX {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+/// Reads a child's standard error until it is closed.
+pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: RecentLines) {
+    let mut lines = Lines::new(LINE_BYTES_MAX, Long::Cut);
+    let mut meter = Meter::new(Instant::now());
+    loop {
+        // Lines that are too long are cut, and never an error.
+        while let Ok(Some(line)) = lines.next_line() {
+            note(&line, &label, &recent, &mut meter);
+        }
+        lines.buffer().reserve(READ_BYTES);
+        if !matches!(source.read_buf(lines.buffer()).await, Ok(1..)) {
+            break;
+        }
+    }
+    if let Some(rest) = lines.rest() {
+        note(&rest, &label, &recent, &mut meter);
+    }
+    report_dropped(meter.take_dropped(), &label);
+}
+
+fn note(line: &[u8], label: &Label, recent: &RecentLines, meter: &mut Meter) {
+    let line = String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
+    if line.is_empty() {
+        return;
+    }
+    let (is_logged, dropped) = meter.count(Instant::now());
+    report_dropped(dropped, label);
+    if is_logged {
+        let Label { server, session } = label;
+        tracing::info!(%server, %session, line = ?line, "a server wrote to its standard error");
+    }
+    recent.push(line);
+}
+
+fn report_dropped(dropped: u64, label: &Label) {
+    if dropped > 0 {
+        let Label { server, session } = label;
+        tracing::warn!(%server, %session, dropped, "a server wrote too many lines to its standard error");
+    }
+}
+
+/// Counts lines by the second.
+struct Meter {
+    second_began: Instant,
+    logged: u32,
+    dropped: u64,
+}
+
+impl Meter {
+    fn new(now: Instant) -> Self {
+        Self {
+            second_began: now,
+            logged: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Whether a line of this moment is logged, and how many before it were not and have not been reported yet.
+    fn count(&mut self, now: Instant) -> (bool, u64) {
+        let mut dropped = 0;
+        if now.saturating_duration_since(self.second_began) >= Duration::from_secs(1) {
+            self.second_began = now;
+            self.logged = 0;
+            dropped = self.take_dropped();
+        }
+        let is_logged = self.logged < LINES_PER_SECOND;
+        if is_logged {
+            self.logged = self.logged.saturating_add(1);
+        } else {
+            self.dropped = self.dropped.saturating_add(1);
+        }
+        (is_logged, dropped)
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use super::*;
+
+    #[test]
+    fn a_flood_is_logged_in_part_and_counted_whole() {
+        let start = Instant::now();
+        let mut meter = Meter::new(start);
+        let logged = (0..150).filter(|_| meter.count(start).0).count();
+        assert_eq!(logged, 100);
+        assert_eq!(meter.count(start + Duration::from_secs(1)), (true, 50));
+        assert_eq!(meter.count(start + Duration::from_secs(1)), (true, 0));
+        assert_eq!(meter.take_dropped(), 0);
+    }
+
+    #[test]
+    fn the_last_lines_are_kept() {
+        let recent = RecentLines::default();
+        for number in 0..30 {
+            recent.push(number.to_string());
+        }
+        let lines = recent.lines();
+        assert_eq!(lines.len(), RECENT_MAX);
+        assert_eq!(lines.first().unwrap(), "10");
+        assert_eq!(lines.last().unwrap(), "29");
+    }
+}
