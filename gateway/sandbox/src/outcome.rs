@@ -1,9 +1,9 @@
 //! What came of a run.
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use crate::run::PrivateDirectory;
 use crate::tier::{Layer, Tier};
 
 /// What came of a run. Dropping it drops what the run wrote; to keep that, hand `changes` to the commit.
@@ -24,7 +24,7 @@ pub struct Outcome {
     /// Each of them.
     pub layers: Vec<Layer>,
     /// Where the copies stand in the degraded tier: removed with the outcome.
-    pub(crate) _private: Option<PrivateDirectory>,
+    pub(crate) _private: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// How a run ended.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::fs::{Access, access};
 
-use crate::run::Options;
+use crate::options::Options;
 
 /// The tools that a pipeline may name.
 pub const TOOLS: [&str; 11] = [

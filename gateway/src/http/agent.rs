@@ -16,7 +16,6 @@ use super::endpoint::{session_id, with_session_id};
 use super::own::{call_of, reply_to};
 use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
 use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Revision};
-use mooring_router::dispatch::empty;
 
 /// What the ids of clients begin with.
 const CLIENT: &str = "agent-";
@@ -46,7 +45,7 @@ pub(super) async fn post(
             {
                 visit.server.cancel(&request);
             }
-            return empty(StatusCode::ACCEPTED);
+            return answer::empty(StatusCode::ACCEPTED);
         }
         Kind::Result | Kind::Error => {
             return answer::plain(ErrorKind::AnswerUnexpected, message.id());

@@ -2,11 +2,12 @@
 //!
 //! Two messages: the caller's says what to do; the log's says what happened. Neither holds a session id.
 
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use mooring_session::Refusal;
 use mooring_session::refusal::Busy;
 
@@ -14,7 +15,7 @@ use crate::identity::IdentityError;
 use mooring_protocol::ids::Id;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_router::affinity::{HoldError, Moved, OpenError, SettleError, TurnError};
-use mooring_router::dispatch::{DeliverError, ReplyBody, empty};
+use mooring_router::dispatch::{BodyError, DeliverError, ReplyBody};
 use mooring_router::pooled::PooledError;
 use mooring_store::StoreError;
 use mooring_upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
@@ -33,9 +34,26 @@ pub(super) fn error(body: &ErrorBody<'_>) -> Response {
     reply
 }
 
+/// A reply without a body.
+pub(super) fn empty(status: StatusCode) -> Response {
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// The reply that an upstream gave, as it arrives.
+pub(super) fn relayed(reply: http::Response<ReplyBody>) -> Response {
+    reply.map(Body::new)
+}
+
+/// A reply of this gateway, for those who read it inside.
+pub(super) fn to_be_read(reply: Response) -> http::Response<ReplyBody> {
+    reply.map(|body| body.map_err(BodyError::new).boxed_unsync())
+}
+
 /// A reply that is this JSON.
 pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
-    let mut reply = Response::new(ReplyBody::new(Full::new(body)));
+    let mut reply = Response::new(Body::new(Full::new(body)));
     *reply.status_mut() = status;
     reply
         .headers_mut()

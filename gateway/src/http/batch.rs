@@ -17,7 +17,7 @@ use super::endpoint::{Arrival, is_initialize, post_message};
 use super::late::streamed;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Revision};
-use mooring_router::dispatch::{ReplyMessages, empty};
+use mooring_router::dispatch::ReplyMessages;
 
 /// Most messages of one batch.
 const ENTRIES_MAX: usize = 64;
@@ -57,7 +57,7 @@ pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
         }
     }
     let Some((reply, id_json)) = first else {
-        return empty(StatusCode::ACCEPTED);
+        return answer::empty(StatusCode::ACCEPTED);
     };
     let (said, before) = mpsc::channel(UNREAD_MAX);
     let client = BatchClient {
@@ -128,7 +128,7 @@ impl BatchClient {
     async fn pass_on(&self, reply: Response, id_json: &str) -> Box<str> {
         let id = Id::from_json(id_json).ok();
         let status = reply.status();
-        let mut messages = ReplyMessages::of(reply, self.event_bytes_max);
+        let mut messages = ReplyMessages::of(answer::to_be_read(reply), self.event_bytes_max);
         while let Ok(Some(text)) = messages.next().await {
             let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
                 break;

@@ -18,7 +18,6 @@ use super::{App, answer};
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams};
 use mooring_code::server::{Asker, CallContext, CodeServer};
 use mooring_protocol::{ErrorKind, Kind, Message, Method, Revision};
-use mooring_router::dispatch::empty;
 
 /// What the id of a client begins with that can be asked.
 const ASKING: &str = "asking-";
@@ -37,7 +36,7 @@ pub(super) async fn post(visit: &CodeVisit, message: &Message<'_>, revision: Rev
     match message.kind() {
         Kind::Request => {}
         // What a client tells here changes nothing: a run ends by itself, or at its limits.
-        Kind::Notification => return empty(StatusCode::ACCEPTED),
+        Kind::Notification => return answer::empty(StatusCode::ACCEPTED),
         Kind::Result | Kind::Error => return answered(visit, message).await,
     }
     let (call, id_json) = match call_of(&visit.server, message, revision) {
@@ -71,11 +70,11 @@ async fn answered(visit: &CodeVisit, message: &Message<'_>) -> Response {
             .session_of(&visit.asker.principal, place.language);
         session.ok()
     });
-    let answer = place.as_ref().and_then(|place| place.answer(message));
-    match (place, session, answer) {
-        (Some(place), Some(session), Some(answer)) => {
+    let reply = place.as_ref().and_then(|place| place.answer(message));
+    match (place, session, reply) {
+        (Some(place), Some(session), Some(reply)) => {
             let inside = Inside(Arc::clone(&visit.app));
-            inside.send(&session, place.server.as_str(), answer).await
+            answer::relayed(inside.send(&session, place.server.as_str(), reply).await)
         }
         _ => answer::plain(ErrorKind::AnswerUnexpected, message.id()),
     }

@@ -26,7 +26,6 @@ use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError,
 };
 use mooring_router::affinity::{Closed, Session};
-use mooring_router::dispatch::empty;
 use mooring_upstream::Server;
 
 /// A request that passed every check that needs neither its body nor its session.
@@ -330,7 +329,7 @@ pub(super) fn named_session(
 /// Ends a session whose client is done.
 pub(super) async fn end(app: &App, session: &Session) -> Response {
     match app.affinity.close(session).await {
-        Ok(Closed::Now) => empty(StatusCode::NO_CONTENT),
+        Ok(Closed::Now) => answer::empty(StatusCode::NO_CONTENT),
         Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(cause) => answer::store(&cause, None),
     }

@@ -20,7 +20,7 @@ use mooring_router::affinity::{
 };
 use mooring_router::dispatch::{
     Answering, Call, Caller, DeliverError, Delivered, Lasting, OnLoss, Ordered, Repeat, SILENT_MAX,
-    deliver, empty, relay_call, relay_stream, withdraw,
+    deliver, relay_call, relay_stream, withdraw,
 };
 use mooring_upstream::Outgoing;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
@@ -62,7 +62,7 @@ pub(super) async fn post_in(
     let affinity = &visit.app.affinity;
     let withdrawn = withdraw(affinity, &session, &visit.server, message, visit.lane).await;
     if withdrawn == Withdrawal::Withdrawn {
-        return empty(StatusCode::ACCEPTED);
+        return answer::empty(StatusCode::ACCEPTED);
     }
     pass_up(visit, session, body, message, up).await
 }
@@ -131,7 +131,10 @@ async fn pass_up(
         &visit.app.relay,
     )
     .await
-    .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
+    .map_or_else(
+        |cause| answer::exchange(&cause, message.id()),
+        answer::relayed,
+    )
 }
 
 /// Delivers a call. Where its client disconnects before the reply begins, and the server says nothing for long after that, it
@@ -198,7 +201,7 @@ pub(super) async fn get(visit: &Visit) -> Response {
         &visit.app.relay,
     )
     .await
-    .unwrap_or_else(|cause| answer::exchange(&cause, None))
+    .map_or_else(|cause| answer::exchange(&cause, None), answer::relayed)
 }
 
 /// Makes the session's unrelated stream this worker's. Whoever resumes by an event id may resume the stream of a call,
@@ -289,7 +292,7 @@ fn undelivered(cause: &DeliverError, message: &Message<'_>) -> Response {
     match (cause, message.kind()) {
         (DeliverError::Lost, Kind::Notification) => {
             tracing::info!("a notification to a lost upstream session was dropped");
-            empty(StatusCode::ACCEPTED)
+            answer::empty(StatusCode::ACCEPTED)
         }
         (cause, _) => answer::undelivered(cause, message.id()),
     }

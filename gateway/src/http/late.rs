@@ -7,11 +7,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
-use http_body::{Body, Frame};
+use http_body::Frame;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep};
@@ -20,7 +21,6 @@ use super::answer;
 use mooring_protocol::event::{Event, comment};
 use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_router::dispatch::ReplyBody;
 
 /// How long an answer may take before its head is sent without it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ pub(super) fn streamed(
         // At once, so that the client sees a living stream.
         silent_until: Box::pin(tokio::time::sleep(Duration::ZERO)),
     };
-    let mut reply = Response::new(ReplyBody::new(body));
+    let mut reply = Response::new(Body::new(body));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -110,7 +110,7 @@ impl Late {
     }
 }
 
-impl Body for Late {
+impl http_body::Body for Late {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -123,10 +123,16 @@ fn on_its_own(
     work: impl Future<Output = Response> + Send + 'static,
 ) -> BoxFuture<'static, http::Response<ReplyBody>> {
     let task = tokio::spawn(work);
-    task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
-        .boxed()
+    task.map(|done| {
+        answer::to_be_read(done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
+    })
+    .boxed()
 }
 
 fn unknown() -> BoxFuture<'static, http::Response<ReplyBody>> {
-    std::future::ready(answer::plain(ErrorKind::ServerNotFound, None)).boxed()
+    std::future::ready(answer::to_be_read(answer::plain(
+        ErrorKind::ServerNotFound,
+        None,
+    )))
+    .boxed()
 }

@@ -10,7 +10,7 @@ use super::{answer, kept};
 use mooring_protocol::ids::Lane;
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
-use mooring_router::dispatch::{Answering, empty, relay_shared};
+use mooring_router::dispatch::{Answering, relay_shared};
 use mooring_router::pooled::PooledError;
 use mooring_upstream::{HandshakeError, Outgoing};
 
@@ -36,7 +36,7 @@ pub(super) async fn post(
     };
     if message.kind() != Kind::Request && message.method() != Method::Cancelled {
         // The gateway made the handshake itself, and nobody asked this client anything.
-        return empty(StatusCode::ACCEPTED);
+        return answer::empty(StatusCode::ACCEPTED);
     }
     if message.method() == Method::Ping
         && let Some(id) = message.id()
@@ -60,7 +60,7 @@ pub(super) async fn post(
             revision.as_str(),
             &outgoing,
         );
-        return empty(StatusCode::ACCEPTED);
+        return answer::empty(StatusCode::ACCEPTED);
     }
     let sent = pool
         .send(
@@ -76,7 +76,10 @@ pub(super) async fn post(
     match sent {
         Ok(pooled) => relay_shared(pooled.received, pooled.unasked, answering, &visit.app.relay)
             .await
-            .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
+            .map_or_else(
+                |cause| answer::exchange(&cause, message.id()),
+                answer::relayed,
+            ),
         Err(cause) => answer::unpooled(&cause, message.id()),
     }
 }
@@ -92,7 +95,7 @@ pub(super) fn get(_visit: &Visit) -> Response {
 /// There is nothing to end.
 pub(super) fn delete(visit: &Visit) -> Response {
     match session_id(&visit.headers) {
-        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => empty(StatusCode::NO_CONTENT),
+        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => answer::empty(StatusCode::NO_CONTENT),
         Ok(_) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(kind) => answer::plain(kind, None),
     }

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use mooring_session::context::{Context, Decided, Liveness, NoIndex, Node, Tuning};
+use mooring_session::Tuning;
+use mooring_session::context::{Context, Decided, Liveness, NoIndex, Node};
 use mooring_session::names::Principal;
 use mooring_session::record::{Record, Standing};
 use mooring_session::refusal::Refusal;

@@ -2,7 +2,8 @@
 
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::Record;
-use crate::time::{Millis, Timestamp};
+use crate::time::Timestamp;
+use crate::tuning::Tuning;
 
 /// Everything outside the record that a rule may depend on.
 pub struct Context<'a> {
@@ -38,27 +39,6 @@ impl Context<'_> {
             None => self.floor.max(now),
             Some(numbers) if numbers <= now => self.floor,
             Some(numbers) => self.floor.max(numbers),
-        }
-    }
-}
-
-/// The settings of the rules. Ranges and defaults are those of the module's settings of the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// The record outlives its last use by this many times its TTL. 1 to 10.
-    pub tombstone_ratio: u64,
-    /// ... and its expiry or end by at least this long.
-    pub tombstone_min: Millis,
-    /// A touch is written when one `touch_step`-th of the TTL has passed since the last written one. 1 to 1000.
-    pub touch_step: u64,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            tombstone_ratio: 2,
-            tombstone_min: Millis::new(600_000),
-            touch_step: 16,
         }
     }
 }

@@ -31,10 +31,12 @@ mod rotation;
 pub mod rules;
 mod spots;
 pub mod time;
+pub mod tuning;
 pub mod turns;
 pub mod view;
 pub mod workers;
 
-pub use context::{Context, Decided, Held, Liveness, NoIndex, Node, Tuning, Written};
+pub use context::{Context, Decided, Held, Liveness, NoIndex, Node, Written};
 pub use place::SessionPlace;
 pub use refusal::Refusal;
+pub use tuning::Tuning;

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::context::Tuning;
 use crate::limits::{CLOCK_BACK_MAX, LEASE_MAX, NUMBER_FOLLOWED_MAX};
 use crate::names::{
     ContentHash, InstanceName, LabelName, LabelValue, Principal, Reason, ServerName, SessionId,
     Token, UpstreamSession, WorkerId,
 };
 use crate::time::{Millis, Timestamp};
+use crate::tuning::Tuning;
 
 /// A session as it stands under its key.
 #[derive(Clone, Debug, PartialEq, Eq)]

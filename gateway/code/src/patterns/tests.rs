@@ -127,7 +127,7 @@ fn raw_http_lifts_what_would_block_it_and_nothing_else() {
 /// A second list would sooner or later be another one.
 #[test]
 fn no_surface_has_a_list_of_its_own() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = vec![
         root.join(".env.example"),
         root.join("docker-compose.yml"),

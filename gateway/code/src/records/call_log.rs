@@ -16,12 +16,12 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::call_key;
 use super::call_lines::{BeganLine, EndedLine, ErrorLine};
 use super::free_space::FreeSpace;
 use super::id::RunId;
 use super::stored::head;
 use crate::calls::{CallError, NestedCall};
-use crate::replay::key;
 use crate::volume::{Area, unix_now_ms};
 use mooring_metrics::{self as metrics, Record};
 
@@ -119,7 +119,7 @@ impl CallLog {
     pub(super) fn began(&self, call: &NestedCall) -> OpenCall {
         let (began, started_at_ms) = (Instant::now(), unix_now_ms());
         // Before the others wait for this one.
-        let key = key(call);
+        let key = call_key(call);
         let mut state = self.lock();
         state.total = state.total.saturating_add(1);
         let seq = state.total;

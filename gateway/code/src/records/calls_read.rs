@@ -25,7 +25,7 @@ pub(crate) struct RecordedCall {
     pub(crate) tool: String,
     /// What it was called with; none where there was no room for it.
     pub(crate) arguments: Option<Map<String, Value>>,
-    /// What it is found by: see [`crate::replay::key`].
+    /// What it is found by: see [`super::call_key`].
     pub(crate) key: String,
     /// When it began, in milliseconds since 1970.
     pub(crate) started_at_ms: u64,

@@ -21,6 +21,7 @@
 //!
 //! Everything here blocks, but for calls that are recorded and [`keep`]: callers run it on threads of their own.
 
+mod call_key;
 mod call_lines;
 mod call_log;
 mod calls_read;
@@ -35,6 +36,7 @@ mod prune;
 mod quota;
 mod recorded;
 mod recording;
+mod replay_mode;
 mod shown;
 mod stored;
 
@@ -48,6 +50,7 @@ use std::time::Duration;
 
 use mooring_session::names::{Principal, ServerName, WorkerId};
 
+pub(crate) use call_key::key as call_key;
 pub(crate) use call_log::{CallMade, CallsMade};
 #[cfg(test)]
 pub(crate) use calls_read::RecordedCall;
@@ -57,6 +60,7 @@ pub use id::RunId;
 pub(crate) use keeper::{Live, keep};
 pub use list::{RunFilter, RunRecord, WholeRun};
 pub(crate) use recording::{Finished, NewRun, Recording, ReplayOf, RunEvents};
+pub use replay_mode::ReplayMode;
 pub use stored::RunStatus;
 
 use self::flood::Flood;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mooring_session::names::{Principal, ServerName};
 use serde_json::{Map, Value};
 
+use super::ReplayMode;
 use super::call_log::{CallLog, CallsMade};
 use super::events::{SecurityEvent, StoredEvent};
 use super::id::{RunId, name_mark};
@@ -16,7 +17,6 @@ use super::recorded::Recorded;
 use super::stored::{Begun, Ended, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records};
 use crate::calls::Callee;
-use crate::replay::ReplayMode;
 use crate::volume::{Area, unix_now_ms};
 use mooring_metrics::{self as metrics, Record, RunOutcome};
 use mooring_secrets::digest;

@@ -10,9 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::key::key;
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
-use crate::records::{RecordedCalls, RecordedOutcome};
+use crate::records::{RecordedCalls, RecordedOutcome, call_key};
 
 /// Most divergences that are listed.
 const LISTED_MAX: usize = 100;
@@ -128,7 +127,7 @@ impl FromRecord {
     }
 
     fn answer(&self, call: &NestedCall) -> Result<Value, CallError> {
-        let key = key(call);
+        let key = call_key(call);
         let mut state = self.lock();
         state.made = state.made.saturating_add(1);
         let answer = state.answers.get_mut(&key).and_then(VecDeque::pop_front);

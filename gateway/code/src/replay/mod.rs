@@ -7,45 +7,16 @@
 //! Invariant: in `recorded` mode nothing outside the sandbox hears of a replay.
 
 mod from_record;
-mod key;
 mod report;
 
 use mooring_session::names::Principal;
 use serde_json::Value;
 
 pub(crate) use from_record::FromRecord;
-pub(crate) use key::key;
 pub(crate) use report::ReplayReport;
 
+pub use crate::records::ReplayMode;
 use crate::records::{RunId, RunRecord};
-
-/// How a run is repeated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplayMode {
-    /// The record answers the calls.
-    #[default]
-    Recorded,
-    /// The tools do, again.
-    Live,
-}
-
-impl ReplayMode {
-    /// Every mode.
-    pub const ALL: [Self; 2] = [Self::Recorded, Self::Live];
-
-    /// The word in requests and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Recorded => "recorded",
-            Self::Live => "live",
-        }
-    }
-
-    /// Reads a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
-    }
-}
 
 /// A replay as it is asked for.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
+use crate::records::call_key;
 use crate::records::{RecordedCall, RecordedCalls, RecordedOutcome};
 
 fn call(tool: &str, arguments: Value) -> NestedCall {
@@ -31,7 +32,7 @@ fn recorded(calls: Vec<(NestedCall, RecordedOutcome)>) -> RecordedCalls {
         .zip(calls)
         .map(|(seq, (call, outcome))| RecordedCall {
             seq,
-            key: key(&call),
+            key: call_key(&call),
             server: call.server.into(),
             tool: call.tool.into(),
             arguments: Some(call.arguments),
@@ -54,7 +55,7 @@ fn result(value: Value) -> RecordedOutcome {
 fn a_call_is_known_by_its_arguments_whatever_their_order() {
     let one: Value = serde_json::from_str(r#"{"a":{"x":1,"y":[{"p":1,"q":2}]},"b":2}"#).unwrap();
     let other: Value = serde_json::from_str(r#"{"b":2,"a":{"y":[{"q":2,"p":1}],"x":1}}"#).unwrap();
-    let of = |value: &Value| key(&call("t", value.clone()));
+    let of = |value: &Value| call_key(&call("t", value.clone()));
     assert_eq!(of(&one), of(&other));
     for different in [
         json!({"a": {"x": 1, "y": [{"p": 1, "q": 2}]}, "b": 3}),
@@ -64,7 +65,10 @@ fn a_call_is_known_by_its_arguments_whatever_their_order() {
     ] {
         assert_ne!(of(&one), of(&different), "{different}");
     }
-    assert_ne!(key(&call("t", json!({}))), key(&call("u", json!({}))));
+    assert_ne!(
+        call_key(&call("t", json!({}))),
+        call_key(&call("u", json!({})))
+    );
 }
 
 #[tokio::test]

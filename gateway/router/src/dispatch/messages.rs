@@ -5,11 +5,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use axum::response::Response;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::ReplyBody;
+use super::{BodyError, ReplyBody};
 use mooring_protocol::{EventError, EventParser};
 use mooring_upstream::is_event_stream;
 
@@ -17,8 +16,8 @@ use mooring_upstream::is_event_stream;
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// It broke off.
-    #[error("the reply broke off")]
-    Broke(#[source] axum::BoxError),
+    #[error(transparent)]
+    Broke(BodyError),
     /// A message is too long for an event.
     #[error("the reply is longer than {0} bytes")]
     TooLong(usize),
@@ -53,7 +52,7 @@ enum Form {
 impl ReplyMessages {
     /// The messages of this reply.
     #[must_use]
-    pub fn of(reply: Response, message_bytes_max: usize) -> Self {
+    pub fn of(reply: Response<ReplyBody>, message_bytes_max: usize) -> Self {
         let status = reply.status();
         let is_events = is_event_stream(&reply);
         let body = reply.into_body();
@@ -103,7 +102,7 @@ impl ReplyMessages {
                 self.form = Form::Over;
                 continue;
             };
-            let frame = frame.map_err(|error| ReadError::Broke(error.into()))?;
+            let frame = frame.map_err(|error| ReadError::Broke(error))?;
             let Ok(chunk) = frame.into_data() else {
                 continue;
             };
@@ -132,7 +131,7 @@ impl ReplyMessages {
             if error.is::<LengthLimitError>() {
                 ReadError::TooLong(limit)
             } else {
-                ReadError::Broke(error)
+                ReadError::Broke(BodyError(error))
             }
         })?;
         let text = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
@@ -144,15 +143,18 @@ impl ReplyMessages {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
+    use bytes::Bytes;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
 
-    fn reply(content_type: &str, chunks: &[&'static str]) -> Response {
+    fn reply(content_type: &str, chunks: &[&'static str]) -> Response<ReplyBody> {
         let chunks: Vec<_> = chunks
             .iter()
-            .map(|chunk| Ok::<_, ReadError>(*chunk))
+            .map(|chunk| Ok::<_, BodyError>(Frame::data(Bytes::from_static(chunk.as_bytes()))))
             .collect();
         Response::builder()
             .header("content-type", content_type)
-            .body(ReplyBody::from_stream(futures_util::stream::iter(chunks)))
+            .body(StreamBody::new(futures_util::stream::iter(chunks)).boxed_unsync())
             .unwrap()
     }
 

@@ -21,5 +21,5 @@ pub use events::{Answering, Caller};
 pub use messages::{ReadError, ReplyMessages};
 pub use ordered::{Ordered, withdraw};
 pub use relay::{Lasting, Relay, RelayError};
-pub use reply::{RelayOptions, ReplyBody, empty, relay_call, relay_shared, relay_stream};
+pub use reply::{BodyError, RelayOptions, ReplyBody, relay_call, relay_shared, relay_stream};
 pub use seals::Seals;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use tokio_util::sync::CancellationToken;
 
@@ -21,8 +22,20 @@ use mooring_upstream::{
     Answer, ExchangeError, Received, Reply, Server, is_event_stream, read_whole,
 };
 
-/// The type of every reply's body.
-pub type ReplyBody = axum::body::Body;
+/// Why the body of a reply broke off.
+#[derive(Debug, thiserror::Error)]
+#[error("the reply broke off")]
+pub struct BodyError(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
+
+impl BodyError {
+    /// Keeps the cause.
+    pub fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(cause))
+    }
+}
+
+/// The body of a reply, as it arrives.
+pub type ReplyBody = UnsyncBoxBody<Bytes, BodyError>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -171,7 +184,7 @@ fn streaming(
     let status = response.status();
     let is_events = matches!(mode, Mode::Events(_));
     let relay = Relay::new(response.into_body(), mode, lasting);
-    let mut reply = Response::new(ReplyBody::new(relay));
+    let mut reply = Response::new(relay.map_err(BodyError::new).boxed_unsync());
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
     if is_events {
@@ -203,7 +216,7 @@ async fn marked(
     let answer = mark::mark_result(&down, &told).unwrap_or_else(|| down.into_owned());
     let mut body = told.warning_event().to_vec();
     body.extend_from_slice(&Event::message(&answer).encode());
-    let mut reply = Response::new(ReplyBody::new(Full::new(Bytes::from(body))));
+    let mut reply = Response::new(full(Bytes::from(body)));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, EVENTS);
     stream_headers(reply.headers_mut());
@@ -217,7 +230,9 @@ async fn failed_or_accepted(
     if is_accepted(&response) {
         // The body of an accepted message is empty by the protocol; reading it frees the connection.
         let _ = response.into_body().collect().await;
-        return Ok(empty(StatusCode::ACCEPTED));
+        let mut reply = Response::new(full(Bytes::new()));
+        *reply.status_mut() = StatusCode::ACCEPTED;
+        return Ok(reply);
     }
     let retry_after = response.headers().get(RETRY_AFTER).cloned();
     let answer = Answer {
@@ -235,7 +250,7 @@ async fn failed_or_accepted(
 /// An error of the upstream, its ids undone where it is a message, as it is otherwise.
 fn whole(answer: &Answer, audience: &Audience) -> Response<ReplyBody> {
     let is_message = answer.message().is_some();
-    let mut reply = Response::new(ReplyBody::new(Full::new(undone(&answer.text, audience))));
+    let mut reply = Response::new(full(undone(&answer.text, audience)));
     *reply.status_mut() = passed_status(answer.status);
     let content_type = if is_message {
         JSON
@@ -270,10 +285,8 @@ fn undone(text: &Bytes, audience: &Audience) -> Bytes {
         .unwrap_or_else(|| text.clone())
 }
 
-/// A reply without a body.
-#[must_use]
-pub fn empty(status: StatusCode) -> Response<ReplyBody> {
-    let mut reply = Response::new(ReplyBody::new(Full::new(Bytes::new())));
-    *reply.status_mut() = status;
-    reply
+fn full(text: Bytes) -> ReplyBody {
+    Full::new(text)
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }

@@ -6,8 +6,8 @@
 
 mod error;
 mod kernel_objects;
-mod options;
 mod private;
+mod probe;
 mod pump;
 mod ready;
 mod spawn;
@@ -17,9 +17,9 @@ mod verdict;
 mod watch;
 mod watchdog;
 
+use crate::options::Options;
 pub use error::RunError;
 pub(crate) use kernel_objects::KernelObjects;
-pub use options::{Launcher, Options};
 pub(crate) use private::PrivateDirectory;
 pub use stop::Stop;
 pub(crate) use watch::Witness;
@@ -28,12 +28,12 @@ pub(crate) use watchdog::descendants;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+pub use self::probe::ProbeError;
 use crate::cgroup::{Group, GroupLimits, Groups};
 use crate::helper::{self, Connections};
 use crate::job::{Job, Network, TakeListener, Trees};
 use crate::limits::Limits;
 use crate::outcome::{Changes, Outcome};
-use crate::probe::{self, ProbeError};
 use crate::protocol::{self, Spec, SpecDescriptors, ToHelper, WireNetwork};
 use crate::runtimes::Runtimes;
 use crate::thread_time::thread_cpu_time;
@@ -161,7 +161,7 @@ impl Sandbox {
             changes: changes(private.as_ref(), over.descriptors)?,
             tier: self.tier(),
             layers: self.layers.clone(),
-            _private: private,
+            _private: private.map(|private| Box::new(private) as _),
         })
     }
 

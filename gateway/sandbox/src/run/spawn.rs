@@ -14,7 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::error::RunError;
-use super::options::Launcher;
+use crate::options::Launcher;
 use crate::protocol::HELPER_NAME;
 
 /// For a process to be dead after it was killed.

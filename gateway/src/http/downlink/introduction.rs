@@ -51,7 +51,7 @@ async fn introduction_in(
     asked_for: Revision,
 ) -> (Response, Option<Introduced>) {
     let session_header = reply.headers().get(MCP_SESSION_ID).cloned();
-    let mut messages = ReplyMessages::of(reply, message_bytes_max);
+    let mut messages = ReplyMessages::of(answer::to_be_read(reply), message_bytes_max);
     let status = messages.status;
     let mut text = None;
     while let Ok(Some(next)) = messages.next().await {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 
+use super::super::answer;
 use super::answering::Asked;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{Id, Message};
@@ -38,7 +39,8 @@ pub(super) struct Early {
 
 /// Writes the messages of one reply onto the stream, up to the answer to `awaited`, or all of them where nothing is.
 pub(super) async fn pass_on(asked: &Asked, awaited: Option<Id<'_>>, reply: Response) -> Read {
-    let mut messages = ReplyMessages::of(reply, asked.app.relay.event_bytes_max);
+    let mut messages =
+        ReplyMessages::of(answer::to_be_read(reply), asked.app.relay.event_bytes_max);
     let mut nameless_error = None;
     let mut said_something = false;
     loop {

@@ -6,11 +6,12 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body::{Body, Frame};
+use http_body::{Body as _, Frame};
 
 use super::passing::{event_headers, passed};
 use super::{GroupVisit, attend};
@@ -71,7 +72,7 @@ pub(in crate::http) async fn get(visit: &GroupVisit) -> Response {
     if !std::future::poll_fn(|context| lanes.poll_open(context)).await {
         return no_stream();
     }
-    let mut reply = Response::new(ReplyBody::new(lanes));
+    let mut reply = Response::new(Body::new(lanes));
     event_headers(reply.headers_mut());
     reply
 }
@@ -237,7 +238,7 @@ impl Lanes {
     }
 }
 
-impl Body for Lanes {
+impl http_body::Body for Lanes {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -280,7 +281,8 @@ mod tests {
         let chunks = chunks
             .iter()
             .map(|chunk| Ok::<_, std::io::Error>(Bytes::from_static(chunk.as_bytes())));
-        let body = ReplyBody::from_stream(stream::iter(chunks));
+        let body =
+            answer::to_be_read(Response::new(Body::from_stream(stream::iter(chunks)))).into_body();
         Lane {
             state: LaneState::Opening(Box::pin(async { Some(body) })),
             marker: EventMarker::new(server, Source::Unrelated),

@@ -33,7 +33,6 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Revision, Sender, call,
 };
 use mooring_router::affinity::{InFlightKind, Moved, Session};
-use mooring_router::dispatch::empty;
 use mooring_store::StoreError;
 use mooring_upstream::Server;
 
@@ -83,7 +82,7 @@ pub(super) async fn post(
         }
         // The gateway completed the members' handshakes itself.
         (Kind::Notification, Method::Initialized) => match errand.attend().await {
-            Ok(()) => empty(StatusCode::ACCEPTED),
+            Ok(()) => answer::empty(StatusCode::ACCEPTED),
             Err(reply) => reply,
         },
         (Kind::Notification, _) => errand.to_all_bound().await,

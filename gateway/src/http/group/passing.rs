@@ -5,11 +5,12 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body::{Body, Frame};
+use http_body::Frame;
 use http_body_util::{BodyExt, Collected};
 use serde_json::Value;
 
@@ -18,7 +19,6 @@ use crate::http::answer;
 use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::{Event, Id, call, mark};
 use mooring_router::affinity::Moved;
-use mooring_router::dispatch::ReplyBody;
 use mooring_upstream::is_event_stream;
 
 /// The reply of the member `server` to the client's own message, which is a success. `moved` is what was met before it was sent.
@@ -40,7 +40,7 @@ pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response
         inner,
         form,
     };
-    Response::from_parts(head, ReplyBody::new(body))
+    Response::from_parts(head, Body::new(body))
 }
 
 /// Names the member in a JSON-RPC error: its own, or the gateway's on its behalf. An error of the whole session stays as
@@ -52,11 +52,11 @@ pub(super) async fn name_member(reply: Response, server: &str) -> Response {
     let (mut head, body) = reply.into_parts();
     // The body of a refusal was read whole before it was passed on.
     let Ok(text) = body.collect().await.map(Collected::to_bytes) else {
-        return Response::from_parts(head, ReplyBody::empty());
+        return Response::from_parts(head, Body::empty());
     };
     let text = member_named_in(&text, server).unwrap_or(text);
     head.headers.remove(CONTENT_LENGTH);
-    Response::from_parts(head, ReplyBody::from(text))
+    Response::from_parts(head, Body::from(text))
 }
 
 /// The JSON-RPC error with the member before its message; none where the text is no such error.
@@ -107,7 +107,7 @@ fn warnings(moved: &[Moved]) -> Bytes {
 struct Passing {
     /// What goes out before anything of the member's.
     first: Option<Bytes>,
-    inner: ReplyBody,
+    inner: Body,
     form: Form,
 }
 
@@ -158,7 +158,7 @@ impl Form {
     }
 }
 
-impl Body for Passing {
+impl http_body::Body for Passing {
     type Data = Bytes;
     type Error = axum::Error;
 

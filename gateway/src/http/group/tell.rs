@@ -8,7 +8,6 @@ use super::Errand;
 use crate::group::Member;
 use crate::http::{answer, kept};
 use mooring_protocol::{ErrorBody, ErrorKind, rewrite_up};
-use mooring_router::dispatch::empty;
 
 impl Errand<'_> {
     /// An answer, or progress on a request of a member: the epoch in its id says over which binding that came, and an
@@ -63,6 +62,6 @@ impl Errand<'_> {
                 tracing::info!(session = %self.session.digest, server = %server.id, %status, "a member of a group was not told of a notification");
             }
         }
-        empty(StatusCode::ACCEPTED)
+        answer::empty(StatusCode::ACCEPTED)
     }
 }

@@ -16,7 +16,6 @@ use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::MCP_PROTOCOL_VERSION;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method};
 use mooring_router::affinity::{Place, Session, StreamKind};
-use mooring_router::dispatch::{ReplyBody, empty};
 use mooring_store::SessionKey;
 use mooring_upstream::{Body, BodyError, SendError, is_forwarded};
 
@@ -99,7 +98,7 @@ async fn pass_on(
         message.headers,
         message.body,
     );
-    Ok(passed_on.await?.map(ReplyBody::new))
+    Ok(passed_on.await?.map(axum::body::Body::new))
 }
 
 /// What the client is told. A stream that its worker does not have, or is about to end, is over.
@@ -176,7 +175,7 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
         answer_request(&asked, &body).await;
         drop(call);
     });
-    empty(StatusCode::ACCEPTED)
+    answer::empty(StatusCode::ACCEPTED)
 }
 
 /// Delivers what has no answer. It is served before the POST is answered, so that what the client sends next cannot

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -15,7 +16,6 @@ use crate::legacy::StreamBody;
 use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
-use mooring_router::dispatch::ReplyBody;
 use mooring_store::StoreError;
 
 /// Begins a session for a client of `server`. `endpoint` is where it is to POST, short of the session's id.
@@ -93,7 +93,7 @@ async fn end_session(
 }
 
 fn events(body: StreamBody) -> Response {
-    let mut reply = Response::new(ReplyBody::new(body));
+    let mut reply = Response::new(Body::new(body));
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mooring_session::context::{Context, Decided, Liveness, Tuning, Written};
+use mooring_session::Tuning;
+use mooring_session::context::{Context, Decided, Liveness, Written};
 use mooring_session::index::Departures;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};

@@ -3,7 +3,8 @@
 //! The columns find candidates, and the records decide. Invariant: one call looks at a bounded number of rows, so a page
 //! may be short and still have a next one.
 
-use mooring_session::context::{Context, NoIndex, Tuning};
+use mooring_session::Tuning;
+use mooring_session::context::{Context, NoIndex};
 use mooring_session::index::{Filter, Order};
 use mooring_session::names::{NameError, Problem, parse_integer};
 use mooring_session::record::{Record, Standing};

@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
+use mooring_session::Tuning;
 use mooring_session::codec::{self, CorruptRecord};
-use mooring_session::context::{Tuning, Written};
+use mooring_session::context::Written;
 use mooring_session::record::{Lifecycle, Record};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Timestamp;

@@ -3,7 +3,7 @@
 //! Invariant: a file is brought from its version to this one in the transaction that found its version; a process that
 //! is killed meanwhile leaves it as it was.
 
-use mooring_session::context::Tuning;
+use mooring_session::Tuning;
 use rusqlite::{Connection, Transaction, params};
 
 use super::row;

@@ -1,6 +1,7 @@
 //! LIST and REAP over memory.
 
-use mooring_session::context::{Context, NoIndex, Tuning};
+use mooring_session::Tuning;
+use mooring_session::context::{Context, NoIndex};
 use mooring_session::index::{self, Glob, Reaper};
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;

@@ -112,7 +112,7 @@ impl Trees {
 /// What `make tools` installs.
 fn installed(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../.tools/bin")
+        .join("../../.tools/bin")
         .join(name);
     assert!(
         path.exists(),
