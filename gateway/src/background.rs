@@ -150,6 +150,7 @@ async fn keep_alive(
                 ttl: None,
                 content_hash: None,
                 labels: std::collections::BTreeMap::new(),
+                reported: None,
             };
             match affinity.store().touch(&key, &touch).await {
                 Ok(_) | Err(StoreError::Refused(_)) => {}

@@ -118,6 +118,10 @@ pub(crate) struct BindingFields {
     pub(crate) upstream_session: OwnedText,
     /// Driver, and the owner if there is one.
     pub(crate) driver: OwnedText,
+    /// The loss that is still to be reported. Read where the head says that there is one.
+    pub(crate) unreported_loss: OwnedText,
+    /// Why it was last moved. Read with the loss.
+    pub(crate) reason: OwnedText,
 }
 
 impl BindingFields {
@@ -128,6 +132,8 @@ impl BindingFields {
             instance: name(letter::INSTANCE),
             upstream_session: name(letter::UPSTREAM_SESSION),
             driver: name(letter::DRIVER),
+            unreported_loss: name(letter::UNREPORTED_LOSS),
+            reason: name(letter::REASON),
         }
     }
 }

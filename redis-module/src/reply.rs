@@ -73,6 +73,9 @@ pub(crate) struct RouteLine<'a> {
     pub(crate) epoch: u64,
     pub(crate) lease_until: Option<Timestamp>,
     pub(crate) worker_lost: Option<&'a [u8]>,
+    /// The instance of a loss that is still to be reported, and why the binding was moved.
+    pub(crate) lost_instance: Option<&'a str>,
+    pub(crate) lost_reason: Option<&'a [u8]>,
     /// The turn, where it was asked for.
     pub(crate) turn: Option<Entered>,
 }
@@ -107,6 +110,8 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     let optional = usize::from(line.upstream_session.is_some())
         + usize::from(line.lease_until.is_some())
         + usize::from(line.worker_lost.is_some())
+        + usize::from(line.lost_instance.is_some())
+        + usize::from(line.lost_reason.is_some())
         + usize::from(line.turn.is_some());
     context.reply_map(ALWAYS + owner_fields + optional);
     context.text("state", line.state.as_str());
@@ -126,6 +131,12 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
     }
     if let Some(worker_lost) = line.worker_lost {
         context.bytes("worker_lost", worker_lost);
+    }
+    if let Some(instance) = line.lost_instance {
+        context.text("lost_instance", instance);
+    }
+    if let Some(reason) = line.lost_reason {
+        context.bytes("lost_reason", reason);
     }
     turn_field(context, line.turn);
 }

@@ -13,7 +13,7 @@ use mooring_session::names::{
     InstanceName, NameError, Principal, Reason, ServerName, UpstreamSession, WorkerId,
 };
 use mooring_session::rules::{
-    Bind, Create, Created, End, EndWhen, Ownership, Rebind, Revival, Touch,
+    Bind, Create, Created, End, EndWhen, LossReport, Ownership, Rebind, Revival, Touch,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, RecordView};
@@ -281,6 +281,7 @@ impl Conversations {
             reason: Some(Reason::parse(reason)?),
             ownership: Ownership::Shared,
             upstream_session: Some(id.clone()),
+            report: LossReport::ByCaller,
         };
         let rebound = self.store.rebind(&session.key, &request).await?;
         Ok(kept(rebound.won))
@@ -310,6 +311,7 @@ impl Conversations {
             ttl: None,
             content_hash: None,
             labels: labels(pairs),
+            reported: None,
         };
         self.store.touch(key, &request).await.map(|_| ())
     }

@@ -174,7 +174,7 @@ pub(super) async fn get(visit: &Visit) -> Response {
         session: &session,
         server: &visit.server,
         outgoing: Outgoing::listen(&visit.server).forwarding(&visit.headers),
-        on_loss: OnLoss::Recover,
+        on_loss: OnLoss::RecoverUnreported,
         repeat: Repeat::Harmless,
         epoch: None,
         routed: None,

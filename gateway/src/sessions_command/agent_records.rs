@@ -184,6 +184,7 @@ impl<'a> AgentRecords<'a> {
             ttl: Some(create.ttl),
             content_hash: None,
             labels: create.labels,
+            reported: None,
         };
         self.store.touch(key, &touch).await?;
         Ok(())

@@ -7,21 +7,25 @@
 //! | `h` | content hash |
 //! | `z` | `<lease_until> <worker or ->`: who cleans the tombstone |
 //! | `l:<name>` | a label |
-//! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until or 0> <rebinds>` |
+//! | `b:<server>` | `<claimed\|bound> <epoch> <bound_at> <lease_until> <rebinds>`; bound, the lease is 0, or 1 with an `m:` |
 //! | `i:` `u:<server>` | instance, upstream session |
 //! | `d:<server>` | `<driver>`, or `<driver> <owner>` where only one worker can drive it |
 //! | `k:` `q:` `r:<server>` | token, upstream session left behind, last reason |
+//! | `m:<server>` | `<epoch> <instance>`: the loss of that instance is still to be reported to the client |
 //!
 //! Invariants: the values packed from numbers (`s`, `b:`) fit the 64 bytes at which Redis keeps a hash a listpack; what a
 //! use reads and writes is one field, `s`. What a use reads is written first, because Redis finds a field by looking
 //! through those before it, and is there whenever the server is bound, because it looks through all for one that is
 //! absent. A field that is absent has no value; fields of names that are not in this table are kept as they are, so that
 //! an older module does not drop what a newer one wrote.
+//!
+//! A module that does not know `m:` leaves it behind when it moves or drops the binding: one of another epoch, or without a
+//! binding, has no value.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::names::{NameError, ServerName, WorkerId, parse_integer};
+use crate::names::{InstanceName, NameError, ServerName, WorkerId, parse_integer};
 use crate::record::{Binding, Cleaning, Life, Lifecycle, Phase, Record};
 use crate::time::{Millis, Timestamp};
 
@@ -52,6 +56,8 @@ pub mod letter {
     pub const PREVIOUS: char = 'q';
     /// Why it was last moved.
     pub const REASON: char = 'r';
+    /// Epoch, and the instance whose loss is still to be reported.
+    pub const UNREPORTED_LOSS: char = 'm';
     /// A label; followed by its name instead of a server's.
     pub const LABEL: char = 'l';
 }
@@ -85,6 +91,9 @@ impl CorruptRecord {
     }
 }
 
+/// In the place of a bound binding's lease: there is a loss to report. Modules that do not know it ignore the lease there.
+const LOSS_UNREPORTED: u64 = 1;
+
 /// What a binding's head field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -96,6 +105,8 @@ pub struct Head {
     pub bound_at: Timestamp,
     /// How often it was moved.
     pub rebinds: u64,
+    /// Whether a loss of a bound binding is still to be reported.
+    pub has_unreported_loss: bool,
 }
 
 /// The name of a server's or label's field.
@@ -149,7 +160,10 @@ pub fn each_field(record: &Record, mut visit: impl FnMut(&str, &str)) {
 fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl FnMut(&str, &str)) {
     let (word, lease_until) = match binding.phase {
         Phase::Claimed { lease_until } => ("claimed", lease_until.unix_ms()),
-        Phase::Bound => ("bound", 0),
+        Phase::Bound => (
+            "bound",
+            (binding.unreported_loss.as_ref()).map_or(0, |_| LOSS_UNREPORTED),
+        ),
     };
     let head = format!(
         "{word} {} {} {lease_until} {}",
@@ -169,6 +183,12 @@ fn each_binding_field(server: &ServerName, binding: &Binding, visit: &mut impl F
         if let Some(value) = value {
             visit(&field_name(letter, server.as_str()), value);
         }
+    }
+    if let Some(instance) = &binding.unreported_loss {
+        visit(
+            &field_name(letter::UNREPORTED_LOSS, server.as_str()),
+            &format!("{} {instance}", binding.epoch),
+        );
     }
 }
 
@@ -263,7 +283,27 @@ fn read_head(value: &[u8]) -> Option<Head> {
         epoch,
         bound_at: Timestamp::from_unix_ms(bound_at),
         rebinds,
+        has_unreported_loss: phase == Phase::Bound && lease_until == LOSS_UNREPORTED,
     })
+}
+
+/// Reads the instance whose loss is still to be reported; none where the value is of another epoch than the binding.
+///
+/// # Errors
+/// Says that the field is corrupt.
+pub fn decode_unreported_loss(
+    server: &ServerName,
+    epoch: u64,
+    value: &[u8],
+) -> Result<Option<InstanceName>, CorruptRecord> {
+    let corrupt = || {
+        let field = field_name(letter::UNREPORTED_LOSS, server.as_str());
+        CorruptRecord::field(field.as_bytes())
+    };
+    let mut words = value.splitn(2, |byte| *byte == b' ');
+    let of = words.next().and_then(read_number).ok_or_else(corrupt)?;
+    let instance = InstanceName::parse(words.next().unwrap_or(b"")).map_err(|_| corrupt())?;
+    Ok((of == epoch).then_some(instance))
 }
 
 /// Reads a binding's driver, and the owner if it has one.
@@ -362,13 +402,13 @@ fn decode_binding(
     let head = decode_head(server, head)?;
     let name = |letter| field_name(letter, server.as_str()).into_bytes();
     let (driver, owner) = required(fields, &name(letter::DRIVER), read_driver)?;
+    let unreported_loss = match fields.get(name(letter::UNREPORTED_LOSS).as_slice()) {
+        Some(value) => decode_unreported_loss(server, head.epoch, value)?,
+        None => None,
+    };
     Ok(Binding {
         phase: head.phase,
-        instance: required(
-            fields,
-            &name(letter::INSTANCE),
-            crate::names::InstanceName::parse,
-        )?,
+        instance: required(fields, &name(letter::INSTANCE), InstanceName::parse)?,
         upstream_session: optional(
             fields,
             &name(letter::UPSTREAM_SESSION),
@@ -386,6 +426,7 @@ fn decode_binding(
             &name(letter::PREVIOUS),
             crate::names::UpstreamSession::parse,
         )?,
+        unreported_loss,
     })
 }
 
@@ -472,7 +513,10 @@ pub fn changes<'a>(
 
 fn is_ours(field: &[u8]) -> bool {
     match split_field(field) {
-        Some((letter, _)) => letter == letter::LABEL || BINDING_LETTERS.contains(&letter),
+        Some((letter, _)) => {
+            matches!(letter, letter::LABEL | letter::UNREPORTED_LOSS)
+                || BINDING_LETTERS.contains(&letter)
+        }
         None => matches!(field, b"s" | b"id" | b"p" | b"g" | b"e" | b"h" | b"z"),
     }
 }

@@ -182,6 +182,8 @@ pub struct Binding {
     /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed, and where there was none,
     /// with the next epoch.
     pub previous: Option<UpstreamSession>,
+    /// The instance whose state was lost when this binding was last moved, where no reply has told the client of that yet.
+    pub unreported_loss: Option<InstanceName>,
 }
 
 /// How far a binding is.

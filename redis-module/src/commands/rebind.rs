@@ -1,11 +1,11 @@
 //! `SESSION.REBIND key principal server epoch worker token LEASE ms INSTANCES n instance... [AVOID instance]
-//! [REASON text] [UPSTREAM upstream_session] [OWNED]`
+//! [REASON text] [UPSTREAM upstream_session] [OWNED] [UNREPORTED]`
 
 use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
 use mooring_session::record::Binding;
-use mooring_session::rules::{self, Rebind, Rebound};
+use mooring_session::rules::{self, LossReport, Rebind, Rebound};
 
 use super::claim_clause::{self, ClaimClause, Part};
 use crate::arguments::{OptionWord, Parser, Seen, Words};
@@ -50,6 +50,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
             .after(c"UPSTREAM")
             .optional(),
         claim_clause::OWNED,
+        ArgumentSpec::word(c"unreported", c"UNREPORTED"),
     ],
     reply: "`won` 0|1, `previous` (the upstream session left behind), then the binding",
     details: "\
@@ -60,6 +61,10 @@ left behind, for the winner to delete. Where it does not match, or another attem
 
 With UPSTREAM, which says that the new upstream session is there already, the binding is `bound` at once; `previous` is
 null where that is the one that it was bound to before.
+
+UNREPORTED is for a caller that has no reply in which it could tell the client that state was lost: SESSION.ROUTE and
+SESSION.ENTER then answer with `lost_instance` while the server is bound, until SESSION.TOUCH says REPORTED, or a REBIND
+without UNREPORTED moves the binding again. A claim that never was bound has no state to lose.
 
 The present instance is kept where it is among INSTANCES and is not AVOIDed; else placement is as in SESSION.BIND. Every
 move is logged at level notice.",
@@ -84,15 +89,17 @@ enum Word {
     Avoid,
     Reason,
     Upstream,
+    Unreported,
 }
 
-const OPTIONS: [OptionWord<Word>; 6] = [
+const OPTIONS: [OptionWord<Word>; 7] = [
     Part::Lease.option(Word::Claim(Part::Lease)),
     Part::Instances.option(Word::Claim(Part::Instances)),
     OptionWord::once("AVOID", Word::Avoid),
     OptionWord::once("REASON", Word::Reason),
     OptionWord::once("UPSTREAM", Word::Upstream),
     Part::Owned.option(Word::Claim(Part::Owned)),
+    OptionWord::once("UNREPORTED", Word::Unreported),
 ];
 
 impl Command for RebindCommand {
@@ -119,6 +126,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
     let token = words.name(Token::parse)?;
     let mut claim = ClaimClause::new();
     let (mut avoid, mut reason, mut upstream_session) = (None, None, None);
+    let mut report = LossReport::ByCaller;
     let mut seen = Seen::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
@@ -126,6 +134,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
             Word::Avoid => avoid = Some(words.name(InstanceName::parse)?),
             Word::Reason => reason = Some(words.name(Reason::parse)?),
             Word::Upstream => upstream_session = Some(words.name(UpstreamSession::parse)?),
+            Word::Unreported => report = LossReport::ByNextCall,
         }
     }
     let (lease, instances, ownership) = claim.whole()?;
@@ -141,6 +150,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
         reason,
         upstream_session,
         ownership,
+        report,
     })
 }
 

@@ -47,8 +47,9 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     ],
     reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
             `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address`, \
-            `lease_until`, and `worker_lost` (the dead worker that drove it before, told once). What is absent is \
-            left out: this is the hot path, and every field costs. With TURN also `turn`: its number, or null while the \
+            `lease_until`, `worker_lost` (the dead worker that drove it before, told once), and `lost_instance` with \
+            `lost_reason` (a loss that no reply has reported to the client yet: see SESSION.REBIND, UNREPORTED, and \
+            SESSION.TOUCH, REPORTED). What is absent is left out: this is the hot path, and every field costs. With TURN also `turn`: its number, or null while the \
             caller waits",
     details: "\
 The hot path: one round trip before every call that a gateway sends. It checks the principal and that the session

@@ -1,9 +1,10 @@
 //! What ROUTE and ENTER do: where a session's calls to a server go, and whose turn it is.
 //!
-//! It reads six fields in one go instead of the record, copies none of them, and most of the time writes nothing.
+//! It reads six fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two more
+//! are read where a loss is still to be reported, which the first ones say.
 
 use mooring_session::codec::{self, CorruptRecord, Head};
-use mooring_session::names::{Principal, ServerName, WorkerId};
+use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::record::{Life, Phase};
 use mooring_session::rules::{self, Driven, RouteState};
 use mooring_session::turns::{Enter, Entered};
@@ -147,7 +148,14 @@ pub(super) fn serve(
         module.figures.worker_losses += 1;
         log(context, name, fields.server, lost, &request.worker);
     }
-    let line = binding.line(decided.reply.state, lost.as_ref(), turn, &rules_context);
+    let unreported_loss = StoredLoss::read(&key, fields.binding, fields.server, &binding.head)?;
+    let line = RouteLine {
+        lost_instance: unreported_loss.as_ref().map(|loss| loss.instance.as_str()),
+        lost_reason: (unreported_loss.as_ref())
+            .and_then(|loss| loss.reason.as_ref())
+            .map(OwnedText::as_bytes),
+        ..binding.line(decided.reply.state, lost.as_ref(), turn, &rules_context)
+    };
     reply::routed(context, &line);
     if line.state == RouteState::Binding(BindingState::Claimed) {
         let until = module
@@ -225,8 +233,35 @@ impl<'a> Binding<'a> {
                 Phase::Bound => None,
             },
             worker_lost: worker_lost.map(|lost| lost.as_str().as_bytes()),
+            lost_instance: None,
+            lost_reason: None,
             turn,
         }
+    }
+}
+
+/// A loss that is still to be reported, as it stands in the hash.
+struct StoredLoss {
+    instance: InstanceName,
+    reason: Option<OwnedText>,
+}
+
+impl StoredLoss {
+    fn read(
+        key: &Key<'_>,
+        fields: &BindingFields,
+        server: &ServerName,
+        head: &Head,
+    ) -> Result<Option<Self>, CorruptRecord> {
+        if !head.has_unreported_loss {
+            return Ok(None);
+        }
+        let [loss, reason] = key.read([fields.unreported_loss.text(), fields.reason.text()]);
+        let Some(loss) = loss else {
+            return Ok(None);
+        };
+        let instance = codec::decode_unreported_loss(server, head.epoch, loss.as_bytes())?;
+        Ok(instance.map(|instance| Self { instance, reason }))
     }
 }
 

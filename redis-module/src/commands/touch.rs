@@ -1,9 +1,9 @@
-//! `SESSION.TOUCH key principal [TTL ms] [HASH content_hash] [LABEL name value]...`
+//! `SESSION.TOUCH key principal [TTL ms] [HASH content_hash] [LABEL name value]... [REPORTED server epoch]`
 
 use std::collections::BTreeMap;
 
-use mooring_session::names::{ContentHash, Principal};
-use mooring_session::rules::{self, Touch, Touched};
+use mooring_session::names::{ContentHash, Principal, ServerName};
+use mooring_session::rules::{self, ReportedLoss, Touch, Touched};
 
 use crate::arguments::{OptionWord, Parser, Seen, Words};
 use crate::failure::{Cause, Failure};
@@ -45,6 +45,15 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
         )
         .optional()
         .multiple(),
+        ArgumentSpec::block(
+            c"reported",
+            c"REPORTED",
+            &[
+                ArgumentSpec::text(c"server"),
+                ArgumentSpec::integer(c"epoch"),
+            ],
+        )
+        .optional(),
     ],
     reply: "`expires_at`",
     details: "\
@@ -52,7 +61,10 @@ Slides the TTL, to a new value where one is given, and sets the content hash and
 stay. A use that comes so soon after a written one that `mooring.touch-step` covers it is not written: the stored
 deadline is always ahead by that step, so a session never expires early. `expires_at` is told without the step: a
 session whose last uses were not written lasts up to that much longer. Where nothing but the TTL slid, client-side
-caches are not invalidated and no WATCH is broken.",
+caches are not invalidated and no WATCH is broken.
+
+REPORTED says that a reply has told the client of the loss with which that epoch of the server's binding began: SESSION.ROUTE
+tells of it no more. Of a binding that has another epoch, or of a loss that was reported before, it changes nothing.",
     errors: &[
         Cause::NO_SESSION,
         Cause::ENDED,
@@ -68,12 +80,14 @@ enum Word {
     Ttl,
     Hash,
     Label,
+    Reported,
 }
 
-const OPTIONS: [OptionWord<Word>; 3] = [
+const OPTIONS: [OptionWord<Word>; 4] = [
     OptionWord::once("TTL", Word::Ttl),
     OptionWord::once("HASH", Word::Hash),
     OptionWord::repeated("LABEL", Word::Label),
+    OptionWord::once("REPORTED", Word::Reported),
 ];
 
 impl Command for TouchCommand {
@@ -98,6 +112,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Touch, Failure> {
         ttl: None,
         content_hash: None,
         labels: BTreeMap::new(),
+        reported: None,
     };
     let mut seen = Seen::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
@@ -105,6 +120,12 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Touch, Failure> {
             Word::Ttl => request.ttl = Some(words.ttl()?),
             Word::Hash => request.content_hash = Some(words.name(ContentHash::parse)?),
             Word::Label => words.label(&mut request.labels)?,
+            Word::Reported => {
+                request.reported = Some(ReportedLoss {
+                    server: words.name(ServerName::parse)?,
+                    epoch: words.epoch()?,
+                });
+            }
         }
     }
     Ok(request)

@@ -178,6 +178,16 @@ fn options() -> Vec<(&'static str, String)> {
             "an instance to leave, unless it is the only one".to_owned(),
         ),
         (
+            "REPORTED",
+            "a reply has told the client of the loss with which this epoch of the server's binding began"
+                .to_owned(),
+        ),
+        (
+            "UNREPORTED",
+            "the caller has no reply that tells the client of the loss; the next call's is to"
+                .to_owned(),
+        ),
+        (
             "REASON",
             format!(
                 "why, for people; 1 to {} bytes of UTF-8 without control characters",

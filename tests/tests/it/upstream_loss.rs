@@ -90,6 +90,39 @@ async fn a_killed_instance_costs_its_session_only_what_it_remembered() -> anyhow
     Ok(())
 }
 
+/// The stream moves the session, and has no reply that could bear the mark: the next call's does, through whichever gateway.
+#[tokio::test]
+async fn a_loss_that_the_clients_stream_met_is_marked_in_the_next_reply() -> anyhow::Result<()> {
+    let mut pair = Pair::start().await?;
+    let fleet = Fleet::start(3, &pair.urls()).await?;
+    let mut session = McpSession::open(&HttpClient::default(), &fleet.endpoints()).await?;
+    let watched = session.listen(None).await?;
+    assert_eq!(watched.status, 200);
+    assert_eq!(session.increment().await?, 1);
+
+    let (home, other) = pair.home_and_other(&mut session).await?;
+    home.process().kill_now()?;
+    drop(watched);
+    // The gateway of the former stream may still be giving it back.
+    let mut stream = wait::until("the stream to open again", NOTICED_WITHIN, async || {
+        let reply = session.listen(None).await?;
+        Ok((reply.status == 200).then_some(reply))
+    })
+    .await?;
+    let warning = stream.next_message().await?.expect("the warning");
+    let warned = &warning["params"]["data"]["mooring/rebound"];
+    assert_eq!(warned["from"], client_name(home), "{warning}");
+
+    for expected in [Some(warned), None, None] {
+        let next = call(&mut session, "increment").await?;
+        assert_eq!(mark_of(&next), expected, "{next:?}");
+        assert_eq!(warned_of(&next), Vec::from_iter(expected));
+    }
+    assert_eq!(other.stats().await?.initializes, 1);
+    assert_eq!(rebinds(&fleet.gateways, "upstream").await?, 1);
+    Ok(())
+}
+
 #[tokio::test]
 async fn an_instance_restarted_on_its_port_keeps_its_session() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;

@@ -197,6 +197,7 @@ impl CodeServer {
             ttl: None,
             content_hash: Some(known.mounted.content_hash().clone()),
             labels: BTreeMap::new(),
+            reported: None,
         };
         let store = self.services.affinity.store();
         if let Err(error) = store.touch(&session.key, &request).await {

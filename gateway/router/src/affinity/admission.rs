@@ -82,6 +82,7 @@ impl Affinity {
             ttl: None,
             content_hash: None,
             labels: BTreeMap::new(),
+            reported: None,
         };
         match self.store().touch(key, &request).await {
             Ok(_) | Err(StoreError::Refused(_)) => Ok(EvictionOutcome::Spared),

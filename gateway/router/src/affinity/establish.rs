@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
-use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Unbind};
+use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Unbind};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
 
@@ -201,6 +201,7 @@ impl Affinity {
             reason: super::settle::reason_text(Loss::InstanceRefuses),
             upstream_session: None,
             ownership: server.ownership,
+            report: LossReport::ByCaller,
         };
         let rebound = self.store().rebind(&session.key, &request).await?;
         Ok(rebound.won.then(|| Claim {

@@ -333,6 +333,7 @@ impl Affinity {
             ttl: None,
             content_hash: None,
             labels,
+            reported: None,
         };
         self.store().touch(&session.key, &touch).await.map(|_| ())
     }

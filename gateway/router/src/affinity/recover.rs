@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mooring_session::Refusal;
 use mooring_session::names::InstanceName;
-use mooring_session::rules::{Ownership, Rebind};
+use mooring_session::rules::{LossReport, Ownership, Rebind};
 use mooring_session::view::BindingView;
 use tokio::task::JoinSet;
 
@@ -141,7 +141,7 @@ impl Affinity {
     }
 
     /// Moves the lost binding, or adopts where another worker has moved it. A connection of a living worker is renewed by
-    /// that worker.
+    /// that worker. `report` says who tells the client.
     ///
     /// # Errors
     /// See [`SettleError`].
@@ -151,6 +151,7 @@ impl Affinity {
         server: &Server,
         lost: &BindingView,
         loss: Loss,
+        report: LossReport,
     ) -> Result<Settled, SettleError> {
         if server.on_upstream_loss == OnUpstreamLoss::Fail && loss != Loss::ClaimLapsed {
             self.close_lost(session).await;
@@ -160,8 +161,9 @@ impl Affinity {
             && owner.alive
             && !self.is_owner(owner)
         {
-            self.have_renewed(owner, session, server, lost.epoch).await;
-            return self.adopt(session, server, lost, loss).await;
+            self.have_renewed(owner, session, server, lost.epoch, report)
+                .await;
+            return self.adopt(session, server, lost, loss, report).await;
         }
         let token = self.attempt()?;
         let request = Rebind {
@@ -177,12 +179,13 @@ impl Affinity {
             reason: reason_text(loss),
             upstream_session: None,
             ownership: server.ownership,
+            report,
         };
         let rebound = match self.store().rebind(&session.key, &request).await {
             Ok(rebound) => rebound,
             // Another worker has taken it over meanwhile, and lives.
             Err(StoreError::Refused(Refusal::Owned(_))) => {
-                return self.adopt(session, server, lost, loss).await;
+                return self.adopt(session, server, lost, loss, report).await;
             }
             Err(error) => return Err(error.into()),
         };
@@ -206,7 +209,7 @@ impl Affinity {
         }
         match binding {
             Some(binding) => Ok(Settled::after(server, lost, binding, loss)),
-            None => self.adopt(session, server, lost, loss).await,
+            None => self.adopt(session, server, lost, loss, report).await,
         }
     }
 
@@ -217,9 +220,15 @@ impl Affinity {
         server: &Server,
         lost: &BindingView,
         loss: Loss,
+        report: LossReport,
     ) -> Result<Settled, SettleError> {
-        let settled = Box::pin(self.settle(session, server)).await?;
-        Ok(Settled::after(server, lost, settled.binding, loss))
+        let settled = Box::pin(self.settle(session, server, report)).await?;
+        let is_recorded = settled.moved.is_some_and(|moved| moved.is_recorded);
+        let mut adopted = Settled::after(server, lost, settled.binding, loss);
+        if let Some(moved) = &mut adopted.moved {
+            moved.is_recorded = is_recorded;
+        }
+        Ok(adopted)
     }
 
     /// Makes the new upstream session under the claim that a rebind gave.

@@ -1,9 +1,11 @@
 //! Settling: from a session and a server to the one binding that carries its calls.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mooring_session::names::Reason;
-use mooring_session::rules::{Route, Routed};
+use mooring_session::names::{Reason, ServerName};
+use mooring_session::rules::{LossReport, ReportedLoss, Route, Routed, Touch, UnreportedLoss};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
@@ -42,7 +44,28 @@ impl Settled {
             from: server.client_name(&lost.instance),
             to: server.client_name(&binding.instance),
             epoch: binding.epoch,
-            reason,
+            reason: reason.as_str().into(),
+            is_recorded: false,
+        });
+        Self { binding, moved }
+    }
+
+    /// A binding that is ready. A loss that no reply has told of yet is this caller's to tell, if it has a reply.
+    fn ready(
+        server: &Server,
+        binding: BindingView,
+        unreported: Option<UnreportedLoss>,
+        report: LossReport,
+    ) -> Self {
+        let unreported = unreported.filter(|_| report == LossReport::ByCaller);
+        let moved = unreported.map(|loss| Moved {
+            from: server.client_name(&loss.instance),
+            to: server.client_name(&binding.instance),
+            epoch: binding.epoch,
+            reason: (loss.reason.as_ref())
+                .map_or_else(String::new, |reason| reason.as_str().to_owned())
+                .into(),
+            is_recorded: true,
         });
         Self { binding, moved }
     }
@@ -58,7 +81,9 @@ pub struct Moved {
     /// Its new epoch.
     pub epoch: u64,
     /// Why.
-    pub reason: Loss,
+    pub reason: Cow<'static, str>,
+    /// Whether the record says that no reply has told of it yet: [`Affinity::loss_reported`] ends that.
+    pub is_recorded: bool,
 }
 
 impl Moved {
@@ -69,7 +94,7 @@ impl Moved {
             from: &self.from,
             to: &self.to,
             epoch: Epoch(self.epoch),
-            reason: self.reason.as_str(),
+            reason: &self.reason,
         }
     }
 }
@@ -103,7 +128,7 @@ pub enum SettleError {
 /// What there is of a session at a server.
 enum BindingLookup {
     /// A binding that carries calls.
-    Ready(BindingView),
+    Ready(BindingView, Option<UnreportedLoss>),
     /// One that was lost, and how.
     Lost(BindingView, Loss),
 }
@@ -153,12 +178,18 @@ impl Patience {
 }
 
 impl Affinity {
-    /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed.
+    /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed. `report` says
+    /// whether the caller has a reply that can tell the client of a loss.
     ///
     /// # Errors
     /// See [`SettleError`].
-    pub async fn settle(&self, session: &Session, server: &Server) -> Result<Settled, SettleError> {
-        self.settle_from(session, server, None).await
+    pub async fn settle(
+        &self,
+        session: &Session,
+        server: &Server,
+        report: LossReport,
+    ) -> Result<Settled, SettleError> {
+        self.settle_from(session, server, None, report).await
     }
 
     /// The same, where the store has just said where the session's calls go.
@@ -170,15 +201,36 @@ impl Affinity {
         session: &Session,
         server: &Server,
         known: Option<Routed>,
+        report: LossReport,
     ) -> Result<Settled, SettleError> {
         match self.find_binding(session, server, known).await? {
-            BindingLookup::Ready(binding) => Ok(Settled {
-                binding,
-                moved: None,
-            }),
-            BindingLookup::Lost(binding, loss) => {
-                self.move_from(session, server, &binding, loss).await
+            BindingLookup::Ready(binding, unreported) => {
+                Ok(Settled::ready(server, binding, unreported, report))
             }
+            BindingLookup::Lost(binding, loss) => {
+                self.move_from(session, server, &binding, loss, report)
+                    .await
+            }
+        }
+    }
+
+    /// A reply has told the client of the loss. Where that cannot be noted, the next reply tells of it once more.
+    pub async fn loss_reported(&self, session: &Session, server: &ServerName, moved: &Moved) {
+        if !moved.is_recorded {
+            return;
+        }
+        let request = Touch {
+            principal: session.principal.clone(),
+            ttl: None,
+            content_hash: None,
+            labels: BTreeMap::new(),
+            reported: Some(ReportedLoss {
+                server: server.clone(),
+                epoch: moved.epoch,
+            }),
+        };
+        if let Err(error) = self.store().touch(&session.key, &request).await {
+            tracing::info!(session = %session.digest, %server, %error, "a reported loss was not noted; the next reply reports it again");
         }
     }
 
@@ -194,7 +246,7 @@ impl Affinity {
         known: Option<Routed>,
     ) -> Result<Option<Settled>, SettleError> {
         match self.find_binding(session, server, known).await? {
-            BindingLookup::Ready(binding) => Ok(Some(Settled {
+            BindingLookup::Ready(binding, _) => Ok(Some(Settled {
                 binding,
                 moved: None,
             })),
@@ -215,10 +267,11 @@ impl Affinity {
                 Some(routed) => self.noted(session, server, routed),
                 None => self.route(session, server).await?,
             };
-            let Some(binding) = routed else {
+            let unreported = routed.unreported_loss;
+            let Some(binding) = routed.binding else {
                 metrics::affinity_miss();
                 match self.bind_anew(session, server).await? {
-                    Some(binding) => return Ok(BindingLookup::Ready(binding)),
+                    Some(binding) => return Ok(BindingLookup::Ready(binding, None)),
                     None => continue,
                 }
             };
@@ -228,7 +281,7 @@ impl Affinity {
                 }
                 BindingState::Bound => {
                     metrics::affinity_hit();
-                    return Ok(BindingLookup::Ready(binding));
+                    return Ok(BindingLookup::Ready(binding, unreported));
                 }
                 BindingState::Orphaned => {
                     let loss = why_orphaned(&binding);
@@ -240,11 +293,7 @@ impl Affinity {
     }
 
     /// One ROUTE.
-    async fn route(
-        &self,
-        session: &Session,
-        server: &Server,
-    ) -> Result<Option<BindingView>, StoreError> {
+    async fn route(&self, session: &Session, server: &Server) -> Result<Routed, StoreError> {
         let request = Route {
             principal: session.principal.clone(),
             server: server.id.clone(),
@@ -255,7 +304,7 @@ impl Affinity {
     }
 
     /// The first use after the death of the worker that drove the binding is logged and counted.
-    fn noted(&self, session: &Session, server: &Server, routed: Routed) -> Option<BindingView> {
+    fn noted(&self, session: &Session, server: &Server, routed: Routed) -> Routed {
         if let Some(lost) = &routed.worker_lost {
             metrics::affinity_rebind("worker");
             tracing::info!(
@@ -267,7 +316,7 @@ impl Affinity {
                 "the worker that drove this session is dead; this one continues it"
             );
         }
-        routed.binding
+        routed
     }
 
     /// Binds a server that the session has not used yet. None where another attempt won: its result is adopted.
@@ -304,8 +353,9 @@ impl Affinity {
         server: &Server,
         binding: &BindingView,
         loss: Loss,
+        report: LossReport,
     ) -> Result<Settled, SettleError> {
-        let settled = Box::pin(self.recover(session, server, binding, loss)).await?;
+        let settled = Box::pin(self.recover(session, server, binding, loss, report)).await?;
         // Taking over a lapsed claim counts as a rebind itself, so the first one lost nothing. ROUTE does not say how
         // often a binding was moved; the answers to REBIND and CONFIRM do.
         let had_no_state = loss == Loss::ClaimLapsed && settled.binding.rebinds <= 1;

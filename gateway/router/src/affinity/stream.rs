@@ -9,7 +9,7 @@ use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, NameError, Reason, ServerName, UpstreamSession};
 use mooring_session::refusal::Busy;
-use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Route, Unbind};
+use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Route, Unbind};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 
@@ -227,6 +227,7 @@ impl Affinity {
             reason: Reason::parse(b"the worker that held the stream is dead").ok(),
             upstream_session: None,
             ownership: Ownership::Owned,
+            report: LossReport::ByCaller,
         };
         let rebound = self.store().rebind(&session.key, &rebind).await?;
         if !rebound.won {

@@ -62,5 +62,7 @@ pub async fn ask(affinity: &Affinity, question: Question<'_>) -> Result<Asked, D
             within(affinity.options().answer_timeout, read_answer(reply)).await
         }
     };
+    // One that the record tells of waits for the reply to a request of the client's own.
+    let moved = moved.filter(|moved| !moved.is_recorded);
     Ok(Asked { answer, moved })
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use mooring_session::rules::{Ownership, Routed};
+use mooring_session::rules::{LossReport, Ownership, Routed};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
@@ -54,8 +54,11 @@ pub struct Call<'a> {
 /// What is done where the upstream session is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLoss {
-    /// A new one is made, and the client is told in the reply.
+    /// A new one is made, and the client is told in the reply; so it is of a loss that was met earlier, where no reply could
+    /// tell.
     Recover,
+    /// A new one is made. There may be no reply that could tell, so the next call's does.
+    RecoverUnreported,
     /// Nothing: there is no reply in which the client could be told. The next request recovers and tells.
     GiveUp,
 }
@@ -176,7 +179,7 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
             }
             Attempt::Lost(loss, ran) => {
                 let recovered = affinity
-                    .recover(session, server, &settled.binding, loss)
+                    .recover(session, server, &settled.binding, loss, report(call))
                     .await?;
                 settled = merge(settled, recovered);
                 ran
@@ -201,11 +204,21 @@ async fn settle(
 ) -> Result<Settled, DeliverError> {
     let (session, server) = (call.session, call.server);
     match call.on_loss {
-        OnLoss::Recover => Ok(affinity.settle_from(session, server, known).await?),
+        OnLoss::Recover | OnLoss::RecoverUnreported => Ok(affinity
+            .settle_from(session, server, known, report(call))
+            .await?),
         OnLoss::GiveUp => {
             let settled = affinity.settle_unless_lost(session, server, known).await?;
             settled.ok_or(DeliverError::Lost)
         }
+    }
+}
+
+/// Who tells the client of a loss that the call meets.
+fn report(call: &Call<'_>) -> LossReport {
+    match call.on_loss {
+        OnLoss::Recover => LossReport::ByCaller,
+        OnLoss::RecoverUnreported | OnLoss::GiveUp => LossReport::ByNextCall,
     }
 }
 
@@ -216,10 +229,14 @@ fn follow(server: &Server, earlier: Settled, later: Settled, error: &SendError) 
         _ => Loss::OwnerDead,
     };
     let seen = Settled::after(server, &earlier.binding, later.binding.clone(), reason);
-    let told = match error {
+    let is_recorded = (later.moved.as_ref()).is_some_and(|moved| moved.is_recorded);
+    let mut told = match error {
         SendError::OwnerDraining => seen.moved,
         _ => later.moved.or(seen.moved),
     };
+    if let Some(moved) = &mut told {
+        moved.is_recorded = is_recorded;
+    }
     let later = Settled {
         binding: later.binding,
         moved: told,
@@ -297,7 +314,7 @@ async fn unreached(
     error: SendError,
 ) -> Attempt {
     let (server, instance) = (call.server, &binding.instance);
-    let may_move = call.on_loss == OnLoss::Recover && server.instances.len() > 1;
+    let may_move = call.on_loss != OnLoss::GiveUp && server.instances.len() > 1;
     match error {
         SendError::Connect(_) if may_move => Attempt::Unreached(error),
         SendError::Unreachable(_)

@@ -38,6 +38,8 @@ pub(super) struct Events {
     /// Where the stream could be resumed; none for calls over shared sessions, which have no GET.
     origin: Option<Origin>,
     moved: Option<Moved>,
+    /// Whether the mark of the move has gone into a result.
+    is_marked: bool,
     /// How many messages of the server's it had.
     messages: u64,
     keep_alive: Pin<Box<Sleep>>,
@@ -52,7 +54,7 @@ pub(super) struct Origin {
 }
 
 /// Who has called, so that it can be asked whether the upstream session is still there.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// Asks.
     pub affinity: Affinity,
@@ -89,6 +91,15 @@ pub struct Answering {
     pub id_json: Box<str>,
 }
 
+impl Caller {
+    /// A reply has told the client of this move.
+    pub(super) async fn loss_reported(&self, moved: &Moved) {
+        self.affinity
+            .loss_reported(&self.session, &self.server.id, moved)
+            .await;
+    }
+}
+
 impl Events {
     pub(super) fn new(
         audience: Audience,
@@ -107,6 +118,7 @@ impl Events {
             answering,
             origin,
             moved,
+            is_marked: false,
             messages: 0,
             keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
         }
@@ -124,6 +136,7 @@ impl Events {
             complaints,
             answering,
             moved,
+            is_marked,
             messages,
             keep_alive,
             ..
@@ -137,8 +150,21 @@ impl Events {
                     ordered.saw(message);
                 }
             }
-            judge(passing, audience, complaints, answering, mark.as_ref())
+            let verdict = judge(passing, audience, complaints, answering, mark.as_ref());
+            if let (Verdict::Mark(_), Passing::Message { message, .. }) = (&verdict, passing) {
+                *is_marked |= message.kind() == Kind::Result;
+            }
+            verdict
         })
+    }
+
+    /// Notes that the loss was reported, once the mark has gone into a result; none where there is nothing to note.
+    pub(super) fn note_reported(&mut self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let moved = self
+            .moved
+            .take_if(|moved| self.is_marked && moved.is_recorded)?;
+        let caller = self.origin.as_ref()?.caller.clone();
+        Some(Box::pin(async move { caller.loss_reported(&moved).await }))
     }
 
     /// How many messages of the server's it had.

@@ -28,6 +28,8 @@ pub struct Relay {
     ended: bool,
     /// Set while it is asked whether a stream that broke can be resumed.
     checking: Option<Pin<Box<dyn Future<Output = Pulse> + Send>>>,
+    /// What reports a loss, and goes out once that is noted: the next call must not report it too.
+    reporting: Option<(Pin<Box<dyn Future<Output = ()> + Send>>, Bytes)>,
     lasting: Lasting,
 }
 
@@ -77,6 +79,13 @@ impl Mode {
         }
     }
 
+    fn note_reported(&mut self) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        match self {
+            Self::Json(_) => None,
+            Self::Events(events) => events.note_reported(),
+        }
+    }
+
     /// Whether the answer of a call is still to come, and comes here or nowhere.
     pub(super) fn is_awaited(&self) -> bool {
         match self {
@@ -117,6 +126,7 @@ impl Relay {
             first,
             ended: false,
             checking: None,
+            reporting: None,
             lasting,
         }
     }
@@ -205,6 +215,11 @@ impl Body for Relay {
             return Poll::Ready(frame(first));
         }
         while !this.ended {
+            if let Some((noting, _)) = &mut this.reporting {
+                std::task::ready!(noting.as_mut().poll(context));
+                let data = this.reporting.take().map(|(_, data)| data);
+                return Poll::Ready(frame(data.unwrap_or_default()));
+            }
             if this.checking.is_some() {
                 let data = std::task::ready!(this.poll_check(context));
                 return Poll::Ready(frame(data));
@@ -239,8 +254,12 @@ impl Body for Relay {
                     Mode::Json(_) => return Poll::Pending,
                 },
             };
-            if !data.is_empty() {
-                return Poll::Ready(frame(data));
+            if data.is_empty() {
+                continue;
+            }
+            match this.mode.note_reported() {
+                Some(noting) => this.reporting = Some((noting, data)),
+                None => return Poll::Ready(frame(data)),
             }
         }
         Poll::Ready(None)

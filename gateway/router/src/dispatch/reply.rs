@@ -71,7 +71,7 @@ pub async fn relay_call(
     };
     match delivered.moved {
         Some(moved) if !is_event_stream(&response) && answers(&response, answering.as_ref()) => {
-            marked(response, audience, &moved).await
+            marked(response, audience, &moved, &caller).await
         }
         moved if is_event_stream(&response) && response.status().is_success() => {
             let origin = Origin {
@@ -207,13 +207,20 @@ async fn marked(
     response: Reply,
     audience: Audience,
     moved: &Moved,
+    caller: &Caller,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let status = response.status();
     let text = read_whole(response.into_body()).await?;
     let down = undone(&text, &audience);
     let told = moved.told();
     let down = String::from_utf8_lossy(&down);
-    let answer = mark::mark_result(&down, &told).unwrap_or_else(|| down.into_owned());
+    let answer = match mark::mark_result(&down, &told) {
+        Some(marked) => {
+            caller.loss_reported(moved).await;
+            marked
+        }
+        None => down.into_owned(),
+    };
     let mut body = told.warning_event().to_vec();
     body.extend_from_slice(&Event::message(&answer).encode());
     let mut reply = Response::new(full(Bytes::from(body)));

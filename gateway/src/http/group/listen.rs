@@ -118,7 +118,7 @@ async fn open(member: Visit, session: Session) -> Option<ReplyBody> {
         session: &session,
         server: &member.server,
         outgoing: Outgoing::listen(&member.server).forwarding(&member.headers),
-        on_loss: OnLoss::Recover,
+        on_loss: OnLoss::RecoverUnreported,
         repeat: Repeat::Harmless,
         epoch: None,
         routed: None,

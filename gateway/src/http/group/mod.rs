@@ -268,6 +268,7 @@ async fn attend(visit: &GroupVisit, session: &Session) -> Result<(), StoreError>
         ttl: None,
         content_hash: None,
         labels: BTreeMap::new(),
+        reported: None,
     };
     let store = visit.app.affinity.store();
     store.touch(&session.key, &touch).await.map(|_| ())

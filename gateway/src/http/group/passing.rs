@@ -202,7 +202,8 @@ mod tests {
             from: "instance-1".into(),
             to: to.into(),
             epoch: 7,
-            reason: Loss::InstanceRefuses,
+            reason: Loss::InstanceRefuses.as_str().into(),
+            is_recorded: false,
         }
     }
 

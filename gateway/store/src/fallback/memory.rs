@@ -208,6 +208,9 @@ impl Memory {
                     earlier.content_hash.clone_from(&request.content_hash);
                 }
                 earlier.labels.extend(request.labels.clone());
+                if request.reported.is_some() {
+                    earlier.reported.clone_from(&request.reported);
+                }
             }
         }
     }
@@ -260,6 +263,7 @@ fn record_of(key: &SessionKey, read: Read, now: Timestamp) -> Option<Record> {
                 last_reason: read.view.last_reason,
                 token: token.clone(),
                 previous: None,
+                unreported_loss: None,
             };
             (server, binding)
         })

@@ -12,7 +12,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use mooring_session::names::{InstanceName, ServerName};
 use mooring_session::record::{Binding, Phase, Record, Standing};
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{Bind, Confirm, Create, Ownership, Rebind, Revival, Touch, Unbind};
+use mooring_session::rules::{
+    Bind, Confirm, Create, LossReport, Ownership, Rebind, Revival, Touch, Unbind,
+};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
@@ -170,6 +172,7 @@ async fn tell_read(
         ttl: None,
         content_hash: None,
         labels: BTreeMap::new(),
+        reported: None,
     });
     answered(shared.redis.run(key, &touch).await)?;
     Ok(())
@@ -259,6 +262,10 @@ fn rebind_to(record: &Record, server: &ServerName, binding: &Binding, epoch: u64
         reason: binding.last_reason.clone(),
         upstream_session: None,
         ownership: ownership(binding),
+        report: match binding.unreported_loss {
+            Some(_) => LossReport::ByNextCall,
+            None => LossReport::ByCaller,
+        },
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mooring_session::names::{InstanceName, LabelName, LabelValue};
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Ownership, Rebind, Revival, Route, Touch,
-    Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind,
+    ReportedLoss, Revival, Route, Touch, Unbind,
 };
 use redis::{Cmd, Value};
 
@@ -70,6 +70,9 @@ impl Wire for Touch {
             command.arg("HASH").arg(hash.as_str());
         }
         labels(&self.labels, command);
+        if let Some(ReportedLoss { server, epoch }) = &self.reported {
+            command.arg("REPORTED").arg(server.as_str()).arg(*epoch);
+        }
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -190,6 +193,9 @@ impl Wire for Rebind {
             command.arg("UPSTREAM").arg(upstream_session.as_str());
         }
         ownership(self.ownership, command);
+        if self.report == LossReport::ByNextCall {
+            command.arg("UNREPORTED");
+        }
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {

@@ -10,7 +10,9 @@ use mooring_session::names::{
     SessionId, UpstreamSession, WorkerId,
 };
 use mooring_session::record::Standing;
-use mooring_session::rules::{Bound, Created, Ended, Rebound, Routed, Touched, WorkerLost};
+use mooring_session::rules::{
+    Bound, Created, Ended, Rebound, Routed, Touched, UnreportedLoss, WorkerLost,
+};
 use mooring_session::time::{Millis, Timestamp};
 use mooring_session::view::{BindingState, BindingView, OwnerView, RecordView};
 use redis::Value;
@@ -236,12 +238,16 @@ pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<Route
         return Ok(Routed {
             binding: None,
             worker_lost: None,
+            unreported_loss: None,
         });
     }
     let lost = fields.optional_name("worker_lost", WorkerId::parse)?;
+    let lost_instance = fields.optional_name("lost_instance", InstanceName::parse)?;
+    let reason = fields.optional_name("lost_reason", Reason::parse)?;
     Ok(Routed {
         binding: Some(fields.binding_of(server.clone())?),
         worker_lost: lost.map(|worker| WorkerLost { worker }),
+        unreported_loss: lost_instance.map(|instance| UnreportedLoss { instance, reason }),
     })
 }
 

@@ -8,7 +8,7 @@ use mooring_session::names::{
     WorkerId,
 };
 use mooring_session::rules::{
-    Bind, Confirm, Create, End, EndWhen, Ownership, Rebind, Revival, Route,
+    Bind, Confirm, Create, End, EndWhen, LossReport, Ownership, Rebind, Revival, Route,
 };
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
@@ -123,6 +123,7 @@ pub fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
         reason: None,
         upstream_session: None,
         ownership: Ownership::Shared,
+        report: LossReport::ByCaller,
     }
 }
 

@@ -9,7 +9,8 @@ use mooring_session::names::{
 };
 use mooring_session::record::Standing;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Ownership, Rebind, Revival, Route, Touch, Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, LossReport, Ownership, Rebind, ReportedLoss,
+    Revival, Route, Touch, Unbind,
 };
 use mooring_session::time::Millis;
 
@@ -41,6 +42,10 @@ impl Side<'_> {
             ttl: (op.flags & 4 == 0).then(|| Millis::new(7_200_000)),
             content_hash: hash(op),
             labels: labels(op),
+            reported: (op.flags & 2 == 0).then(|| ReportedLoss {
+                server: server(op),
+                epoch: self.epoch(op),
+            }),
         }
     }
 
@@ -96,6 +101,10 @@ impl Side<'_> {
             reason: (op.flags & 1 == 0).then(|| Reason::parse("it broke %s".as_bytes()).unwrap()),
             upstream_session: (op.flags & 4 == 0).then(|| make::upstream("u-rebind")),
             ownership: ownership(op),
+            report: match op.flags & 8 {
+                0 => LossReport::ByNextCall,
+                _ => LossReport::ByCaller,
+            },
             ..make::rebind(self.epoch(op), &token(op), "i0")
         }
     }

@@ -114,6 +114,7 @@ pub fn bind(
         last_reason: None,
         token: request.token.clone(),
         previous: None,
+        unreported_loss: None,
     };
     let reply = Bound {
         won: true,

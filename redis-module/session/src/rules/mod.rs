@@ -22,9 +22,12 @@ pub use create::{Create, Created, Revival, create};
 pub use end::{End, EndWhen, Ended, end};
 pub use get::get;
 pub use rate::{Rate, Rated, Spent, rate};
-pub use rebind::{Rebind, Rebound, rebind};
-pub use route::{Driven, Route, RouteState, Routed, UsedBinding, WorkerLost, route, route_binding};
-pub use touch::{Touch, Touched, touch};
+pub use rebind::{LossReport, Rebind, Rebound, rebind};
+pub use route::{
+    Driven, Route, RouteState, Routed, UnreportedLoss, UsedBinding, WorkerLost, route,
+    route_binding,
+};
+pub use touch::{ReportedLoss, Touch, Touched, touch};
 pub use unbind::{Unbind, unbind};
 
 use crate::context::Context;

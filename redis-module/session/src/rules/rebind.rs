@@ -35,6 +35,17 @@ pub struct Rebind {
     pub upstream_session: Option<UpstreamSession>,
     /// Whether only the caller can drive the binding.
     pub ownership: Ownership,
+    /// Who tells the client that state was lost.
+    pub report: LossReport,
+}
+
+/// Who tells the client that the state of a binding was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossReport {
+    /// The caller of REBIND, in the reply to the request that met the loss.
+    ByCaller,
+    /// Whoever serves the next call: the caller has no reply that could say so.
+    ByNextCall,
 }
 
 /// The answer of REBIND.
@@ -173,6 +184,7 @@ fn take_over(
     request: &Rebind,
     context: &Context<'_>,
 ) {
+    let unreported_loss = unreported_loss(binding, request);
     // A claim that was never confirmed has no upstream session of its own: what it left behind still waits.
     let left_behind = binding.upstream_session.take().or(binding.previous.take());
     *binding = Binding {
@@ -191,7 +203,24 @@ fn take_over(
         token: request.token.clone(),
         // What goes on in the new epoch is not left behind, and nobody may delete it.
         previous: left_behind.filter(|left| Some(left) != request.upstream_session.as_ref()),
+        unreported_loss,
     };
+}
+
+/// What the client has still to be told once the binding is moved. Losses that follow each other are one, of the instance
+/// that was lost first. A claim that never had a state has none to lose.
+fn unreported_loss(binding: &mut Binding, request: &Rebind) -> Option<InstanceName> {
+    let earlier = binding.unreported_loss.take();
+    let moves_own_claim = binding.token == request.token;
+    let had_state = binding.phase == Phase::Bound || binding.rebinds > 0;
+    match request.report {
+        _ if moves_own_claim => earlier,
+        LossReport::ByCaller => None,
+        LossReport::ByNextCall if had_state => {
+            Some(earlier.unwrap_or_else(|| binding.instance.clone()))
+        }
+        LossReport::ByNextCall => None,
+    }
 }
 
 /// The holder of a claim renews its lease, or tells what it has initialised meanwhile.

@@ -5,7 +5,7 @@
 
 use super::{authorize, require_active};
 use crate::context::{Context, Decided, Written};
-use crate::names::{Principal, ServerName, WorkerId};
+use crate::names::{InstanceName, Principal, Reason, ServerName, WorkerId};
 use crate::record::{Binding, Life, Phase, Record};
 use crate::refusal::Refusal;
 use crate::time::Timestamp;
@@ -29,6 +29,27 @@ pub struct Routed {
     pub binding: Option<BindingView>,
     /// Set on the first use after the driver's death.
     pub worker_lost: Option<WorkerLost>,
+    /// A loss that the client has still to be told of, while the server is bound.
+    pub unreported_loss: Option<UnreportedLoss>,
+}
+
+/// The state that a binding had upstream is lost, and no reply has told the client of it yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreportedLoss {
+    /// The instance that was lost.
+    pub instance: InstanceName,
+    /// Why the binding was moved.
+    pub reason: Option<Reason>,
+}
+
+impl UnreportedLoss {
+    fn of(binding: &Binding) -> Option<Self> {
+        let instance = binding.unreported_loss.clone()?;
+        (binding.phase == Phase::Bound).then(|| Self {
+            instance,
+            reason: binding.last_reason.clone(),
+        })
+    }
 }
 
 /// What ROUTE answers, in one word.
@@ -111,6 +132,7 @@ pub fn route(
             .get(&request.server)
             .map(|binding| BindingView::of(&request.server, binding, context)),
         worker_lost: used.reply.worker_lost,
+        unreported_loss: (record.bindings.get(&request.server)).and_then(UnreportedLoss::of),
     };
     Ok(Decided::new(reply, used.written))
 }

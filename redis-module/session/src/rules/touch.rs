@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::active;
 use crate::context::{Context, Decided, Written};
 use crate::limits::LABELS_MAX;
-use crate::names::{ContentHash, LabelName, LabelValue, Principal};
+use crate::names::{ContentHash, LabelName, LabelValue, Principal, ServerName};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
@@ -21,6 +21,17 @@ pub struct Touch {
     pub content_hash: Option<ContentHash>,
     /// Labels to set. Others stay.
     pub labels: BTreeMap<LabelName, LabelValue>,
+    /// A loss that a reply has told the client of.
+    pub reported: Option<ReportedLoss>,
+}
+
+/// The loss with which an epoch of a binding began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedLoss {
+    /// Whose binding.
+    pub server: ServerName,
+    /// The epoch. A binding of another one has another loss, and is left alone.
+    pub epoch: u64,
 }
 
 /// The answer of TOUCH.
@@ -64,6 +75,13 @@ pub fn touch(
             record.labels.insert(name.clone(), value.clone());
             written = Written::Record;
         }
+    }
+    if let Some(ReportedLoss { server, epoch }) = &request.reported
+        && let Some(binding) = record.bindings.get_mut(server)
+        && binding.epoch == *epoch
+        && binding.unreported_loss.take().is_some()
+    {
+        written = Written::Record;
     }
     let used_at = context.now.max(record.life.last_used_at);
     let reply = Touched {

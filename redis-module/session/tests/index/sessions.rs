@@ -65,6 +65,7 @@ impl Edit for Record {
             last_reason: None,
             token: token("t"),
             previous: None,
+            unreported_loss: None,
         };
         self.bindings.insert(server(to), binding);
         self

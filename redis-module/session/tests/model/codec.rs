@@ -77,6 +77,10 @@ fn upstream_session() -> impl Strategy<Value = UpstreamSession> {
     })
 }
 
+fn instance_name() -> impl Strategy<Value = InstanceName> {
+    text(VISIBLE, 1, 128, |b| InstanceName::parse(b).unwrap())
+}
+
 fn binding() -> impl Strategy<Value = Binding> {
     let phase = prop_oneof![
         Just(Phase::Bound),
@@ -84,33 +88,34 @@ fn binding() -> impl Strategy<Value = Binding> {
     ];
     (
         (phase, moment(), moment(), 0_u64..1_000_000_000),
-        text(VISIBLE, 1, 128, |b| InstanceName::parse(b).unwrap()),
+        instance_name(),
         (
             option::of(upstream_session()),
             option::of(upstream_session()),
+            option::of(instance_name()),
         ),
         (option::of(worker_id()), worker_id()),
         text(VISIBLE, 1, 64, |b| Token::parse(b).unwrap()),
         option::of(text(TEXT, 1, 30, |b| Reason::parse(b).unwrap())),
     )
-        .prop_map(
-            |(head, instance, (upstream_session, previous), (owner, driver), token, reason)| {
-                let (phase, epoch, bound_at, rebinds) = head;
-                Binding {
-                    phase,
-                    instance,
-                    upstream_session,
-                    owner,
-                    driver,
-                    epoch: epoch.unix_ms(),
-                    bound_at,
-                    rebinds,
-                    last_reason: reason,
-                    token,
-                    previous,
-                }
-            },
-        )
+        .prop_map(|(head, instance, left, (owner, driver), token, reason)| {
+            let (phase, epoch, bound_at, rebinds) = head;
+            let (upstream_session, previous, unreported_loss) = left;
+            Binding {
+                phase,
+                instance,
+                upstream_session,
+                owner,
+                driver,
+                epoch: epoch.unix_ms(),
+                bound_at,
+                rebinds,
+                last_reason: reason,
+                token,
+                previous,
+                unreported_loss,
+            }
+        })
 }
 
 fn record() -> impl Strategy<Value = Record> {
@@ -157,7 +162,7 @@ fn record() -> impl Strategy<Value = Record> {
 /// Fields of a later module: names that the table of this version does not hold.
 fn unknown_fields() -> impl Strategy<Value = Fields> {
     let name = prop_oneof![
-        "[acfmnotvwxy]:[!-~]{0,20}".prop_map(String::into_bytes),
+        "[acfnotvwxy]:[!-~]{0,20}".prop_map(String::into_bytes),
         "[A-Z]{1,3}".prop_map(String::into_bytes),
         Just(b"\xff\xfe".to_vec()),
         Just(Vec::new()),
@@ -332,6 +337,8 @@ fn every_field_that_does_not_read_is_named() {
         ("g", "18446744073709551616"),
         ("e", "six"),
         ("h", ""),
+        ("m:tools", "http://gone/"),
+        ("m:tools", "6"),
         ("z", "7"),
         ("z", "7 "),
         ("z", "w:1 7"),
@@ -383,6 +390,48 @@ fn what_a_use_reads_stands_first() {
     assert!(place("b:tools") < place("i:tools"));
     assert!(place("d:tools") < place("k:tools"));
     assert!(place("k:tools") < place("e"));
+}
+
+/// A module that does not know the field leaves it behind with another epoch, or without a binding; it reads the head.
+#[test]
+fn a_loss_to_report_is_of_its_epoch_and_binding_alone() {
+    let loss = |fields: &Fields| {
+        let record = decode(pairs(fields)).unwrap();
+        let binding = record.bindings.get(&server("tools"));
+        binding.and_then(|binding| binding.unreported_loss.clone())
+    };
+    let mut fields = small_record();
+    fields.insert("m:tools".into(), "6 http://gone/".into());
+    let read = decode(pairs(&fields)).unwrap();
+    assert_eq!(loss(&fields).unwrap().as_str(), "http://gone/");
+    assert_eq!(fields_of(&read), fields);
+
+    fields.insert("b:tools".into(), "bound 6 1 1 0".into());
+    assert!(loss(&fields).is_some());
+    assert!(
+        decode_head(&server("tools"), b"bound 6 1 1 0")
+            .unwrap()
+            .has_unreported_loss
+    );
+    assert!(
+        !decode_head(&server("tools"), b"bound 6 1 0 0")
+            .unwrap()
+            .has_unreported_loss
+    );
+    assert!(
+        !decode_head(&server("tools"), b"claimed 6 1 1 0")
+            .unwrap()
+            .has_unreported_loss
+    );
+
+    fields.insert("m:tools".into(), "5 http://gone/".into());
+    assert_eq!(loss(&fields), None);
+    let read = decode(pairs(&fields)).unwrap();
+    assert_eq!(changes(pairs(&fields), &read).delete, ["m:tools"]);
+    for field in ["b:tools", "i:tools", "d:tools", "k:tools"] {
+        fields.remove(field.as_bytes());
+    }
+    assert_eq!(loss(&fields), None);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use mooring_session::Tuning;
 use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::record::Binding;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Ownership, Rebind, Revival, Route, Touch,
-    Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind, Revival,
+    Route, Touch, Unbind,
 };
 use mooring_session::time::Millis;
 use mooring_session::workers::Drain;
@@ -203,6 +203,7 @@ fn command(draw: &Draw, node: &mut Node, known: &Known) -> Command {
             ttl: ttl.map(Millis::new),
             content_hash: None,
             labels: BTreeMap::new(),
+            reported: None,
         }),
         Verb::End(when) => Command::End(End {
             principal: Some(who(draw)),
@@ -286,6 +287,11 @@ fn binding_command(
             reason: None,
             upstream_session: ready.then_some(session),
             ownership,
+            report: if draw.earlier == 0 {
+                LossReport::ByNextCall
+            } else {
+                LossReport::ByCaller
+            },
         }),
         BindingVerb::Unbind(with_token) => Command::Unbind(Unbind {
             principal: who(draw),

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Ownership, Rebind, Revival, Route, Touch,
-    Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind, Revival,
+    Route, Touch, Unbind,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
@@ -158,6 +158,7 @@ impl Task {
                 ttl: Some(ttl),
                 content_hash: None,
                 labels: BTreeMap::new(),
+                reported: None,
             }));
         }
         self.say(Command::Route(Route {
@@ -271,6 +272,11 @@ impl Task {
             reason: None,
             upstream_session: None,
             ownership: self.ownership(),
+            report: if chance.percent(30) {
+                LossReport::ByNextCall
+            } else {
+                LossReport::ByCaller
+            },
         }))
     }
 

@@ -1,10 +1,11 @@
 //! REBIND: of many who see one loss, exactly one moves the binding.
 
 use mooring_session::limits::INSTANCES_MAX;
-use mooring_session::rules::{Ownership, Rebind};
+use mooring_session::record::Record;
+use mooring_session::rules::{LossReport, Ownership, Rebind, ReportedLoss, Touch};
 
-use crate::states::{EPOCH, NOW, State, a_rebind, confirm_as, slot_in};
-use crate::support::{Command, instance, reason, token, upstream, worker};
+use crate::states::{EPOCH, NOW, State, a_rebind, a_touch, confirm_as, route_by, slot_in};
+use crate::support::{Command, Reply, instance, reason, server, token, upstream, worker};
 use crate::{check, describe, run, run_on, run_while_turn_held};
 
 fn rebind(change: impl Fn(&mut Rebind)) -> Command {
@@ -236,6 +237,115 @@ fn moves_are_counted_and_say_why() {
     assert_eq!(binding.last_reason, Some(reason("instance lost")));
     assert_eq!(binding.driver, worker("caller:1"));
     assert_eq!(binding.owner, None);
+}
+
+/// The instance whose loss ROUTE wants reported.
+#[track_caller]
+fn unreported(slot: &mut Option<Record>) -> Option<String> {
+    let Reply::Route(routed) = run_on(slot, &route_by("caller:1"), NOW).unwrap().reply else {
+        panic!("the answer of ROUTE");
+    };
+    let loss = routed.unreported_loss?;
+    assert_eq!(loss.reason, Some(reason("lost")));
+    Some(loss.instance.to_string())
+}
+
+/// Moves the binding by an attempt that leaves the report to the next call, and confirms that.
+#[track_caller]
+fn moved_silently(slot: &mut Option<Record>, by: &str, epoch: u64, now: u64) {
+    let silent = rebind(|request| {
+        request.epoch = epoch;
+        request.token = token(by);
+        request.avoid = Some(instance("a"));
+        request.reason = Some(reason("lost"));
+        request.report = LossReport::ByNextCall;
+    });
+    run_on(slot, &silent, now).unwrap();
+    assert_eq!(unreported(slot), None, "nothing is told of a claim");
+    run_on(slot, &confirm_as(by, now, Some("u2")), now).unwrap();
+}
+
+fn reported(epoch: u64) -> Command {
+    Command::Touch(Touch {
+        reported: Some(ReportedLoss {
+            server: server("tools"),
+            epoch,
+        }),
+        ..a_touch()
+    })
+}
+
+#[test]
+fn a_loss_that_the_caller_cannot_report_is_told_until_it_is_reported() {
+    let mut slot = slot_in(State::Bound);
+    moved_silently(&mut slot, "stream", EPOCH, NOW);
+    for _ in 0..2 {
+        assert_eq!(unreported(&mut slot).as_deref(), Some("a"));
+    }
+    let outcome = run_on(&mut slot, &reported(EPOCH), NOW);
+    assert_eq!(
+        describe(&outcome),
+        "expires +16000, nothing",
+        "another loss"
+    );
+    assert_eq!(unreported(&mut slot).as_deref(), Some("a"));
+    let outcome = run_on(&mut slot, &reported(NOW), NOW);
+    assert_eq!(describe(&outcome), "expires +16000, record");
+    assert_eq!(unreported(&mut slot), None);
+    let outcome = run_on(&mut slot, &reported(NOW), NOW);
+    assert_eq!(
+        describe(&outcome),
+        "expires +16000, nothing",
+        "once is enough"
+    );
+}
+
+#[test]
+fn losses_that_nobody_reported_are_one_and_whoever_moves_it_next_may_report_it() {
+    let mut slot = slot_in(State::Bound);
+    moved_silently(&mut slot, "first", EPOCH, NOW);
+    moved_silently(&mut slot, "second", NOW, NOW + 1);
+    assert_eq!(
+        unreported(&mut slot).as_deref(),
+        Some("a"),
+        "where it was first"
+    );
+    let told = rebind(|request| {
+        request.epoch = NOW + 1;
+        request.token = token("third");
+    });
+    run_on(&mut slot, &told, NOW + 2).unwrap();
+    run_on(
+        &mut slot,
+        &confirm_as("third", NOW + 2, Some("u3")),
+        NOW + 2,
+    )
+    .unwrap();
+    assert_eq!(unreported(&mut slot), None);
+}
+
+#[test]
+fn an_attempt_that_moves_its_own_claim_leaves_the_loss_to_be_reported() {
+    let mut slot = slot_in(State::Bound);
+    let silent = rebind(|request| {
+        request.reason = Some(reason("lost"));
+        request.report = LossReport::ByNextCall;
+    });
+    run_on(&mut slot, &silent, NOW).unwrap();
+    let elsewhere = rebind(|request| {
+        request.epoch = NOW;
+        request.reason = Some(reason("lost"));
+    });
+    run_on(&mut slot, &elsewhere, NOW + 1).unwrap();
+    run_on(&mut slot, &confirm_as("mine", NOW + 1, Some("u2")), NOW + 1).unwrap();
+    assert_eq!(unreported(&mut slot).as_deref(), Some("a"));
+}
+
+#[test]
+fn a_claim_that_was_never_bound_has_nothing_to_report() {
+    let mut slot = slot_in(State::Lapsed);
+    moved_silently(&mut slot, "stream", EPOCH, NOW);
+    assert_eq!(unreported(&mut slot), None);
 }
 
 #[test]

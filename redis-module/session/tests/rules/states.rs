@@ -9,7 +9,8 @@ use mooring_session::Liveness;
 use mooring_session::names::WorkerId;
 use mooring_session::record::Record;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Ownership, Rebind, Revival, Route, Touch, Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, LossReport, Ownership, Rebind, Revival, Route,
+    Touch, Unbind,
 };
 use mooring_session::time::{Millis, Timestamp};
 
@@ -173,6 +174,7 @@ pub(crate) fn a_touch() -> Touch {
         ttl: None,
         content_hash: None,
         labels: BTreeMap::new(),
+        reported: None,
     }
 }
 
@@ -221,6 +223,7 @@ pub(crate) fn a_rebind() -> Rebind {
         reason: None,
         upstream_session: None,
         ownership: Ownership::Shared,
+        report: LossReport::ByCaller,
     }
 }
 

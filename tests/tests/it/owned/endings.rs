@@ -1,5 +1,6 @@
 //! How children end: with their session wherever that ends, by themselves, or not at all because they never started.
 
+use anyhow::Context;
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::stdio_command;
 use mooring_tests::fleet_keys::FleetKeys;
@@ -8,14 +9,15 @@ use mooring_tests::journal::{Event, Journal};
 use mooring_tests::process_tree::started_with;
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{McpSession, read_exchange, result_of};
+use mooring_tests::wait;
 use serde_json::json;
 
-use crate::recovery::{OUTCOME_UNKNOWN, call};
+use crate::recovery::{OUTCOME_UNKNOWN, call, mark_of};
 use crate::rig::initialize_params;
 
 use super::rig::{
-    OwnedFleet, Shape, assert_begun_anew, error_code, goes_on, owned_toml, pid_of, slow,
-    stdio_toml, unique,
+    GONE_WITHIN, OwnedFleet, Shape, assert_begun_anew, error_code, goes_on, owned_toml, pid_of,
+    slow, stdio_toml, unique,
 };
 
 /// How long a call is in flight while another session wants its place; longer than that waits.
@@ -87,6 +89,40 @@ async fn a_child_that_exits_in_mid_call_fails_that_call_and_the_next_begins_anew
             0,
             "a living owner renews its own"
         );
+    }
+    assert_eq!(fleet.journal.of(Event::Initialized)?.len(), 3);
+    Ok(())
+}
+
+/// The same where the client's stream meets it first, here or at another worker: the stream has no reply that could bear
+/// the mark, and the next call's does.
+#[tokio::test]
+async fn an_exit_that_the_clients_stream_met_is_marked_in_the_next_reply() -> anyhow::Result<()> {
+    let fleet = OwnedFleet::start(3).await?;
+    let session = fleet.open_at(0).await?;
+    for gateway in [0, 1] {
+        let mut at_gateway = fleet.through(&session, &[gateway]);
+        at_gateway.increment().await?;
+        let watched = at_gateway.listen(None).await?;
+        assert_eq!(watched.status, 200);
+        call(&mut at_gateway, "exit").await?;
+        fleet.until_children(0).await?;
+        drop(watched);
+        // The former stream may still be on its way back.
+        let mut stream = wait::until("the stream to open again", GONE_WITHIN, async || {
+            let reply = at_gateway.listen(None).await?;
+            Ok((reply.status == 200).then_some(reply))
+        })
+        .await?;
+        let warning = stream.next_message().await?.context("the warning")?;
+        let warned = warning["params"]["data"].get("mooring/rebound");
+        assert!(warned.is_some(), "{warning}");
+
+        let mut elsewhere = fleet.through(&session, &[2]);
+        let first = call(&mut elsewhere, "increment").await?;
+        assert_begun_anew(&first);
+        assert_eq!(mark_of(&first), warned);
+        goes_on(&mut fleet.through(&session, &[0, 1, 2]), 2, 3).await?;
     }
     assert_eq!(fleet.journal.of(Event::Initialized)?.len(), 3);
     Ok(())

@@ -8,11 +8,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{HeaderName, Method};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
 use mooring_session::names::Principal;
+use mooring_session::rules::LossReport;
 use mooring_session::view::OwnerView;
 
 use super::super::{Affinity, Session};
@@ -24,6 +25,11 @@ use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
 
 /// What of a request's head a connection looks at.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, LAST_EVENT_ID, MCP_PROTOCOL_VERSION];
+/// Who tells the client of the loss for which a connection is renewed: the worker that asks, unless this header says
+/// [`REPORTED_BY_NEXT_CALL`].
+pub(super) const LOSS_REPORT: HeaderName = HeaderName::from_static("mooring-loss-report");
+/// See [`LOSS_REPORT`].
+pub(super) const REPORTED_BY_NEXT_CALL: &str = "next-call";
 /// Longest wait for an answer that no tool takes part in.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// Longest wait for a connection that its owner makes anew: the other worker waits for the server to start.
@@ -59,9 +65,14 @@ impl Affinity {
         session: &Session,
         server: &Server,
         epoch: u64,
+        report: LossReport,
     ) {
         let place = Place::of(session, server);
-        let forward = about(Operation::Renew, &place, &session.principal, epoch);
+        let mut forward = about(Operation::Renew, &place, &session.principal, epoch);
+        if report == LossReport::ByNextCall {
+            let value = HeaderValue::from_static(REPORTED_BY_NEXT_CALL);
+            forward.headers.insert(LOSS_REPORT, value);
+        }
         if let Err(error) = self.ask(owner, &forward, RENEWED_WITHIN).await {
             tracing::info!(session = %session.digest, server = %server.id, %error, "the owner of a lost connection did not make it anew");
         }

@@ -4,8 +4,10 @@
 //! answer is a verdict.
 
 use http::{Response, StatusCode};
+use mooring_session::rules::LossReport;
 
 use super::super::{Affinity, Loss, Session};
+use super::pass_on::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
 use super::table::Place;
 use mooring_peers::fleet::{Forward, Operation, Verdict};
 use mooring_upstream::connection::Activity;
@@ -62,8 +64,15 @@ impl Affinity {
             .get(place.server.as_str())
             .cloned()
             .ok_or(Verdict::Unsupported)?;
+        let is_by_next_call =
+            (forward.headers.get(LOSS_REPORT)).is_some_and(|value| value == REPORTED_BY_NEXT_CALL);
+        let report = if is_by_next_call {
+            LossReport::ByNextCall
+        } else {
+            LossReport::ByCaller
+        };
         let settled = self
-            .settle(&session, &server)
+            .settle(&session, &server, report)
             .await
             .map_err(|_| Verdict::NotHere)?;
         let binding = &settled.binding;
@@ -77,7 +86,7 @@ impl Affinity {
             return Ok(());
         }
         match self
-            .recover(&session, &server, binding, Loss::ConnectionEnded)
+            .recover(&session, &server, binding, Loss::ConnectionEnded, report)
             .await
         {
             Ok(_) => Ok(()),

@@ -22,6 +22,7 @@ fn touch() -> Touch {
         ttl: None,
         content_hash: Some(ContentHash::parse(b"2c26b46b").unwrap()),
         labels: std::collections::BTreeMap::new(),
+        reported: None,
     }
 }
 

@@ -10,7 +10,8 @@ use mooring_session::names::{
 };
 use mooring_session::record::Binding;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Rebind, Revival, Route, Touch, Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Rebind, ReportedLoss, Revival, Route,
+    Touch, Unbind,
 };
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
@@ -200,11 +201,22 @@ impl Draw<'_> {
     fn touch(&mut self) -> Request {
         self.say_as_principal("SESSION.TOUCH");
         let ttl = (self.rng.u32(..3) == 0).then(|| self.say_number("TTL", &[1_000, 60_000]));
+        let (content_hash, labels) = (self.hash(), self.labels());
+        let reported = self.rng.bool().then(|| {
+            let epoch = self.epoch();
+            let server = self.server.clone();
+            self.say(&["REPORTED", &server, &epoch.to_string()]);
+            ReportedLoss {
+                server: parsed!(ServerName, server),
+                epoch,
+            }
+        });
         Request::Touch(Touch {
             principal: parsed!(Principal, self.principal),
             ttl,
-            content_hash: self.hash(),
-            labels: self.labels(),
+            content_hash,
+            labels,
+            reported,
         })
     }
 

@@ -140,6 +140,12 @@ pub(super) fn routed(routed: &Routed) -> Value {
     if let Some(lost) = &routed.worker_lost {
         fields.push(("worker_lost", text(lost.worker.as_str())));
     }
+    if let Some(loss) = &routed.unreported_loss {
+        fields.push(("lost_instance", text(loss.instance.as_str())));
+        if let Some(reason) = &loss.reason {
+            fields.push(("lost_reason", text(reason.as_str())));
+        }
+    }
     map(fields)
 }
 

@@ -3,12 +3,12 @@
 use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
-use mooring_session::rules::{Bind, Confirm, Ownership, Rebind, Route, Unbind};
+use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Route, Unbind};
 
 use super::{Draw, Request};
 
 impl Draw<'_> {
-    fn epoch(&mut self) -> u64 {
+    pub(super) fn epoch(&mut self) -> u64 {
         let present = self.binding().map_or(1, |binding| binding.epoch);
         match self.rng.u32(..6) {
             0 => present - 1,
@@ -112,6 +112,14 @@ impl Draw<'_> {
             self.say(&["REASON", "upstream-lost"]);
             parsed!(Reason, "upstream-lost")
         });
+        let upstream_session = self.upstream(3);
+        let ownership = self.ownership();
+        let report = if self.rng.bool() {
+            self.say(&["UNREPORTED"]);
+            LossReport::ByNextCall
+        } else {
+            LossReport::ByCaller
+        };
         Request::Rebind(Rebind {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
@@ -122,8 +130,9 @@ impl Draw<'_> {
             instances: vec![parsed!(InstanceName, present), parsed!(InstanceName, other)],
             avoid,
             reason,
-            upstream_session: self.upstream(3),
-            ownership: self.ownership(),
+            upstream_session,
+            ownership,
+            report,
         })
     }
 
