@@ -1,7 +1,7 @@
 //! One store under test, which carries out operations and tells all that it was told.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mooring_session::names::{Principal, WorkerId};
@@ -13,6 +13,8 @@ use super::operations::{Kind, Operation};
 use crate::test_support::requests as make;
 use crate::{Family, NewsItem, SessionKey, SessionPage, Store, StoreError, WorkerView};
 
+/// How many workers the operations name.
+const WORKERS: u8 = 3;
 /// How many sessions the operations name.
 const SESSIONS: u8 = 3;
 
@@ -24,6 +26,14 @@ pub(crate) struct Side<'a> {
     epochs: BTreeMap<(u8, u8), u64>,
     generations: BTreeMap<u8, u64>,
     turns: BTreeMap<(u8, u8), u64>,
+    deaths: Option<Deaths>,
+}
+
+/// Which workers have died, so that none of them comes back.
+#[derive(Default)]
+struct Deaths {
+    has_beaten: BTreeSet<WorkerId>,
+    dead: BTreeSet<WorkerId>,
 }
 
 impl<'a> Side<'a> {
@@ -34,7 +44,15 @@ impl<'a> Side<'a> {
             epochs: BTreeMap::new(),
             generations: BTreeMap::new(),
             turns: BTreeMap::new(),
+            deaths: None,
         }
+    }
+
+    /// No worker that died comes back. What the dead were told and the turns that they held are dropped when a store sees the
+    /// death, which is for each store to say: Redis looks at its ticks, so a return may come before that or after it.
+    pub(in crate::store) fn without_returns(mut self) -> Self {
+        self.deaths = Some(Deaths::default());
+        self
     }
 
     /// Carries it out, and answers with everything that was answered, as text.
@@ -105,14 +123,24 @@ impl<'a> Side<'a> {
                 let rated = store.rate(&name, 3, window, u64::from(op.server) + 1).await;
                 told(&rated.map(|rated| (rated.allowed, rated.remaining)))
             }
+            Kind::Beat if self.would_return(&worker) => String::new(),
             Kind::Beat => {
                 let mut beat = make::beat(&self.worker(op), 600_000);
                 if op.flags & 7 == 0 {
                     beat.drain = Drain::Draining;
                 }
-                told(&store.beat(&beat).await)
+                let reply = store.beat(&beat).await;
+                if reply.is_ok() {
+                    self.note_beat(op);
+                }
+                told(&reply)
             }
-            Kind::Gone => told(&store.gone(&worker).await),
+            Kind::Gone => {
+                if let Some(deaths) = &mut self.deaths {
+                    deaths.dead.insert(worker.clone());
+                }
+                told(&store.gone(&worker).await)
+            }
             Kind::Workers => told(
                 &store
                     .workers()
@@ -128,6 +156,34 @@ impl<'a> Side<'a> {
         heard.iter().any(|view| {
             view.worker.name() == worker.name() && (view.worker != *worker || !view.alive)
         })
+    }
+
+    fn would_return(&self, worker: &WorkerId) -> bool {
+        let deaths = self.deaths.as_ref();
+        deaths.is_some_and(|deaths| deaths.dead.contains(worker))
+    }
+
+    /// The other boots of the name are dead now. The beat of one that has beaten is refused, and is asked for; one that has
+    /// not would return.
+    fn note_beat(&mut self, op: &Operation) {
+        let worker = make::worker(&self.worker(op));
+        let boots = (0..WORKERS).map(|number| {
+            let other = Operation {
+                worker: number,
+                ..op.clone()
+            };
+            make::worker(&self.worker(&other))
+        });
+        let others: Vec<WorkerId> = boots
+            .filter(|boot| boot.name() == worker.name() && *boot != worker)
+            .collect();
+        if let Some(deaths) = &mut self.deaths {
+            let strangers = others
+                .into_iter()
+                .filter(|boot| !deaths.has_beaten.contains(boot));
+            deaths.dead.extend(strangers);
+            deaths.has_beaten.insert(worker);
+        }
     }
 
     fn note_epoch(&mut self, op: &Operation, epoch: Option<u64>) {
