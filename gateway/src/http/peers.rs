@@ -1,6 +1,7 @@
 //! What this worker does for the others of its fleet.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use http::Response;
 use mooring_session::names::WorkerId;
@@ -12,17 +13,38 @@ use mooring_upstream::Body;
 
 /// This worker, as the others see it.
 #[derive(Debug)]
-pub struct Colleague(pub Arc<App>);
+pub struct Colleague {
+    app: Arc<App>,
+    asked_at: Mutex<Option<Instant>>,
+}
+
+impl Colleague {
+    /// Nobody has asked anything yet.
+    #[must_use]
+    pub const fn new(app: Arc<App>) -> Self {
+        Self {
+            app,
+            asked_at: Mutex::new(None),
+        }
+    }
+
+    /// When another worker last asked something.
+    #[must_use]
+    pub fn asked_at(&self) -> Option<Instant> {
+        *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl PeerService for Colleague {
     type Body = Body;
 
     async fn serve(&self, from: WorkerId, forward: Forward) -> Result<Response<Body>, Verdict> {
         tracing::trace!(%from, ?forward, "another worker asks");
+        *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         match forward.operation {
-            Operation::Stream => legacy::serve_forward(&self.0, forward).await,
+            Operation::Stream => legacy::serve_forward(&self.app, forward).await,
             Operation::Serve | Operation::Renew | Operation::Close => {
-                self.0.affinity.serve_forward(forward).await
+                self.app.affinity.serve_forward(forward).await
             }
         }
     }

@@ -18,6 +18,10 @@ use mooring_peers::{self as peer, ListenerOptions, PeerClient};
 use mooring_settings::{FleetKeysFile, PeerSettings};
 use mooring_store::Store;
 
+/// Workers that asked something within this time may be about to ask again.
+const ASKED_LATELY: Duration = Duration::from_secs(30);
+/// How long after this worker is gone it still answers those that were told before where something lives.
+const ASKED_LATE_WITHIN: Duration = Duration::from_millis(500);
 /// How long forwarded calls may take to end after the last connection was closed here.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
@@ -105,11 +109,18 @@ impl Peers {
         let options = ListenerOptions {
             body_bytes_max: u64::try_from(app.listen.body_bytes_max).unwrap_or(u64::MAX),
         };
-        let service = Arc::new(Colleague(Arc::clone(app)));
+        let service = Arc::new(Colleague::new(Arc::clone(app)));
         let (listener, gate) = (self.listener, self.gate);
-        let listening = peer::listen(listener, gate, service, options, stopping.clone());
+        let listening = peer::listen(
+            listener,
+            gate,
+            Arc::clone(&service),
+            options,
+            stopping.clone(),
+        );
         PeerListener {
             task: tokio::spawn(listening),
+            service,
             stopping,
         }
     }
@@ -123,12 +134,20 @@ impl Peers {
 /// The private listener while it serves.
 pub(super) struct PeerListener {
     task: JoinHandle<()>,
+    service: Arc<Colleague>,
     stopping: CancellationToken,
 }
 
 impl PeerListener {
     /// Accepts nothing more, and waits for a moment for what is under way. Nothing lives here any more.
+    ///
+    /// A worker that was told before that something lives here may ask for it only now: it is told that this one stops. Where
+    /// nobody listened, it could not know whether its call ran.
     pub(super) async fn stop(self) {
+        let asked_at = self.service.asked_at();
+        if asked_at.is_some_and(|asked_at| asked_at.elapsed() < ASKED_LATELY) {
+            tokio::time::sleep(ASKED_LATE_WITHIN).await;
+        }
         self.stopping.cancel();
         let _ = tokio::time::timeout(STOP_WITHIN, self.task).await;
     }

@@ -242,7 +242,8 @@ async fn every_gateway_is_restarted_in_turn_and_no_request_fails() -> anyhow::Re
     stop.store(true, Ordering::SeqCst);
     let mut losses = 0;
     for load in loads {
-        losses += load.task.await??;
+        // A panic shows the logs of all processes.
+        losses += load.task.await?.unwrap_or_else(|error| panic!("{error:?}"));
     }
 
     // Every child had one owner, which was stopped at least once.

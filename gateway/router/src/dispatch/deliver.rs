@@ -169,6 +169,9 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
                 if ran == Ran::No && since.elapsed() >= OWNER_WITHIN {
                     return Err(DeliverError::Unreachable(error));
                 }
+                if ran == Ran::Perhaps {
+                    tracing::info!(session = %session.digest, server = %server.id, %error, "the gateway that holds the connection did not answer a call that it may have begun");
+                }
                 tokio::time::sleep(OWNER_PAUSE).await;
                 let later = settle(affinity, call, None).await?;
                 settled = follow(call.server, settled, later, &error);

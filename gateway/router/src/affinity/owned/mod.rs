@@ -15,7 +15,6 @@ mod table;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mooring_session::names::ServerName;
@@ -31,6 +30,7 @@ pub use sweep::sweep_owned;
 pub use table::Place;
 
 use self::deaths::Deaths;
+use self::stop::Admission;
 use self::table::Table;
 use super::{Affinity, Session};
 use mooring_peers::PeerClient;
@@ -44,7 +44,7 @@ pub struct Owned {
     dials: HashMap<ServerName, Dial>,
     options: OwnedOptions,
     peers: Option<PeerClient>,
-    is_stopping: AtomicBool,
+    admission: Admission,
 }
 
 impl fmt::Debug for Owned {
@@ -69,7 +69,7 @@ impl Owned {
             dials,
             options,
             peers,
-            is_stopping: AtomicBool::new(false),
+            admission: Admission::default(),
         }
     }
 
@@ -100,9 +100,8 @@ impl Owned {
         epoch: u64,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        if self.comes_too_late(outgoing) {
-            return Err(SendError::OwnerDraining);
-        }
+        // Kept until the connection has the message: from then on the connection counts it.
+        let _admitted = self.admission.admit(outgoing)?;
         if !self.fence.is_open() {
             return Err(SendError::OwnerAway(
                 "it has not reached the store for a while".into(),

@@ -15,8 +15,10 @@ use http_body_util::BodyExt;
 use mooring_session::names::Principal;
 use mooring_session::rules::LossReport;
 use mooring_session::view::OwnerView;
+use tokio::time::sleep;
 
 use super::super::{Affinity, Session};
+use super::deaths::Death;
 use super::table::Place;
 use mooring_peers::fleet::{Forward, Operation, Verdict};
 use mooring_peers::{PeerBody, PeerClient, PeerError};
@@ -32,6 +34,9 @@ pub(super) const LOSS_REPORT: HeaderName = HeaderName::from_static("mooring-loss
 pub(super) const REPORTED_BY_NEXT_CALL: &str = "next-call";
 /// Longest wait for an answer that no tool takes part in.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+/// How long an answer may be on its way that a worker gave before it was counted as dead. A worker that takes its leave has
+/// written every answer by then.
+const IN_TRANSIT_WITHIN: Duration = Duration::from_millis(250);
 /// Longest wait for a connection that its owner makes anew: the other worker waits for the server to start.
 const RENEWED_WITHIN: Duration = Duration::from_secs(120);
 
@@ -138,14 +143,14 @@ impl Affinity {
         let reply = tokio::select! {
             reply = asked => reply.map_err(refused)?,
             // Whether it was served before is not known.
-            () = death.clone().told() => {
+            () = long_dead(death.clone()) => {
                 return Err(SendError::OwnerBroken("it is counted as dead".into()));
             }
         };
         Ok(reply.map(|body| {
             Body::made(Passed {
                 body,
-                death: Box::pin(death.told()),
+                death: Box::pin(long_dead(death)),
             })
         }))
     }
@@ -184,6 +189,12 @@ fn refused(error: PeerError) -> SendError {
         error if error.is_undelivered() => SendError::OwnerAway(error.to_string().into()),
         error => SendError::OwnerBroken(error.to_string().into()),
     }
+}
+
+/// Returns a moment after the worker was counted as dead: what it answered before that may still be on its way.
+async fn long_dead(death: Death) {
+    death.told().await;
+    sleep(IN_TRANSIT_WITHIN).await;
 }
 
 /// A reply of another worker, until that is counted as dead.

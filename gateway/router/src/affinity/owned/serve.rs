@@ -3,15 +3,21 @@
 //! Invariant: only the connection of exactly the epoch that is named is touched, and nothing is delivered where the
 //! answer is a verdict.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
 use http::{Response, StatusCode};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use mooring_session::rules::LossReport;
 
 use super::super::{Affinity, Loss, Session};
 use super::pass_on::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
+use super::stop::Counted;
 use super::table::Place;
-use mooring_peers::fleet::{Forward, Operation, Verdict};
 use mooring_upstream::connection::Activity;
-use mooring_upstream::{Body, Outgoing, Reply, SendError};
+use mooring_peers::fleet::{Forward, Operation, Verdict};
+use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError};
 
 impl Affinity {
     /// Does what another worker asks of a connection.
@@ -30,10 +36,21 @@ impl Affinity {
         match forward.operation {
             Operation::Serve => {
                 let outgoing = Outgoing::passed_on(forward.method, forward.headers, forward.body);
-                self.owned()
+                let leaving = self.owned().admission.reply_leaves(&outgoing);
+                let reply = self
+                    .owned()
                     .serve_here(&place, forward.epoch, &outgoing)
                     .await
-                    .map_err(verdict)
+                    .map_err(verdict)?;
+                Ok(match leaving {
+                    Some(leaving) => reply.map(|body| {
+                        Body::made(LeavingBody {
+                            body,
+                            _leaving: leaving,
+                        })
+                    }),
+                    None => reply,
+                })
             }
             Operation::Close => {
                 self.owned().close(&place, forward.epoch);
@@ -95,6 +112,32 @@ impl Affinity {
                 Err(Verdict::Ended)
             }
         }
+    }
+}
+
+/// A reply to another worker, which is under way until it was read to its end or dropped.
+struct LeavingBody {
+    body: Body,
+    _leaving: Counted,
+}
+
+impl HttpBody for LeavingBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
