@@ -1,94 +1,91 @@
-//! Asking another worker, over connections that are kept.
+//! Asking a peer, over TLS connections that are kept.
 //!
-//! Invariant: an error says whether anything can have been delivered, and only what the other worker signed can say that
-//! nothing was. Nothing is sent to an address that the other worker did not sign.
+//! Invariant: an error says whether anything can have been delivered. Nothing is sent before the TLS handshake has shown
+//! that what answers is the boot that is asked; an announced address alone proves nothing.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::buf::Chain;
-use bytes::{Buf, Bytes};
-use http::header::CONTENT_TYPE;
-use http::{Method, Request, Response, StatusCode, Uri};
+use bytes::Bytes;
+use http::uri::{Authority, Scheme};
+use http::{Response, StatusCode, Uri};
 use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Client as Pool};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use mooring_session::names::WorkerId;
+use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
+use rustls::pki_types::{InvalidDnsNameError, ServerName};
+use tokio::net::TcpStream;
+use tower::Service;
 
-use super::body::{PeerBody, PeerBodyError};
+use super::forward::{self, Forward, HeaderTooLarge, Verdict};
+use crate::fleet::{FleetTls, tls_name};
 use super::metrics::{self, Forwarded};
-use super::{CONTENT, PATH};
-use crate::fleet::{
-    Forward, FrameDecoder, Gate, ReplyHead, SealError, Sealed, UnverifiedAddress, Verdict,
-};
-use mooring_upstream::is_refused;
+use mooring_upstream::{causes, is_refused};
 
-/// Longest time to connect to another worker: it is near, or it is gone.
+/// Longest time to connect to a peer: it is near, or it is gone.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// Longest time to connect, TLS handshake included, for which a busy peer needs the processor.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept.
 pub(super) const IDLE_CONNECTION: Duration = Duration::from_secs(60);
-/// Most idle connections kept to one worker.
-const IDLE_CONNECTIONS_PER_WORKER_MAX: usize = 512;
+/// Most idle connections kept to one peer.
+const IDLE_CONNECTIONS_PER_PEER_MAX: usize = 512;
 /// How long a connection may be silent before TCP asks whether the other side still lives, and between two such
 /// questions: replies have no time limit.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
 /// After this many unanswered questions the connection is broken.
 pub(super) const KEEPALIVE_RETRIES: u32 = 4;
 
-/// Envelope and message, written without putting them together first.
-type Asked = Full<Chain<Bytes, Bytes>>;
+/// Connections to peers. The user part of an authority is the [`tls_name`] of the boot that has to answer there, so a
+/// connection to one boot is never used for another at the same address.
+type PeerConnections = Pool<LimitedConnector, Full<Bytes>>;
 
-/// Talks to the other workers. Cheap to clone.
+/// Talks to peers. Cheap to clone.
 #[derive(Clone)]
 pub struct PeerClient {
-    gate: Arc<Gate>,
-    connections: Pool<HttpConnector, Asked>,
+    connections: PeerConnections,
 }
 
-/// Why another worker's answer is not believed.
-#[derive(Debug, thiserror::Error)]
-pub enum Forgery {
-    /// It is not the status of a signed reply. Keys or clocks that differ make the other worker answer 401.
-    #[error("it has status {0} and no signature; do keys and clocks agree?")]
-    Unsigned(StatusCode),
-    /// It does not begin with an authentic head.
-    #[error(transparent)]
-    Head(PeerBodyError),
-    /// It is signed by a worker that was not asked.
-    #[error("it comes from another worker")]
-    OtherWorker,
-}
-
-/// Why there is no answer.
+/// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// The request cannot be put into an envelope. Nothing was sent.
+    /// The request cannot be forwarded. Nothing was sent.
     #[error(transparent)]
-    Unsealable(#[from] SealError),
-    /// The announced address is not known to be the worker's. Nothing was sent.
-    #[error(transparent)]
-    Unverified(#[from] UnverifiedAddress),
-    /// The worker's address is none. Nothing was sent.
-    #[error("the worker's address cannot be used")]
-    Address(#[source] http::uri::InvalidUri),
+    TooLarge(#[from] HeaderTooLarge),
+    /// The gateway's address is none. Nothing was sent.
+    #[error("the gateway's address cannot be used")]
+    Address(#[source] http::Error),
+    /// What answers at the announced address holds no key of the fleet. Nothing was sent.
+    #[error(
+        "what answers at the gateway's address has no certificate of this fleet: {0}; give each gateway the same fleet_keys_file and release"
+    )]
+    Unverified(rustls::Error),
+    /// Another gateway or boot of the fleet answers at the announced address. Nothing was sent.
+    #[error("another gateway, or another boot of it, answers at the gateway's address")]
+    OtherGateway,
     /// The address refuses connections: nobody listens there. Nothing was delivered.
-    #[error("the worker refuses connections")]
+    #[error("the gateway refuses connections")]
     Refused,
     /// No connection was made for another reason. Nothing was delivered.
-    #[error("cannot connect to the worker")]
+    #[error("cannot connect to the gateway")]
     Unreachable(#[source] legacy::Error),
     /// The connection broke after it was made. The request may have been delivered.
-    #[error("the connection to the worker broke before it answered")]
-    Broken(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// No answer began within the limit. The request may have been delivered.
-    #[error("the worker did not answer within {} ms", .0.as_millis())]
+    #[error("the connection to the gateway broke before it replied")]
+    Broken(#[source] legacy::Error),
+    /// No reply began within the limit. The request may have been delivered.
+    #[error("the gateway did not reply within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// What came is not the worker's answer to this request, which may have been delivered.
-    #[error("the worker's answer is not authentic: {0}")]
-    Forged(Forgery),
-    /// The worker did not do it. Nothing was delivered.
+    /// The reply is none of the service, which refused the request or is of another release.
+    #[error("the gateway replied with status {0} and no outcome")]
+    Unexpected(StatusCode),
+    /// The gateway did not do it. Nothing was delivered.
     #[error(transparent)]
     Verdict(Verdict),
 }
@@ -97,51 +94,70 @@ impl PeerError {
     /// Whether it is certain that the server received nothing.
     #[must_use]
     pub const fn is_undelivered(&self) -> bool {
-        match self {
-            Self::Unsealable(_)
-            | Self::Unverified(_)
-            | Self::Address(_)
-            | Self::Refused
-            | Self::Unreachable(_)
-            | Self::Verdict(_) => true,
-            Self::Broken(_) | Self::TimedOut(_) | Self::Forged(_) => false,
-        }
+        !matches!(
+            self,
+            Self::Broken(_) | Self::TimedOut(_) | Self::Unexpected(_)
+        )
     }
 
     const fn outcome(&self) -> Forwarded {
         match self {
-            Self::Unsealable(_) => Forwarded::TooLarge,
+            Self::TooLarge(_) => Forwarded::TooLarge,
             Self::Unverified(_) => Forwarded::Unverified,
+            Self::OtherGateway => Forwarded::OtherGateway,
             Self::Refused => Forwarded::Refused,
             Self::Address(_) | Self::Unreachable(_) => Forwarded::Unreachable,
-            Self::Broken(_) => Forwarded::Broken,
+            Self::Broken(_) | Self::Unexpected(_) => Forwarded::Broken,
             Self::TimedOut(_) => Forwarded::TimedOut,
-            Self::Forged(_) => Forwarded::Forged,
             Self::Verdict(verdict) => Forwarded::Declined(*verdict),
         }
     }
 }
 
+impl From<legacy::Error> for PeerError {
+    fn from(error: legacy::Error) -> Self {
+        if !error.is_connect() {
+            return Self::Broken(error);
+        }
+        if is_refused(&error) {
+            return Self::Refused;
+        }
+        let cause = causes(&error).find_map(|cause| cause.downcast_ref().cloned());
+        match cause {
+            Some(rustls::Error::InvalidCertificate(
+                NotValidForName | NotValidForNameContext { .. },
+            )) => Self::OtherGateway,
+            Some(cause) => Self::Unverified(cause),
+            None => Self::Unreachable(error),
+        }
+    }
+}
+
 impl PeerClient {
-    /// Asks as the worker of this gate.
+    /// Connects with this gateway's certificate.
     #[must_use]
-    pub fn new(gate: Arc<Gate>) -> Self {
+    pub fn new(tls: &FleetTls) -> Self {
         let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_LIMIT));
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_keepalive_interval(Some(KEEPALIVE));
         tcp.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+        let https = HttpsConnector::new(tcp, tls.client(), true, Arc::new(server_name));
         let connections = Pool::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_CONNECTION)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_PER_WORKER_MAX)
-            .build(tcp);
-        Self { gate, connections }
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_PER_PEER_MAX)
+            .build(LimitedConnector(https));
+        Self { connections }
     }
 
-    /// Asks the worker `to` at the address that it `announced`, once, and answers when its reply begins. `head_limit` is how long that may
-    /// take; none for what may take as long as a tool does.
+    /// Asks the gateway `to` at the address that it `announced`, once, and returns when its reply begins. `head_limit` is
+    /// how long that may take; none for what may take as long as a tool does.
+    ///
+    /// Dropping the body of a reply that is under way closes the connection, by which the peer sees that nobody reads it
+    /// any more.
     ///
     /// # Errors
     /// See [`PeerError`].
@@ -151,31 +167,24 @@ impl PeerClient {
         announced: &str,
         forward: &Forward,
         head_limit: Option<Duration>,
-    ) -> Result<Response<PeerBody>, PeerError> {
+    ) -> Result<Response<Incoming>, PeerError> {
         let started = Instant::now();
         let exchange = self.exchange(to, announced, forward);
-        let settled = match head_limit {
+        let reply = match head_limit {
             Some(limit) => tokio::time::timeout(limit, exchange)
                 .await
                 .unwrap_or(Err(PeerError::TimedOut(limit))),
             None => exchange.await,
         };
-        let outcome = match &settled {
+        let outcome = match &reply {
             Ok(_) => Forwarded::Served,
             Err(error) => error.outcome(),
         };
         metrics::forward(outcome, started.elapsed());
-        match &settled {
-            Err(error @ PeerError::Forged(_)) => {
-                tracing::warn!(worker = %to, address = announced, %error, "what answered is not believed to be the worker that was asked");
-            }
-            Err(error @ PeerError::Unverified(_)) => {
-                // A request tries again many times, and its failure is logged once.
-                tracing::debug!(worker = %to, address = announced, %error, "request not forwarded");
-            }
-            _ => {}
+        if let Err(error @ (PeerError::Unverified(_) | PeerError::Unexpected(_))) = &reply {
+            tracing::warn!(worker = %to, address = announced, %error, "request not forwarded");
         }
-        settled
+        reply
     }
 
     async fn exchange(
@@ -183,51 +192,51 @@ impl PeerClient {
         to: &WorkerId,
         announced: &str,
         forward: &Forward,
-    ) -> Result<Response<PeerBody>, PeerError> {
-        let address = self.gate.verify_address(to, announced)?;
-        let uri: Uri = format!("http://{address}{PATH}")
-            .parse()
+    ) -> Result<Response<Incoming>, PeerError> {
+        let mut request = forward.to_request()?;
+        *request.uri_mut() = Uri::builder()
+            .scheme(Scheme::HTTPS)
+            .authority(format!("{}@{announced}", tls_name(to)))
+            .path_and_query(forward.path())
+            .build()
             .map_err(PeerError::Address)?;
-        let now_ms = super::unix_now_ms();
-        let Sealed { front, exchange } = self.gate.seal(to, forward, now_ms)?;
-        let mut request = Request::new(Full::new(front.chain(forward.body.clone())));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
-        request.headers_mut().insert(CONTENT_TYPE, CONTENT);
-        let reply = match self.connections.request(request).await {
-            Ok(reply) => reply,
-            Err(error) if is_refused(&error) => return Err(PeerError::Refused),
-            Err(error) if error.is_connect() => return Err(PeerError::Unreachable(error)),
-            Err(error) => return Err(PeerError::Broken(error.into())),
-        };
-        if reply.status() != StatusCode::OK {
-            return Err(PeerError::Forged(Forgery::Unsigned(reply.status())));
+        let mut reply = self.connections.request(request).await?;
+        match forward::take_outcome(&mut reply) {
+            Some(outcome) => outcome.map(|()| reply).map_err(PeerError::Verdict),
+            None => Err(PeerError::Unexpected(reply.status())),
         }
-        let mut body = PeerBody::new(reply.into_body(), FrameDecoder::new(exchange));
-        let head = body.head().await.map_err(unread_head)?;
-        judge(head, to).map(|head| head.map(|()| body))
     }
 }
 
 impl fmt::Debug for PeerClient {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "PeerClient({})", self.gate.me())
+        formatter.write_str("PeerClient")
     }
 }
 
-fn unread_head(error: PeerBodyError) -> PeerError {
-    match error {
-        PeerBodyError::Broken(error) => PeerError::Broken(error.into()),
-        error => PeerError::Forged(Forgery::Head(error)),
+/// Connects within [`HANDSHAKE_LIMIT`].
+#[derive(Clone)]
+struct LimitedConnector(HttpsConnector<HttpConnector>);
+
+impl Service<Uri> for LimitedConnector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.0.call(uri);
+        Box::pin(async move { tokio::time::timeout(HANDSHAKE_LIMIT, connecting).await? })
     }
 }
 
-/// Whether the head is of the worker that was asked; or of its next run, which can only say that it is another.
-fn judge(head: ReplyHead, to: &WorkerId) -> Result<Response<()>, PeerError> {
-    let ReplyHead { from, outcome } = head;
-    let is_next_run = from.name() == to.name() && matches!(outcome, Err(Verdict::NotHere));
-    if from != *to && !is_next_run {
-        return Err(PeerError::Forged(Forgery::OtherWorker));
-    }
-    outcome.map_err(PeerError::Verdict)
+/// The name that the certificate has to have: what is before the first `@`, which no such name contains, so an announced
+/// address cannot change it.
+fn server_name(uri: &Uri) -> Result<ServerName<'static>, InvalidDnsNameError> {
+    let authority = uri.authority().map_or("", Authority::as_str);
+    let name = authority.split_once('@').map_or("", |(name, _)| name);
+    ServerName::try_from(name.to_owned())
 }

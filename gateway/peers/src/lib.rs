@@ -1,42 +1,25 @@
-//! From worker to worker: requests for a connection that lives in another worker, and their replies as they arrive.
+//! From gateway to gateway: requests for a connection that lives in another one, and their replies as they arrive.
 //!
-//! Every worker listens on an address of its own, which its beats announce. There is one route, `POST /peer/v1`: an
-//! envelope and the message in, frames out; `fleet` says what they look like and why they can be trusted.
+//! Every gateway listens on an address of its own, which its beats announce. It speaks HTTP/1.1 inside mutual TLS 1.3 with
+//! the certificates of [`fleet`], so requests and replies are authentic, whole, in order and unreadable to anybody else.
 //!
-//! Invariant: a failure says whether anything can have been delivered, and whatever is not authentic is neither served nor
-//! passed on.
+//! Invariant: a failure says whether anything can have been delivered, and nothing is served for, or sent to, anybody
+//! without a key of the fleet.
 
-mod body;
 mod client;
 pub mod fleet;
-mod framed;
-mod intake;
+mod forward;
 mod listener;
 mod metrics;
+mod refusal;
 mod service;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use http::HeaderValue;
-use mooring_session::time::Millis;
-
-pub use body::{PeerBody, PeerBodyError};
-pub use client::{Forgery, PeerClient, PeerError};
+pub use client::{PeerClient, PeerError};
+pub use forward::{Forward, HeaderTooLarge, Operation, Verdict};
 pub use listener::{ListenerOptions, listen};
 pub use metrics::describe_metrics;
+pub(crate) use refusal::REFUSAL_REASONS;
 pub use service::PeerService;
-
-/// The one path of the listener.
-const PATH: &str = "/peer/v1";
-/// What is sent, both ways.
-const CONTENT: HeaderValue = HeaderValue::from_static("application/vnd.mooring.peer");
-
-/// The wall clock, in milliseconds since 1970.
-fn unix_now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |elapsed| Millis::from(elapsed).get())
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,10 @@
-//! The private listener: where the other workers reach this one.
+//! The private listener: where its peers reach this gateway.
 //!
-//! Invariant: every connection, request and wait has a limit, and none of them needs a request to be authentic to hold.
+//! Invariant: every connection, request and wait has a limit, and none of them depends on the peer being authentic. No
+//! byte of a request is read before the TLS handshake has shown that its sender holds a fleet key.
 
+use std::convert::Infallible;
+use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,38 +16,43 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::client::{IDLE_CONNECTION, KEEPALIVE, KEEPALIVE_RETRIES};
-use super::service::{Door, PeerService};
-use crate::fleet::Gate;
+use super::refusal::PeerRefusal;
+use super::service::{PeerService, RequestHandler};
+use crate::fleet::FleetTls;
 
-/// Most connections at a time: each open stream of a client at another worker is one. More wait to be accepted.
+/// Most connections at a time: each open stream of a client at a peer is one. More wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Longest time from the end of one request to the header of the next. The other workers let go of an idle connection
+/// Longest time for a TLS handshake.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// Longest time from the end of one request to the header of the next. Peers let go of an idle connection
 /// before, so that a request never meets a connection that is just being closed.
 const HEADER_LIMIT: Duration = Duration::from_secs(90);
 const _: () = assert!(IDLE_CONNECTION.as_secs() < HEADER_LIMIT.as_secs());
 /// How long nothing is accepted after the system had no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is taken from other workers.
+/// What is taken from peers.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
     /// Most bytes of one message.
-    pub body_bytes_max: u64,
+    pub body_bytes_max: usize,
 }
 
-/// Serves the other workers until `stopping`, and returns when the last open reply has ended; dropping it cuts them.
+/// Serves peers until `stopping`, and returns when the last open reply has ended; dropping it cuts them.
 pub async fn listen<S: PeerService>(
     listener: TcpListener,
-    gate: Arc<Gate>,
+    tls: &FleetTls,
     service: Arc<S>,
     options: ListenerOptions,
     stopping: CancellationToken,
 ) {
-    let door = Arc::new(Door {
-        gate,
+    let acceptor = TlsAcceptor::from(tls.server());
+    let handler = Arc::new(RequestHandler {
         service,
         body_bytes_max: options.body_bytes_max,
     });
@@ -53,8 +61,17 @@ pub async fn listen<S: PeerService>(
         tokio::select! {
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, address)) => {
-                    let door = Arc::clone(&door);
-                    connections.spawn(connection(stream, address, door, stopping.clone()));
+                    let (acceptor, handler) = (acceptor.clone(), Arc::clone(&handler));
+                    let stopping = stopping.clone();
+                    connections.spawn(async move {
+                        let stream = tokio::select! {
+                            stream = handshake(stream, address, &acceptor) => stream,
+                            () = stopping.cancelled() => return,
+                        };
+                        if let Some(stream) = stream {
+                            serve(stream, address, &handler, stopping).await;
+                        }
+                    });
                 }
                 Err(error) => pause_after(&error).await,
             },
@@ -73,21 +90,43 @@ async fn pause_after(error: &io::Error) {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset
     ) {
-        tracing::error!(%error, "no connection of another worker can be accepted");
+        tracing::error!(%error, "peer connections cannot be accepted");
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
-async fn connection<S: PeerService>(
+/// Makes the connection a TLS one; none where it is refused or breaks.
+async fn handshake(
     stream: TcpStream,
     address: SocketAddr,
-    door: Arc<Door<S>>,
+    acceptor: &TlsAcceptor,
+) -> Option<TlsStream<TcpStream>> {
+    if let Err(error) = prepare(&stream) {
+        tracing::debug!(%error, "a socket option of a peer connection could not be set");
+    }
+    let refusal = match tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => match PeerRefusal::of_handshake(&error) {
+            Some(refusal) => refusal,
+            None => {
+                tracing::debug!(%address, %error, "a peer connection broke during its handshake");
+                return None;
+            }
+        },
+        Err(_) => PeerRefusal::TimedOut(HANDSHAKE_LIMIT),
+    };
+    refusal.record(address);
+    None
+}
+
+async fn serve<S: PeerService>(
+    stream: TlsStream<TcpStream>,
+    address: SocketAddr,
+    handler: &RequestHandler<S>,
     stopping: CancellationToken,
 ) {
-    if let Err(error) = prepare(&stream) {
-        tracing::debug!(%error, "a socket option of a connection between workers could not be set");
-    }
-    let service = service_fn(|request| door.answer(request, address));
+    let service =
+        service_fn(async |request| Ok::<_, Infallible>(handler.answer(request, address).await));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)
@@ -100,8 +139,14 @@ async fn connection<S: PeerService>(
             serving.await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection between workers broke");
+    match ended {
+        Ok(()) => {}
+        // The body of a reply had an error: the connection is cut, by which the peer knows that the reply is not whole.
+        Err(error) if error.is_user() => {
+            let cause = error.source().map(tracing::field::display);
+            tracing::info!(%address, %error, cause, "a reply to a peer broke off");
+        }
+        Err(error) => tracing::debug!(%address, %error, "a peer connection broke"),
     }
 }
 

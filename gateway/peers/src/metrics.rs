@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use metrics::{counter, describe_counter, describe_histogram, histogram};
 
-use super::intake::REASONS;
-use crate::fleet::Verdict;
+use crate::{REFUSAL_REASONS, Verdict};
 
 /// Time from asking another worker to the head of its reply, by `outcome`.
 const FORWARD_SECONDS: &str = "mooring_forward_duration_seconds";
@@ -22,7 +21,7 @@ pub fn describe_metrics() {
         PEER_REFUSED,
         "Requests between workers that were not let in, by reason"
     );
-    for reason in REASONS {
+    for reason in REFUSAL_REASONS {
         counter!(PEER_REFUSED, "reason" => reason).absolute(0);
     }
 }
@@ -34,8 +33,10 @@ pub(super) enum Forwarded {
     Served,
     /// It said that it did nothing, and why.
     Declined(Verdict),
-    /// Its announced address is not signed by the fleet.
+    /// What answers at its announced address has no certificate of the fleet.
     Unverified,
+    /// Another gateway or boot of the fleet answers there.
+    OtherGateway,
     /// Nobody listens at its address.
     Refused,
     /// No connection was made for another reason.
@@ -44,8 +45,6 @@ pub(super) enum Forwarded {
     Broken,
     /// It did not answer in time.
     TimedOut,
-    /// What answered is not the worker.
-    Forged,
     /// What was to be asked does not fit.
     TooLarge,
 }
@@ -58,11 +57,11 @@ impl Forwarded {
             Self::Served => "served",
             Self::Declined(verdict) => verdict.as_str(),
             Self::Unverified => "unverified",
+            Self::OtherGateway => "other_gateway",
             Self::Refused => "refused",
             Self::Unreachable => "unreachable",
             Self::Broken => "broken",
             Self::TimedOut => "timed_out",
-            Self::Forged => "forged",
             Self::TooLarge => "too_large",
         }
     }

@@ -1,128 +1,106 @@
-//! One request of another worker: who is let in, and how it is answered.
+//! One request of a peer: how it is read and answered.
 //!
-//! Invariant: whoever is not let in gets the same answer whatever the reason, and the answer says nothing.
+//! Invariant: only requests over connections of the fleet come here (`listener`), and each is read within limits of time
+//! and size before anything is done.
 
-use std::convert::Infallible;
-use std::fmt::Display;
+use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
-use http_body_util::{Either, Full};
+use http_body_util::{BodyExt, Either, Empty, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use mooring_session::names::WorkerId;
 
-use super::framed::Framed;
-use super::intake::{self, IntakeError};
-use super::metrics;
-use super::{CONTENT, PATH};
-use crate::fleet::{Addressed, Admitted, Forward, FrameEncoder, Gate, ReplyHead, Verdict};
+use super::forward::{self, Forward, MalformedHead, Operation, UnknownOperation, Verdict};
+use super::refusal::PeerRefusal;
 
-/// What a worker does for the others.
+/// Longest time that a request may take to arrive whole.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(30);
+
+/// What a gateway does for its peers.
 pub trait PeerService: Send + Sync + 'static {
-    /// The body of an answer.
-    type Body: Body<Data = Bytes, Error: Display> + Send + Unpin + 'static;
+    /// The body of a reply.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static;
 
-    /// Does what the worker `from` asks, or says why nothing was done. The future is dropped where the other worker goes
-    /// away before it has an answer, and the body where it does so later; whether that ends anything is decided here.
+    /// Does what a peer asks, or says why nothing was done. The future is dropped where the peer goes away before it has
+    /// a reply, and the body where it does so later; whether that ends anything is decided here.
     fn serve(
         &self,
-        from: WorkerId,
         forward: Forward,
     ) -> impl Future<Output = Result<Response<Self::Body>, Verdict>> + Send;
 }
 
-/// The body of every answer: a few bytes, or frames as they arrive.
-pub(super) type Answer<B> = Either<Full<Bytes>, Framed<B>>;
+/// The body of every reply: none, or the connection's as it arrives.
+pub(super) type PeerReplyBody<B> = Either<Empty<Bytes>, B>;
 
 /// What the requests of all connections share.
-pub(super) struct Door<S> {
-    pub(super) gate: Arc<Gate>,
+pub(super) struct RequestHandler<S> {
     pub(super) service: Arc<S>,
-    pub(super) body_bytes_max: u64,
+    pub(super) body_bytes_max: usize,
 }
 
-impl<S: PeerService> Door<S> {
+impl<S: PeerService> RequestHandler<S> {
     /// Answers one request of the connection from `address`.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
         address: SocketAddr,
-    ) -> Result<Response<Answer<S::Body>>, Infallible> {
-        if request.method() != Method::POST || request.uri().path() != PATH {
-            return Ok(bare(StatusCode::NOT_FOUND));
-        }
-        let body = request.into_body();
-        Ok(
-            match intake::take(body, &self.gate, self.body_bytes_max).await {
-                Ok(admitted) => self.serve(admitted).await,
-                Err(error) => refuse(&error, address),
+    ) -> Response<PeerReplyBody<S::Body>> {
+        let outcome = match Operation::of(request.uri().path()) {
+            Err(UnknownOperation) => Err(Verdict::Unsupported),
+            Ok(operation) => match read(operation, request, self.body_bytes_max).await {
+                Ok(forward) => self.service.serve(forward).await,
+                Err(refusal) => {
+                    refusal.record(address);
+                    return refused();
+                }
             },
-        )
-    }
-
-    async fn serve(&self, admitted: Admitted) -> Response<Answer<S::Body>> {
-        let Admitted {
-            from,
-            addressed,
-            forward,
-            exchange,
-            ..
-        } = admitted;
-        let outcome = match addressed {
-            Addressed::Here => self.service.serve(from, forward).await,
-            Addressed::OtherRun => Err(Verdict::NotHere),
         };
-        let mut encoder = FrameEncoder::new(exchange);
-        let (outcome, body) = match outcome {
-            Ok(reply) => {
-                let (parts, body) = reply.into_parts();
-                (Ok(Response::from_parts(parts, ())), Some(body))
-            }
-            Err(verdict) => (Err(verdict), None),
+        let (mut reply, outcome) = match outcome {
+            Ok(reply) => (reply.map(Either::Right), Ok(())),
+            Err(verdict) => (Response::new(Either::Left(Empty::new())), Err(verdict)),
         };
-        let head = ReplyHead {
-            from: self.gate.me().clone(),
-            outcome,
-        };
-        let head = match encoder.head(&head) {
-            Ok(head) => head,
-            Err(error) => {
-                tracing::error!(%error, "a reply to another worker is dropped");
-                return bare(StatusCode::INTERNAL_SERVER_ERROR);
-            }
-        };
-        let mut answer = Response::new(match body {
-            Some(body) => Either::Right(Framed::new(head, encoder, body)),
-            None => Either::Left(Full::new(head)),
-        });
-        answer.headers_mut().insert(CONTENT_TYPE, CONTENT);
-        answer
+        forward::set_outcome(reply.headers_mut(), outcome);
+        reply
     }
 }
 
-/// Refuses a request, and closes the connection: nothing else that comes over it can be expected to be better.
-fn refuse<B>(error: &IntakeError, address: SocketAddr) -> Response<Answer<B>>
-where
-    B: Body<Data = Bytes, Error: Display> + Unpin,
-{
-    let reason = error.reason();
-    metrics::peer_refused(reason);
-    tracing::warn!(%address, reason, %error, "a request between workers is refused");
-    let mut answer = bare(StatusCode::UNAUTHORIZED);
+/// Reads a request whole, with a message of at most `body_bytes_max` bytes.
+async fn read(
+    operation: Operation,
+    request: Request<Incoming>,
+    body_bytes_max: usize,
+) -> Result<Forward, PeerRefusal> {
+    let (head, body) = request.into_parts();
+    let mut forward =
+        Forward::from_head(operation, head).map_err(|MalformedHead| PeerRefusal::Malformed)?;
+    if usize::try_from(body.size_hint().lower()).is_ok_and(|bytes| bytes > body_bytes_max) {
+        return Err(PeerRefusal::TooLarge);
+    }
+    let body = Limited::new(body, body_bytes_max).collect();
+    let body = tokio::time::timeout(ARRIVAL_LIMIT, body)
+        .await
+        .map_err(|_| PeerRefusal::TimedOut(ARRIVAL_LIMIT))?;
+    forward.body = match body {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Err(PeerRefusal::TooLarge),
+        Err(_) => return Err(PeerRefusal::Truncated),
+    };
+    Ok(forward)
+}
+
+/// The answer to what is not served; the connection is closed, as the rest of the request may be unread.
+fn refused<B: Body<Data = Bytes>>() -> Response<PeerReplyBody<B>> {
+    let mut reply = Response::new(Either::Left(Empty::new()));
+    *reply.status_mut() = StatusCode::BAD_REQUEST;
     let close = HeaderValue::from_static("close");
-    answer.headers_mut().insert(CONNECTION, close);
-    answer
-}
-
-fn bare<B>(status: StatusCode) -> Response<Answer<B>>
-where
-    B: Body<Data = Bytes, Error: Display> + Unpin,
-{
-    let mut answer = Response::new(Either::Left(Full::default()));
-    *answer.status_mut() = status;
-    answer
+    reply.headers_mut().insert(CONNECTION, close);
+    reply
 }

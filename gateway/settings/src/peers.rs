@@ -45,8 +45,8 @@ const ADVERTISE: Text = Text {
     .unset("the address and port that were bound"),
     default: None,
     shape: "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445",
-    // The store takes it with its signature, and from processes on a free port with that port.
-    bytes_max: ADDRESS_BYTES_MAX - ADDRESS_TAG_BYTES - PORT_BYTES_MORE,
+    // From processes on a free port, the store takes it with that port.
+    bytes_max: ADDRESS_BYTES_MAX - PORT_BYTES_MORE,
     disclosure: Disclosure::Open,
 };
 

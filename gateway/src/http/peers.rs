@@ -4,11 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use http::Response;
-use mooring_session::names::WorkerId;
 
 use super::{App, legacy};
-use mooring_peers::PeerService;
-use mooring_peers::fleet::{Forward, Operation, Verdict};
+use mooring_peers::{Forward, Operation, PeerService, Verdict};
 use mooring_upstream::Body;
 
 /// This worker, as the others see it.
@@ -38,8 +36,8 @@ impl Colleague {
 impl PeerService for Colleague {
     type Body = Body;
 
-    async fn serve(&self, from: WorkerId, forward: Forward) -> Result<Response<Body>, Verdict> {
-        tracing::trace!(%from, ?forward, "another worker asks");
+    async fn serve(&self, forward: Forward) -> Result<Response<Body>, Verdict> {
+        tracing::trace!(?forward, "peer request");
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         match forward.operation {
             Operation::Stream => legacy::serve_forward(&self.app, forward).await,

@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
+use mooring_peers::fleet::{FleetTls, KeyRing};
 use crate::http::{App, Colleague};
-use mooring_peers::fleet::{Gate, KeyRing};
 use mooring_peers::{self as peer, ListenerOptions, PeerClient};
 use mooring_settings::{FleetKeysFile, PeerSettings};
 use mooring_store::Store;
@@ -69,13 +69,13 @@ pub(super) enum PeerPort {
 /// The private listener, and how its worker is told from others.
 pub(super) struct Peers {
     listener: TcpListener,
-    gate: Arc<Gate>,
-    /// What the others are told: signed, as [`Gate::sign_address`] makes it.
+    tls: FleetTls,
+    /// What the others are told: `host:port`.
     pub(super) address: Box<str>,
 }
 
 impl Peers {
-    /// Binds the private listener.
+    /// Binds the private listener, and makes this boot's certificate.
     async fn bind(
         settings: &PeerSettings,
         port: PeerPort,
@@ -91,14 +91,16 @@ impl Peers {
         let bound: SocketAddr = listener.local_addr().map_err(bind_error)?;
         let address = match (&settings.advertise, port) {
             (Some(address), PeerPort::Configured) => address.as_str().into(),
-            (Some(address), PeerPort::Free) => address.with_port(bound.port()),
-            (None, _) => bound.to_string(),
+            (Some(address), PeerPort::Free) => address.with_port(bound.port()).into(),
+            (None, _) => bound.to_string().into(),
         };
-        let gate = Gate::new(worker.clone(), ring);
-        let address = gate.sign_address(&address).into();
+        let tls = FleetTls::new(worker, ring).map_err(|error| ServeError::Unavailable {
+            service: "worker.peer_listen".to_owned(),
+            reason: error.to_string(),
+        })?;
         Ok(Self {
             listener,
-            gate: Arc::new(gate),
+            tls,
             address,
         })
     }
@@ -107,19 +109,15 @@ impl Peers {
     pub(super) fn serve(self, app: &Arc<App>) -> PeerListener {
         let stopping = CancellationToken::new();
         let options = ListenerOptions {
-            body_bytes_max: u64::try_from(app.listen.body_bytes_max).unwrap_or(u64::MAX),
+            body_bytes_max: app.listen.body_bytes_max,
         };
         let service = Arc::new(Colleague::new(Arc::clone(app)));
-        let (listener, gate) = (self.listener, self.gate);
-        let listening = peer::listen(
-            listener,
-            gate,
-            Arc::clone(&service),
-            options,
-            stopping.clone(),
-        );
+        let (served, stopped) = (Arc::clone(&service), stopping.clone());
+        let task = tokio::spawn(async move {
+            peer::listen(self.listener, &self.tls, served, options, stopped).await;
+        });
         PeerListener {
-            task: tokio::spawn(listening),
+            task,
             service,
             stopping,
         }
@@ -127,7 +125,7 @@ impl Peers {
 
     /// How this worker reaches the others.
     pub(super) fn client(&self) -> PeerClient {
-        PeerClient::new(Arc::clone(&self.gate))
+        PeerClient::new(&self.tls)
     }
 }
 

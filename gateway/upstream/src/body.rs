@@ -20,7 +20,7 @@ pub enum BodyError {
     /// The connection to an instance broke.
     #[error("the connection to the instance broke")]
     Http(#[from] hyper::Error),
-    /// The connection to another worker broke, or what came over it is not that worker's.
+    /// The connection to another gateway broke.
     #[error("the reply of another worker broke off")]
     Peer(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The connection that a worker holds to the server ended.

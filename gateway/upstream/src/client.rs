@@ -77,6 +77,9 @@ pub enum SendError {
     /// Nothing was delivered.
     #[error("the worker that holds the connection to the server does not answer: {0}")]
     OwnerAway(Box<str>),
+    /// What answers at the address of the worker that holds the connection is not of this fleet. Nothing was delivered.
+    #[error("the worker that holds the connection to the server cannot be verified: {0}")]
+    OwnerUnverified(Box<str>),
     /// The way to the worker that holds the connection broke. The request may have been delivered and may have run.
     #[error("the way to the worker that holds the connection broke: {0}")]
     OwnerBroken(Box<str>),

@@ -24,6 +24,7 @@ pub mod stdio;
 
 pub use body::{Body, BodyError, Reply};
 pub use carry::{Carry, ToInstance};
+pub use cause::causes;
 pub use cause::{ContactOutcome, FailureCause};
 pub use client::{Client, ClientError, ClientOptions, SendError};
 pub use client::{is_refused, tls_config};

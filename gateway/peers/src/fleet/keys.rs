@@ -4,13 +4,13 @@
 //! that is derived from it.
 //!
 //! To change keys without a stop: add the new one below the old at every worker, then swap the two, then drop the old.
-//! After each of the steps every worker verifies what every other one signs.
+//! After each of the steps every gateway accepts what every other one signs.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-use super::mac::{KEY_BYTES_MAX, MacKey, MacRing, Purpose};
+use super::mac::{DERIVED_KEY_BYTES, KEY_BYTES_MAX, MacKey, MacRing, Purpose};
 use mooring_secrets::file::SecretFileError;
 
 mod file;
@@ -103,6 +103,12 @@ impl KeyRing {
     pub(super) fn keys_for(&self, purpose: Purpose) -> MacRing {
         let others = self.others.iter().map(|key| key.of(purpose)).collect();
         MacRing::new(self.first.of(purpose), others)
+    }
+
+    /// The bytes of the keys that serve one purpose, the current one first.
+    pub(super) fn derive(&self, purpose: Purpose) -> impl Iterator<Item = [u8; DERIVED_KEY_BYTES]> {
+        let keys = std::iter::once(&self.first).chain(&self.others);
+        keys.map(move |key| key.derive(purpose))
     }
 
     fn parse(text: &[u8]) -> Result<Self, TextError> {

@@ -10,20 +10,16 @@ use sha2::Sha256;
 /// Most bytes of a key: one block of SHA-256. HMAC hashes what is longer, which adds nothing.
 pub(super) const KEY_BYTES_MAX: usize = 64;
 
-/// The length of a whole tag, in bytes.
-pub(super) const TAG_BYTES: usize = 32;
+/// The length of a derived key, in bytes.
+pub(super) const DERIVED_KEY_BYTES: usize = 32;
 /// The length of a tag that is cut short, in bytes: 128 bits, which nobody guesses over a network.
-pub(super) const SHORT_TAG_BYTES: usize = 16;
+const SHORT_TAG_BYTES: usize = 16;
 
 /// What a key is used for. The words are part of what a tag says: changing one makes every tag of before invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// One worker asks another.
-    PeerRequest,
-    /// The other one answers.
-    PeerReply,
-    /// A worker announces where the others reach it.
-    PeerAddress,
+    /// The private key of the authority that signs the certificates of gateways.
+    PeerAuthority,
     /// A server's request is shown to a client, whose answer may come to any worker.
     ServerRequestId,
 }
@@ -31,9 +27,7 @@ pub(super) enum Purpose {
 impl Purpose {
     const fn label(self) -> &'static [u8] {
         match self {
-            Self::PeerRequest => b"mooring peer request v1",
-            Self::PeerReply => b"mooring peer reply v1",
-            Self::PeerAddress => b"mooring peer address v1",
+            Self::PeerAuthority => b"mooring peer authority v1",
             Self::ServerRequestId => b"mooring server request id v1",
         }
     }
@@ -55,7 +49,12 @@ impl MacKey {
 
     /// The key that serves this purpose alone.
     pub(super) fn of(&self, purpose: Purpose) -> Self {
-        Self::new(&self.start().part(purpose.label()).tag())
+        Self::new(&self.derive(purpose))
+    }
+
+    /// The bytes of the key that serves this purpose alone.
+    pub(super) fn derive(&self, purpose: Purpose) -> [u8; DERIVED_KEY_BYTES] {
+        self.start().part(purpose.label()).tag()
     }
 
     /// Begins a tag.
@@ -78,7 +77,7 @@ impl MacWriter {
     }
 
     /// The whole tag.
-    pub(super) fn tag(self) -> [u8; TAG_BYTES] {
+    fn tag(self) -> [u8; DERIVED_KEY_BYTES] {
         self.0.finalize().into_bytes().into()
     }
 
@@ -89,11 +88,6 @@ impl MacWriter {
             *to = from;
         }
         short
-    }
-
-    /// Whether this is the whole tag, in constant time.
-    pub(super) fn matches(self, tag: &[u8; TAG_BYTES]) -> bool {
-        self.0.verify_slice(tag).is_ok()
     }
 
     /// Whether this is the first half of the tag, in constant time.
@@ -143,38 +137,30 @@ mod tests {
                 0x64, 0xec, 0x38, 0x43,
             ]
         );
-        assert!(writer.clone().matches(&writer.clone().tag()));
         assert!(writer.clone().matches_short(&writer.short_tag()));
     }
 
     #[test]
     fn parts_do_not_run_into_each_other() {
         let key = MacKey::new(b"key");
-        let joined = key.start().part(b"ab").part(b"c").tag();
+        let joined = key.start().part(b"ab").part(b"c").short_tag();
         for other in [
             key.start().part(b"a").part(b"bc"),
             key.start().part(b"abc"),
             key.start().part(b"ab").part(b"c").part(b""),
             key.start().part(b"").part(b"ab").part(b"c"),
         ] {
-            assert!(!other.matches(&joined));
+            assert!(!other.matches_short(&joined));
         }
     }
 
     #[test]
     fn a_purpose_has_a_key_of_its_own() {
         let key = MacKey::new(b"key");
-        let purposes = [
-            Purpose::PeerRequest,
-            Purpose::PeerReply,
-            Purpose::PeerAddress,
-            Purpose::ServerRequestId,
-        ];
-        for one in purposes {
-            for other in purposes {
-                let tag = key.of(one).start().part(b"x").tag();
-                assert_eq!(key.of(other).start().part(b"x").matches(&tag), one == other);
-            }
-        }
+        let (one, other) = (Purpose::PeerAuthority, Purpose::ServerRequestId);
+        assert_ne!(key.derive(one), key.derive(other));
+        let tag = key.of(one).start().part(b"x").short_tag();
+        assert!(key.of(one).start().part(b"x").matches_short(&tag));
+        assert!(!key.of(other).start().part(b"x").matches_short(&tag));
     }
 }

@@ -1,4 +1,4 @@
-//! Workers that ask each other over loopback, and whoever stands in between.
+//! Gateways that ask each other over loopback, and whoever stands in between.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,39 +21,44 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
 use mooring_session::names::{Principal, ServerName, WorkerId};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{ListenerOptions, PeerBody, PeerClient, PeerError, PeerService, listen};
-use crate::fleet::{Forward, Gate, KeyRing, Operation, Verdict};
+use super::{
+    Forward, ListenerOptions, Operation, PeerClient, PeerError, PeerService, Verdict, listen,
+};
+use crate::fleet::{FleetTls, KeyRing};
 
 /// Longest wait for what has to come.
 const PATIENCE: Duration = Duration::from_secs(30);
-const BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most requests that a test has not looked at yet.
+const ASKED_MAX: usize = 16;
+/// The fleet's key.
+const KEY: &[u8] = b"the fleet's key";
 
 type Piece = Result<Bytes, io::Error>;
 /// The connection's side of one reply: what it sends streams, and `closed` tells that nobody listens.
 type Events = mpsc::Sender<Piece>;
 
-/// What a test's worker does, by the message that it gets.
+/// What a test's gateway does, by the message that it gets.
 struct Scripted {
     calls: AtomicUsize,
     streams: mpsc::Sender<Events>,
+    asked: mpsc::Sender<Forward>,
 }
 
 impl PeerService for Scripted {
     type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-    async fn serve(
-        &self,
-        from: WorkerId,
-        forward: Forward,
-    ) -> Result<Response<Self::Body>, Verdict> {
+    async fn serve(&self, forward: Forward) -> Result<Response<Self::Body>, Verdict> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(from.name(), "a");
+        // A test that does not look at them lets them fill the channel.
+        let _ = self.asked.try_send(forward.clone());
         let (events, mut pieces) = mpsc::channel::<Piece>(4);
         match &forward.body[..] {
             b"stream" => self.streams.send(events).await.unwrap(),
@@ -80,42 +85,42 @@ impl PeerService for Scripted {
     }
 }
 
-/// A worker that serves others.
-struct Worker {
+/// A gateway that serves others.
+struct Gateway {
     id: WorkerId,
     address: SocketAddr,
     service: Arc<Scripted>,
     streams: mpsc::Receiver<Events>,
+    asked: mpsc::Receiver<Forward>,
     stopping: CancellationToken,
     serving: JoinHandle<()>,
 }
 
-impl Worker {
+impl Gateway {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, streams) = mpsc::channel(4);
+        let (asked_sender, asked) = mpsc::channel(ASKED_MAX);
         let service = Arc::new(Scripted {
             calls: AtomicUsize::new(0),
             streams: sender,
+            asked: asked_sender,
         });
         let stopping = CancellationToken::new();
         let options = ListenerOptions {
             body_bytes_max: BODY_BYTES_MAX,
         };
-        let id = worker("b:1");
-        let serving = tokio::spawn(listen(
-            listener,
-            Arc::new(Gate::new(id.clone(), &ring())),
-            Arc::clone(&service),
-            options,
-            stopping.clone(),
-        ));
+        let (serving, stopped) = (Arc::clone(&service), stopping.clone());
+        let serving = tokio::spawn(async move {
+            listen(listener, &tls("b:1", &[KEY]), serving, options, stopped).await;
+        });
         Self {
-            id,
+            id: worker("b:1"),
             address,
             service,
             streams,
+            asked,
             stopping,
             serving,
         }
@@ -134,13 +139,13 @@ fn worker(id: &str) -> WorkerId {
     WorkerId::parse(id.as_bytes()).unwrap()
 }
 
-fn ring() -> KeyRing {
-    KeyRing::of(&[b"the fleet's key"])
+fn tls(id: &str, keys: &[&[u8]]) -> FleetTls {
+    FleetTls::new(&worker(id), &KeyRing::of(keys)).unwrap()
 }
 
-/// Asks as worker `a`.
+/// Asks as gateway `a`.
 fn client() -> PeerClient {
-    PeerClient::new(Arc::new(Gate::new(worker("a:1"), &ring())))
+    PeerClient::new(&tls("a:1", &[KEY]))
 }
 
 fn asking(message: impl Into<Bytes>) -> Forward {
@@ -156,23 +161,15 @@ fn asking(message: impl Into<Bytes>) -> Forward {
     }
 }
 
-/// An address as `worker` announces it.
-fn announced(worker: &WorkerId, address: impl ToString) -> String {
-    Gate::new(worker.clone(), &ring()).sign_address(&address.to_string())
-}
-
 /// Sends a message, and waits for the head of the reply.
 async fn send(
     client: &PeerClient,
     to: &WorkerId,
     address: impl ToString,
     message: impl Into<Bytes>,
-) -> Result<Response<PeerBody>, PeerError> {
-    let sending = async {
-        let (announced, forward) = (announced(to, address), asking(message));
-        client.send(to, &announced, &forward, None).await
-    };
-    within(sending).await
+) -> Result<Response<Incoming>, PeerError> {
+    let (address, forward) = (address.to_string(), asking(message));
+    within(client.send(to, &address, &forward, None)).await
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {

@@ -289,6 +289,10 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         Err(
             error @ (SendError::Elsewhere | SendError::OwnerDraining | SendError::OwnerAway(_)),
         ) => return Attempt::Moving(error, Ran::No),
+        // Keys that differ do not become the same while the client waits.
+        Err(error @ SendError::OwnerUnverified(_)) => {
+            return Attempt::Failed(DeliverError::Unreachable(error));
+        }
         Err(error @ SendError::OwnerBroken(_)) => return Attempt::Moving(error, Ran::Perhaps),
         Err(error) if error.is_undelivered() => {
             return unreached(affinity, call, binding, error).await;

@@ -29,7 +29,7 @@ use mooring_upstream::{Pulse, Server};
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Notes in the store that a loss was reported.
-pub(super) type Reporting = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The state of an event stream.
 pub(super) struct Events {
@@ -162,7 +162,7 @@ impl Events {
     }
 
     /// Notes that the loss was reported, once the mark has gone into a result; none where there is nothing to note.
-    pub(super) fn note_reported(&mut self) -> Option<Reporting> {
+    pub(super) fn note_reported(&mut self) -> Option<ReportFuture> {
         let moved = self
             .moved
             .take_if(|moved| self.is_marked && moved.is_recorded)?;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use super::abandoned::AbandonedReply;
-use super::events::{Events, Reporting};
+use super::events::{Events, ReportFuture};
 use super::ordered::Ordered;
 use crate::affinity::{InFlight, StreamHold};
 use mooring_protocol::event::EventError;
@@ -29,7 +29,7 @@ pub struct Relay {
     /// Set while it is asked whether a stream that broke can be resumed.
     checking: Option<Pin<Box<dyn Future<Output = Pulse> + Send>>>,
     /// What reports a loss, and goes out once that is noted: the next call must not report it too.
-    reporting: Option<(Reporting, Bytes)>,
+    reporting: Option<(ReportFuture, Bytes)>,
     lasting: Lasting,
 }
 
@@ -79,7 +79,7 @@ impl Mode {
         }
     }
 
-    fn note_reported(&mut self) -> Option<Reporting> {
+    fn note_reported(&mut self) -> Option<ReportFuture> {
         match self {
             Self::Json(_) => None,
             Self::Events(events) => events.note_reported(),

@@ -26,12 +26,12 @@ pub(crate) struct Side<'a> {
     epochs: BTreeMap<(u8, u8), u64>,
     generations: BTreeMap<u8, u64>,
     turns: BTreeMap<(u8, u8), u64>,
-    deaths: Option<Deaths>,
+    deaths: Option<WorkerDeaths>,
 }
 
 /// Which workers have died, so that none of them comes back.
 #[derive(Default)]
-struct Deaths {
+struct WorkerDeaths {
     has_beaten: BTreeSet<WorkerId>,
     dead: BTreeSet<WorkerId>,
 }
@@ -50,8 +50,13 @@ impl<'a> Side<'a> {
 
     /// No worker that died comes back. What the dead were told and the turns that they held are dropped when a store sees the
     /// death, which is for each store to say: Redis looks at its ticks, so a return may come before that or after it.
-    pub(in crate::store) fn without_returns(mut self) -> Self {
+<<<<<<< ours
+    pub(super) fn without_returns(mut self) -> Self {
         self.deaths = Some(Deaths::default());
+=======
+    pub(in crate::store) fn without_returns(mut self) -> Self {
+        self.deaths = Some(WorkerDeaths::default());
+>>>>>>> theirs
         self
     }
 

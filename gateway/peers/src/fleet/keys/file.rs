@@ -87,7 +87,7 @@ fn write_key(path: &Path) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     let mut text = String::from(
-        "# What the workers that share this store prove themselves to each other with. Keep it secret.\n",
+        "# The key by which the gateways that share this store know each other. Keep it secret.\n",
     );
     for byte in rand::random::<[u8; KEY_BYTES_MIN]>() {
         text.push_str(&format!("{byte:02x}"));

@@ -30,7 +30,7 @@ pub use sweep::sweep_owned;
 pub use table::Place;
 
 use self::deaths::Deaths;
-use self::stop::Admission;
+use self::stop::OwnedAdmission;
 use self::table::Table;
 use super::{Affinity, Session};
 use mooring_peers::PeerClient;
@@ -44,7 +44,7 @@ pub struct Owned {
     dials: HashMap<ServerName, Dial>,
     options: OwnedOptions,
     peers: Option<PeerClient>,
-    admission: Admission,
+    admission: OwnedAdmission,
 }
 
 impl fmt::Debug for Owned {
@@ -69,7 +69,7 @@ impl Owned {
             dials,
             options,
             peers,
-            admission: Admission::default(),
+            admission: OwnedAdmission::default(),
         }
     }
 

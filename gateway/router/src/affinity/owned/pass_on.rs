@@ -12,6 +12,7 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{HeaderName, Method};
 use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use mooring_session::names::Principal;
 use mooring_session::rules::LossReport;
 use mooring_session::view::OwnerView;
@@ -20,9 +21,8 @@ use tokio::time::sleep;
 use super::super::{Affinity, Session};
 use super::deaths::Death;
 use super::table::Place;
-use mooring_peers::fleet::{Forward, Operation, Verdict};
-use mooring_peers::{PeerBody, PeerClient, PeerError};
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
+use mooring_peers::{Forward, Operation, PeerClient, PeerError, Verdict};
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
 
 /// What of a request's head a connection looks at.
@@ -183,7 +183,10 @@ fn about(operation: Operation, place: &Place, principal: &Principal, epoch: u64)
 
 fn refused(error: PeerError) -> SendError {
     match error {
-        PeerError::Verdict(Verdict::NotHere | Verdict::Unsupported) => SendError::Elsewhere,
+        PeerError::Verdict(Verdict::NotHere | Verdict::Unsupported) | PeerError::OtherGateway => {
+            SendError::Elsewhere
+        }
+        error @ PeerError::Unverified(_) => SendError::OwnerUnverified(error.to_string().into()),
         PeerError::Verdict(Verdict::Draining) => SendError::OwnerDraining,
         PeerError::Verdict(Verdict::Ended) => SendError::Ended("its owner says so".into()),
         error if error.is_undelivered() => SendError::OwnerAway(error.to_string().into()),
@@ -199,7 +202,7 @@ async fn long_dead(death: Death) {
 
 /// A reply of another worker, until that is counted as dead.
 struct Passed {
-    body: PeerBody,
+    body: Incoming,
     death: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 

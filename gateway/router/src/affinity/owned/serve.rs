@@ -13,10 +13,10 @@ use mooring_session::rules::LossReport;
 
 use super::super::{Affinity, Loss, Session};
 use super::pass_on::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
-use super::stop::Counted;
+use super::stop::GaugeGuard;
 use super::table::Place;
 use mooring_upstream::connection::Activity;
-use mooring_peers::fleet::{Forward, Operation, Verdict};
+use mooring_peers::{Forward, Operation, Verdict};
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError};
 
 impl Affinity {
@@ -118,7 +118,7 @@ impl Affinity {
 /// A reply to another worker, which is under way until it was read to its end or dropped.
 struct LeavingBody {
     body: Body,
-    _leaving: Counted,
+    _leaving: GaugeGuard,
 }
 
 impl HttpBody for LeavingBody {

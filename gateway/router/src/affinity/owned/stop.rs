@@ -18,7 +18,7 @@ use mooring_upstream::{Outgoing, SendError};
 
 /// What may still begin at the connections that live here.
 #[derive(Debug, Default)]
-pub(super) struct Admission {
+pub(super) struct OwnedAdmission {
     is_stopping: Mutex<bool>,
     /// Messages on their way to a connection, which does not count them yet.
     arriving: Gauge,
@@ -32,7 +32,7 @@ struct Gauge(Arc<watch::Sender<usize>>);
 
 /// One that a [`Gauge`] counts, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(Arc<watch::Sender<usize>>);
+pub(super) struct GaugeGuard(Arc<watch::Sender<usize>>);
 
 impl Default for Gauge {
     fn default() -> Self {
@@ -41,9 +41,9 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    fn count(&self) -> Counted {
+    fn count(&self) -> GaugeGuard {
         self.0.send_modify(|count| *count = count.saturating_add(1));
-        Counted(Arc::clone(&self.0))
+        GaugeGuard(Arc::clone(&self.0))
     }
 
     /// Waits until there are none.
@@ -53,19 +53,19 @@ impl Gauge {
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
-impl Admission {
+impl OwnedAdmission {
     /// Lets a message through to a connection, unless it would begin something and this worker stops. Whoever waits for what
     /// is under way waits for the answer to be dropped.
     ///
     /// # Errors
     /// `OwnerDraining`. Nothing was delivered.
-    pub(super) fn admit(&self, outgoing: &Outgoing) -> Result<Option<Counted>, SendError> {
+    pub(super) fn admit(&self, outgoing: &Outgoing) -> Result<Option<GaugeGuard>, SendError> {
         if !begins_something(outgoing) {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl Admission {
 
     /// The reply to a message of another worker is under way until the answer is dropped. None for a stream that answers
     /// nothing.
-    pub(super) fn reply_leaves(&self, outgoing: &Outgoing) -> Option<Counted> {
+    pub(super) fn reply_leaves(&self, outgoing: &Outgoing) -> Option<GaugeGuard> {
         (*outgoing.method() == Method::POST).then(|| self.leaving.count())
     }
 
@@ -145,7 +145,7 @@ mod tests {
     /// A connection counts a message when it has it; until then the worker must not count as idle.
     #[tokio::test]
     async fn a_message_that_was_admitted_is_waited_for_and_none_is_admitted_after_it() {
-        let admission = Admission::default();
+        let admission = OwnedAdmission::default();
         let call = posted(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#);
         let answer = posted(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
         let arriving = admission.admit(&call).unwrap();

@@ -1,0 +1,256 @@
+//! What one gateway asks of another, and how it stands in HTTP: `{method} /peer/v2/{operation}`, the session and binding
+//! in header fields of their own, the message as the body. The reply is the connection's, with one more field that says
+//! whether it is one, or why nothing was done.
+//!
+//! Session keys and principals are secrets, and a principal may begin or end with a space, so they are in base64.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, request};
+use http_body_util::Full;
+use mooring_session::names::{Principal, ServerName};
+
+const SESSION_KEY: HeaderName = HeaderName::from_static("mooring-peer-session");
+const PRINCIPAL: HeaderName = HeaderName::from_static("mooring-peer-principal");
+const SERVER: HeaderName = HeaderName::from_static("mooring-peer-server");
+const EPOCH: HeaderName = HeaderName::from_static("mooring-peer-epoch");
+/// `served`, or a [`Verdict`]. A reply without it is not of the service.
+const OUTCOME: HeaderName = HeaderName::from_static("mooring-peer-outcome");
+const SERVED: HeaderValue = HeaderValue::from_static("served");
+
+/// Most header fields of the client's that are forwarded. HTTP allows 100 in all.
+const FIELDS_MAX: usize = 80;
+/// Most bytes of them.
+const FIELD_BYTES_MAX: usize = 64 * 1024;
+
+/// What the connection between gateways adds to a head.
+const OF_THE_HOP: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING];
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Serve a message, a stream or a deletion at a connection.
+    Serve,
+    /// Renew a connection that was lost.
+    Renew,
+    /// Close a connection.
+    Close,
+    /// Deliver a message to the stream of a legacy client.
+    Stream,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const ALL: [Self; 4] = [Self::Serve, Self::Renew, Self::Close, Self::Stream];
+
+    /// The path of its requests. Another layout of them has another version.
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Serve => "/peer/v2/serve",
+            Self::Renew => "/peer/v2/renew",
+            Self::Close => "/peer/v2/close",
+            Self::Stream => "/peer/v2/stream",
+        }
+    }
+
+    /// The operation of a path.
+    pub(super) fn of(path: &str) -> Result<Self, UnknownOperation> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.path() == path)
+            .ok_or(UnknownOperation)
+    }
+}
+
+/// What one gateway asks of another: the same at both ends.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Forward {
+    /// What is asked.
+    pub operation: Operation,
+    /// The key of the session's record: a secret.
+    pub session_key: Box<str>,
+    /// Whose session it is.
+    pub principal: Principal,
+    /// The server that the connection goes to.
+    pub server: ServerName,
+    /// The epoch of the binding that names the asked gateway as owner.
+    pub epoch: u64,
+    /// The method of the client's request.
+    pub method: Method,
+    /// The fields of its header that matter to the connection.
+    pub headers: HeaderMap,
+    /// The message; empty where the method has none.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for Forward {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Forward")
+            .field("operation", &self.operation)
+            .field("session", &mooring_secrets::digest::short(&self.session_key))
+            .field("server", &self.server)
+            .field("epoch", &self.epoch)
+            .field("method", &self.method)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a gateway does not do what it was asked. Each of them says that nothing was delivered to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Verdict {
+    /// It does not hold that connection at that epoch.
+    #[error("the gateway does not hold the connection")]
+    NotHere,
+    /// It stops, and takes nothing new.
+    #[error("the gateway is stopping")]
+    Draining,
+    /// It cannot reach the store, and does not know any more whether it may drive the connection.
+    #[error("the gateway has fenced itself")]
+    Fenced,
+    /// It held the connection, and the connection has ended.
+    #[error("the connection has ended")]
+    Ended,
+    /// It does not know how to do that.
+    #[error("the gateway does not support what it was asked")]
+    Unsupported,
+}
+
+impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 5] = [
+        Self::NotHere,
+        Self::Draining,
+        Self::Fenced,
+        Self::Ended,
+        Self::Unsupported,
+    ];
+
+    /// The word in replies, logs and labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotHere => "not_here",
+            Self::Draining => "draining",
+            Self::Fenced => "fenced",
+            Self::Ended => "ended",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// A forward does not fit into a request. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the request's header is too large for a peer: over {FIELDS_MAX} fields or {FIELD_BYTES_MAX} bytes"
+)]
+pub struct HeaderTooLarge;
+
+/// The path of a request has no operation that is known here: the peer is of another release.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct UnknownOperation;
+
+/// The head of a request is not as gateways make it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MalformedHead;
+
+impl Forward {
+    /// The request, short of scheme and authority.
+    pub(super) fn to_request(&self) -> Result<Request<Full<Bytes>>, HeaderTooLarge> {
+        let bytes: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.as_str().len() + value.len())
+            .sum();
+        if self.headers.len() > FIELDS_MAX || bytes > FIELD_BYTES_MAX {
+            return Err(HeaderTooLarge);
+        }
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.headers_mut() = self.headers.clone();
+        let fields = [
+            (SESSION_KEY, BASE64.encode(&*self.session_key)),
+            (PRINCIPAL, BASE64.encode(self.principal.as_str())),
+            (SERVER, self.server.as_str().to_owned()),
+        ];
+        for (name, text) in fields {
+            // Base64 and the names of servers are visible ASCII.
+            let mut value = HeaderValue::try_from(text).map_err(|_| HeaderTooLarge)?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(name, value);
+        }
+        request.headers_mut().insert(EPOCH, self.epoch.into());
+        Ok(request)
+    }
+
+    /// The path of its request.
+    pub(super) const fn path(&self) -> &'static str {
+        self.operation.path()
+    }
+
+    /// Reads the head of a request. The message is still to come.
+    pub(super) fn from_head(
+        operation: Operation,
+        head: request::Parts,
+    ) -> Result<Self, MalformedHead> {
+        let mut headers = head.headers;
+        let mut take = |name| {
+            let value = headers.remove::<HeaderName>(name).ok_or(MalformedHead)?;
+            Ok(value.as_bytes().to_vec())
+        };
+        let session_key = decode(&take(SESSION_KEY)?)?;
+        let principal = decode(&take(PRINCIPAL)?)?;
+        let (server, epoch) = (take(SERVER)?, take(EPOCH)?);
+        let epoch = std::str::from_utf8(&epoch).ok();
+        for name in OF_THE_HOP {
+            headers.remove(name);
+        }
+        Ok(Self {
+            operation,
+            session_key: String::from_utf8(session_key)
+                .map_err(|_| MalformedHead)?
+                .into(),
+            principal: Principal::parse(&principal).map_err(|_| MalformedHead)?,
+            server: ServerName::parse(&server).map_err(|_| MalformedHead)?,
+            epoch: epoch
+                .and_then(|epoch| epoch.parse().ok())
+                .ok_or(MalformedHead)?,
+            method: head.method,
+            headers,
+            body: Bytes::new(),
+        })
+    }
+}
+
+fn decode(text: &[u8]) -> Result<Vec<u8>, MalformedHead> {
+    BASE64.decode(text).map_err(|_| MalformedHead)
+}
+
+/// Says that this is the reply of the connection, or why there is none.
+pub(super) fn set_outcome(headers: &mut HeaderMap, outcome: Result<(), Verdict>) {
+    let word = match outcome {
+        Ok(()) => SERVED,
+        Err(verdict) => HeaderValue::from_static(verdict.as_str()),
+    };
+    headers.insert(OUTCOME, word);
+}
+
+/// What a reply says of itself, which it then does not say any more; none where it is not of the service.
+pub(super) fn take_outcome<B>(reply: &mut Response<B>) -> Option<Result<(), Verdict>> {
+    let outcome = reply.headers_mut().remove(OUTCOME)?;
+    for name in OF_THE_HOP {
+        reply.headers_mut().remove(name);
+    }
+    if outcome == SERVED {
+        return Some(Ok(()));
+    }
+    let verdict = Verdict::ALL
+        .into_iter()
+        .find(|verdict| outcome == verdict.as_str())?;
+    Some(Err(verdict))
+}
