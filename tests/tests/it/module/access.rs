@@ -144,8 +144,10 @@ async fn a_reaper_cleans_up_as_the_user_of_the_guide_without_a_beat() -> anyhow:
     expired(&mut c, 1).await?;
     let mut reaper = Connection::open_resp3(&redis)?;
     assert_eq!(reaper.show(&format!("AUTH {name} {password}"))?, "OK");
-    let moved = reaper.show("WORKER.BEAT w:1 10.6.6.6:1 TTL 600000")?;
-    assert!(moved.starts_with(REFUSED), "{moved}");
+    for command in ["WORKER.BEAT w:1 10.6.6.6:1 TTL 600000", "WORKER.GONE w:1"] {
+        let refused = reaper.show(command)?;
+        assert!(refused.starts_with(REFUSED), "{command}: {refused}");
+    }
     assert_eq!(due(&mut reaper, "reaper:1")?, ["mcpgw:bound"]);
     let record = reaper.run("SESSION.CLAIM mcpgw:bound reaper:1 LEASE 60000")?;
     let generation = record.field("gen").integer();
