@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::sse::{Decoder, Event};
 
 /// How long one step may take: reply headers, or the next event of a stream.
-pub const STEP_WITHIN: Duration = Duration::from_secs(15);
+pub const STEP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Sends requests exactly as they are written. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]

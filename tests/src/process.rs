@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::wait;
 
 /// How long a process may take to end after SIGTERM before it is killed, and to stop after SIGSTOP.
-const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How much of a log is shown in a failure.
 const LOG_TAIL_LINES: usize = 60;

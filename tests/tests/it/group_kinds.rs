@@ -16,7 +16,7 @@ use crate::rig::sharing;
 const MEMBERS: [&str; 3] = ["http", "stdio", "sse"];
 
 /// Beats that lapse soon, so that a death is known soon.
-const QUICK_BEATS: &str = "[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 600\n";
+const QUICK_BEATS: &str = "[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 2000\n";
 
 struct Scene {
     gateways: Vec<Gateway>,

@@ -11,7 +11,7 @@ use mooring_tests::wait;
 use crate::faulty::{Fate, FaultyProxy};
 use crate::recovery::{OUTCOME_UNKNOWN, binding, call, count_of, mark_of, rebinds, whoami};
 
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The session lives on where it was, and nothing was made anew.
 async fn assert_untouched(

@@ -20,7 +20,7 @@ use crate::recovery::{
 const REBOUND_LOGGED: &str = "session rebound";
 
 /// How long a gateway may need to see that an instance is back.
-const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+const NOTICED_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_killed_instance_costs_its_session_only_what_it_remembered() -> anyhow::Result<()> {
@@ -228,8 +228,8 @@ async fn with_every_instance_away_a_session_waits_for_the_first_that_returns() -
 async fn an_instance_that_hangs_is_not_taken_for_lost() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     // Shorter than the hang: whatever counted a late answer as a loss would show.
-    let impatient = "[upstream]\nconnect_timeout_ms = 200\nresponse_headers_timeout_ms = 200\n\
-                     claim_lease_ms = 300\nlost_after_ms = 100\n";
+    let impatient = "[upstream]\nconnect_timeout_ms = 1000\nresponse_headers_timeout_ms = 1000\n\
+                     claim_lease_ms = 1500\nlost_after_ms = 100\n";
     let fleet = Fleet::start_with(3, &pair.urls(), impatient).await?;
     let mut session = McpSession::open(&HttpClient::default(), &fleet.endpoints()).await?;
     assert_eq!(session.increment().await?, 1);
@@ -237,7 +237,7 @@ async fn an_instance_that_hangs_is_not_taken_for_lost() -> anyhow::Result<()> {
     home.process().stop()?;
 
     // One call through each gateway gives up on the client's side long after every limit above.
-    let hasty = HttpClient::new(Duration::from_secs(1));
+    let hasty = HttpClient::new(Duration::from_secs(4));
     let mut calls = tokio::task::JoinSet::new();
     let mut last = session.fork(&hasty, &[]);
     for endpoint in fleet.endpoints() {
@@ -294,7 +294,7 @@ async fn an_instance_that_hangs_while_connections_break_is_not_taken_for_lost() 
         }
     })
     .await?;
-    let impatient = "[upstream]\nresponse_headers_timeout_ms = 300\n";
+    let impatient = "[upstream]\nresponse_headers_timeout_ms = 1000\n";
     let fleet = Fleet::start_with(2, &[proxy.url(), other.url()], impatient).await?;
     let client = HttpClient::default();
     let mut session = McpSession::open(&client, &fleet.endpoints()).await?;

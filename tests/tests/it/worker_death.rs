@@ -12,9 +12,10 @@ use tempfile::TempDir;
 
 use crate::recovery::{Pair, attempt, binding, call, count_of, mark_of, rebinds, whoami};
 
-/// Beats that lapse soon, so that the tests need not wait long for a death to be known.
-const QUICK_BEATS: &str = "[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 400\n";
-const KNOWN_WITHIN: Duration = Duration::from_secs(10);
+/// Beats that lapse soon, so that the tests need not wait long for a death to be known; but not so soon that a gateway on a
+/// busy machine counts as dead.
+const QUICK_BEATS: &str = "[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 2000\n";
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
 const DEATH_LOGGED: &str = "the worker that drove this session is dead";
 
 /// Waits until the fleet's Redis counts the gateway of this name as dead.

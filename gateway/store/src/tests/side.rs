@@ -50,13 +50,8 @@ impl<'a> Side<'a> {
 
     /// No worker that died comes back. What the dead were told and the turns that they held are dropped when a store sees the
     /// death, which is for each store to say: Redis looks at its ticks, so a return may come before that or after it.
-<<<<<<< ours
     pub(super) fn without_returns(mut self) -> Self {
-        self.deaths = Some(Deaths::default());
-=======
-    pub(in crate::store) fn without_returns(mut self) -> Self {
         self.deaths = Some(WorkerDeaths::default());
->>>>>>> theirs
         self
     }
 

@@ -13,6 +13,9 @@ use crate::test_support::server::PATIENCE;
 use crate::test_support::{enter, leave, turns_are_given};
 use crate::{Enter, Leave, Leaving, NewsItem, Store, StoreError};
 
+/// Lapses soon, but not before the next question of a busy machine.
+const SHORT_LEASE: Millis = Millis::new(1_000);
+
 over_every_store! {
     turns_are_given_in_order_and_told_to_who_waits;
     a_turn_passes_on_when_its_holder_dies_or_stops;
@@ -113,9 +116,9 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
         Err(StoreError::Refused(Refusal::Stale(Stale::Worker)))
     );
     store.leave(&key, &leave("t2")).await.unwrap();
-    // A holder that does not renew loses it to the next.
+    // A holder that does not renew loses it to the next, who has to ask before that.
     let short = Enter {
-        lease: Millis::new(20),
+        lease: SHORT_LEASE,
         ..enter("v:1", "t3")
     };
     store.enter(&key, &short).await.unwrap();
@@ -133,7 +136,7 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
     // So does one that began while the next was waited for already.
     let short = enter("v:1", "t4");
     let short = Enter {
-        lease: Millis::new(20),
+        lease: SHORT_LEASE,
         ..short
     };
     store.leave(&key, &leave("t4")).await.unwrap();

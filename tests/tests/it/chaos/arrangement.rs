@@ -23,8 +23,9 @@ const GATEWAYS: usize = 3;
 const TOOLS: &str = "tools";
 /// The `stdio` server.
 const PROGRAM: &str = "program";
-/// How long it may take until nothing is left of the sessions.
-const CLEAN_WITHIN: Duration = Duration::from_secs(60);
+/// How long it may take until nothing is left of the sessions: a DELETE that an instance did not answer is tried again by a
+/// reaper after the 30 s that END gave its caller, one that it refused a minute after that, each found within 12 s.
+const CLEAN_WITHIN: Duration = Duration::from_secs(180);
 /// Keys that may stay: initialize params, rates and code sessions live by a time of their own.
 const LASTING_KEYS: [&str; 3] = ["mcpgw:init:", "mcpgw:rate:", "mcpgw:code_exec_session:"];
 

@@ -52,7 +52,7 @@ impl Scene {
         let command = stdio_command("child", Some(&journal), &[])?;
         let toml = format!(
             "[store]\nurl = {store:?}\n\n[affinity]\nenabled = true\n\n\
-             [worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 600\nstop_patience_ms = 300\n{}\n\
+             [worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 2000\nstop_patience_ms = 300\n{}\n\
              [[servers]]\nid = {HTTP:?}\nkind = \"http\"\ninstances = [{url:?}]\n\n\
              [[servers]]\nid = {PARALLEL:?}\nkind = \"http\"\ninstances = [{url:?}]\nconcurrency = \"parallel\"\n\n\
              [[servers]]\nid = {STDIO:?}\nkind = \"stdio\"\ncommand = {command:?}\n",

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use crate::recovery::{call, count_of, mark_of, record, warned_of};
 
 /// How long what ends may take to be gone. Nothing is asserted about speed.
-pub(crate) const GONE_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const GONE_WITHIN: Duration = Duration::from_secs(40);
 /// After its last beat a worker counts as alive for this long.
-pub(crate) const BEAT_TTL_MS: u64 = 1_000;
+pub(crate) const BEAT_TTL_MS: u64 = 2_000;
 const BEAT_INTERVAL_MS: u64 = 100;
 
 /// What a fleet is configured with beyond what each has.

@@ -41,7 +41,7 @@ impl Scene {
 
     fn of(instance: String, tables: &str) -> anyhow::Result<Self> {
         let state_home = TempDir::new()?;
-        let worker = "[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 1000\n";
+        let worker = "[worker]\nbeat_interval_ms = 100\nbeat_ttl_ms = 2000\n";
         Ok(Self {
             instance,
             settings: Settings::toml(format!("{worker}{tables}")).state_home(state_home.path()),

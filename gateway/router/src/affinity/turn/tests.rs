@@ -338,7 +338,7 @@ async fn while_redis_is_away_a_turn_has_no_number_and_is_not_lost() {
             when_away: WhenAway::Fallback,
         },
         key_prefix: make::PREFIX.to_owned(),
-        command_timeout: Duration::from_millis(500),
+        command_timeout: Duration::from_secs(2),
         session_ttl: Duration::from_secs(3_600),
     })
     .await

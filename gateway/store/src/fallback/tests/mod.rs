@@ -30,7 +30,7 @@ async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
             when_away,
         },
         key_prefix: make::PREFIX.to_owned(),
-        command_timeout: Duration::from_millis(500),
+        command_timeout: Duration::from_secs(2),
         session_ttl: Duration::from_secs(3_600),
     };
     open_with(&options).await.unwrap()

@@ -23,7 +23,7 @@ use crate::key::InitDigest;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 
-const TIMEOUT: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 async fn open(server: &RedisServer) -> Result<RedisStore, OpenError> {
     RedisStore::open(&server.url(), make::PREFIX, TIMEOUT).await

@@ -16,7 +16,7 @@ async fn refusal(head: (u16, &'static str), said: &str, ends: Ends) -> ConnectEr
         fake.says(said).await;
     }
     let within = match ends {
-        Ends::Stays => Duration::from_millis(300),
+        Ends::Stays => Duration::from_secs(1),
         Ends::Ends => {
             fake.say = tokio::sync::mpsc::channel(1).0;
             PATIENCE
