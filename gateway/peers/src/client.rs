@@ -15,7 +15,7 @@ use http::{Response, StatusCode, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::client::legacy::{self, Client as Pool};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use mooring_session::names::WorkerId;
@@ -53,6 +53,17 @@ pub struct PeerClient {
     connections: PeerConnections,
 }
 
+/// Why a reply is not waited for any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GivenUp {
+    /// The limit has passed.
+    #[error("{} ms have passed", .0.as_millis())]
+    TimedOut(Duration),
+    /// The store counts the gateway as dead.
+    #[error("it is counted as dead")]
+    CountedDead,
+}
+
 /// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
@@ -79,9 +90,12 @@ pub enum PeerError {
     /// The connection broke after it was made. The request may have been delivered.
     #[error("the connection to the gateway broke before it replied")]
     Broken(#[source] legacy::Error),
-    /// No reply began within the limit. The request may have been delivered.
-    #[error("the gateway did not reply within {} ms", .0.as_millis())]
-    TimedOut(Duration),
+    /// No connection was made before the wait was given up. Nothing was sent.
+    #[error("no connection to the gateway was made: {0}")]
+    Unconnected(GivenUp),
+    /// No reply began before the wait was given up. The request may have been delivered.
+    #[error("the gateway did not reply: {0}")]
+    Unanswered(GivenUp),
     /// The reply is none of the service, which refused the request or is of another release.
     #[error("the gateway replied with status {0} and no outcome")]
     Unexpected(StatusCode),
@@ -96,7 +110,7 @@ impl PeerError {
     pub const fn is_undelivered(&self) -> bool {
         !matches!(
             self,
-            Self::Broken(_) | Self::TimedOut(_) | Self::Unexpected(_)
+            Self::Broken(_) | Self::Unanswered(_) | Self::Unexpected(_)
         )
     }
 
@@ -106,9 +120,11 @@ impl PeerError {
             Self::Unverified(_) => Forwarded::Unverified,
             Self::OtherGateway => Forwarded::OtherGateway,
             Self::Refused => Forwarded::Refused,
-            Self::Address(_) | Self::Unreachable(_) => Forwarded::Unreachable,
+            Self::Address(_) | Self::Unreachable(_) | Self::Unconnected(_) => {
+                Forwarded::Unreachable
+            }
             Self::Broken(_) | Self::Unexpected(_) => Forwarded::Broken,
-            Self::TimedOut(_) => Forwarded::TimedOut,
+            Self::Unanswered(_) => Forwarded::TimedOut,
             Self::Verdict(verdict) => Forwarded::Declined(*verdict),
         }
     }
@@ -153,8 +169,8 @@ impl PeerClient {
         Self { connections }
     }
 
-    /// Asks the gateway `to` at the address that it `announced`, once, and returns when its reply begins. `head_limit` is
-    /// how long that may take; none for what may take as long as a tool does.
+    /// Asks the gateway `to` at the address that it `announced`, once, and returns when its reply begins, or when
+    /// `given_up` says why that is not waited for any more.
     ///
     /// Dropping the body of a reply that is under way closes the connection, by which the peer sees that nobody reads it
     /// any more.
@@ -166,16 +182,10 @@ impl PeerClient {
         to: &WorkerId,
         announced: &str,
         forward: &Forward,
-        head_limit: Option<Duration>,
+        given_up: impl Future<Output = GivenUp>,
     ) -> Result<Response<Incoming>, PeerError> {
         let started = Instant::now();
-        let exchange = self.exchange(to, announced, forward);
-        let reply = match head_limit {
-            Some(limit) => tokio::time::timeout(limit, exchange)
-                .await
-                .unwrap_or(Err(PeerError::TimedOut(limit))),
-            None => exchange.await,
-        };
+        let reply = self.exchange(to, announced, forward, given_up).await;
         let outcome = match &reply {
             Ok(_) => Forwarded::Served,
             Err(error) => error.outcome(),
@@ -192,6 +202,7 @@ impl PeerClient {
         to: &WorkerId,
         announced: &str,
         forward: &Forward,
+        given_up: impl Future<Output = GivenUp>,
     ) -> Result<Response<Incoming>, PeerError> {
         let mut request = forward.to_request()?;
         *request.uri_mut() = Uri::builder()
@@ -200,7 +211,15 @@ impl PeerClient {
             .path_and_query(forward.path())
             .build()
             .map_err(PeerError::Address)?;
-        let mut reply = self.connections.request(request).await?;
+        let connection = capture_connection(&mut request);
+        let mut reply = tokio::select! {
+            reply = self.connections.request(request) => reply?,
+            reason = given_up => return Err(match *connection.connection_metadata() {
+                // It may be on its way from the moment at which it has a connection.
+                Some(_) => PeerError::Unanswered(reason),
+                None => PeerError::Unconnected(reason),
+            }),
+        };
         match forward::take_outcome(&mut reply) {
             Some(outcome) => outcome.map(|()| reply).map_err(PeerError::Verdict),
             None => Err(PeerError::Unexpected(reply.status())),

@@ -91,7 +91,7 @@ async fn nothing_that_passes_can_be_read() {
         "mcp-param-a",
         HeaderValue::from_static("marker-in-a-header"),
     );
-    let reply = within(client().send(&gateway.id, &address, &forward, None)).await;
+    let reply = within(client().send(&gateway.id, &address, &forward, pending())).await;
     let body = within(reply.unwrap().into_body().collect()).await.unwrap();
     assert_eq!(body.to_bytes(), forward.body, "the reply is the message");
     let secrets = [

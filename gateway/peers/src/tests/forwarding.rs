@@ -3,6 +3,7 @@
 use std::io;
 
 use http_body_util::BodyExt;
+use tokio::net::TcpStream;
 
 use super::*;
 
@@ -77,7 +78,7 @@ async fn what_is_asked_arrives_as_it_was_asked() {
             let value = HeaderValue::from_bytes(b"caf\xe9").unwrap();
             forward.headers.insert("mcp-param-a", value);
             (forward.headers).append("mcp-param-a", HeaderValue::from_static("b"));
-            let reply = within(client.send(&gateway.id, &address, &forward, None)).await;
+            let reply = within(client.send(&gateway.id, &address, &forward, pending())).await;
             let reply = reply.unwrap();
             let names: Vec<_> = reply.headers().keys().map(|name| name.as_str()).collect();
             assert_eq!(names, ["mooring-epoch"], "nothing of the hop is left");
@@ -110,20 +111,74 @@ async fn a_request_that_nobody_waits_for_any_more_is_noticed() {
     let mut gateway = Gateway::start().await;
     let (client, forward) = (client(), asking("never"));
     let (to, address) = (gateway.id.clone(), gateway.address.to_string());
-    let sending = tokio::spawn(async move { client.send(&to, &address, &forward, None).await });
+    let sending =
+        tokio::spawn(async move { client.send(&to, &address, &forward, pending()).await });
     let events = gateway.next_stream().await;
     sending.abort();
     within(events.closed()).await;
 }
 
 #[tokio::test]
-async fn a_reply_that_does_not_begin_in_time_may_have_been_delivered() {
-    let gateway = Gateway::start().await;
-    let (client, forward) = (client(), asking("never"));
-    let (address, limit) = (gateway.address.to_string(), Duration::from_millis(50));
-    let sent = client.send(&gateway.id, &address, &forward, Some(limit));
+async fn a_reply_that_is_not_waited_for_any_more_may_have_been_delivered() {
+    let mut gateway = Gateway::start().await;
+    let (forward, address) = (asking("never"), gateway.address.to_string());
+    let (client, to) = (client(), gateway.id.clone());
+    let given_up = async {
+        gateway.next_stream().await;
+        GivenUp::CountedDead
+    };
+    let sent = client.send(&to, &address, &forward, given_up);
     let error = within(sent).await.unwrap_err();
-    assert!(matches!(error, PeerError::TimedOut(_)) && !error.is_undelivered());
+    assert!(matches!(error, PeerError::Unanswered(_)) && !error.is_undelivered());
+}
+
+#[tokio::test]
+async fn what_was_never_connected_was_not_delivered() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mut accepted = None;
+    let given_up = async {
+        // The handshake is never answered.
+        accepted = Some(listener.accept().await.unwrap());
+        GivenUp::CountedDead
+    };
+    let (client, forward, to) = (client(), asking("x"), worker("b:1"));
+    let sent = client.send(&to, &address, &forward, given_up);
+    let error = within(sent).await.unwrap_err();
+    assert!(matches!(error, PeerError::Unconnected(_)) && error.is_undelivered());
+    assert!(accepted.is_some());
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    const FORWARDS: usize = 100;
+    let gateway = Gateway::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, target) = (listener.local_addr().unwrap(), gateway.address);
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&accepted);
+    let relaying = tokio::spawn(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(target).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+            });
+        }
+    });
+    let client = client();
+    for number in 0..FORWARDS {
+        let message = if number % 2 == 0 { "not_here" } else { "x" };
+        if let Ok(reply) = send(&client, &gateway.id, address, message).await {
+            within(reply.into_body().collect()).await.unwrap();
+        }
+    }
+    assert_eq!(gateway.calls(), FORWARDS);
+    // One may not be back yet when the next request needs it.
+    let connections = accepted.load(Ordering::Relaxed);
+    assert!(connections < FORWARDS / 4, "{connections}");
+    relaying.abort();
 }
 
 #[tokio::test]

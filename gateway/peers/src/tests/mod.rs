@@ -10,6 +10,7 @@ mod between;
 mod forwarding;
 mod refusing;
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Forward, ListenerOptions, Operation, PeerClient, PeerError, PeerService, Verdict, listen,
+    Forward, GivenUp, ListenerOptions, Operation, PeerClient, PeerError, PeerService, Verdict,
+    listen,
 };
 use crate::fleet::{FleetTls, KeyRing};
 
@@ -169,7 +171,7 @@ async fn send(
     message: impl Into<Bytes>,
 ) -> Result<Response<Incoming>, PeerError> {
     let (address, forward) = (address.to_string(), asking(message));
-    within(client.send(to, &address, &forward, None)).await
+    within(client.send(to, &address, &forward, pending())).await
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {

@@ -164,7 +164,7 @@ async fn a_header_that_does_not_fit_is_not_sent() {
     for _ in 0..80 {
         (forward.headers).append("mcp-param-a", HeaderValue::from_static("b"));
     }
-    let sent = within(client.send(&gateway.id, &address, &forward, None)).await;
+    let sent = within(client.send(&gateway.id, &address, &forward, pending())).await;
     assert!(sent.is_ok(), "{sent:?}");
     assert_eq!(within(gateway.asked.recv()).await, Some(forward.clone()));
     let (mut many, mut long) = (forward.clone(), asking("x"));
@@ -172,7 +172,7 @@ async fn a_header_that_does_not_fit_is_not_sent() {
     let value = HeaderValue::from_str(&"x".repeat(64 * 1024)).unwrap();
     long.headers.insert("mcp-param-a", value);
     for forward in [many, long] {
-        let sent = client.send(&gateway.id, &address, &forward, None);
+        let sent = client.send(&gateway.id, &address, &forward, pending());
         let error = within(sent).await.unwrap_err();
         assert!(matches!(error, PeerError::TooLarge(_)) && error.is_undelivered());
     }

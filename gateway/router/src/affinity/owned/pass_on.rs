@@ -22,7 +22,7 @@ use super::super::{Affinity, Session};
 use super::deaths::Death;
 use super::table::Place;
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
-use mooring_peers::{Forward, Operation, PeerClient, PeerError, Verdict};
+use mooring_peers::{Forward, GivenUp, Operation, PeerClient, PeerError, Verdict};
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
 
 /// What of a request's head a connection looks at.
@@ -139,14 +139,23 @@ impl Affinity {
     ) -> Result<Reply, SendError> {
         let (peers, address) = self.way_to(owner)?;
         let death = self.owned().deaths.of(&owner.worker);
-        let asked = peers.send(&owner.worker, address, forward, head_limit);
-        let reply = tokio::select! {
-            reply = asked => reply.map_err(refused)?,
-            // Whether it was served before is not known.
-            () = long_dead(death.clone()) => {
-                return Err(SendError::OwnerBroken("it is counted as dead".into()));
+        let given_up = async {
+            let timed_out = async {
+                match head_limit {
+                    Some(limit) => {
+                        tokio::time::sleep(limit).await;
+                        GivenUp::TimedOut(limit)
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                reason = timed_out => reason,
+                () = long_dead(death.clone()) => GivenUp::CountedDead,
             }
         };
+        let sending = peers.send(&owner.worker, address, forward, given_up);
+        let reply = sending.await.map_err(refused)?;
         Ok(reply.map(|body| {
             Body::made(Passed {
                 body,
