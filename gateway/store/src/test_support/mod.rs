@@ -87,7 +87,7 @@ pub fn enter(worker: &str, ticket: &str) -> Enter {
         server: requests::server("tools"),
         worker: requests::worker(worker),
         ticket: requests::token(ticket),
-        lease: Millis::new(5_000),
+        lease: Millis::new(2_000),
         line: Line::Last,
         held: None,
     }

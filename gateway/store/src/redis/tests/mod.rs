@@ -174,7 +174,7 @@ async fn a_server_that_does_not_answer_is_away_in_time() {
     let store = open(&server).await.unwrap();
     let key = make::key("s");
     store.run(&key, &make::create("s")).await.unwrap();
-    server.command(&["CLIENT", "PAUSE", "1500", "ALL"]);
+    server.command(&["CLIENT", "PAUSE", "5000", "ALL"]);
     let asked = Instant::now();
     let answer = store.run(&key, &make::route()).await;
     assert!(matches!(answer, Err(StoreError::Away(_))), "{answer:?}");
