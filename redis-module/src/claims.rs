@@ -10,7 +10,7 @@ use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::view::{BindingState, BindingView};
 
 use crate::module::Module;
-use crate::surroundings::Moment;
+use crate::moment::Moment;
 
 /// Remembers that the worker was answered `claimed`, until the claim lapses.
 pub(crate) fn watch(

@@ -7,7 +7,7 @@ use mooring_session::time::Timestamp;
 
 use crate::ffi::{Context, ServerEvent};
 use crate::module::Module;
-use crate::rebuild::Cause;
+use crate::rebuild::RebuildCause;
 
 /// Follows an event.
 pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent) {
@@ -19,14 +19,14 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
         ServerEvent::LoadingEnded => module.rebuild.set_loading(false),
         ServerEvent::LoadingFailed => {
             module.rebuild.set_loading(false);
-            module.rebuild_all(context, Cause::LoadingFailed);
+            module.rebuild_all(context, RebuildCause::LoadingFailed);
         }
         ServerEvent::AsideCompleted | ServerEvent::AsideAborted => {
-            module.rebuild_all(context, Cause::Synchronised);
+            module.rebuild_all(context, RebuildCause::Synchronised);
         }
         ServerEvent::Promoted => {
             module.start_serving();
-            module.rebuild_all(context, Cause::Promoted);
+            module.rebuild_all(context, RebuildCause::Promoted);
         }
         ServerEvent::Demoted => module.stop_serving(),
         ServerEvent::AsideStarted | ServerEvent::Tick => {}

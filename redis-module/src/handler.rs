@@ -14,11 +14,12 @@ use crate::ffi::{
     Arguments, BlockedId, Context, KeyEvent, Level, OwnedText, Report, ServerEvent, log_warning,
 };
 use crate::figures;
-use crate::housekeeping::{self, Impulse};
+use crate::housekeeping;
 use crate::keyspace;
-use crate::module::{Away, Module};
+use crate::module::{Module, StateError};
 use crate::settings;
-use crate::waiting;
+use crate::tick_schedule::TickCause;
+use crate::worker_wait;
 
 /// One command: reads its arguments, applies a rule, replies.
 pub(crate) trait Command {
@@ -45,10 +46,10 @@ pub(crate) fn run<C: Command>(context: &Context, arguments: Arguments<'_>) {
         Module::with(|module| {
             let result = C::run(context, module, arguments);
             if let Err(failure) = &result {
-                module.figures.note_failure(failure);
+                module.counters.note_failure(failure);
             }
             keyspace::catch_up(module, context);
-            waiting::serve(module);
+            worker_wait::serve(module);
             result
         })
     });
@@ -85,10 +86,10 @@ pub(crate) fn key_changed(context: &Context, what: KeyEvent, key: &[u8]) {
 /// Something happened to the server.
 pub(crate) fn server_changed(context: &Context, event: ServerEvent) {
     match event {
-        ServerEvent::Tick => tick(context, Impulse::Server),
+        ServerEvent::Tick => tick(context, TickCause::Server),
         event => guard_callback(|| {
             let followed = Module::try_with(|module| events::follow(module, context, event));
-            if followed == Err(Away::Busy) {
+            if followed == Err(StateError::Busy) {
                 housekeeping::doubt_the_indexes();
             }
         }),
@@ -97,12 +98,12 @@ pub(crate) fn server_changed(context: &Context, event: ServerEvent) {
 
 /// The timer rang.
 pub(crate) fn ring(context: &Context) {
-    tick(context, Impulse::Timer);
+    tick(context, TickCause::Timer);
 }
 
-fn tick(context: &Context, impulse: Impulse) {
+fn tick(context: &Context, cause: TickCause) {
     guard_callback(|| {
-        let expired = Module::try_with(|module| housekeeping::tick(module, context, impulse));
+        let expired = Module::try_with(|module| housekeeping::tick(module, context, cause));
         for place in expired.unwrap_or_default() {
             if context.select(place.database) {
                 context.notify(c"session.expired", OwnedText::new(&place.key).text());
@@ -113,13 +114,13 @@ fn tick(context: &Context, impulse: Impulse) {
 
 /// A client that waited is to get its reply.
 pub(crate) fn wake(context: &Context, client: BlockedId) {
-    answer(context, |module| waiting::wake(module, context, client));
+    answer(context, |module| worker_wait::wake(module, context, client));
 }
 
 /// An operator ended a client's wait, and it is to get its reply.
 pub(crate) fn time_out(context: &Context, client: BlockedId) {
     answer(context, |module| {
-        waiting::time_out(module, context, client);
+        worker_wait::time_out(module, context, client);
     });
 }
 
@@ -134,8 +135,8 @@ fn answer(context: &Context, step: impl FnOnce(&mut Module)) {
 /// A client that waited is gone.
 pub(crate) fn forsake(client: BlockedId) {
     guard_callback(|| {
-        let taken = Module::try_with(|module| waiting::forsake(module, client));
-        if taken == Err(Away::Busy) {
+        let taken = Module::try_with(|module| worker_wait::forsake(module, client));
+        if taken == Err(StateError::Busy) {
             log_warning("a waiting client went away within a command: it stays on the books");
         }
     });
@@ -144,7 +145,7 @@ pub(crate) fn forsake(client: BlockedId) {
 /// Gives back what the module holds, before it is unloaded.
 pub(crate) fn unload(context: &Context) {
     let _ = guard(|| {
-        let _ = Module::try_with(|module| housekeeping::stop(module, context));
+        let _ = Module::try_with(|module| module.tick_schedule.stop(context));
         Module::remove();
         settings::prefixes::release();
         drop(std::panic::take_hook());

@@ -15,15 +15,15 @@ use mooring_session::news::Advanced;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::TurnContext;
 
-use crate::ffi::{Context, Level, Timer};
+use crate::ffi::{Context, Level};
+use crate::index_walk::rebuild_until;
 use crate::keyspace;
 use crate::module::Module;
-use crate::rebuild::{Cause, Progress};
+use crate::rebuild::RebuildCause;
 use crate::settings;
-use crate::waiting;
+use crate::tick_schedule::TickCause;
+use crate::worker_wait;
 
-/// Ticks of the server that come sooner after the last one do nothing.
-const TICK_MIN: Millis = Millis::new(50);
 /// How soon the next tick comes while there is more to do: a step of a millisecond leaves three quarters of the time.
 const BUSY_EVERY: Millis = Millis::new(4);
 /// A deadline that is further away than this waits for a tick of the server.
@@ -36,39 +36,17 @@ const PASSED_AT_ONCE: usize = 256;
 /// Set where the indexes may be wrong: something happened that could not be followed.
 static IN_DOUBT: AtomicBool = AtomicBool::new(false);
 
-/// When the next tick is due.
-#[derive(Default)]
-pub(crate) struct Housekeeping {
-    ticked_at: Option<Monotonic>,
-    timer: Option<(Monotonic, Timer)>,
-}
-
-/// What makes a tick.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Impulse {
-    /// The server's own clock.
-    Server,
-    /// The timer that was set, which is gone with it.
-    Timer,
-}
-
 /// Lets the next tick rebuild all indexes from nothing.
 pub(crate) fn doubt_the_indexes() {
     IN_DOUBT.store(true, Ordering::Relaxed);
 }
 
 /// Does what is due. Answers with the sessions whose expiry is to be told of, once the state is given up.
-pub(crate) fn tick(module: &mut Module, context: &Context, impulse: Impulse) -> Vec<SessionPlace> {
+pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> Vec<SessionPlace> {
     let mono = module.monotonic();
-    let ticked_at = module.housekeeping.ticked_at;
-    match impulse {
-        Impulse::Timer => module.housekeeping.timer = None,
-        Impulse::Server if ticked_at.is_some_and(|then| mono < then.plus(TICK_MIN)) => {
-            return Vec::new();
-        }
-        Impulse::Server => {}
+    if !module.tick_schedule.begin(cause, mono) {
+        return Vec::new();
     }
-    module.housekeeping.ticked_at = Some(mono);
     if !context.is_primary() {
         // Nobody beats to a replica, so it calls nobody dead.
         let mono = module.monotonic();
@@ -80,8 +58,8 @@ pub(crate) fn tick(module: &mut Module, context: &Context, impulse: Impulse) -> 
     let turns = advance_turns(module, now, mono);
     let (expired, sessions) = advance_sessions(module, context, now);
     let indexes = mend_indexes(module, context);
-    waiting::pass_deadlines(module, mono);
-    waiting::serve(module);
+    module.blocked_clients.pass_deadlines(mono);
+    worker_wait::serve(module);
     let busy = turns
         .and(sessions)
         .and(indexes)
@@ -104,7 +82,7 @@ pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
     context.log(Level::Warning, &line);
     let mono = module.monotonic();
     module.workers.renew_grace(mono);
-    module.rebuild_all(context, Cause::ClockStep);
+    module.rebuild_all(context, RebuildCause::ClockStep);
 }
 
 fn advance_turns(module: &mut Module, now: Timestamp, mono: Monotonic) -> Advanced {
@@ -148,20 +126,16 @@ fn advance_sessions(
 fn mend_indexes(module: &mut Module, context: &Context) -> Advanced {
     if IN_DOUBT.swap(false, Ordering::Relaxed) {
         module.indexes.begin_anew();
-        module.rebuild_all(context, Cause::Doubt);
+        module.rebuild_all(context, RebuildCause::Doubt);
     }
     if !module.indexes.follow_the_setting() {
-        module.rebuild_all(context, Cause::Prefixes);
+        module.rebuild_all(context, RebuildCause::Prefixes);
     }
     let now = Instant::now();
     // First, or what is dropped while one rebuild follows another would pile up in memory.
     let is_in_parts = module.indexes.take_apart_until(now + STEP / 2);
-    let rebuilt = module.rebuild_until(context, now + STEP);
-    if rebuilt == Progress::Busy || is_in_parts {
-        Advanced::More
-    } else {
-        Advanced::Done
-    }
+    let rebuilt = rebuild_until(module, context, now + STEP);
+    if is_in_parts { Advanced::More } else { rebuilt }
 }
 
 /// Sets the timer to what comes first: more work, or a deadline of a turn or a claim.
@@ -174,23 +148,7 @@ fn set_timer(module: &mut Module, context: &Context, mono: Monotonic, busy: Opti
         .map(|due| due.max(mono.plus(BUSY_EVERY)))
         .chain(busy)
         .min();
-    let Some(due) = due else {
-        return;
-    };
-    let housekeeping = &mut module.housekeeping;
-    if let Some((rings_at, timer)) = &housekeeping.timer {
-        if *rings_at <= due {
-            return;
-        }
-        context.stop_timer(timer);
-    }
-    let timer = context.set_timer(due.ms().saturating_sub(mono.ms()));
-    housekeeping.timer = Some((due, timer));
-}
-
-/// Takes the timer back, before the module goes.
-pub(crate) fn stop(module: &mut Module, context: &Context) {
-    if let Some((_, timer)) = module.housekeeping.timer.take() {
-        context.stop_timer(&timer);
+    if let Some(due) = due {
+        module.tick_schedule.set_timer(context, mono, due);
     }
 }

@@ -14,11 +14,12 @@ use mooring_session::SessionPlace;
 use mooring_session::time::Timestamp;
 
 use crate::ffi::{Context, KeyEvent, OwnedText, Text};
-use crate::module::{Away, Module};
-use crate::rebuild::Cause;
+use crate::module::{Module, StateError};
+use crate::moment::Moment;
+use crate::rebuild::RebuildCause;
 use crate::record_io;
 use crate::settings;
-use crate::surroundings::{Moment, Surroundings};
+use crate::surroundings::Surroundings;
 
 /// Most keys that wait to be read. One command can hardly miss more; if it does, all are read by a rebuild.
 const MISSED_MAX: usize = 4_096;
@@ -43,7 +44,7 @@ pub(crate) fn take(context: &Context, what: KeyEvent, key: &[u8]) {
     let taken = Module::try_with(|module| {
         refresh(module, context, OwnedText::new(key).text());
     });
-    if taken == Err(Away::Busy) {
+    if taken == Err(StateError::Busy) {
         miss(SessionPlace::new(context.database(), key));
     }
 }
@@ -65,7 +66,7 @@ pub(crate) fn catch_up(module: &mut Module, context: &Context) {
     HAS_MISSED.store(false, Ordering::Relaxed);
     let missed = std::mem::take(&mut *MISSED.lock().unwrap_or_else(PoisonError::into_inner));
     if missed.len() > MISSED_MAX {
-        module.rebuild_all(context, Cause::Doubt);
+        module.rebuild_all(context, RebuildCause::Doubt);
     }
     let selected = context.database();
     for place in missed {

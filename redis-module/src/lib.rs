@@ -4,19 +4,23 @@
 //! arguments, fetches the record, lets a rule decide, writes and replicates what changed, and replies.
 //!
 //! Where to find what:
-//! * [`commands`]: one file per command, and the table of them. [`registrar`] brings the table to Redis.
-//! * [`handler`]: the edge where panics and errors end. [`failure`]: errors and their codes.
+//! * [`commands`]: one file per command, and the table of them. [`registrar`] registers the table with Redis.
+//! * [`handler`]: the boundary where panics and errors end. [`failure`]: errors and their codes.
 //! * [`arguments`], [`record_io`], [`reply`]: what a command reads, changes and answers.
-//! * [`module`]: what is held in memory. [`surroundings`], [`node`]: what rules are told of it.
-//! * [`keyspace`], [`indexes`], [`rebuild`]: what the records say, kept true whoever writes them.
-//! * [`housekeeping`]: what the node does by itself. [`waiting`]: workers that wait for news. [`claims`]: who hears what
-//!   came of one. [`figures`]: what is counted. [`settings`]: what can be set.
+//! * [`module`]: the state in memory. Its parts know nothing of it: [`node_time`], [`field_names`], [`counters`],
+//!   [`indexes`], [`rebuild`], [`blocked_clients`], [`tick_schedule`].
+//! * [`moment`], [`node`], [`surroundings`]: the inputs of a rule beside the record and the request.
+//! * [`keyspace`], [`index_walk`], [`events`]: keep the indexes equal to the records, whoever writes them.
+//! * [`housekeeping`]: periodic work. [`worker_wait`]: blocked clients. [`claims`]: who is notified of a claim's outcome.
+//!   [`figures`]: what INFO reports. [`settings`]: the module's settings.
 //! * `reference`: docs/commands.md and docs/commands/, held equal to the tables by a test.
 //! * [`ffi`]: every call of the server's API, and all the `unsafe` there is.
 
 mod arguments;
+mod blocked_clients;
 mod claims;
 mod commands;
+mod counters;
 mod digest;
 mod events;
 mod failure;
@@ -27,10 +31,13 @@ mod figures;
 pub mod fuzzing;
 mod handler;
 mod housekeeping;
+mod index_walk;
 mod indexes;
 mod keyspace;
 mod module;
+mod moment;
 mod node;
+mod node_time;
 mod rebuild;
 mod record_io;
 #[cfg(test)]
@@ -39,7 +46,8 @@ mod registrar;
 mod reply;
 mod settings;
 mod surroundings;
-mod waiting;
+mod tick_schedule;
+mod worker_wait;
 
 use std::ffi::{CStr, c_int};
 

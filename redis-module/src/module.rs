@@ -1,24 +1,30 @@
 //! What the module holds in memory between commands. All of it may be lost at any moment without harm to a session.
+//!
+//! The type of each field is in a module of its own that does not know [`Module`]. Functions that need the whole of it
+//! are in the modules above this one.
 
 use std::sync::{Mutex, PoisonError, TryLockError};
-use std::time::Instant;
 
-use mooring_session::clock::{ClockWatch, NodeClock};
+use mooring_session::clock::ClockWatch;
 use mooring_session::index::Departures;
 use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::Turns;
 use mooring_session::workers::Workers;
 
+use crate::blocked_clients::BlockedClients;
+use crate::counters::Counters;
 use crate::failure::Failure;
-use crate::ffi::Context;
+use crate::ffi::{Context, Level};
 use crate::field_names::FieldNames;
-use crate::figures::Figures;
-use crate::housekeeping::Housekeeping;
 use crate::indexes::Indexes;
-use crate::rebuild::{Cause, Rebuild};
+use crate::node_time::NodeTime;
+use crate::rebuild::{RebuildCause, RebuildState};
 use crate::settings;
-use crate::waiting::Waiting;
+use crate::tick_schedule::TickSchedule;
+
+/// Most databases looked at. Servers are run with 16, and with more only by mistake.
+const DATABASES_MAX: i32 = 65_536;
 
 /// The module's state.
 pub(crate) struct Module {
@@ -28,8 +34,8 @@ pub(crate) struct Module {
     pub(crate) workers: Workers,
     /// Names of hash fields, ready to be handed to Redis.
     pub(crate) fields: FieldNames,
-    /// What is counted.
-    pub(crate) figures: Figures,
+    /// What was counted since the module was loaded.
+    pub(crate) counters: Counters,
     /// The number that a new record's numbers must exceed: see [`mooring_session::Context::floor`].
     pub(crate) floor: u64,
     /// What the records say, by database.
@@ -37,25 +43,25 @@ pub(crate) struct Module {
     /// Where sessions were just moved away from.
     pub(crate) departures: Departures,
     /// Which of the indexes are whole, and the walk that makes them so.
-    pub(crate) rebuild: Rebuild,
+    pub(crate) rebuild: RebuildState,
     /// Whose turn it is.
     pub(crate) turns: Turns,
     /// What workers wait to hear.
     pub(crate) news: News,
     /// Whether the wall clock can be believed.
     pub(crate) clock: ClockWatch,
-    /// Workers that wait for news.
-    pub(crate) waiting: Waiting,
-    /// When this node looks after itself.
-    pub(crate) housekeeping: Housekeeping,
+    /// Clients that are blocked in WORKER.WAIT.
+    pub(crate) blocked_clients: BlockedClients,
+    /// When the next tick is due.
+    pub(crate) tick_schedule: TickSchedule,
 }
 
 /// There while the module is loaded.
 static MODULE: Mutex<Option<Module>> = Mutex::new(None);
 
-/// Why the module's state cannot be had.
+/// Why the module's state is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Away {
+pub(crate) enum StateError {
     /// A command or a callback of the module is at work, and this is a callback within.
     Busy,
     /// The module is being loaded or unloaded.
@@ -70,23 +76,23 @@ impl Module {
             time: NodeTime::start(),
             workers: Workers::new(started, settings::worker_grace()),
             fields: FieldNames::new(),
-            figures: Figures::default(),
+            counters: Counters::default(),
             floor: 0,
             indexes: Indexes::new(),
             departures: Departures::default(),
-            rebuild: Rebuild::new(),
+            rebuild: RebuildState::default(),
             turns: Turns::new(started, settings::turn_lease_max()),
             news: News::new(),
             clock: ClockWatch::default(),
-            waiting: Waiting::default(),
-            housekeeping: Housekeeping::default(),
+            blocked_clients: BlockedClients::default(),
+            tick_schedule: TickSchedule::default(),
         };
         *MODULE.lock().unwrap_or_else(PoisonError::into_inner) = Some(module);
     }
 
     /// Takes up the data that is there already.
     pub(crate) fn begin(context: &Context) {
-        let _ = Self::try_with(|module| module.rebuild_all(context, Cause::Loaded));
+        let _ = Self::try_with(|module| module.rebuild_all(context, RebuildCause::Loaded));
     }
 
     /// Gives everything back to the server.
@@ -96,13 +102,13 @@ impl Module {
 
     /// Runs a step over the state, unless it is at work already: the server runs one command or callback at a time, but
     /// what a command does may call back in, as opening a key does whose time has come.
-    pub(crate) fn try_with<T>(step: impl FnOnce(&mut Self) -> T) -> Result<T, Away> {
+    pub(crate) fn try_with<T>(step: impl FnOnce(&mut Self) -> T) -> Result<T, StateError> {
         let mut state = match MODULE.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Away::Busy),
+            Err(TryLockError::WouldBlock) => return Err(StateError::Busy),
         };
-        state.as_mut().map(step).ok_or(Away::Unloaded)
+        state.as_mut().map(step).ok_or(StateError::Unloaded)
     }
 
     /// The same for a step that nothing of the module's own can be around: should it be, that is a defect and becomes
@@ -126,6 +132,31 @@ impl Module {
     /// Whether the index of a database holds all that is in it.
     pub(crate) fn is_whole(&self, database: i32) -> bool {
         self.indexes.follow_the_setting() && self.rebuild.is_whole(database)
+    }
+
+    /// Lets every index be rebuilt in the background.
+    pub(crate) fn rebuild_all(&mut self, context: &Context, cause: RebuildCause) {
+        if !self.indexes.follow_the_setting() {
+            self.indexes.begin_anew();
+        }
+        let selected = context.database();
+        let mut databases = 0;
+        for database in 0..DATABASES_MAX {
+            if !context.select(database) {
+                break;
+            }
+            if context.database_size() > 0 || self.indexes.of(database).is_some() {
+                self.indexes.of_mut(database).begin_sweep();
+                self.rebuild.request(database);
+                databases += 1;
+            }
+        }
+        context.select(selected);
+        if databases > 0 {
+            let cause = cause.as_str();
+            let line = format!("indexes of {databases} databases are rebuilt: {cause}");
+            context.log(Level::Notice, &line);
+        }
     }
 
     /// Raises the floor over the numbers that a key may have had which is gone since `now`.
@@ -155,32 +186,5 @@ impl Module {
         let now = self.monotonic();
         self.workers = Workers::new(now, settings::worker_grace());
         self.turns.restart(now, settings::turn_lease_max());
-    }
-}
-
-/// The clock of this node: see [`NodeClock`].
-pub(crate) struct NodeTime {
-    /// When the module was loaded.
-    started: Instant,
-    clock: NodeClock,
-}
-
-impl NodeTime {
-    fn start() -> Self {
-        Self {
-            started: Instant::now(),
-            clock: NodeClock::default(),
-        }
-    }
-
-    /// What liveness, leases and time-outs go by.
-    pub(crate) fn now(&self) -> Monotonic {
-        self.clock.read(self.real())
-    }
-
-    /// The system's monotonic clock, to compare the wall clock with.
-    pub(crate) fn real(&self) -> Monotonic {
-        let elapsed_ms = self.started.elapsed().as_millis();
-        Monotonic::from_ms(u64::try_from(elapsed_ms).unwrap_or(u64::MAX))
     }
 }

@@ -8,8 +8,8 @@ use mooring_session::{Held, Node, SessionPlace};
 
 use crate::failure::Failure;
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::settings;
-use crate::surroundings::Moment;
 
 /// The node at the moment of a command, bound to the command's key.
 pub(crate) struct NodeView<'a> {

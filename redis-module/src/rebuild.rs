@@ -1,28 +1,15 @@
-//! Indexes made whole: a walk over the keys of a database, in the background.
+//! Which indexes are complete, and how far the rebuild of the others is.
 //!
-//! The walk reads every key anew, and what the index held and the walk did not see is then removed; so a rebuild also
-//! proves an index that was fed all the time. Invariants: a step takes as long as it is given and no longer than one
-//! record more; an index that is being rebuilt is used and fed meanwhile, but said to be incomplete.
+//! Invariant: an index that is being rebuilt is used and updated meanwhile, but reported as incomplete.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mooring_session::index::Swept;
-
-use crate::ffi::{Context, Level, OwnedText, Scan, ScanState};
-use crate::keyspace;
-use crate::module::Module;
-
-/// How many entries are swept between two looks at the clock.
-const SWEPT_AT_ONCE: usize = 256;
-/// How often a long walk says how far it is.
-const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// Most databases looked at. Servers are run with 16, and with more only by mistake.
-const DATABASES_MAX: i32 = 65_536;
+use crate::ffi::Scan;
 
 /// Why indexes are rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum RebuildCause {
     /// The module was loaded into a server with data.
     Loaded,
     /// An operator asked for it.
@@ -41,8 +28,9 @@ pub(crate) enum Cause {
     Doubt,
 }
 
-impl Cause {
-    const fn as_str(self) -> &'static str {
+impl RebuildCause {
+    /// The cause in words, for the log.
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Loaded => "the module was loaded into a server with data",
             Self::Asked => "an operator asked for it",
@@ -56,44 +44,39 @@ impl Cause {
     }
 }
 
-/// Which indexes are not whole, and the walk that makes one of them so.
+/// Which indexes are incomplete, and the walk that completes one of them.
 #[derive(Default)]
-pub(crate) struct Rebuild {
+pub(crate) struct RebuildState {
     /// Databases whose turn has not come.
     waiting: BTreeSet<i32>,
-    walk: Option<Walk>,
+    walk: Option<IndexWalk>,
     /// The data is being loaded in place: every key tells of itself, and all indexes are whole in the end.
     is_loading: bool,
 }
 
-struct Walk {
-    database: i32,
-    stage: Stage,
-    sessions: u64,
-    started: Instant,
-    reported: Instant,
+/// A rebuild that is under way: a walk over the keys of one database.
+pub(crate) struct IndexWalk {
+    /// The database.
+    pub(crate) database: i32,
+    /// What the next step does.
+    pub(crate) stage: WalkStage,
+    /// How many keys were read.
+    pub(crate) sessions: u64,
+    /// When the walk started.
+    pub(crate) started: Instant,
+    /// When its progress was last logged.
+    pub(crate) reported: Instant,
 }
 
-enum Stage {
-    Seeing(Scan),
-    Sweeping,
+/// What a step of a walk does.
+pub(crate) enum WalkStage {
+    /// Reads the keys of the database into the index.
+    Scan(Scan),
+    /// Removes the index entries whose keys were not found.
+    Sweep,
 }
 
-/// Whether there is more to rebuild.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Every index is whole.
-    Idle,
-    /// There is more to do.
-    Busy,
-}
-
-impl Rebuild {
-    /// Nothing to rebuild.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
+impl RebuildState {
     /// Whether the index of a database holds all that is in it.
     pub(crate) fn is_whole(&self, database: i32) -> bool {
         !self.is_loading && !self.waiting.contains(&database) && !self.walks_over(database)
@@ -109,6 +92,11 @@ impl Rebuild {
         self.walk.is_some() || !self.waiting.is_empty()
     }
 
+    /// Whether the server is loading data in place. Nothing is rebuilt meanwhile.
+    pub(crate) const fn is_loading(&self) -> bool {
+        self.is_loading
+    }
+
     fn walks_over(&self, database: i32) -> bool {
         self.walk
             .as_ref()
@@ -116,7 +104,7 @@ impl Rebuild {
     }
 
     /// Lets a database be walked over from its first key.
-    fn request(&mut self, database: i32) {
+    pub(crate) fn request(&mut self, database: i32) {
         if self.walks_over(database) {
             self.walk = None;
         }
@@ -155,17 +143,23 @@ impl Rebuild {
         }
     }
 
+    /// Puts back a walk that is not finished.
+    pub(crate) fn put_back(&mut self, walk: IndexWalk) {
+        self.walk = Some(walk);
+    }
+
     /// Loading in place begins or ends.
     pub(crate) fn set_loading(&mut self, is_loading: bool) {
         self.is_loading = is_loading;
     }
 
-    fn next(&mut self) -> Option<Walk> {
+    /// Takes the walk that is to continue: the one under way, or one over the next database.
+    pub(crate) fn take_walk(&mut self) -> Option<IndexWalk> {
         self.walk.take().or_else(|| {
             let now = Instant::now();
-            Some(Walk {
+            Some(IndexWalk {
                 database: self.waiting.pop_first()?,
-                stage: Stage::Seeing(Scan::new()),
+                stage: WalkStage::Scan(Scan::new()),
                 sessions: 0,
                 started: now,
                 reported: now,
@@ -174,103 +168,14 @@ impl Rebuild {
     }
 }
 
-impl Module {
-    /// Lets every index be rebuilt in the background.
-    pub(crate) fn rebuild_all(&mut self, context: &Context, cause: Cause) {
-        if !self.indexes.follow_the_setting() {
-            self.indexes.begin_anew();
-        }
-        let selected = context.database();
-        let mut databases = 0;
-        for database in 0..DATABASES_MAX {
-            if !context.select(database) {
-                break;
-            }
-            if context.database_size() > 0 || self.indexes.of(database).is_some() {
-                self.indexes.of_mut(database).begin_sweep();
-                self.rebuild.request(database);
-                databases += 1;
-            }
-        }
-        context.select(selected);
-        if databases > 0 {
-            let cause = cause.as_str();
-            let line = format!("indexes of {databases} databases are rebuilt: {cause}");
-            context.log(Level::Notice, &line);
-        }
-    }
-
-    /// Goes on with the rebuild until the moment given. Leaves another database selected.
-    pub(crate) fn rebuild_until(&mut self, context: &Context, until: Instant) -> Progress {
-        while Instant::now() < until && !self.rebuild.is_loading {
-            let Some(mut walk) = self.rebuild.next() else {
-                return Progress::Idle;
-            };
-            if !context.select(walk.database) {
-                continue;
-            }
-            match walk.step(self, context) {
-                Swept::More => self.rebuild.walk = Some(walk),
-                Swept::Done => walk.report(context, "is whole"),
-            }
-        }
-        if self.rebuild.is_running() {
-            Progress::Busy
-        } else {
-            Progress::Idle
-        }
-    }
-}
-
-impl Walk {
-    fn step(&mut self, module: &mut Module, context: &Context) -> Swept {
-        if self.reported.elapsed() >= PROGRESS_EVERY {
-            self.reported = Instant::now();
-            self.report(context, "is being rebuilt");
-        }
-        match &mut self.stage {
-            Stage::Sweeping => module
-                .indexes
-                .of_mut(self.database)
-                .end_sweep(SWEPT_AT_ONCE),
-            Stage::Seeing(scan) => {
-                let mut names = Vec::new();
-                let state = scan.step(context, |key| {
-                    if keyspace::may_be_ours(key) {
-                        names.push(OwnedText::new(key));
-                    }
-                });
-                for name in &names {
-                    keyspace::refresh(module, context, name.text());
-                }
-                self.sessions += names.len() as u64;
-                if state == ScanState::Done {
-                    self.stage = Stage::Sweeping;
-                }
-                Swept::More
-            }
-        }
-    }
-
-    fn report(&self, context: &Context, how: &str) {
-        let line = format!(
-            "index of database {} {how}: {} keys in {} ms",
-            self.database,
-            self.sessions,
-            self.started.elapsed().as_millis()
-        );
-        context.log(Level::Notice, &line);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn waiting(databases: &[i32]) -> Rebuild {
-        Rebuild {
+    fn waiting(databases: &[i32]) -> RebuildState {
+        RebuildState {
             waiting: databases.iter().copied().collect(),
-            ..Rebuild::default()
+            ..RebuildState::default()
         }
     }
 
@@ -297,7 +202,7 @@ mod tests {
 
     #[test]
     fn nothing_is_whole_while_the_data_is_loaded() {
-        let mut rebuild = Rebuild::new();
+        let mut rebuild = RebuildState::default();
         rebuild.set_loading(true);
         assert!(!rebuild.is_whole(0));
         rebuild.set_loading(false);

@@ -13,8 +13,9 @@ use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
 use crate::field_names::{FieldName, FieldNames};
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::settings;
-use crate::surroundings::{Moment, Surroundings};
+use crate::surroundings::Surroundings;
 
 /// Most fields of a hash that is looked at as a record. A record has 7 for each binding, of which there are at most 64, one
 /// for each of 16 labels, and 8 of its own; the rest is room for those of later versions. What somebody else put under a

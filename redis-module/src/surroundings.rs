@@ -1,4 +1,4 @@
-//! What a rule is told besides the record and the request: when and where a command runs, and what this node knows.
+//! What a rule is told besides the record and the request: the time, the settings, and what this node knows.
 
 use std::cell::OnceCell;
 
@@ -7,32 +7,11 @@ use mooring_session::time::Timestamp;
 use mooring_session::workers::{Workers, WorkersAt};
 use mooring_session::{Held, Liveness, NoIndex, Node, Tuning};
 
-use crate::ffi::{Context, Text};
-use crate::module::{Module, NodeTime};
+use crate::module::Module;
+use crate::moment::Moment;
 use crate::node::NodeView;
+use crate::node_time::NodeTime;
 use crate::settings;
-
-/// When and where a command runs: every command reads the wall clock once.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment<'c> {
-    /// The wall clock.
-    pub(crate) now: Timestamp,
-    /// The database of its key.
-    pub(crate) database: i32,
-    /// Its key.
-    pub(crate) key: Text<'c>,
-}
-
-impl<'c> Moment<'c> {
-    /// Now, in the database that the client has selected.
-    pub(crate) fn of(context: &Context, key: Text<'c>) -> Self {
-        Self {
-            now: Timestamp::from_unix_ms(context.unix_ms()),
-            database: context.database(),
-            key,
-        }
-    }
-}
 
 /// What a rule is told besides the record and the request.
 pub(crate) struct Surroundings<'a> {

@@ -11,10 +11,11 @@ use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::{Moment, Surroundings};
+use crate::surroundings::Surroundings;
 
 struct BindCommand;
 
@@ -134,7 +135,7 @@ fn apply(
     slot.store(decided.written, module);
     tell(module, slot.moment(), request, &decided.reply);
     let is_new = bindings(&slot) > bindings_before;
-    module.figures.binds += u64::from(is_new);
+    module.counters.binds += u64::from(is_new);
     let outcome = if is_new {
         Outcome::Transition(c"session.bound")
     } else {

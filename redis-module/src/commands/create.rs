@@ -168,11 +168,11 @@ fn apply(
     if decided.reply.created {
         // Of the incarnation before, if there was one.
         claims::settle_session(module, slot.moment());
-        module.figures.creates += 1;
-        module.figures.expirations += u64::from(standing == Some(Standing::Expired));
+        module.counters.creates += 1;
+        module.counters.expirations += u64::from(standing == Some(Standing::Expired));
     } else {
-        module.figures.reuses += 1;
-        module.figures.note_touch(decided.written);
+        module.counters.reuses += 1;
+        module.counters.note_touch(decided.written);
     }
     Ok(decided.reply)
 }

@@ -92,7 +92,7 @@ pub(super) fn apply(
     if decided.reply.ended_now {
         claims::settle_session(module, slot.moment());
     }
-    module.figures.ends += u64::from(decided.reply.ended_now);
+    module.counters.ends += u64::from(decided.reply.ended_now);
     Ok(decided.reply)
 }
 

@@ -8,10 +8,11 @@ use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::record_io;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::{Moment, Surroundings};
+use crate::surroundings::Surroundings;
 
 struct GetCommand;
 

@@ -11,9 +11,9 @@ use crate::failure::{Cause, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Moment;
 
 struct LeaveCommand;
 

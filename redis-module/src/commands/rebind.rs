@@ -181,7 +181,7 @@ fn apply(
     };
     // Whoever waited for a claim of the epoch before asks again.
     claims::settle(module, moment, server);
-    module.figures.rebinds += 1;
+    module.counters.rebinds += 1;
     if before.instance != rebound.binding.instance {
         let mono = module.monotonic();
         let departures = &mut module.departures;

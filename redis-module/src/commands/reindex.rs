@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::rebuild;
+use crate::rebuild::RebuildCause;
 use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
@@ -43,7 +43,7 @@ impl Command for ReindexCommand {
         Parser::new(arguments).end()?;
         let starts = !module.rebuild.is_running();
         if starts {
-            module.rebuild_all(context, rebuild::Cause::Asked);
+            module.rebuild_all(context, RebuildCause::Asked);
         }
         reply::reindexing(context, starts);
         Ok(Outcome::Quiet)

@@ -19,9 +19,10 @@ use crate::ffi::{Context, Key, KeyKind, Level, OwnedText, Text};
 use crate::field_names::{BindingFields, RouteFields};
 use crate::keyspace;
 use crate::module::Module;
+use crate::moment::Moment;
 use crate::record_io;
 use crate::reply::{self, OwnerLine, RouteLine};
-use crate::surroundings::{Moment, Surroundings};
+use crate::surroundings::Surroundings;
 
 /// The words as they came. A principal that equals the record's and a server that has been asked for before need no
 /// other check, so most calls need none.
@@ -133,19 +134,19 @@ pub(super) fn serve(
         store_life(context, name, &key, fields.life, &life);
         module.indexes.slide(database, name.as_bytes(), &life, now);
     }
-    module.figures.note_touch(decided.written);
+    module.counters.note_touch(decided.written);
     let Some(binding) = binding else {
-        module.figures.misses += 1;
+        module.counters.misses += 1;
         reply::unbound(context, turn);
         return Ok(());
     };
-    module.figures.hits += 1;
+    module.counters.hits += 1;
     if decided.written == Written::Record {
         store_driver(context, name, &key, fields.binding, &binding);
     }
     let lost = decided.reply.worker_lost.map(|lost| lost.worker);
     if let Some(lost) = &lost {
-        module.figures.worker_losses += 1;
+        module.counters.worker_losses += 1;
         log(context, name, fields.server, lost, &request.worker);
     }
     let unreported_loss = StoredLoss::read(&key, fields.binding, fields.server, &binding.head)?;

@@ -141,6 +141,6 @@ fn apply(
     let surroundings = Surroundings::at(module, slot.moment());
     let decided = rules::touch(&mut slot.record, request, &surroundings.context())?;
     slot.store(decided.written, module);
-    module.figures.note_touch(decided.written);
+    module.counters.note_touch(decided.written);
     Ok(decided.reply)
 }

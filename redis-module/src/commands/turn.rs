@@ -11,8 +11,8 @@ use mooring_session::{Liveness, Refusal, SessionPlace};
 
 use crate::arguments::{Parser, Words};
 use crate::failure::{Cause, Failure};
+use crate::moment::Moment;
 use crate::settings;
-use crate::surroundings::Moment;
 
 /// The errors of a turn that is asked for.
 pub(super) const WORKER_DEAD: Cause = Cause::new(

@@ -12,7 +12,7 @@ use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
-use crate::waiting;
+use crate::worker_wait;
 
 struct WaitCommand;
 
@@ -58,7 +58,7 @@ impl Command for WaitCommand {
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
-        waiting::wait(module, context, &request.worker, request.timeout);
+        worker_wait::wait(module, context, &request.worker, request.timeout);
         Ok(Outcome::Quiet)
     }
 }

@@ -1,0 +1,67 @@
+//! The clients that are blocked in WORKER.WAIT, and their time-outs.
+//!
+//! Invariants: a blocked client is handed back to the server exactly once, by dropping its [`BlockedClient`], also
+//! after it has disconnected; of one worker at most one client waits.
+
+use std::collections::{BTreeMap, HashMap};
+
+use mooring_session::names::WorkerId;
+use mooring_session::time::Monotonic;
+
+use crate::ffi::{BlockedClient, BlockedId};
+
+/// A blocked client.
+struct BlockedWait {
+    client: BlockedClient,
+    /// When it times out.
+    until: Monotonic,
+}
+
+/// The blocked clients, by worker.
+#[derive(Default)]
+pub(crate) struct BlockedClients {
+    by_worker: BTreeMap<WorkerId, BlockedWait>,
+    /// Whose client each is: those that wait, and those that were woken and have not replied yet.
+    workers: HashMap<BlockedId, WorkerId>,
+}
+
+impl BlockedClients {
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.by_worker.len()
+    }
+
+    /// Whether a client of this worker waits.
+    pub(crate) fn has(&self, worker: &WorkerId) -> bool {
+        self.by_worker.contains_key(worker)
+    }
+
+    /// Lets the client wait for news of its worker, at most until the moment given.
+    pub(crate) fn block(&mut self, worker: &WorkerId, client: BlockedClient, until: Monotonic) {
+        self.workers.insert(client.id(), worker.clone());
+        // The one before is dropped here, and so woken.
+        self.by_worker
+            .insert(worker.clone(), BlockedWait { client, until });
+    }
+
+    /// Wakes the worker's client, if it waits.
+    pub(crate) fn wake(&mut self, worker: &WorkerId) {
+        drop(self.by_worker.remove(worker));
+    }
+
+    /// Wakes the clients whose time-out has passed.
+    pub(crate) fn pass_deadlines(&mut self, mono: Monotonic) {
+        self.by_worker.retain(|_, waiter| mono < waiter.until);
+    }
+
+    /// The client needs no answer any more, or gets it now: hands it back if that was not done, and says whose it is.
+    pub(crate) fn release(&mut self, client: BlockedId) -> Option<WorkerId> {
+        let worker = self.workers.remove(&client)?;
+        let waiter = self.by_worker.get(&worker);
+        let waits = waiter.is_some_and(|waiter| waiter.client.id() == client);
+        if waits {
+            self.wake(&worker);
+        }
+        Some(worker)
+    }
+}

@@ -1,0 +1,86 @@
+//! Counters of the module's commands. They start at zero whenever the module is loaded.
+
+use std::ffi::CStr;
+
+use crate::failure::{CODES, Failure};
+
+/// What was counted since the module was loaded.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// ROUTE found a binding.
+    pub(crate) hits: u64,
+    /// ROUTE found none.
+    pub(crate) misses: u64,
+    /// A server was bound.
+    pub(crate) binds: u64,
+    /// A binding was moved.
+    pub(crate) rebinds: u64,
+    /// The first use of a binding by another worker after the death of the one before.
+    pub(crate) worker_losses: u64,
+    /// CREATE began an incarnation.
+    pub(crate) creates: u64,
+    /// CREATE found the session.
+    pub(crate) reuses: u64,
+    /// CREATE revived a session that had expired.
+    pub(crate) expirations: u64,
+    /// END or KILL ended a session.
+    pub(crate) ends: u64,
+    /// A use was written.
+    pub(crate) touches_written: u64,
+    /// A use came so soon after a written one that it was not.
+    pub(crate) touches_coalesced: u64,
+    failures: [u64; CODES.len()],
+}
+
+impl Counters {
+    /// Counts a failure by its code.
+    pub(crate) fn note_failure(&mut self, failure: &Failure) {
+        let code = failure.code();
+        for (count, known) in self.failures.iter_mut().zip(CODES) {
+            *count += u64::from(known == code);
+        }
+    }
+
+    /// Counts a use.
+    pub(crate) fn note_touch(&mut self, written: mooring_session::Written) {
+        if written == mooring_session::Written::Nothing {
+            self.touches_coalesced += 1;
+        } else {
+            self.touches_written += 1;
+        }
+    }
+
+    /// The failures of each code, with the counter's name.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&'static CStr, u64)> {
+        FAILURE_NAMES.into_iter().zip(self.failures)
+    }
+}
+
+const FAILURE_NAMES: [&CStr; CODES.len()] = [
+    c"failures_nosession",
+    c"failures_ended",
+    c"failures_denied",
+    c"failures_stale",
+    c"failures_owned",
+    c"failures_busy",
+    c"failures_limit",
+    c"failures_err",
+    c"failures_wrongtype",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_counter() {
+        for (name, code) in FAILURE_NAMES.iter().zip(CODES) {
+            let expected = format!("failures_{}", code.to_lowercase());
+            assert_eq!(name.to_str(), Ok(expected.as_str()));
+        }
+        let mut counters = Counters::default();
+        counters.note_failure(&Failure::WrongType);
+        counters.note_failure(&Failure::Internal);
+        assert_eq!(counters.failures, [0, 0, 0, 0, 0, 0, 0, 1, 1]);
+    }
+}
