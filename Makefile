@@ -55,9 +55,10 @@ fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=1000000, FUZZ_SEED=1;
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
 .PHONY: check
-check: ## Check format, lints, scripts, licences and sources
+check: ## Check imports, format, lints, scripts, licenses and sources
 	@scripts/packages.sh cc libclang venv
 	@scripts/check-tools.sh
+	python3 scripts/check-imports.py
 	cargo fmt --all --check
 	cargo fmt --manifest-path redis-module/fuzz/Cargo.toml --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the walls between the parts of the workspace.
+"""Checks the dependencies between the parts of the workspace.
 
 1. No two modules at the top level of one crate import each other, directly or through others.
 2. No crate depends on what its place in the architecture rules out (FORBIDDEN).
