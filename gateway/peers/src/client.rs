@@ -25,8 +25,8 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::forward::{self, Forward, HeaderTooLarge, Verdict};
-use crate::fleet::{FleetTls, tls_name};
 use super::metrics::{self, Forwarded};
+use crate::fleet::{FleetTls, tls_name};
 use mooring_upstream::{causes, is_refused};
 
 /// Longest time to connect to a peer: it is near, or it is gone.

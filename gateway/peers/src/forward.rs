@@ -92,7 +92,10 @@ impl fmt::Debug for Forward {
         formatter
             .debug_struct("Forward")
             .field("operation", &self.operation)
-            .field("session", &mooring_secrets::digest::short(&self.session_key))
+            .field(
+                "session",
+                &mooring_secrets::digest::short(&self.session_key),
+            )
             .field("server", &self.server)
             .field("epoch", &self.epoch)
             .field("method", &self.method)

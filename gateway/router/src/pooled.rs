@@ -19,9 +19,9 @@ use tokio::sync::OnceCell;
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Method, call, ids};
 use mooring_settings::Affinity;
 use mooring_upstream::{
-    Answer, Client, Completion, ExchangeError, Greeting, HandshakeError, Instance, Outgoing, Pulse,
-    Received, Reply, SendError, Server, ToInstance, discard, greet, is_session_unknown, probe,
-    read_answer, within,
+    Answer, Client, Completion, ExchangeError, HandshakeError, InitializeHandshake, Instance,
+    InstanceTransport, Outgoing, ProbeResult, ReceivedResponse, Reply, SendError, Server, discard,
+    initialize, is_session_unknown, probe, read_answer, within,
 };
 
 /// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
@@ -65,7 +65,7 @@ pub struct PooledSession {
 #[derive(Debug)]
 pub struct Pooled {
     /// The response.
-    pub received: Received,
+    pub received: ReceivedResponse,
     /// Answers for the client that is not there.
     pub unasked: Unasked,
 }
@@ -252,29 +252,34 @@ impl Pool {
         response: Reply,
         session: &PooledSession,
         key: &Shared,
-    ) -> Result<Option<Received>, ExchangeError> {
+    ) -> Result<Option<ReceivedResponse>, ExchangeError> {
         let is_suspect = matches!(
             response.status(),
             StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
         );
         if !is_suspect {
-            return Ok(Some(Received::Streaming(response)));
+            return Ok(Some(ReceivedResponse::Streaming(response)));
         }
         if session.upstream_session.is_none() {
             // It may assign session ids by now. The next handshake tells.
             self.drop_session(key, session);
-            return Ok(Some(Received::Streaming(response)));
+            return Ok(Some(ReceivedResponse::Streaming(response)));
         }
         let answer = read_answer(response).await?;
         if is_session_unknown(&answer)
-            && self.pulse(server, instance, session).await == Pulse::SessionLost
+            && self.pulse(server, instance, session).await == ProbeResult::SessionLost
         {
             return Ok(None);
         }
-        Ok(Some(Received::Whole(answer)))
+        Ok(Some(ReceivedResponse::Whole(answer)))
     }
 
-    async fn pulse(&self, server: &Server, instance: &Instance, session: &PooledSession) -> Pulse {
+    async fn pulse(
+        &self,
+        server: &Server,
+        instance: &Instance,
+        session: &PooledSession,
+    ) -> ProbeResult {
         let ping = Outgoing::post(server, call::ping(&self.next_id()).into())
             .upstream_session(session.upstream_session.as_ref());
         probe(&self.client, instance, &ping, self.answer_timeout).await
@@ -292,28 +297,28 @@ impl Pool {
         key: &Shared,
     ) -> Result<PooledSession, HandshakeError> {
         let cell = self.cell(key.clone());
-        cell.get_or_try_init(|| self.greet(server, instance, &key.revision))
+        cell.get_or_try_init(|| self.initialize(server, instance, &key.revision))
             .await
             .cloned()
     }
 
-    async fn greet(
+    async fn initialize(
         &self,
         server: &Server,
         instance: &Arc<Instance>,
         revision: &str,
     ) -> Result<PooledSession, HandshakeError> {
         let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
-        let greeting = Greeting {
+        let greeting = InitializeHandshake {
             text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
         };
         let limit = self.answer_timeout;
-        let way = ToInstance {
+        let way = InstanceTransport {
             client: &self.client,
             instance,
         };
-        let initialized = greet(&way, server, &greeting, "pooled", limit).await;
+        let initialized = initialize(&way, server, &greeting, "pooled", limit).await;
         instance.contact.note_handshake(&initialized);
         let initialized = initialized?;
         server.note_statefulness(instance, initialized.upstream_session.as_ref());

@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
-use mooring_peers::fleet::{FleetTls, KeyRing};
 use crate::http::{App, Colleague};
+use mooring_peers::fleet::{FleetTls, KeyRing};
 use mooring_peers::{self as peer, ListenerOptions, PeerClient};
 use mooring_settings::{FleetKeysFile, PeerSettings};
 use mooring_store::Store;

@@ -18,7 +18,7 @@ use mooring_upstream::stdio::{
     StartFailure, Traffic,
 };
 use mooring_upstream::{
-    Carriage, ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers,
+    ContactLog, ContactOutcome, FailureCause, Instance, Reach, Server, Servers, SessionPolicy,
     StatefulnessSeen,
 };
 
@@ -73,7 +73,7 @@ pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
 }
 
 fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameError> {
-    let carriage = Carriage {
+    let carriage = SessionPolicy {
         affinity: http.affinity,
         ownership: Ownership::Shared,
         concurrency: http.concurrency,
@@ -89,7 +89,7 @@ fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameEr
 }
 
 fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError> {
-    let carriage = Carriage {
+    let carriage = SessionPolicy {
         affinity: mooring_settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: sse.concurrency,
@@ -105,7 +105,7 @@ fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError
 }
 
 fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {
-    let carriage = Carriage {
+    let carriage = SessionPolicy {
         affinity: mooring_settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: stdio.concurrency,

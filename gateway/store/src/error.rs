@@ -16,7 +16,7 @@ pub enum StoreError {
     /// The store cannot be reached, and the command is not one that can be served without it. Where the reply was
     /// lost, it may have been carried out: the same command with the same token gets the same answer.
     #[error("the store is away: {0}")]
-    Away(Away),
+    Away(UnavailableReason),
     /// The store was reached and cannot carry out commands at present.
     #[error("the store is not ready: {0}")]
     NotReady(NotReady),
@@ -40,7 +40,7 @@ pub enum StoreError {
 
 /// How the store is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Away {
+pub enum UnavailableReason {
     /// No connection, and the last attempt to make one failed.
     #[error("no connection")]
     Disconnected,

@@ -7,7 +7,7 @@ use mooring_session::time::Timestamp;
 use mooring_session::workers::{self, Beat, Drain};
 
 use super::error::StoreError;
-use super::news::NewsItem;
+use super::events::WorkerEvent;
 use super::{Backend, Store, timed};
 
 /// What a store tells of one worker.
@@ -90,10 +90,10 @@ impl Store {
         .await
     }
 
-    /// Whether [`news`](Self::news) tells of what other processes did. The embedded file tells nothing across processes:
+    /// Whether [`events`](Self::news) tells of what other processes did. The embedded file tells nothing across processes:
     /// who waits for one of them asks again from time to time.
     #[must_use]
-    pub fn tells_news_of_others(&self) -> bool {
+    pub fn reports_events_of_others(&self) -> bool {
         !matches!(*self.backend, Backend::Embedded(..))
     }
 
@@ -104,17 +104,17 @@ impl Store {
     /// # Errors
     /// The store's own only. Where the store is away, it is waited for within `timeout`, so that a caller who asks
     /// again at once does not spin.
-    pub async fn news(
+    pub async fn wait_for_events(
         &self,
         worker: &WorkerId,
         timeout: Duration,
-    ) -> Result<Vec<NewsItem>, StoreError> {
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
         // Its duration says nothing: it waits for something to happen.
         match &*self.backend {
-            Backend::Memory(store, _) => Ok(store.news(worker, timeout).await),
-            Backend::Embedded(store, _) => store.news(worker, timeout).await,
-            Backend::Redis(store, _) => store.news(worker, timeout).await,
-            Backend::Fallback(store) => store.news(worker, timeout).await,
+            Backend::Memory(store, _) => Ok(store.wait_for_events(worker, timeout).await),
+            Backend::Embedded(store, _) => store.wait_for_events(worker, timeout).await,
+            Backend::Redis(store, _) => store.wait_for_events(worker, timeout).await,
+            Backend::Fallback(store) => store.wait_for_events(worker, timeout).await,
         }
     }
 }

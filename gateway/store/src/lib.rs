@@ -11,12 +11,12 @@
 mod clock;
 mod embedded;
 mod error;
+mod events;
 mod fallback;
 mod fleet;
 mod inits;
 mod key;
 mod memory;
-mod news;
 mod open;
 mod operate;
 mod query;
@@ -32,7 +32,7 @@ pub mod test_support;
 mod tests;
 mod transition;
 mod turns;
-mod watched;
+mod waking;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,23 +48,23 @@ use mooring_session::view::{BindingView, RecordView};
 use tokio::sync::watch;
 
 use self::embedded::EmbeddedStore;
-pub use self::error::{Away, NotReady, OpenError, StoreError};
-use self::fallback::{FallbackStore, Served};
+pub use self::error::{NotReady, OpenError, StoreError, UnavailableReason};
+pub use self::events::WorkerEvent;
+use self::fallback::{FallbackStore, MemoryTransition};
 pub use self::fallback::{Loss, LossReason, Losses};
 pub use self::fleet::WorkerView;
 use self::inits::INIT_BYTES_MAX;
 pub use self::key::{Family, InitDigest, SessionKey};
 use self::memory::MemoryStore;
-pub use self::news::NewsItem;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
-pub use self::rate::Rated;
+pub use self::rate::RateReply;
 use self::redis::RedisStore;
 pub use self::room::{EvictionOutcome, RoomError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::{Get, Transition};
-pub use self::turns::{Enter, Entered, Leave, Leaving, Line};
+pub use self::turns::{Enter, EnterReply, Leave, LeaveTarget, Line};
 
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
@@ -328,12 +328,16 @@ impl Store {
         .await
     }
 
-    async fn run<T: Served>(&self, key: &SessionKey, request: &T) -> Result<T::Reply, StoreError> {
+    async fn run<T: MemoryTransition>(
+        &self,
+        key: &SessionKey,
+        request: &T,
+    ) -> Result<T::Reply, StoreError> {
         let (reply, _) = self.run_and_tell(key, request).await?;
         Ok(reply)
     }
 
-    async fn run_and_tell<T: Served>(
+    async fn run_and_tell<T: MemoryTransition>(
         &self,
         key: &SessionKey,
         request: &T,

@@ -11,7 +11,7 @@ use super::embedded::EmbeddedStore;
 use super::error::OpenError;
 use super::fallback::FallbackStore;
 use super::memory::MemoryStore;
-use super::redis::{Down, LinkState, RedisStore};
+use super::redis::{DownReason, LinkState, RedisStore};
 use super::status::{FollowedStatus, StatusCell, StoreMode};
 use super::{Backend, Store};
 use mooring_settings::{OnUnavailable, StoreLocation, StoreSettings};
@@ -63,7 +63,7 @@ impl std::fmt::Debug for StorePlace {
 pub enum WhenAway {
     /// Memory serves what is safe to serve.
     Fallback,
-    /// Every command is answered with `Away`.
+    /// Every command is answered with `UnavailableReason`.
     Fail,
 }
 
@@ -134,7 +134,7 @@ pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
 
 fn without_fallback(redis: RedisStore) -> Result<Backend, OpenError> {
     let mut link = redis.watch();
-    if let LinkState::Down(Down::Unreachable(problem) | Down::Denied(problem)) =
+    if let LinkState::Down(DownReason::Unreachable(problem) | DownReason::Denied(problem)) =
         &*link.borrow_and_update()
     {
         return Err(OpenError::Unreachable {

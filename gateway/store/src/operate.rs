@@ -31,7 +31,7 @@ impl Store {
     /// One page of the sessions that a query asks for. Touches nothing.
     ///
     /// # Errors
-    /// Refused: `ERR` for a cursor that no store of this kind gave. `Away` while Redis is: memory does not know what
+    /// Refused: `ERR` for a cursor that no store of this kind gave. `UnavailableReason` while Redis is: memory does not know what
     /// there is.
     pub async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         timed("SESSION.LIST", async {
@@ -50,7 +50,7 @@ impl Store {
     /// under the same store is not named, and does not stand in the way.
     ///
     /// # Errors
-    /// `Away` while Redis is: nothing is reaped without it.
+    /// `UnavailableReason` while Redis is: nothing is reaped without it.
     pub async fn reap(
         &self,
         worker: &WorkerId,
@@ -71,7 +71,7 @@ impl Store {
     /// Takes a tombstone for cleaning, and answers with what it holds. The same worker asking again renews its lease.
     ///
     /// # Errors
-    /// Refused: `NOSESSION`, `BUSY`. `Away` while Redis is.
+    /// Refused: `NOSESSION`, `BUSY`. `UnavailableReason` while Redis is.
     pub async fn claim(&self, key: &SessionKey, request: &Clean) -> Result<RecordView, StoreError> {
         self.run(key, request).await
     }
@@ -79,7 +79,7 @@ impl Store {
     /// Drops the tombstone of exactly this incarnation after its cleaning.
     ///
     /// # Errors
-    /// Refused: `NOSESSION`, `STALE`. `Away` while Redis is; the tombstone then stays for the reaper.
+    /// Refused: `NOSESSION`, `STALE`. `UnavailableReason` while Redis is; the tombstone then stays for the reaper.
     pub async fn forget(&self, key: &SessionKey, request: &Forget) -> Result<(), StoreError> {
         self.run(key, request).await
     }

@@ -19,10 +19,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::clock::Clock;
+use super::events::WorkerEvent;
 use super::key::SessionKey;
-use super::news::NewsItem;
-use super::turns::{Enter, Leave, Leaving};
-use super::watched::{Settles, Told};
+use super::turns::{Enter, Leave, LeaveTarget};
+use super::waking::{ClaimWaiter, SettledScope};
 
 /// The module's defaults.
 const LIMITS: TurnLimits = TurnLimits {
@@ -95,8 +95,8 @@ impl Queues {
     ) -> Result<(), Refusal> {
         let (place, server) = (place(key), &request.server);
         self.with(workers, |turns, context| match &request.who {
-            Leaving::Ticket(ticket) => turns.leave(&place, server, ticket, context),
-            Leaving::WaitingUnder(beginning) => {
+            LeaveTarget::Ticket(ticket) => turns.leave(&place, server, ticket, context),
+            LeaveTarget::WaitingUnder(beginning) => {
                 turns.withdraw(&place, server, beginning, context).map(drop)
             }
         })
@@ -109,14 +109,19 @@ impl Queues {
     }
 
     /// Notes what an answer told of a claim, and tells others what it means to them.
-    pub(super) fn note(&self, key: &SessionKey, told: Option<Told<'_>>, settles: Settles<'_>) {
-        if told.is_none() && settles == Settles::Nothing {
+    pub(super) fn note(
+        &self,
+        key: &SessionKey,
+        told: Option<ClaimWaiter<'_>>,
+        settles: SettledScope<'_>,
+    ) {
+        if told.is_none() && settles == SettledScope::Nothing {
             return;
         }
         let place = place(key);
         let mut state = self.state();
         let due = state.next_deadline();
-        if let Some(Told {
+        if let Some(ClaimWaiter {
             worker,
             server,
             lapses_at,
@@ -129,9 +134,9 @@ impl Queues {
             state.news.watch(worker, &place, server, until);
         }
         match settles {
-            Settles::Nothing => {}
-            Settles::Server(server) => state.news.settle(&place, server),
-            Settles::Session => {
+            SettledScope::Nothing => {}
+            SettledScope::Server(server) => state.news.settle(&place, server),
+            SettledScope::Session => {
                 state.news.settle_session(&place);
                 state.turns.drop_session(&place);
             }
@@ -169,7 +174,7 @@ impl Queues {
         worker: &WorkerId,
         timeout: Duration,
         step: impl Fn() -> F,
-    ) -> Vec<NewsItem> {
+    ) -> Vec<WorkerEvent> {
         let deadline = Instant::now() + timeout;
         loop {
             let rung = self.bell.notified();
@@ -188,7 +193,7 @@ impl Queues {
     }
 
     /// Takes what there is for the worker. Grants that are no longer true are not told.
-    fn take(&self, worker: &WorkerId) -> Vec<NewsItem> {
+    fn take(&self, worker: &WorkerId) -> Vec<WorkerEvent> {
         let mono = self.clock.mono();
         let State { turns, news } = &mut *self.state();
         news.take(worker, NEWS_BATCH_MAX)
@@ -197,7 +202,12 @@ impl Queues {
             .collect()
     }
 
-    fn told(&self, item: news::NewsItem, turns: &mut Turns, mono: Monotonic) -> Option<NewsItem> {
+    fn told(
+        &self,
+        item: news::NewsItem,
+        turns: &mut Turns,
+        mono: Monotonic,
+    ) -> Option<WorkerEvent> {
         match item {
             news::NewsItem::Turn {
                 session,
@@ -207,7 +217,7 @@ impl Queues {
             } => {
                 let is_true = turns.pick_up(&session, &server, &ticket, turn, mono);
                 let key = SessionKey::named(&self.prefix, &session.key)?;
-                is_true.then_some(NewsItem::Turn {
+                is_true.then_some(WorkerEvent::Turn {
                     key,
                     server,
                     ticket,
@@ -220,7 +230,7 @@ impl Queues {
                 ticket,
             } => {
                 let key = SessionKey::named(&self.prefix, &session.key)?;
-                Some(NewsItem::Withdrawn {
+                Some(WorkerEvent::Withdrawn {
                     key,
                     server,
                     ticket,
@@ -228,7 +238,7 @@ impl Queues {
             }
             news::NewsItem::Settled { session, server } => {
                 let key = SessionKey::named(&self.prefix, &session.key)?;
-                Some(NewsItem::Settled { key, server })
+                Some(WorkerEvent::Settled { key, server })
             }
         }
     }

@@ -18,7 +18,7 @@ const RATES_MAX: usize = 10_000;
 
 /// The answer of RATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rated {
+pub struct RateReply {
     /// Whether the request may pass.
     pub allowed: bool,
     /// How many of cost one could still pass at once.
@@ -27,7 +27,7 @@ pub struct Rated {
     pub retry_after: Millis,
 }
 
-impl Rated {
+impl RateReply {
     pub(super) fn of(rated: rules::Rated) -> Self {
         Self {
             allowed: rated.spent.is_some(),
@@ -49,7 +49,7 @@ impl Store {
         limit: u64,
         window: Millis,
         cost: u64,
-    ) -> Result<Rated, StoreError> {
+    ) -> Result<RateReply, StoreError> {
         let request = Rate {
             limit,
             window,
@@ -96,7 +96,7 @@ fn check(name: &str, request: &Rate) -> Result<(), NameError> {
 pub(super) struct Rates(HashMap<Box<str>, Spent>);
 
 impl Rates {
-    pub(super) fn rate(&mut self, name: &str, request: &Rate, now: Timestamp) -> Rated {
+    pub(super) fn rate(&mut self, name: &str, request: &Rate, now: Timestamp) -> RateReply {
         let rated = rules::rate(self.0.get(name).copied(), request, now);
         if let Some(spent) = rated.spent {
             if self.0.len() >= RATES_MAX && !self.0.contains_key(name) {
@@ -104,7 +104,7 @@ impl Rates {
             }
             self.0.insert(name.into(), spent);
         }
-        Rated::of(rated)
+        RateReply::of(rated)
     }
 
     fn make_room(&mut self, now: Timestamp) {

@@ -22,7 +22,7 @@ pub struct Enter {
     pub principal: Principal,
     /// Which server is to be called.
     pub server: ServerName,
-    /// Who asks, and is told by [`news`](Store::news) when the turn comes.
+    /// Who asks, and is told by [`events`](Store::news) when the turn comes.
     pub worker: WorkerId,
     /// This call: random, chosen by the worker. The same ticket again renews the lease.
     pub ticket: Token,
@@ -36,7 +36,7 @@ pub struct Enter {
 
 /// The answer of ENTER.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entered {
+pub struct EnterReply {
     /// Where the calls go, as ROUTE says it.
     pub routed: Routed,
     /// The turn's number; none while the caller waits for it.
@@ -53,16 +53,16 @@ pub struct Leave {
     /// Of which server.
     pub server: ServerName,
     /// Who leaves.
-    pub who: Leaving,
+    pub who: LeaveTarget,
 }
 
 /// Who leaves the queue of a session at a server.
 #[derive(Clone, Debug)]
-pub enum Leaving {
+pub enum LeaveTarget {
     /// The ticket that has the turn, or waits for it.
     Ticket(Token),
     /// All who wait under a ticket that begins so, whichever workers they wait at: those are told by
-    /// [`news`](Store::news).
+    /// [`events`](Store::news).
     WaitingUnder(Token),
 }
 
@@ -103,7 +103,7 @@ impl Store {
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`; `LIMIT` where too many wait; `STALE` for a worker that counts as dead,
     /// and for a turn claimed again that is another's now; `ERR` for a lease out of its range.
-    pub async fn enter(&self, key: &SessionKey, request: &Enter) -> Result<Entered, StoreError> {
+    pub async fn enter(&self, key: &SessionKey, request: &Enter) -> Result<EnterReply, StoreError> {
         timed("SESSION.ENTER", async {
             match &*self.backend {
                 Backend::Memory(store, _) => Ok(store.enter(key, request)?),

@@ -172,9 +172,7 @@ pub(super) fn connect_text(error: &legacy::Error) -> String {
 }
 
 /// Everything that led to an error, also what I/O errors wrap without showing it as their source.
-pub fn causes(
-    error: &legacy::Error,
-) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+pub fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| {
         let cause = *cause;
         let io = cause.downcast_ref::<io::Error>();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{ContactOutcome, FailureCause, HandshakeError, Initialized, Server};
+use super::{ContactOutcome, FailureCause, HandshakeError, InitializedSession, Server};
 
 /// A success is noted again only when the one before is this old, in milliseconds: writing at each request would share
 /// a cache line among all of them.
@@ -67,7 +67,7 @@ impl ContactLog {
     }
 
     /// The handshake came to this. An error of the protocol is an answer too: it is about the client.
-    pub fn note_handshake(&self, initialized: &Result<Initialized, HandshakeError>) {
+    pub fn note_handshake(&self, initialized: &Result<InitializedSession, HandshakeError>) {
         match initialized {
             Ok(_) => self.succeed(),
             Err(HandshakeError::Refused(answer))

@@ -14,7 +14,7 @@ use super::{Client, Instance};
 
 /// What asking for the deletion came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discarded {
+pub enum DiscardOutcome {
     /// The upstream session is gone, or its instance does not end sessions on request.
     Settled,
     /// The instance answered with an error that may pass.
@@ -30,7 +30,7 @@ pub async fn discard(
     deletion: &Outgoing,
     upstream_session: &UpstreamSession,
     limit: Duration,
-) -> Discarded {
+) -> DiscardOutcome {
     let outgoing = deletion.clone().upstream_session(Some(upstream_session));
     let exchange = async {
         let response = client.send_once(instance, outgoing.to(instance)).await?;
@@ -39,15 +39,15 @@ pub async fn discard(
     match within(limit, exchange).await {
         Ok(status) if is_final(status) => {
             tracing::debug!(instance = %instance.name, %status, "upstream session deleted");
-            Discarded::Settled
+            DiscardOutcome::Settled
         }
         Ok(status) => {
             tracing::info!(instance = %instance.name, %status, "an upstream session was not deleted");
-            Discarded::Refused
+            DiscardOutcome::Refused
         }
         Err(error) => {
             tracing::info!(instance = %instance.name, %error, "an upstream session could not be deleted");
-            Discarded::Unanswered
+            DiscardOutcome::Unanswered
         }
     }
 }

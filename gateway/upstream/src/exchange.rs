@@ -28,7 +28,7 @@ pub struct Answer {
 
 /// A response to a client's message.
 #[derive(Debug)]
-pub enum Received {
+pub enum ReceivedResponse {
     /// To be passed on as it arrives.
     Streaming(Reply),
     /// An error that had to be read to be understood.

@@ -8,13 +8,13 @@ use mooring_session::names::{NameError, UpstreamSession};
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
-use super::{Carry, ExchangeError, Server, read_answer};
+use super::{ExchangeError, MessageTransport, Server, read_answer};
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Kind, call};
 
 /// An `initialize` to be sent.
 #[derive(Clone, Debug)]
-pub struct Greeting {
+pub struct InitializeHandshake {
     /// The request as it goes upstream.
     pub text: Bytes,
     /// Who says `notifications/initialized` afterwards.
@@ -32,7 +32,7 @@ pub enum Completion {
 
 /// A session that an instance began.
 #[derive(Clone, Debug)]
-pub struct Initialized {
+pub struct InitializedSession {
     /// The id it gave, if it keeps sessions.
     pub upstream_session: Option<UpstreamSession>,
     /// The revision it chose.
@@ -75,16 +75,16 @@ impl HandshakeError {
 ///
 /// # Errors
 /// See [`HandshakeError`].
-pub async fn greet(
-    way: &impl Carry,
+pub async fn initialize(
+    way: &impl MessageTransport,
     server: &Server,
-    greeting: &Greeting,
+    handshake: &InitializeHandshake,
     session_digest: &str,
     limit: Duration,
-) -> Result<Initialized, HandshakeError> {
-    let outgoing = Outgoing::post(server, greeting.text.clone()).session_digest(session_digest);
+) -> Result<InitializedSession, HandshakeError> {
+    let outgoing = Outgoing::post(server, handshake.text.clone()).session_digest(session_digest);
     let exchange = async {
-        let reply = way.carry(&outgoing).await?;
+        let reply = way.send(&outgoing).await?;
         let unkept = refused_session_id(reply.headers());
         Ok((read_answer(reply).await?, unkept))
     };
@@ -99,18 +99,18 @@ pub async fn greet(
     if let Some(error) = unkept {
         return Err(HandshakeError::SessionId(error));
     }
-    let initialized = Initialized {
+    let initialized = InitializedSession {
         upstream_session: answer.upstream_session.clone(),
         revision: revision_of(&answer),
         answer,
     };
-    if greeting.completion == Completion::ByGateway
+    if handshake.completion == Completion::ByGateway
         && let Err(error) = complete(way, server, &initialized, session_digest, limit).await
     {
         if let Some(begun) = &initialized.upstream_session {
             let deletion = Outgoing::delete(server).upstream_session(Some(begun));
             // What fails here is left to the instance's own expiry.
-            let _ = within(limit, async { Ok(way.carry(&deletion).await?) }).await;
+            let _ = within(limit, async { Ok(way.send(&deletion).await?) }).await;
         }
         return Err(error.into());
     }
@@ -118,9 +118,9 @@ pub async fn greet(
 }
 
 async fn complete(
-    way: &impl Carry,
+    way: &impl MessageTransport,
     server: &Server,
-    initialized: &Initialized,
+    initialized: &InitializedSession,
     session_digest: &str,
     limit: Duration,
 ) -> Result<(), ExchangeError> {
@@ -130,7 +130,7 @@ async fn complete(
     if let Some(revision) = &initialized.revision {
         outgoing = outgoing.revision(revision);
     }
-    within(limit, async { Ok(way.carry(&outgoing).await?) })
+    within(limit, async { Ok(way.send(&outgoing).await?) })
         .await
         .map(|_| ())
 }

@@ -4,7 +4,6 @@
 //! by nothing else.
 
 mod body;
-mod carry;
 mod cause;
 mod client;
 pub mod complaints;
@@ -21,24 +20,27 @@ mod server;
 pub mod sse;
 mod statefulness;
 pub mod stdio;
+mod transport;
 
 pub use body::{Body, BodyError, Reply};
-pub use carry::{Carry, ToInstance};
 pub use cause::causes;
 pub use cause::{ContactOutcome, FailureCause};
 pub use client::{Client, ClientError, ClientOptions, SendError};
 pub use client::{is_refused, tls_config};
 pub use contact::{Contact, ContactLog, ServerHealth};
-pub use discard::Discarded;
+pub use discard::DiscardOutcome;
 pub use discard::discard;
 pub use exchange::{
-    Answer, ExchangeError, Received, is_event_stream, read_answer, read_whole, within,
+    Answer, ExchangeError, ReceivedResponse, is_event_stream, read_answer, read_whole, within,
 };
-pub use handshake::{Completion, Greeting, HandshakeError, Initialized, greet};
+pub use handshake::{
+    Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
+};
 pub use metrics::{describe_metrics, server_contact};
-pub use probe::{Pulse, is_session_unknown, probe};
+pub use probe::{ProbeResult, is_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
 pub use request::Outgoing;
 pub use request::is_forwarded;
-pub use server::{Carriage, Instance, Server, Servers};
+pub use server::{Instance, Server, Servers, SessionPolicy};
 pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
+pub use transport::{InstanceTransport, MessageTransport};

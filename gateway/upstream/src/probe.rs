@@ -19,7 +19,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
 /// What a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulse {
+pub enum ProbeResult {
     /// The instance answers and knows the session.
     Alive,
     /// The instance refuses connections.
@@ -37,7 +37,7 @@ pub async fn probe(
     instance: &Instance,
     ping: &Outgoing,
     limit: Duration,
-) -> Pulse {
+) -> ProbeResult {
     let exchange = async {
         let mut attempts_left = ATTEMPTS_MAX;
         loop {
@@ -52,10 +52,10 @@ pub async fn probe(
         }
     };
     match within(limit, exchange).await {
-        Ok(answer) if is_session_unknown(&answer) => Pulse::SessionLost,
-        Ok(answer) if answer.status.is_success() => Pulse::Alive,
-        Err(ExchangeError::Send(SendError::Refused)) => Pulse::InstanceLost,
-        Ok(_) | Err(_) => Pulse::Unclear,
+        Ok(answer) if is_session_unknown(&answer) => ProbeResult::SessionLost,
+        Ok(answer) if answer.status.is_success() => ProbeResult::Alive,
+        Err(ExchangeError::Send(SendError::Refused)) => ProbeResult::InstanceLost,
+        Ok(_) | Err(_) => ProbeResult::Unclear,
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Server {
 
 /// How sessions at a server are carried.
 #[derive(Clone, Copy, Debug)]
-pub struct Carriage {
+pub struct SessionPolicy {
     /// Whether its sessions are kept.
     pub affinity: Affinity,
     /// Who may drive one.
@@ -65,15 +65,15 @@ impl Server {
     pub fn new(
         id: ServerName,
         instances: Vec<Arc<Instance>>,
-        carriage: Carriage,
+        policy: SessionPolicy,
         headers: HeaderMap,
     ) -> Self {
-        let Carriage {
+        let SessionPolicy {
             affinity,
             ownership,
             concurrency,
             on_upstream_loss,
-        } = carriage;
+        } = policy;
         Self {
             id,
             instances,

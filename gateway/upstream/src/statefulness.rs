@@ -10,8 +10,8 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::{
-    Client, Completion, Greeting, HandshakeError, Instance, Outgoing, Server, ToInstance, discard,
-    greet,
+    Client, Completion, HandshakeError, InitializeHandshake, Instance, InstanceTransport, Outgoing,
+    Server, discard, initialize,
 };
 use mooring_protocol::{Revision, call};
 
@@ -95,12 +95,12 @@ async fn ask_instance(
     limit: Duration,
 ) -> Result<(), HandshakeError> {
     let params = call::own_initialize_params(Revision::OFFERED.as_str(), env!("CARGO_PKG_VERSION"));
-    let greeting = Greeting {
+    let handshake = InitializeHandshake {
         text: Bytes::from(call::initialize(id, &params)),
         completion: Completion::ByGateway,
     };
-    let way = ToInstance { client, instance };
-    let initialized = greet(&way, server, &greeting, NO_SESSION, limit).await?;
+    let way = InstanceTransport { client, instance };
+    let initialized = initialize(&way, server, &handshake, NO_SESSION, limit).await?;
     let assigned = initialized.upstream_session;
     server.note_statefulness(instance, assigned.as_ref());
     if let Some(session) = assigned {

@@ -10,7 +10,7 @@ use mooring_session::view::{BindingView, RecordView};
 use super::{Affinity, Session};
 use mooring_protocol::call;
 use mooring_secrets::digest;
-use mooring_upstream::{Initialized, Outgoing, Server, read_answer, within};
+use mooring_upstream::{InitializedSession, Outgoing, Server, read_answer, within};
 
 /// The label that holds the log level the client set last.
 pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
@@ -61,7 +61,7 @@ impl Affinity {
         session: &Session,
         server: &Server,
         binding: &BindingView,
-        initialized: &Initialized,
+        initialized: &InitializedSession,
         carried_over: &CarriedOver,
     ) {
         let level = carried_over

@@ -17,7 +17,7 @@ use super::Affinity;
 use super::owned::Place;
 use super::stream::is_stream;
 use mooring_store::{SessionKey, StoreError};
-use mooring_upstream::{Discarded, Outgoing, discard};
+use mooring_upstream::{DiscardOutcome, Outgoing, discard};
 
 /// Longest wait for the answer to one DELETE. Shorter than the lease under which its tombstone is cleaned: the
 /// reaper's own, and the 30 s that END gives its caller.
@@ -142,9 +142,9 @@ impl Affinity {
         let limit = self.deletion_timeout();
         let deletion = Outgoing::delete(server);
         match discard(self.client(), instance, &deletion, upstream_session, limit).await {
-            Discarded::Settled => Deletion::Done,
-            Discarded::Refused => Deletion::Refused,
-            Discarded::Unanswered => {
+            DiscardOutcome::Settled => Deletion::Done,
+            DiscardOutcome::Refused => Deletion::Refused,
+            DiscardOutcome::Unanswered => {
                 Deletion::Unanswered(binding.server.clone(), binding.instance.clone())
             }
         }

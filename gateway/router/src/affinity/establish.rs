@@ -18,8 +18,8 @@ use mooring_metrics as metrics;
 use mooring_protocol::call;
 use mooring_store::{InitDigest, StoreError};
 use mooring_upstream::{
-    Completion, Greeting, HandshakeError, Initialized, Instance, Outgoing, Server, ToInstance,
-    discard, greet,
+    Completion, HandshakeError, InitializeHandshake, InitializedSession, Instance,
+    InstanceTransport, Outgoing, Server, discard, initialize,
 };
 
 /// The label that holds the digest of the client's initialize params.
@@ -80,8 +80,8 @@ impl Affinity {
         session: &Session,
         server: &Server,
         mut claim: Claim,
-        greeting: &Greeting,
-    ) -> Result<Option<(BindingView, Initialized)>, SettleError> {
+        greeting: &InitializeHandshake,
+    ) -> Result<Option<(BindingView, InitializedSession)>, SettleError> {
         let mut untried = server.instance_names();
         loop {
             untried.retain(|name| *name != claim.binding.instance);
@@ -120,8 +120,8 @@ impl Affinity {
         session: &Session,
         server: &Server,
         claim: &Claim,
-        greeting: &Greeting,
-    ) -> Result<Initialized, HandshakeError> {
+        greeting: &InitializeHandshake,
+    ) -> Result<InitializedSession, HandshakeError> {
         let Some(instance) = server.instance(&claim.binding.instance) else {
             // The names in a claim of this attempt were taken from the server itself.
             return Err(HandshakeError::Exchange(
@@ -131,8 +131,8 @@ impl Affinity {
         let initialized = match server.ownership {
             Ownership::Shared => {
                 let (client, limit) = (self.client(), self.options().answer_timeout);
-                let way = ToInstance { client, instance };
-                let initialized = greet(&way, server, greeting, &session.digest, limit).await;
+                let way = InstanceTransport { client, instance };
+                let initialized = initialize(&way, server, greeting, &session.digest, limit).await;
                 if let Ok(initialized) = &initialized {
                     server.note_statefulness(instance, initialized.upstream_session.as_ref());
                 }
@@ -152,8 +152,8 @@ impl Affinity {
         session: &Session,
         server: &Server,
         claim: &Claim,
-        initialized: Initialized,
-    ) -> Result<Option<(BindingView, Initialized)>, SettleError> {
+        initialized: InitializedSession,
+    ) -> Result<Option<(BindingView, InitializedSession)>, SettleError> {
         let request = Confirm {
             principal: session.principal.clone(),
             server: server.id.clone(),
@@ -262,7 +262,7 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-    ) -> Result<(Greeting, CarriedOver), SettleError> {
+    ) -> Result<(InitializeHandshake, CarriedOver), SettleError> {
         let record = self.store().get(&session.key).await?;
         let digest = init_digest(&record).ok_or(SettleError::ParamsGone)?;
         let params = self
@@ -270,7 +270,7 @@ impl Affinity {
             .get_init(&digest)
             .await?
             .ok_or(SettleError::ParamsGone)?;
-        let greeting = Greeting {
+        let greeting = InitializeHandshake {
             text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
         };

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::Affinity;
 use mooring_metrics as metrics;
-use mooring_store::{NewsItem, SessionKey, Store};
+use mooring_store::{SessionKey, Store, WorkerEvent};
 
 /// Longest wait for news in one command: within it a connection that died without a word is noticed.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
@@ -150,11 +150,11 @@ pub async fn pass_on_news(affinity: Affinity) {
 impl Waiters {
     /// Wakes those who wait by what the store tells of this worker, until it is stopped.
     pub(super) async fn tell(&self, store: &Store, worker: &WorkerId) {
-        let is_fleet_wide = store.tells_news_of_others();
+        let is_fleet_wide = store.reports_events_of_others();
         // The first answer may take as long as news may; until the store says otherwise, it is believed to come.
         self.set_told(is_fleet_wide);
         loop {
-            match store.news(worker, NEWS_WITHIN).await {
+            match store.wait_for_events(worker, NEWS_WITHIN).await {
                 Ok(items) => {
                     self.set_told(is_fleet_wide);
                     for item in items {
@@ -172,15 +172,15 @@ impl Waiters {
         }
     }
 
-    fn wake_by(&self, item: NewsItem) {
+    fn wake_by(&self, item: WorkerEvent) {
         match item {
-            NewsItem::Settled { key, server } => {
+            WorkerEvent::Settled { key, server } => {
                 metrics::claim_news();
                 self.wake(&Place::Settled(key, server), Told::Ask);
             }
             // Where nobody waits for it any more, its ticket is being given back.
-            NewsItem::Turn { ticket, .. } => self.wake(&Place::Turn(ticket), Told::Ask),
-            NewsItem::Withdrawn { ticket, .. } => {
+            WorkerEvent::Turn { ticket, .. } => self.wake(&Place::Turn(ticket), Told::Ask),
+            WorkerEvent::Withdrawn { ticket, .. } => {
                 self.wake(&Place::Turn(ticket), Told::Withdrawn);
             }
         }

@@ -17,7 +17,7 @@ use super::{Affinity, Session, SettleError};
 use mooring_metrics as metrics;
 use mooring_secrets::digest;
 use mooring_store::StoreError;
-use mooring_upstream::{Completion, Greeting, Initialized, Server};
+use mooring_upstream::{Completion, InitializeHandshake, InitializedSession, Server};
 
 /// The window in which a principal may begin only so many sessions.
 const MINUTE: Millis = Millis::new(60_000);
@@ -30,7 +30,7 @@ pub struct Opened {
     /// Where its calls go.
     pub binding: BindingView,
     /// The upstream's own answer, which is the client's.
-    pub initialized: Initialized,
+    pub initialized: InitializedSession,
 }
 
 /// Why a session did not begin. Nothing of it is left.
@@ -201,7 +201,7 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-    ) -> Result<(BindingView, Initialized), SettleError> {
+    ) -> Result<(BindingView, InitializedSession), SettleError> {
         let (greeting, _) = self.stored_greeting(session, server).await?;
         self.greet_first(session, server, &greeting).await
     }
@@ -256,7 +256,7 @@ impl Affinity {
         server: &Server,
         introduction: &Introduction<'_>,
     ) -> Result<Opened, OpenError> {
-        let greeting = Greeting {
+        let greeting = InitializeHandshake {
             text: introduction.text.clone(),
             completion: Completion::ByClient,
         };
@@ -280,8 +280,8 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-        greeting: &Greeting,
-    ) -> Result<(BindingView, Initialized), SettleError> {
+        greeting: &InitializeHandshake,
+    ) -> Result<(BindingView, InitializedSession), SettleError> {
         let claim = self
             .claim_first(session, server)
             .await?

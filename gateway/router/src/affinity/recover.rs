@@ -15,7 +15,7 @@ use mooring_metrics as metrics;
 use mooring_settings::OnUpstreamLoss;
 use mooring_store::StoreError;
 use mooring_upstream::{
-    ExchangeError, Outgoing, Pulse, SendError, Server, discard, probe, read_answer, within,
+    ExchangeError, Outgoing, ProbeResult, SendError, Server, discard, probe, read_answer, within,
 };
 
 /// Most instances that are asked whether they answer.
@@ -75,7 +75,12 @@ impl Loss {
 
 impl Affinity {
     /// Asks the binding's instance, over a connection of its own, whether the upstream session is still there.
-    pub async fn pulse(&self, session: &Session, server: &Server, binding: &BindingView) -> Pulse {
+    pub async fn pulse(
+        &self,
+        session: &Session,
+        server: &Server,
+        binding: &BindingView,
+    ) -> ProbeResult {
         let ping = mooring_protocol::call::ping(&self.next_id());
         let outgoing = Outgoing::post(server, ping.into())
             .session_digest(&session.digest)
@@ -86,7 +91,7 @@ impl Affinity {
                 .await;
         }
         let Some(instance) = server.instance(&binding.instance) else {
-            return Pulse::InstanceLost;
+            return ProbeResult::InstanceLost;
         };
         probe(
             self.client(),
@@ -104,16 +109,16 @@ impl Affinity {
         server: &Server,
         binding: &BindingView,
         ping: &Outgoing,
-    ) -> Pulse {
+    ) -> ProbeResult {
         let exchange =
             async { read_answer(self.send(session, server, binding, ping).await?).await };
         match within(self.options().answer_timeout, exchange).await {
-            Ok(_) => Pulse::Alive,
+            Ok(_) => ProbeResult::Alive,
             Err(ExchangeError::Send(SendError::Ended(_) | SendError::Elsewhere)) => {
-                Pulse::SessionLost
+                ProbeResult::SessionLost
             }
-            Err(ExchangeError::Send(SendError::OwnerAway(_))) => Pulse::InstanceLost,
-            Err(_) => Pulse::Unclear,
+            Err(ExchangeError::Send(SendError::OwnerAway(_))) => ProbeResult::InstanceLost,
+            Err(_) => ProbeResult::Unclear,
         }
     }
 

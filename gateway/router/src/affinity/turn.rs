@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use self::keeper::{Standing, TurnNumbers, Wish};
 use self::place::{LEASE, Place, Queue};
 use super::{Affinity, Session};
-use mooring_store::{Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError};
+use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError};
 
 /// Why there is no turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -190,7 +190,7 @@ impl Affinity {
         let leaving = |beginning| Leave {
             principal: session.principal.clone(),
             server: server.clone(),
-            who: Leaving::WaitingUnder(beginning),
+            who: LeaveTarget::WaitingUnder(beginning),
         };
         let beginnings = named::beginnings(&session.key, server, request_id_json);
         let Ok([first, resumed]) = beginnings.map(|both| both.map(leaving)) else {
@@ -231,7 +231,7 @@ impl Affinity {
 
 impl Place {
     /// Waits for the turn, for `wait_max` at most, and begins to keep it.
-    async fn take(mut self, wait_max: Duration) -> Result<(Turn, Entered), TurnError> {
+    async fn take(mut self, wait_max: Duration) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;
         let turn = Turn::held(self, TurnNumbers::of(&entered));
         Ok((turn, entered))

@@ -5,7 +5,9 @@
 
 use super::deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
 use crate::affinity::{Affinity, Driver, InFlightKind, Moved, Session};
-use mooring_upstream::{Answer, ExchangeError, Outgoing, Received, Server, read_answer, within};
+use mooring_upstream::{
+    Answer, ExchangeError, Outgoing, ReceivedResponse, Server, read_answer, within,
+};
 
 /// One request, which does no harm where it is repeated.
 #[derive(Debug)]
@@ -57,8 +59,8 @@ pub async fn ask(affinity: &Affinity, question: Question<'_>) -> Result<Asked, D
     } = deliver(affinity, &call).await?;
     in_flight.driven_by(Driver::of(&binding, affinity.worker()));
     let answer = match response {
-        Received::Whole(answer) => Ok(answer),
-        Received::Streaming(reply) => {
+        ReceivedResponse::Whole(answer) => Ok(answer),
+        ReceivedResponse::Streaming(reply) => {
             within(affinity.options().answer_timeout, read_answer(reply)).await
         }
     };

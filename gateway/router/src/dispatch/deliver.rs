@@ -12,8 +12,8 @@ use crate::affinity::{Affinity, Loss, Moved, Session, SettleError, Settled};
 use mooring_metrics as metrics;
 use mooring_protocol::ids::Epoch;
 use mooring_upstream::{
-    ExchangeError, Outgoing, Pulse, Received, Reply, SendError, Server, UNREACHED_LOST_AFTER,
-    is_session_unknown, read_answer,
+    ExchangeError, Outgoing, ProbeResult, ReceivedResponse, Reply, SendError, Server,
+    UNREACHED_LOST_AFTER, is_session_unknown, read_answer,
 };
 
 /// Most times one message is sent, losses included.
@@ -78,7 +78,7 @@ pub enum Repeat<'a> {
 #[derive(Debug)]
 pub struct Delivered {
     /// What the upstream answered.
-    pub response: Received,
+    pub response: ReceivedResponse,
     /// The binding it came over.
     pub binding: BindingView,
     /// Set where the binding was moved on the way.
@@ -117,7 +117,7 @@ enum Ran {
 
 /// What one attempt came to.
 enum Attempt {
-    Done(Received),
+    Done(ReceivedResponse),
     Lost(Loss, Ran),
     /// Nothing was sent: the instance could not be connected to, and is not lost yet.
     Unreached(SendError),
@@ -307,9 +307,9 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         "a connection broke during a call"
     );
     match affinity.pulse(call.session, call.server, binding).await {
-        Pulse::InstanceLost => Attempt::Lost(Loss::InstanceRefuses, Ran::Perhaps),
-        Pulse::SessionLost => Attempt::Lost(Loss::SessionUnknown, Ran::Perhaps),
-        Pulse::Alive | Pulse::Unclear => Attempt::Broken,
+        ProbeResult::InstanceLost => Attempt::Lost(Loss::InstanceRefuses, Ran::Perhaps),
+        ProbeResult::SessionLost => Attempt::Lost(Loss::SessionUnknown, Ran::Perhaps),
+        ProbeResult::Alive | ProbeResult::Unclear => Attempt::Broken,
     }
 }
 
@@ -349,7 +349,7 @@ async fn answered(
         StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
     ) && binding.upstream_session.is_some();
     if !is_suspect {
-        return Attempt::Done(Received::Streaming(response));
+        return Attempt::Done(ReceivedResponse::Streaming(response));
     }
     let answer = match read_answer(response).await {
         Ok(answer) => answer,
@@ -357,12 +357,12 @@ async fn answered(
     };
     if is_session_unknown(&answer) {
         match affinity.pulse(call.session, call.server, binding).await {
-            Pulse::SessionLost => return Attempt::Lost(Loss::SessionUnknown, Ran::No),
-            Pulse::InstanceLost => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
-            Pulse::Alive | Pulse::Unclear => {}
+            ProbeResult::SessionLost => return Attempt::Lost(Loss::SessionUnknown, Ran::No),
+            ProbeResult::InstanceLost => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
+            ProbeResult::Alive | ProbeResult::Unclear => {}
         }
     }
-    Attempt::Done(Received::Whole(answer))
+    Attempt::Done(ReceivedResponse::Whole(answer))
 }
 
 async fn may_repeat(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> bool {

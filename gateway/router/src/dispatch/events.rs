@@ -23,7 +23,7 @@ use mooring_protocol::ids::{Answered, Epoch, Id};
 use mooring_protocol::sse::{Passing, SseRewriter, Verdict};
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Marker, Rebound};
 use mooring_upstream::complaints::Complaints;
-use mooring_upstream::{Pulse, Server};
+use mooring_upstream::{ProbeResult, Server};
 
 /// How long a stream may be silent before a comment keeps it open, well under the usual 60 s of proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -221,7 +221,7 @@ impl Events {
     /// Asks the instance whether it still knows the session, where somebody waits and could resume.
     pub(super) fn ask_whether_resumable(
         &mut self,
-    ) -> Option<Pin<Box<dyn Future<Output = Pulse> + Send>>> {
+    ) -> Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>> {
         if self.answering.is_none() || !self.is_resumable() {
             return None;
         }

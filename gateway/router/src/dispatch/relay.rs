@@ -16,7 +16,7 @@ use super::ordered::Ordered;
 use crate::affinity::{InFlight, StreamHold};
 use mooring_protocol::event::EventError;
 use mooring_protocol::stream::{StreamError, StreamRewriter};
-use mooring_upstream::{self as upstream, BodyError, Pulse};
+use mooring_upstream::{self as upstream, BodyError, ProbeResult};
 
 /// The body of a reply to a client.
 pub struct Relay {
@@ -27,7 +27,7 @@ pub struct Relay {
     first: Option<Bytes>,
     ended: bool,
     /// Set while it is asked whether a stream that broke can be resumed.
-    checking: Option<Pin<Box<dyn Future<Output = Pulse> + Send>>>,
+    checking: Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>>,
     /// What reports a loss, and goes out once that is noted: the next call must not report it too.
     reporting: Option<(ReportFuture, Bytes)>,
     lasting: Lasting,
@@ -189,7 +189,7 @@ impl Relay {
         let pulse = std::task::ready!(checking.as_mut().poll(context));
         self.checking = None;
         Poll::Ready(match pulse {
-            Pulse::Alive => {
+            ProbeResult::Alive => {
                 self.ended = true;
                 Bytes::new()
             }

@@ -19,7 +19,7 @@ use mooring_protocol::ids::Epoch;
 use mooring_protocol::stream::StreamRewriter;
 use mooring_protocol::{Event, mark, rewrite_down};
 use mooring_upstream::{
-    Answer, ExchangeError, Received, Reply, Server, is_event_stream, read_whole,
+    Answer, ExchangeError, ReceivedResponse, Reply, Server, is_event_stream, read_whole,
 };
 
 /// Why the body of a reply broke off.
@@ -66,8 +66,8 @@ pub async fn relay_call(
     let marker = (options.seals).marker(&caller.session, &caller.server, epoch);
     let audience = Audience::Bound(marker);
     let response = match delivered.response {
-        Received::Whole(answer) => return Ok(whole(&answer, &audience)),
-        Received::Streaming(response) => response,
+        ReceivedResponse::Whole(answer) => return Ok(whole(&answer, &audience)),
+        ReceivedResponse::Streaming(response) => response,
     };
     match delivered.moved {
         Some(moved) if !is_event_stream(&response) && answers(&response, answering.as_ref()) => {
@@ -90,14 +90,14 @@ pub async fn relay_call(
 /// # Errors
 /// Where an error answer cannot be read.
 pub async fn relay_shared(
-    received: Received,
+    received: ReceivedResponse,
     unasked: Unasked,
     answering: Option<Answering>,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     match received {
-        Received::Whole(answer) => Ok(whole(&answer, &Audience::Shared(unasked))),
-        Received::Streaming(response) => {
+        ReceivedResponse::Whole(answer) => Ok(whole(&answer, &Audience::Shared(unasked))),
+        ReceivedResponse::Streaming(response) => {
             relay(
                 response,
                 Audience::Shared(unasked),
@@ -125,14 +125,14 @@ pub async fn relay_stream(
     let audience = Audience::Bound(options.seals.marker(session, server, epoch));
     let moved = delivered.moved;
     match delivered.response {
-        Received::Whole(answer) => Ok(whole(&answer, &audience)),
-        Received::Streaming(response)
+        ReceivedResponse::Whole(answer) => Ok(whole(&answer, &audience)),
+        ReceivedResponse::Streaming(response)
             if is_event_stream(&response) && response.status().is_success() =>
         {
             let events = Events::new(audience, options, None, None, moved);
             Ok(streaming_events(response, events, lasting))
         }
-        Received::Streaming(response) => failed_or_accepted(response, audience).await,
+        ReceivedResponse::Streaming(response) => failed_or_accepted(response, audience).await,
     }
 }
 

@@ -93,7 +93,7 @@ mod tests {
     use mooring_protocol::envelope::Sender;
     use mooring_protocol::{Message, rewrite_down, rewrite_up};
     use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
-    use mooring_upstream::Carriage;
+    use mooring_upstream::SessionPolicy;
 
     fn session(id: &[u8], principal: &[u8]) -> Session {
         let principal = Principal::parse(principal).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn server(id: &[u8]) -> Server {
-        let carriage = Carriage {
+        let carriage = SessionPolicy {
             affinity: Affinity::Kept,
             ownership: Ownership::Shared,
             concurrency: Concurrency::Serial,

@@ -11,11 +11,11 @@ use mooring_session::view::OwnerView;
 
 use super::super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
 use super::super::{App, answer};
-use mooring_router::affinity::{Place, Session, StreamKind};
+use mooring_peers::{Forward, Verdict};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::MCP_PROTOCOL_VERSION;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method};
-use mooring_peers::{Forward, Verdict};
+use mooring_router::affinity::{Place, Session, StreamKind};
 use mooring_store::SessionKey;
 use mooring_upstream::{Body, BodyError, SendError, is_forwarded};
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{mpsc, watch};
 
-use mooring_upstream::stdio::{Lines, Long};
+use mooring_upstream::stdio::{Lines, LongLinePolicy};
 
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -50,7 +50,7 @@ pub(super) fn read(lines: mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()
 fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
     let mut input = io::stdin().lock();
     // One byte more tells a line that is too long from the longest.
-    let mut lines = Lines::new(bytes_max.saturating_add(1), Long::Cut);
+    let mut lines = Lines::new(bytes_max.saturating_add(1), LongLinePolicy::Cut);
     let mut chunk = vec![0; READ_BYTES];
     let pass_on = |line: Bytes| {
         let line = if line.len() > bytes_max {

@@ -14,30 +14,30 @@ use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::file::Opened;
-use super::heard::Heard;
+use super::file::FileConnection;
 use super::housekeeping::USE_STEP;
+use super::known_workers::KnownWorkers;
 use super::node::FileNode;
 use super::row::{self, stored_number};
-use super::{Failed, mend};
+use super::{TransactionError, mend};
 use crate::clock::Clock;
 use crate::error::{NotReady, OpenError, StoreError};
 use crate::key::{Family, InitDigest, SessionKey};
 use crate::queues::Queues;
 use crate::status::StatusCell;
 use crate::transition::Access;
-use crate::watched::{Before, Moved, Settles, Watched};
+use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
 
 /// A busy thread takes a purging step after this many commands that wrote.
 const PURGE_EVERY: u32 = 256;
 
 /// The database, as its thread holds it.
 pub(super) struct Database {
-    pub(super) connection: Opened,
+    pub(super) connection: FileConnection,
     /// Where the file is, or ought to be while this works in memory.
     pub(super) path: PathBuf,
     pub(super) status: Arc<StatusCell>,
-    pub(super) heard: Heard,
+    pub(super) known_workers: KnownWorkers,
     pub(super) clock: Clock,
     pub(super) queues: Arc<Queues>,
     departures: Departures,
@@ -49,18 +49,18 @@ pub(super) struct Database {
 
 /// What a transition came to.
 enum Outcome<R, A> {
-    Done(Done<R, A>),
+    Done(TransitionResult<R, A>),
     /// It has to write, and was tried without the write lock.
     NeedsWriteLock,
 }
 
 /// The answer of a transition that was carried out.
-struct Done<R, A> {
+struct TransitionResult<R, A> {
     reply: R,
     /// What else was done.
     also: A,
     /// The binding that it moved, as it was before.
-    moved: Option<Before>,
+    moved: Option<PriorBinding>,
     /// The use that has to be noted beside the record.
     used_at: Option<Timestamp>,
 }
@@ -76,7 +76,7 @@ impl Database {
             connection: mend::open(path, &status)?,
             path: path.to_owned(),
             status,
-            heard: Heard::new(&clock),
+            known_workers: KnownWorkers::new(&clock),
             clock,
             queues,
             departures: Departures::default(),
@@ -86,7 +86,7 @@ impl Database {
         })
     }
 
-    pub(super) fn transition<T: Watched>(
+    pub(super) fn transition<T: WakingTransition>(
         &mut self,
         key: &SessionKey,
         request: &T,
@@ -96,13 +96,13 @@ impl Database {
     }
 
     /// Carries out a transition and something else, or neither: the transaction is committed after `also` has succeeded.
-    pub(super) fn transition_and<T: Watched, A>(
+    pub(super) fn transition_and<T: WakingTransition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
         also: impl Fn(&dyn Liveness) -> Result<A, Refusal>,
     ) -> Result<(T::Reply, A), StoreError> {
-        let Done {
+        let TransitionResult {
             reply,
             moved,
             also,
@@ -112,19 +112,19 @@ impl Database {
             self.note_use(key, used_at);
         }
         let settles = match &moved {
-            Some(before) => Settles::Server(&before.server),
-            None => request.settles(&reply),
+            Some(before) => SettledScope::Server(&before.server),
+            None => request.settled_scope(&reply),
         };
-        self.queues.note(key, request.told(&reply), settles);
+        self.queues.note(key, request.claim_waiter(&reply), settles);
         Ok((reply, also))
     }
 
-    fn done<T: Watched, A>(
+    fn done<T: WakingTransition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
         also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
-    ) -> Result<Done<T::Reply, A>, Failed> {
+    ) -> Result<TransitionResult<T::Reply, A>, TransactionError> {
         if T::ACCESS == Access::Reads
             && let Outcome::Done(done) =
                 self.attempt(key, request, also, TransactionBehavior::Deferred)?
@@ -138,19 +138,21 @@ impl Database {
         }
         match outcome {
             Outcome::Done(done) => Ok(done),
-            Outcome::NeedsWriteLock => Err(Failed::Store(StoreError::NotReady(NotReady::Locked))),
+            Outcome::NeedsWriteLock => Err(TransactionError::Store(StoreError::NotReady(
+                NotReady::Locked,
+            ))),
         }
     }
 
-    fn attempt<T: Watched, A>(
+    fn attempt<T: WakingTransition, A>(
         &mut self,
         key: &SessionKey,
         request: &T,
         also: &impl Fn(&dyn Liveness) -> Result<A, Refusal>,
         behavior: TransactionBehavior,
-    ) -> Result<Outcome<T::Reply, A>, Failed> {
+    ) -> Result<Outcome<T::Reply, A>, TransactionError> {
         let transaction = self.connection.transaction_with_behavior(behavior)?;
-        self.heard.refresh(&transaction, &self.clock)?;
+        self.known_workers.refresh(&transaction, &self.clock)?;
         let (now, mono) = (self.clock.now(), self.clock.mono());
         let stored = row::load(&transaction, key.secret())?;
         let living = stored.as_ref().filter(|row| row.tombstone_ends_at > now);
@@ -162,7 +164,7 @@ impl Database {
                 row::read_floor(&transaction)?.max(highest)
             }
         };
-        let before = Before::of(request, slot.as_ref());
+        let before = PriorBinding::of(request, slot.as_ref());
         let node = FileNode::new(
             &transaction,
             key,
@@ -174,15 +176,16 @@ impl Database {
             now,
             floor,
             tuning: &self.tuning,
-            workers: &self.heard.workers.at(mono),
+            workers: &self.known_workers.workers.at(mono),
             node: &node,
         };
         let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
         node.check()?;
         let Decided { reply, written } = decided?;
         if written == Written::Nothing {
-            let is_due = |row: &&row::Stored| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
-            return Ok(Outcome::Done(Done {
+            let is_due =
+                |row: &&row::SessionRow| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
+            return Ok(Outcome::Done(TransitionResult {
                 reply,
                 also: also(context.workers)?,
                 moved: None,
@@ -216,14 +219,14 @@ impl Database {
         let also = also(context.workers)?;
         transaction.commit()?;
         let moved = before.as_ref().map(|before| before.moved(slot.as_ref()));
-        if let (Some(before), Some(Moved::Away)) = (&before, moved) {
-            let Before {
+        if let (Some(before), Some(BindingChange::Away)) = (&before, moved) {
+            let PriorBinding {
                 server, instance, ..
             } = before;
             self.departures.note(server, instance, mono);
         }
-        let moved = before.filter(|_| moved != Some(Moved::Not));
-        Ok(Outcome::Done(Done {
+        let moved = before.filter(|_| moved != Some(BindingChange::Not));
+        Ok(Outcome::Done(TransitionResult {
             reply,
             also,
             moved,
@@ -276,19 +279,19 @@ impl Database {
     /// Does work that writes in a transaction that may, with the workers as they are now.
     pub(super) fn write<R>(
         &mut self,
-        work: impl Fn(&Transaction<'_>, &mut Heard, &Clock) -> Result<R, Failed>,
+        work: impl Fn(&Transaction<'_>, &mut KnownWorkers, &Clock) -> Result<R, TransactionError>,
     ) -> Result<R, StoreError> {
         self.mended(|database| {
             let Self {
                 connection,
-                heard,
+                known_workers,
                 clock,
                 ..
             } = database;
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            heard.refresh(&transaction, clock)?;
-            let result = work(&transaction, heard, clock)?;
+            known_workers.refresh(&transaction, clock)?;
+            let result = work(&transaction, known_workers, clock)?;
             transaction.commit()?;
             Ok(result)
         })

@@ -78,7 +78,7 @@ impl FileLock {
 
 /// A connection, and which file it is to.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct FileConnection {
     /// Closed before the lock below it is given back.
     connection: Connection,
     lock: Option<FileLock>,
@@ -86,7 +86,7 @@ pub(super) struct Opened {
     place: Option<(PathBuf, FileId)>,
 }
 
-impl Opened {
+impl FileConnection {
     /// A connection to the file that lay there with this id before and after it was made.
     pub(super) fn file(connection: Connection, path: &Path, id: FileId) -> rusqlite::Result<Self> {
         // The last connection to a file deletes the log beside it by its name, whosesoever that is by then.
@@ -117,7 +117,7 @@ impl Opened {
     }
 }
 
-impl Deref for Opened {
+impl Deref for FileConnection {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -125,13 +125,13 @@ impl Deref for Opened {
     }
 }
 
-impl DerefMut for Opened {
+impl DerefMut for FileConnection {
     fn deref_mut(&mut self) -> &mut Connection {
         &mut self.connection
     }
 }
 
-impl Drop for Opened {
+impl Drop for FileConnection {
     /// The log is written back and deleted by the last one that closes, where nobody can put another file there meanwhile.
     /// Otherwise it stays, and whoever opens the file next reads it.
     fn drop(&mut self) {

@@ -11,20 +11,22 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::Database;
 use super::row::{read_number, stored_number};
-use super::{EmbeddedStore, Failed};
+use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
+use crate::events::WorkerEvent;
 use crate::fleet::WorkerView;
 use crate::key::SessionKey;
-use crate::news::NewsItem;
-use crate::rate::Rated;
+use crate::rate::RateReply;
 use crate::status::AnsweredBy;
 use crate::transition::Get;
-use crate::turns::{self, Enter, Entered, Leave};
+use crate::turns::{self, Enter, EnterReply, Leave};
 
 impl EmbeddedStore {
     pub(crate) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
         self.ask(move |database| {
-            database.write(|transaction, heard, clock| heard.beat(transaction, beat.clone(), clock))
+            database.write(|transaction, known_workers, clock| {
+                known_workers.beat(transaction, beat.clone(), clock)
+            })
         })
         .await
     }
@@ -32,8 +34,9 @@ impl EmbeddedStore {
     pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
         let worker = worker.clone();
         self.ask(move |database| {
-            database
-                .write(|transaction, heard, clock| Ok(heard.gone(transaction, &worker, clock)?))
+            database.write(|transaction, known_workers, clock| {
+                Ok(known_workers.gone(transaction, &worker, clock)?)
+            })
         })
         .await
     }
@@ -47,14 +50,14 @@ impl EmbeddedStore {
         &self,
         key: &SessionKey,
         request: &Enter,
-    ) -> Result<Entered, StoreError> {
+    ) -> Result<EnterReply, StoreError> {
         let (key, request) = (key.clone(), request.clone());
         self.ask(move |database| {
             let queues = Arc::clone(&database.queues);
             let (routed, turn) = database.transition_and(&key, &request.route(), |workers| {
                 queues.enter(&key, &request, workers)
             })?;
-            Ok(Entered {
+            Ok(EnterReply {
                 routed,
                 turn,
                 answered_by: AnsweredBy::Store,
@@ -70,7 +73,7 @@ impl EmbeddedStore {
             if record.principal != request.principal {
                 return Err(Refusal::Denied.into());
             }
-            let workers = &database.heard.workers.at(database.clock.mono());
+            let workers = &database.known_workers.workers.at(database.clock.mono());
             let result = database.queues.leave(&key, &request, workers);
             Ok(turns::left(result, record.standing)?)
         })
@@ -79,14 +82,14 @@ impl EmbeddedStore {
 
     /// The thread is asked to look who is alive; the news itself is taken here, so that none is lost with a caller who
     /// goes away while the thread works.
-    pub(crate) async fn news(
+    pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,
         timeout: Duration,
-    ) -> Result<Vec<NewsItem>, StoreError> {
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
         let look = || async {
             let looked = self.ask(|database| {
-                let workers = &database.heard.workers.at(database.clock.mono());
+                let workers = &database.known_workers.workers.at(database.clock.mono());
                 database.queues.advance(workers);
                 Ok(())
             });
@@ -96,7 +99,7 @@ impl EmbeddedStore {
         Ok(self.queues.wait(worker, timeout, look).await)
     }
 
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<Rated, StoreError> {
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
         let (name, request) = (name.to_owned(), *request);
         self.ask(move |database| {
             database.write(|transaction, _, clock| {
@@ -105,7 +108,7 @@ impl EmbeddedStore {
                 if let Some(spent) = rated.spent {
                     save_spent(transaction, &name, spent)?;
                 }
-                Ok(Rated::of(rated))
+                Ok(RateReply::of(rated))
             })
         })
         .await
@@ -113,9 +116,9 @@ impl EmbeddedStore {
 }
 
 impl Database {
-    fn workers(&mut self) -> Result<Vec<WorkerView>, Failed> {
+    fn workers(&mut self) -> Result<Vec<WorkerView>, TransactionError> {
         let transaction = self.connection.transaction()?;
-        self.heard.refresh(&transaction, &self.clock)?;
+        self.known_workers.refresh(&transaction, &self.clock)?;
         let (now, mono) = (self.clock.now(), self.clock.mono());
         let mut count = transaction.prepare_cached(
             "SELECT driver, count(*) FROM bindings JOIN sessions USING (key)
@@ -126,8 +129,8 @@ impl Database {
                 Ok((row.get::<_, String>(0)?, read_number(row, 1)?))
             })?
             .collect::<rusqlite::Result<std::collections::HashMap<_, _>>>()?;
-        let heard = self.heard.workers.list(mono).into_iter();
-        Ok(heard
+        let known_workers = self.known_workers.workers.list(mono).into_iter();
+        Ok(known_workers
             .map(|view| {
                 let bindings = driven.get(view.worker.as_str()).copied().unwrap_or(0);
                 WorkerView::of(view, Some(bindings))

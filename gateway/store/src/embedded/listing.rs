@@ -16,7 +16,7 @@ use rusqlite::{Row, params_from_iter};
 
 use super::database::Database;
 use super::row::{self, stored_number};
-use super::{EmbeddedStore, Failed};
+use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
@@ -88,15 +88,15 @@ impl Statement {
 }
 
 impl Database {
-    fn list(&mut self, search: &Search) -> Result<SessionPage, Failed> {
+    fn list(&mut self, search: &Search) -> Result<SessionPage, TransactionError> {
         let transaction = self.connection.transaction()?;
-        self.heard.refresh(&transaction, &self.clock)?;
+        self.known_workers.refresh(&transaction, &self.clock)?;
         let now = self.clock.now();
         let context = Context {
             now,
             floor: 0,
             tuning: &Tuning::default(),
-            workers: &self.heard.workers.at(self.clock.mono()),
+            workers: &self.known_workers.workers.at(self.clock.mono()),
             node: &NoIndex,
         };
         let Statement { sql, values } = candidates(search, now);
@@ -128,7 +128,7 @@ impl Database {
 }
 
 /// A record and its key; none where the record cannot be read, or is not of this gateway's prefix.
-fn read(row: &Row<'_>, prefix: &str) -> Result<Option<(SessionKey, Record)>, Failed> {
+fn read(row: &Row<'_>, prefix: &str) -> Result<Option<(SessionKey, Record)>, TransactionError> {
     let key = row.get_ref(2)?.as_bytes().unwrap_or_default();
     let Some(key) = SessionKey::named(prefix, key) else {
         return Ok(None);

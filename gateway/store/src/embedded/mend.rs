@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
-use super::Failed;
+use super::TransactionError;
 use super::database::Database;
-use super::file::Opened;
+use super::file::FileConnection;
 use super::memory_copy;
 use super::schema::{self, Check};
 use crate::error::{NotReady, OpenError, StoreError};
@@ -21,7 +21,7 @@ use crate::status::{StatusCell, StoreMode};
 ///
 /// # Errors
 /// The file is a newer version's, or another process has it locked for too long.
-pub(super) fn open(path: &Path, status: &StatusCell) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, status: &StatusCell) -> Result<FileConnection, OpenError> {
     schema::open(path, Check::Usual).or_else(|error| {
         if !is_unwritable(&error) {
             return Err(error);
@@ -55,11 +55,11 @@ fn cannot_be_written(error: &rusqlite::Error) -> bool {
 }
 
 fn copied(
-    open: Option<&Opened>,
+    open: Option<&FileConnection>,
     path: &Path,
     error: &dyn std::error::Error,
     status: &StatusCell,
-) -> rusqlite::Result<Opened> {
+) -> rusqlite::Result<FileConnection> {
     let (copy, extent) = memory_copy::make(open.map(|opened| &**opened), path)?;
     let reason = error.source().map(ToString::to_string);
     tracing::error!(
@@ -71,20 +71,20 @@ fn copied(
          that can be done again"
     );
     status.set(StoreMode::Degraded);
-    Ok(Opened::memory(copy))
+    Ok(FileConnection::memory(copy))
 }
 
 impl Database {
     /// Does the work, and once more where the file failed and something has taken its place.
     pub(super) fn mended<R>(
         &mut self,
-        mut work: impl FnMut(&mut Self) -> Result<R, Failed>,
+        mut work: impl FnMut(&mut Self) -> Result<R, TransactionError>,
     ) -> Result<R, StoreError> {
         if !self.follow() {
             return Err(StoreError::NotReady(NotReady::Locked));
         }
         let done = match work(self) {
-            Err(Failed::Sqlite(error)) if self.mend(&error) => work(self),
+            Err(TransactionError::Sqlite(error)) if self.mend(&error) => work(self),
             done => done,
         };
         done.map_err(StoreError::from)
@@ -174,9 +174,9 @@ impl Database {
         self.status.set(StoreMode::Normal);
     }
 
-    fn serve_from(&mut self, opened: Opened) {
+    fn serve_from(&mut self, opened: FileConnection) {
         self.connection = opened;
-        self.heard.forget_version();
+        self.known_workers.forget_version();
         self.reaped_to.clear();
     }
 }

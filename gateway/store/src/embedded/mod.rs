@@ -19,8 +19,8 @@ mod database;
 mod failure;
 mod file;
 mod fleet;
-mod heard;
 mod housekeeping;
+mod known_workers;
 mod listing;
 mod memory_copy;
 mod mend;
@@ -46,7 +46,7 @@ use super::error::{NotReady, OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
 use super::queues::Queues;
 use super::status::{StatusCell, StoreMode};
-use super::watched::Watched;
+use super::waking::WakingTransition;
 
 /// Most commands that wait for the thread. Beyond it callers wait for room.
 const QUEUE_MAX: usize = 1_024;
@@ -95,7 +95,7 @@ impl EmbeddedStore {
         Arc::clone(&self.status)
     }
 
-    pub(super) async fn run<T: Watched>(
+    pub(super) async fn run<T: WakingTransition>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -170,30 +170,30 @@ fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
 
 /// What can go wrong inside a transaction.
 #[derive(Debug)]
-enum Failed {
+enum TransactionError {
     /// The answer of the store is this error.
     Store(StoreError),
     /// SQLite failed.
     Sqlite(rusqlite::Error),
 }
 
-impl From<Refusal> for Failed {
+impl From<Refusal> for TransactionError {
     fn from(refusal: Refusal) -> Self {
         Self::Store(StoreError::Refused(refusal))
     }
 }
 
-impl From<rusqlite::Error> for Failed {
+impl From<rusqlite::Error> for TransactionError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<Failed> for StoreError {
-    fn from(failed: Failed) -> Self {
+impl From<TransactionError> for StoreError {
+    fn from(failed: TransactionError) -> Self {
         match failed {
-            Failed::Store(error) => error,
-            Failed::Sqlite(error) => Self::NotReady(failure::not_ready(&error)),
+            TransactionError::Store(error) => error,
+            TransactionError::Sqlite(error) => Self::NotReady(failure::not_ready(&error)),
         }
     }
 }

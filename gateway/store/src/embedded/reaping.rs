@@ -8,7 +8,7 @@ use rusqlite::params;
 
 use super::database::Database;
 use super::row::{self, stored_number};
-use super::{EmbeddedStore, Failed};
+use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::PAGE_MAX;
@@ -42,15 +42,15 @@ impl Database {
         family: Family,
         count: usize,
         prefix: &str,
-    ) -> Result<Vec<SessionKey>, Failed> {
+    ) -> Result<Vec<SessionKey>, TransactionError> {
         // A copy in memory does not see that others use what it takes for over.
         if self.connection.is_memory() {
             return Ok(Vec::new());
         }
         let transaction = self.connection.transaction()?;
-        self.heard.refresh(&transaction, &self.clock)?;
+        self.known_workers.refresh(&transaction, &self.clock)?;
         let now = self.clock.now();
-        let workers = self.heard.workers.at(self.clock.mono());
+        let workers = self.known_workers.workers.at(self.clock.mono());
         let mut statement = transaction.prepare_cached(
             "SELECT key, fields, over_at, ordinal FROM sessions
              WHERE holds = 1 AND over_at <= ?1 AND tombstone_ends_at > ?1 AND (over_at, ordinal) > (?3, ?4)

@@ -15,13 +15,13 @@ use mooring_session::refusal::Refusal;
 use mooring_session::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::Failed;
+use super::TransactionError;
 
 /// One record's fields by name, as a person reads them with the sqlite3 shell.
 pub(super) type Fields = BTreeMap<String, String>;
 
 /// A row of `sessions`.
-pub(super) struct Stored {
+pub(super) struct SessionRow {
     pub(super) fields: Fields,
     pub(super) last_used_at: Timestamp,
     pub(super) tombstone_ends_at: Timestamp,
@@ -35,7 +35,10 @@ pub(super) struct Times<'a> {
     pub(super) tuning: &'a Tuning,
 }
 
-pub(super) fn load(connection: &Connection, key: &str) -> Result<Option<Stored>, Failed> {
+pub(super) fn load(
+    connection: &Connection,
+    key: &str,
+) -> Result<Option<SessionRow>, TransactionError> {
     let row = connection
         .prepare_cached(
             "SELECT fields, tombstone_ends_at, highest_number, last_used_at FROM sessions WHERE key = ?1",
@@ -52,7 +55,7 @@ pub(super) fn load(connection: &Connection, key: &str) -> Result<Option<Stored>,
     let Some((json, ends_at, highest_number, last_used_at)) = row else {
         return Ok(None);
     };
-    Ok(Some(Stored {
+    Ok(Some(SessionRow {
         fields: parse(&json)?,
         last_used_at: Timestamp::from_unix_ms(last_used_at),
         tombstone_ends_at: Timestamp::from_unix_ms(ends_at),
@@ -87,7 +90,7 @@ pub(super) fn save(
     record: &Record,
     written: Written,
     times: &Times<'_>,
-) -> Result<(), Failed> {
+) -> Result<(), TransactionError> {
     let mut fields = before.cloned().unwrap_or_default();
     let changes = codec::changes(before.into_iter().flat_map(as_bytes), record);
     for field in changes.delete {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, ffi};
 
-use super::file::{self, FileId, FileLock, Opened};
+use super::file::{self, FileConnection, FileId, FileLock};
 use super::tables::{self, SCHEMA_VERSION, version};
 use crate::error::OpenError;
 
@@ -29,7 +29,7 @@ pub(super) enum Check {
 
 /// Opens the file, makes it and its directory where they are missing, and brings the tables into place. Of many
 /// processes that do so at once one makes them, and the others find them made.
-pub(super) fn open(path: &Path, check: Check) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, check: Check) -> Result<FileConnection, OpenError> {
     if check == Check::Usual
         && let Some(opened) = as_it_stands(path)
     {
@@ -73,10 +73,11 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 }
 
 /// The file where nothing has to be done to it, for which no lock is needed.
-fn as_it_stands(path: &Path) -> Option<Opened> {
+fn as_it_stands(path: &Path) -> Option<FileConnection> {
     let id = FileId::at(path).ok()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = Opened::file(Connection::open_with_flags(path, flags).ok()?, path, id).ok()?;
+    let opened =
+        FileConnection::file(Connection::open_with_flags(path, flags).ok()?, path, id).ok()?;
     opened.busy_timeout(BUSY_TIMEOUT).ok()?;
     let mode: String = opened
         .pragma_query_value(None, "journal_mode", |row| row.get(0))
@@ -90,7 +91,7 @@ fn as_it_stands(path: &Path) -> Option<Opened> {
 }
 
 /// The file, made where it is missing. Called under the lock.
-fn make(path: &Path, check: Check) -> Result<Opened, OpenError> {
+fn make(path: &Path, check: Check) -> Result<FileConnection, OpenError> {
     let failed = |source| OpenError::File {
         path: path.to_owned(),
         source,
@@ -98,7 +99,7 @@ fn make(path: &Path, check: Check) -> Result<Opened, OpenError> {
     file::make_private(path).map_err(|source| of_place(path, source))?;
     let id = FileId::at(path).map_err(|source| of_place(path, source))?;
     let connection = Connection::open(path).map_err(failed)?;
-    let mut opened = Opened::file(connection, path, id).map_err(failed)?;
+    let mut opened = FileConnection::file(connection, path, id).map_err(failed)?;
     let found = prepare(&mut opened, check).map_err(failed)?;
     if found > SCHEMA_VERSION {
         return Err(OpenError::Newer {

@@ -8,7 +8,7 @@ use mooring_session::names::WorkerId;
 use mooring_session::workers::Beat;
 
 use super::{FallbackStore, Phase, Shared};
-use crate::error::{Away, StoreError};
+use crate::error::{StoreError, UnavailableReason};
 use crate::fleet::WorkerView;
 use crate::key::{Family, SessionKey};
 use crate::query::{SessionPage, SessionQuery};
@@ -51,7 +51,9 @@ impl Shared {
     pub(super) async fn present(&self) -> Result<&RedisStore, StoreError> {
         match self.settled_phase().await? {
             Phase::Normal => Ok(&self.redis),
-            Phase::Away | Phase::Reconciling => Err(StoreError::Away(Away::Disconnected)),
+            Phase::Away | Phase::Reconciling => {
+                Err(StoreError::Away(UnavailableReason::Disconnected))
+            }
         }
     }
 }

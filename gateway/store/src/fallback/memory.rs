@@ -3,7 +3,7 @@
 //! Code sessions are served whether they are known here or not: their paths are derived from their names, and locks on the
 //! volume hold without Redis. Of others only what this worker read or made is.
 //!
-//! Invariants: a session that is not known here is answered with `Away`, never with a refusal; no binding of a session
+//! Invariants: a session that is not known here is answered with `UnavailableReason`, never with a refusal; no binding of a session
 //! that others know too is owned here; an END that was answered is in the journal until Redis has heard it.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,15 +15,15 @@ use mooring_session::record::{Binding, Life, Lifecycle, Phase, Record};
 use mooring_session::rules::{End, Ended, Touch};
 use mooring_session::time::Timestamp;
 
-use super::served::{Need, Served};
-use super::shadow::{Read, Shadow};
-use crate::error::{Away, StoreError};
+use super::memory_transition::{MemoryTransition, RequiredKnowledge};
+use super::shadow::{SessionSnapshot, Shadow};
+use crate::error::{StoreError, UnavailableReason};
 use crate::inits::Inits;
 use crate::key::{Family, InitDigest, SessionKey};
 use crate::rate::Rates;
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
-/// Most sessions of one outage that are remembered, ended and expired ones included. Beyond it others are `Away`.
+/// Most sessions of one outage that are remembered, ended and expired ones included. Beyond it others are `UnavailableReason`.
 const REMEMBERED_MAX: usize = 2 * SESSIONS_MAX;
 
 /// Everything that is known without Redis.
@@ -38,7 +38,7 @@ pub(crate) struct Memory {
     pub(super) away_since: Timestamp,
     sessions: Sessions,
     origins: HashMap<SessionKey, Origin>,
-    ends: HashMap<SessionKey, EndOwed>,
+    ends: HashMap<SessionKey, PendingEnd>,
 }
 
 /// Where a session in memory came from.
@@ -63,16 +63,16 @@ pub(super) struct ReadOrigin {
 
 /// An END that was answered and that Redis has to hear.
 #[derive(Clone, Debug)]
-pub(super) struct EndOwed {
+pub(super) struct PendingEnd {
     pub(super) request: End,
     /// The upstream sessions that its caller was told of, and cleans up.
     pub(super) told: Vec<UpstreamSession>,
 }
 
 /// Who is alive cannot be known while Redis is away, and nothing is taken from anybody on a guess.
-pub(super) struct Everybody;
+pub(super) struct EveryWorkerAlive;
 
-impl Liveness for Everybody {
+impl Liveness for EveryWorkerAlive {
     fn is_alive(&self, _worker: &WorkerId) -> bool {
         true
     }
@@ -103,15 +103,15 @@ impl Memory {
     /// Serves a transition while Redis is away.
     ///
     /// # Errors
-    /// `Away` for what is not known here; otherwise what the rules refuse.
-    pub(super) fn serve<T: Served>(
+    /// `UnavailableReason` for what is not known here; otherwise what the rules refuse.
+    pub(super) fn serve<T: MemoryTransition>(
         &mut self,
         key: &SessionKey,
         request: &T,
         now: Timestamp,
     ) -> Result<T::Reply, StoreError> {
-        let unknown = StoreError::Away(Away::Unknown);
-        if matches!(request.need(), Need::Redis) {
+        let unknown = StoreError::Away(UnavailableReason::Unknown);
+        if matches!(request.need(), RequiredKnowledge::Redis) {
             return Err(unknown);
         }
         if !self.origins.contains_key(key) {
@@ -124,7 +124,9 @@ impl Memory {
             return Err(unknown);
         }
         self.sessions.make_room(now);
-        let decided = self.sessions.run(key, request, now, &Everybody, &NoIndex)?;
+        let decided = self
+            .sessions
+            .run(key, request, now, &EveryWorkerAlive, &NoIndex)?;
         let reply = decided.reply;
         self.origins.entry(key.clone()).or_insert(Origin::Minted);
         request.journal(key, &reply, self);
@@ -137,7 +139,7 @@ impl Memory {
         let read = self.shadow.believed(key, self.away_since);
         let of_user = || {
             let user = user.filter(|_| key.family() == Family::Code)?;
-            Some(Read::nothing_of(user.clone(), now))
+            Some(SessionSnapshot::nothing_of(user.clone(), now))
         };
         let Some(read) = read.or_else(of_user) else {
             return false;
@@ -162,18 +164,22 @@ impl Memory {
         has_room
     }
 
-    fn is_enough(&self, key: &SessionKey, need: Need<'_>) -> bool {
+    fn is_enough(&self, key: &SessionKey, need: RequiredKnowledge<'_>) -> bool {
         let Some(Origin::Read(read)) = self.origins.get(key) else {
             return true;
         };
         // Of an ended session nothing more needs to be known: it is refused.
         self.ends.contains_key(key)
             || match need {
-                Need::Session => true,
-                Need::Record | Need::Binding(_) if key.family() == Family::Code => true,
-                Need::Record => read.is_whole,
-                Need::Binding(server) => read.epochs.contains_key(server),
-                Need::Store | Need::Redis => false,
+                RequiredKnowledge::Session => true,
+                RequiredKnowledge::Record | RequiredKnowledge::Binding(_)
+                    if key.family() == Family::Code =>
+                {
+                    true
+                }
+                RequiredKnowledge::Record => read.is_whole,
+                RequiredKnowledge::Binding(server) => read.epochs.contains_key(server),
+                RequiredKnowledge::Store | RequiredKnowledge::Redis => false,
             }
     }
 
@@ -184,7 +190,7 @@ impl Memory {
     }
 
     pub(super) fn journal_end(&mut self, key: &SessionKey, request: &End, reply: &Ended) {
-        let owed = EndOwed {
+        let owed = PendingEnd {
             request: request.clone(),
             told: reply
                 .record
@@ -216,7 +222,7 @@ impl Memory {
     }
 
     /// The ENDs that Redis has to hear.
-    pub(super) fn ends(&self) -> Vec<(SessionKey, EndOwed)> {
+    pub(super) fn ends(&self) -> Vec<(SessionKey, PendingEnd)> {
         self.ends
             .iter()
             .map(|(key, end)| (key.clone(), end.clone()))
@@ -244,7 +250,7 @@ impl Memory {
 }
 
 /// A record from what was read. Times that were not read are set so that the session does not lapse for want of them.
-fn record_of(key: &SessionKey, read: Read, now: Timestamp) -> Option<Record> {
+fn record_of(key: &SessionKey, read: SessionSnapshot, now: Timestamp) -> Option<Record> {
     let ttl = read.record.as_ref().map_or(TTL_MAX, |record| record.ttl);
     let token = Token::parse(b"read-before-the-store-went-away").ok()?;
     let bindings: BTreeMap<_, _> = read

@@ -13,8 +13,8 @@
 mod fleet;
 mod loss;
 mod memory;
+mod memory_transition;
 mod reconcile;
-mod served;
 mod shadow;
 #[cfg(test)]
 mod tests;
@@ -27,10 +27,10 @@ use mooring_session::time::Millis;
 use tokio::sync::watch;
 
 pub use self::loss::{Loss, LossReason, Losses};
-use self::memory::{Everybody, Memory};
-pub(super) use self::served::Served;
+use self::memory::{EveryWorkerAlive, Memory};
+pub(super) use self::memory_transition::MemoryTransition;
 use super::clock::Clock;
-use super::error::{Away, StoreError};
+use super::error::{StoreError, UnavailableReason};
 use super::key::{InitDigest, SessionKey};
 use super::queues::Queues;
 use super::redis::{LinkState, RedisStore, Resend};
@@ -113,7 +113,7 @@ impl FallbackStore {
     }
 
     /// The answer, and who gave it.
-    pub(super) async fn run<T: Served>(
+    pub(super) async fn run<T: MemoryTransition>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -135,7 +135,7 @@ impl FallbackStore {
             }
             // Redis came back meanwhile. It is asked (again) if there is time, and if asking again is harmless.
             if T::RESEND == Resend::Never || started.elapsed() >= shared.command_timeout {
-                return Err(StoreError::Away(Away::Reconciling));
+                return Err(StoreError::Away(UnavailableReason::Reconciling));
             }
         }
     }
@@ -187,7 +187,7 @@ impl FallbackStore {
         let now = shared.clock.now();
         match shared.memory().inits.get(digest, now) {
             Some(json) => Ok(Some(json.to_owned())),
-            None => Err(StoreError::Away(Away::Unknown)),
+            None => Err(StoreError::Away(UnavailableReason::Unknown)),
         }
     }
 }
@@ -207,12 +207,12 @@ impl Shared {
         let settled = changes.wait_for(|phase| *phase != Phase::Reconciling);
         match tokio::time::timeout(self.command_timeout, settled).await {
             Ok(Ok(phase)) => Ok(*phase),
-            _ => Err(StoreError::Away(Away::Reconciling)),
+            _ => Err(StoreError::Away(UnavailableReason::Reconciling)),
         }
     }
 
     /// The answer of memory; none where Redis came back before the memory was locked.
-    fn serve_away<T: Served>(
+    fn serve_away<T: MemoryTransition>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -224,13 +224,16 @@ impl Shared {
         let result = memory.serve(key, request, self.clock.now());
         drop(memory);
         if let Ok(reply) = &result {
-            self.queues
-                .note(key, request.told(reply), request.settles(reply));
+            self.queues.note(
+                key,
+                request.claim_waiter(reply),
+                request.settled_scope(reply),
+            );
         }
         Some(result)
     }
 
-    fn note<T: Served>(
+    fn note<T: MemoryTransition>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -269,7 +272,7 @@ impl Shared {
         self.phase.send_replace(next);
         if next == Phase::Normal {
             // From now on Redis says whose turn it is.
-            self.queues.dissolve(&Everybody);
+            self.queues.dissolve(&EveryWorkerAlive);
             self.status.set(StoreMode::Normal);
         }
     }

@@ -20,7 +20,7 @@ use mooring_session::view::BindingView;
 
 use super::Shared;
 use super::loss::{Loss, LossReason};
-use super::memory::{EndOwed, Origin, ReadOrigin};
+use super::memory::{Origin, PendingEnd, ReadOrigin};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 
@@ -30,7 +30,7 @@ const AT_ONCE: usize = 32;
 const LEASE: Millis = Millis::new(10_000);
 
 /// Whether Redis holds what it was told.
-enum Told {
+enum ReconcileOutcome {
     Held,
     Overruled,
 }
@@ -55,7 +55,7 @@ pub(super) async fn reconcile(shared: &Shared) -> Result<(), StoreError> {
     tell_inits(shared).await
 }
 
-async fn end_session(shared: &Shared, key: SessionKey, end: EndOwed) -> Result<(), StoreError> {
+async fn end_session(shared: &Shared, key: SessionKey, end: PendingEnd) -> Result<(), StoreError> {
     let reply = answered(shared.redis.run(&key, &end.request).await)?;
     for view in reply.into_iter().flat_map(|ended| ended.record.bindings) {
         let is_told = view
@@ -131,9 +131,9 @@ async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Resu
     for (server, binding) in &record.bindings {
         let told = match (is_created, binding.phase) {
             // Its initialisation is under way, and will find out that the claim does not hold.
-            (true, Phase::Claimed { .. }) => Told::Held,
+            (true, Phase::Claimed { .. }) => ReconcileOutcome::Held,
             (true, Phase::Bound) => bind(shared, key, record, server, binding).await?,
-            (false, _) => Told::Overruled,
+            (false, _) => ReconcileOutcome::Overruled,
         };
         report_unless_held(shared, key, server, binding, &told);
     }
@@ -185,7 +185,7 @@ async fn bind(
     record: &Record,
     server: &ServerName,
     binding: &Binding,
-) -> Result<Told, StoreError> {
+) -> Result<ReconcileOutcome, StoreError> {
     let bind = Bind {
         principal: record.principal.clone(),
         server: server.clone(),
@@ -198,7 +198,7 @@ async fn bind(
     };
     match answered(shared.redis.run(key, &bind).await)? {
         Some(bound) if bound.won => confirm(shared, key, record, binding, bound.binding).await,
-        _ => Ok(Told::Overruled),
+        _ => Ok(ReconcileOutcome::Overruled),
     }
 }
 
@@ -210,13 +210,13 @@ async fn rebind(
     server: &ServerName,
     binding: &Binding,
     epoch: u64,
-) -> Result<Told, StoreError> {
+) -> Result<ReconcileOutcome, StoreError> {
     let rebind = rebind_to(record, server, binding, epoch);
     match answered(shared.redis.run(key, &rebind).await)? {
         Some(rebound) if rebound.won => {
             confirm(shared, key, record, binding, rebound.binding).await
         }
-        _ => Ok(Told::Overruled),
+        _ => Ok(ReconcileOutcome::Overruled),
     }
 }
 
@@ -226,13 +226,13 @@ async fn confirm(
     record: &Record,
     binding: &Binding,
     mut held: BindingView,
-) -> Result<Told, StoreError> {
+) -> Result<ReconcileOutcome, StoreError> {
     if held.instance != binding.instance {
         // The claim is one whose answer was lost when Redis went away, and was placed elsewhere. Its holder moves it.
         let rebind = rebind_to(record, &held.server, binding, held.epoch);
         match answered(shared.redis.run(key, &rebind).await)? {
             Some(rebound) if rebound.won => held = rebound.binding,
-            _ => return Ok(Told::Overruled),
+            _ => return Ok(ReconcileOutcome::Overruled),
         }
     }
     let confirm = Confirm {
@@ -243,8 +243,8 @@ async fn confirm(
         upstream_session: binding.upstream_session.clone(),
     };
     Ok(match answered(shared.redis.run(key, &confirm).await)? {
-        Some(_) => Told::Held,
-        None => Told::Overruled,
+        Some(_) => ReconcileOutcome::Held,
+        None => ReconcileOutcome::Overruled,
     })
 }
 
@@ -297,9 +297,9 @@ fn report_unless_held(
     key: &SessionKey,
     server: &ServerName,
     binding: &Binding,
-    told: &Told,
+    told: &ReconcileOutcome,
 ) {
-    if matches!(told, Told::Overruled) {
+    if matches!(told, ReconcileOutcome::Overruled) {
         shared.report(Loss {
             key: key.clone(),
             server: server.clone(),

@@ -20,22 +20,22 @@ pub(super) const SESSIONS_MAX: usize = 20_000;
 /// becomes the old half, and what was not read since is forgotten at once. No entry is ever searched for.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
-    young: HashMap<SessionKey, Read>,
-    old: HashMap<SessionKey, Read>,
+    young: HashMap<SessionKey, SessionSnapshot>,
+    old: HashMap<SessionKey, SessionSnapshot>,
     turned_at: Timestamp,
 }
 
 /// What was read of one session.
 #[derive(Clone, Debug)]
-pub(super) struct Read {
+pub(super) struct SessionSnapshot {
     pub(super) principal: Principal,
     /// The whole record, where it was read. Its bindings are in `bindings`, which may be later.
     pub(super) record: Option<RecordView>,
-    pub(super) bindings: BTreeMap<ServerName, BindingRead>,
+    pub(super) bindings: BTreeMap<ServerName, BindingSnapshot>,
     read_at: Timestamp,
 }
 
-impl Read {
+impl SessionSnapshot {
     /// That there is a session of this principal, and nothing else.
     pub(super) fn nothing_of(principal: Principal, now: Timestamp) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Read {
 
 /// A binding and when it was read.
 #[derive(Clone, Debug)]
-pub(super) struct BindingRead {
+pub(super) struct BindingSnapshot {
     pub(super) view: BindingView,
     read_at: Timestamp,
 }
@@ -75,7 +75,7 @@ impl Shadow {
             _ => {
                 let view = view.clone();
                 read.bindings
-                    .insert(view.server.clone(), BindingRead { view, read_at: now });
+                    .insert(view.server.clone(), BindingSnapshot { view, read_at: now });
             }
         }
     }
@@ -111,7 +111,11 @@ impl Shadow {
     }
 
     /// What may be believed of a session when Redis went away at `away_since`.
-    pub(super) fn believed(&self, key: &SessionKey, away_since: Timestamp) -> Option<Read> {
+    pub(super) fn believed(
+        &self,
+        key: &SessionKey,
+        away_since: Timestamp,
+    ) -> Option<SessionSnapshot> {
         let is_believed = |read_at: Timestamp| away_since <= read_at.plus(BELIEVED_FOR);
         let read = self.young.get(key).or_else(|| self.old.get(key))?;
         if !is_believed(read.read_at) {
@@ -123,7 +127,12 @@ impl Shadow {
         Some(read)
     }
 
-    fn entry(&mut self, key: &SessionKey, principal: &Principal, now: Timestamp) -> &mut Read {
+    fn entry(
+        &mut self,
+        key: &SessionKey,
+        principal: &Principal,
+        now: Timestamp,
+    ) -> &mut SessionSnapshot {
         let is_due = self.turned_at.plus(BELIEVED_FOR) <= now;
         if is_due || self.young.len() >= SESSIONS_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
@@ -132,7 +141,7 @@ impl Shadow {
         let old = &mut self.old;
         let read = self.young.entry(key.clone()).or_insert_with(|| {
             old.remove(key)
-                .unwrap_or_else(|| Read::nothing_of(principal.clone(), now))
+                .unwrap_or_else(|| SessionSnapshot::nothing_of(principal.clone(), now))
         });
         read.read_at = now;
         read

@@ -10,21 +10,21 @@ use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::Rate;
 
-use super::memory::Everybody;
+use super::memory::EveryWorkerAlive;
 use super::{FallbackStore, Phase};
-use crate::error::{Away, StoreError};
+use crate::error::{StoreError, UnavailableReason};
+use crate::events::WorkerEvent;
 use crate::key::SessionKey;
-use crate::news::NewsItem;
-use crate::rate::Rated;
+use crate::rate::RateReply;
 use crate::status::AnsweredBy;
-use crate::turns::{Enter, Entered, Leave};
+use crate::turns::{Enter, EnterReply, Leave};
 
 impl FallbackStore {
     pub(crate) async fn enter(
         &self,
         key: &SessionKey,
         request: &Enter,
-    ) -> Result<Entered, StoreError> {
+    ) -> Result<EnterReply, StoreError> {
         let shared = &self.shared;
         let route = request.route();
         let started = Instant::now();
@@ -41,19 +41,19 @@ impl FallbackStore {
             }
             if let Some(routed) = shared.serve_away(key, &route) {
                 let routed = routed?;
-                let turn = shared.queues.enter(key, request, &Everybody)?;
+                let turn = shared.queues.enter(key, request, &EveryWorkerAlive)?;
                 if *shared.phase.borrow() == Phase::Away {
-                    return Ok(Entered {
+                    return Ok(EnterReply {
                         routed,
                         turn,
                         answered_by: AnsweredBy::Memory,
                     });
                 }
                 // Redis came back meanwhile, and says whose turn it is.
-                shared.queues.dissolve(&Everybody);
+                shared.queues.dissolve(&EveryWorkerAlive);
             }
             if started.elapsed() >= shared.command_timeout {
-                return Err(StoreError::Away(Away::Reconciling));
+                return Err(StoreError::Away(UnavailableReason::Reconciling));
             }
         }
     }
@@ -64,7 +64,7 @@ impl FallbackStore {
         if shared.memory().is_foreign(key, &request.principal) {
             return Err(StoreError::Refused(Refusal::Denied));
         }
-        match shared.queues.leave(key, request, &Everybody) {
+        match shared.queues.leave(key, request, &EveryWorkerAlive) {
             Ok(()) => Ok(()),
             // A call that has its turn from memory is not looked for among those that wait at Redis.
             Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
@@ -73,16 +73,16 @@ impl FallbackStore {
     }
 
     /// Waits where the news is: at Redis, or in memory while it is away. When that changes, the wait ends early.
-    pub(crate) async fn news(
+    pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,
         timeout: Duration,
-    ) -> Result<Vec<NewsItem>, StoreError> {
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
         let shared = &self.shared;
         let mut changes = shared.phase.subscribe();
         let phase = *changes.borrow_and_update();
         let step = || {
-            shared.queues.advance(&Everybody);
+            shared.queues.advance(&EveryWorkerAlive);
             std::future::ready(())
         };
         if phase != Phase::Normal || shared.queues.has(worker) {
@@ -94,12 +94,12 @@ impl FallbackStore {
         }
         tokio::select! {
             biased;
-            news = shared.redis.news(worker, timeout) => news,
+            events = shared.redis.wait_for_events(worker, timeout) => events,
             _ = changes.changed() => Ok(Vec::new()),
         }
     }
 
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<Rated, StoreError> {
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
         let shared = &self.shared;
         if shared.settled_phase().await? == Phase::Normal {
             match shared.redis.rate(name, request).await {

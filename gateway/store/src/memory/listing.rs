@@ -20,7 +20,7 @@ impl MemoryStore {
         let mut state = self.state();
         let count = query.count.clamp(1, PAGE_MAX);
         let page = state
-            .derived
+            .session_index
             .index()
             .page(&filter, query.order, after, count, now);
         let next = page.next.map(|next| next.to_string());
@@ -54,9 +54,11 @@ impl MemoryStore {
         let (now, mono) = self.moment();
         let mut state = self.state();
         let State {
-            derived, workers, ..
+            session_index,
+            workers,
+            ..
         } = &mut *state;
-        let index = derived.index();
+        let index = session_index.index();
         index.advance(now, ADVANCED_MAX);
         let reaper = Reaper {
             worker,

@@ -2,8 +2,8 @@
 //!
 //! The rules run under one lock, so every command is atomic; nothing waits while it is held.
 
-mod derived;
 mod listing;
+mod session_index;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,18 +14,18 @@ use mooring_session::rules::Rate;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Workers};
 
-use self::derived::{Derived, MemoryNode};
+use self::session_index::{MemoryNode, SessionIndex};
 use super::clock::Clock;
+use super::events::WorkerEvent;
 use super::fleet::WorkerView;
 use super::inits::Inits;
 use super::key::{InitDigest, SessionKey};
-use super::news::NewsItem;
 use super::queues::Queues;
-use super::rate::{Rated, Rates};
+use super::rate::{RateReply, Rates};
 use super::sessions::{SESSIONS_MAX, Sessions};
 use super::status::AnsweredBy;
-use super::turns::{self, Enter, Entered, Leave};
-use super::watched::{Before, Moved, Settles, Watched};
+use super::turns::{self, Enter, EnterReply, Leave};
+use super::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
 
 /// How long a worker that was never heard counts as alive: the module's default.
 pub(super) const WORKER_GRACE: Millis = Millis::new(15_000);
@@ -44,7 +44,7 @@ pub(super) struct MemoryStore {
 #[derive(Debug)]
 struct State {
     sessions: Sessions,
-    derived: Derived,
+    session_index: SessionIndex,
     workers: Workers,
     inits: Inits,
     rates: Rates,
@@ -55,7 +55,7 @@ impl MemoryStore {
         Self {
             state: Mutex::new(State {
                 sessions: Sessions::new(SESSIONS_MAX),
-                derived: Derived::new(prefix),
+                session_index: SessionIndex::new(prefix),
                 workers: Workers::new(clock.mono(), WORKER_GRACE),
                 inits: Inits::default(),
                 rates: Rates::default(),
@@ -66,7 +66,7 @@ impl MemoryStore {
         }
     }
 
-    pub(super) fn run<T: Watched>(
+    pub(super) fn run<T: WakingTransition>(
         &self,
         key: &SessionKey,
         request: &T,
@@ -74,14 +74,14 @@ impl MemoryStore {
         let moment = self.moment();
         let (reply, moved) = self.state().run(key, request, moment, &self.queues)?;
         let settles = match &moved {
-            Some(before) => Settles::Server(&before.server),
-            None => request.settles(&reply),
+            Some(before) => SettledScope::Server(&before.server),
+            None => request.settled_scope(&reply),
         };
-        self.queues.note(key, request.told(&reply), settles);
+        self.queues.note(key, request.claim_waiter(&reply), settles);
         Ok(reply)
     }
 
-    pub(crate) fn enter(&self, key: &SessionKey, request: &Enter) -> Result<Entered, Refusal> {
+    pub(crate) fn enter(&self, key: &SessionKey, request: &Enter) -> Result<EnterReply, Refusal> {
         let (now, mono) = self.moment();
         let route = request.route();
         let mut state = self.state();
@@ -91,8 +91,9 @@ impl MemoryStore {
         let turn = self.queues.enter(key, request, &workers)?;
         let (routed, _) = state.run(key, &route, (now, mono), &self.queues)?;
         drop(state);
-        self.queues.note(key, route.told(&routed), Settles::Nothing);
-        Ok(Entered {
+        self.queues
+            .note(key, route.claim_waiter(&routed), SettledScope::Nothing);
+        Ok(EnterReply {
             routed,
             turn,
             answered_by: AnsweredBy::Store,
@@ -120,9 +121,11 @@ impl MemoryStore {
     pub(super) fn workers(&self) -> Vec<WorkerView> {
         let (now, mono) = self.moment();
         let State {
-            workers, derived, ..
+            workers,
+            session_index,
+            ..
         } = &mut *self.state();
-        let index = derived.index();
+        let index = session_index.index();
         index.advance(now, ADVANCED_MAX);
         let heard = workers.list(mono).into_iter();
         heard
@@ -133,7 +136,11 @@ impl MemoryStore {
             .collect()
     }
 
-    pub(super) async fn news(&self, worker: &WorkerId, timeout: Duration) -> Vec<NewsItem> {
+    pub(super) async fn wait_for_events(
+        &self,
+        worker: &WorkerId,
+        timeout: Duration,
+    ) -> Vec<WorkerEvent> {
         let step = || {
             let state = self.state();
             self.queues.advance(&state.workers.at(self.clock.mono()));
@@ -142,7 +149,7 @@ impl MemoryStore {
         self.queues.wait(worker, timeout, step).await
     }
 
-    pub(super) fn rate(&self, name: &str, request: &Rate) -> Rated {
+    pub(super) fn rate(&self, name: &str, request: &Rate) -> RateReply {
         let now = self.clock.now();
         self.state().rates.rate(name, request, now)
     }
@@ -172,27 +179,27 @@ impl MemoryStore {
 
 impl State {
     /// Carries out one transition. Answers with the binding that it moved, as it was, where it moved one.
-    fn run<T: Watched>(
+    fn run<T: WakingTransition>(
         &mut self,
         key: &SessionKey,
         request: &T,
         (now, mono): (Timestamp, Monotonic),
         queues: &Queues,
-    ) -> Result<(T::Reply, Option<Before>), Refusal> {
+    ) -> Result<(T::Reply, Option<PriorBinding>), Refusal> {
         let Self {
             sessions,
-            derived,
+            session_index,
             workers,
             ..
         } = self;
         for dropped in sessions.make_room(now) {
-            derived.forget(&dropped);
+            session_index.forget(&dropped);
         }
         // Nobody asks who expired; but whoever asks how full something is asks as of now.
-        derived.index().advance(now, ADVANCED_MAX);
-        let before = Before::of(request, sessions.record(key));
+        session_index.index().advance(now, ADVANCED_MAX);
+        let before = PriorBinding::of(request, sessions.record(key));
         let node = MemoryNode {
-            derived,
+            session_index,
             queues,
             key,
             now,
@@ -200,15 +207,15 @@ impl State {
         };
         let decided = sessions.run(key, request, now, &workers.at(mono), &node)?;
         let record = sessions.record(key);
-        derived.note(key, record, decided.written, now);
+        session_index.note(key, record, decided.written, now);
         if T::IS_USE {
-            derived.note_use(key, now);
+            session_index.note_use(key, now);
         }
         let moved = before.as_ref().map(|before| before.moved(record));
-        if let (Some(before), Some(Moved::Away)) = (&before, moved) {
-            derived.note_departure(&before.server, &before.instance, mono);
+        if let (Some(before), Some(BindingChange::Away)) = (&before, moved) {
+            session_index.note_departure(&before.server, &before.instance, mono);
         }
-        let moved = before.filter(|_| moved != Some(Moved::Not));
+        let moved = before.filter(|_| moved != Some(BindingChange::Not));
         Ok((decided.reply, moved))
     }
 
@@ -219,7 +226,7 @@ impl State {
             .partition(|key| self.sessions.living(key, now).is_some());
         for key in over {
             self.sessions.forget(&key);
-            self.derived.forget(&key);
+            self.session_index.forget(&key);
         }
         living
     }

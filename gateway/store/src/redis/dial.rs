@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, Value};
 use tokio::time::timeout;
 
-use super::link::Down;
+use super::link::DownReason;
 use crate::error::OpenError;
 
 /// Every command of the module that this gateway sends. A module without one of them is too old for it, and is refused
@@ -68,10 +68,10 @@ impl Dialer {
     }
 
     /// Connects and asks for the module, within twice the command time-out.
-    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, Down> {
+    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, DownReason> {
         self.try_connect().await.map_err(|down| match down {
-            Down::Unreachable(problem) if self.is_tls && problem != REFUSED => {
-                Down::Unreachable(format!(
+            DownReason::Unreachable(problem) if self.is_tls && problem != REFUSED => {
+                DownReason::Unreachable(format!(
                     "{problem}; no TLS was agreed: rediss:// needs a port that speaks TLS with a certificate that this \
                      system trusts, and redis:// is for a port without TLS"
                 ))
@@ -80,7 +80,7 @@ impl Dialer {
         })
     }
 
-    async fn try_connect(&self) -> Result<MultiplexedConnection, Down> {
+    async fn try_connect(&self) -> Result<MultiplexedConnection, DownReason> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.command_timeout))
             .set_response_timeout(None);
@@ -93,16 +93,16 @@ impl Dialer {
         ask.arg("INFO").arg(&NEEDED);
         let answer = connection.send_packed_command(&ask);
         match timeout(self.command_timeout, answer).await {
-            Ok(Ok(Value::ServerError(error))) => Err(Down::Denied(error.code().to_owned())),
+            Ok(Ok(Value::ServerError(error))) => Err(DownReason::Denied(error.code().to_owned())),
             Ok(Ok(value)) => is_complete(&value).map(|()| connection),
             Ok(Err(error)) => Err(down(error)),
-            Err(_) => Err(Down::Unreachable("timed out".to_owned())),
+            Err(_) => Err(DownReason::Unreachable("timed out".to_owned())),
         }
     }
 }
 
 /// COMMAND INFO answers a list with one entry per name: null, or an empty list, where the name is unknown.
-fn is_complete(answer: &Value) -> Result<(), Down> {
+fn is_complete(answer: &Value) -> Result<(), DownReason> {
     let entries = answer.as_sequence().unwrap_or(&[]);
     let is_known = |index: usize| {
         let entry = entries.get(index).and_then(Value::as_sequence);
@@ -116,22 +116,22 @@ fn is_complete(answer: &Value) -> Result<(), Down> {
         .collect();
     match missing.len() {
         0 => Ok(()),
-        all if all == NEEDED.len() => Err(Down::NoModule),
-        _ => Err(Down::OldModule(missing.join(", "))),
+        all if all == NEEDED.len() => Err(DownReason::NoModule),
+        _ => Err(DownReason::OldModule(missing.join(", "))),
     }
 }
 
 /// Only the kind of an error is kept, and what the system or TLS said: its text may repeat what the URL holds.
-fn down(error: RedisError) -> Down {
+fn down(error: RedisError) -> DownReason {
     if error.kind() == redis::ErrorKind::AuthenticationFailed {
-        return Down::Denied("authentication failed".to_owned());
+        return DownReason::Denied("authentication failed".to_owned());
     }
     match error.code() {
-        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => Down::Denied(code.to_owned()),
-        Some(code) => Down::Unreachable(format!("it answered {code}")),
-        None if error.is_connection_refusal() => Down::Unreachable(REFUSED.to_owned()),
-        None if error.is_timeout() => Down::Unreachable("timed out".to_owned()),
-        None => Down::Unreachable(with_cause(&error)),
+        Some(code @ ("NOAUTH" | "WRONGPASS" | "NOPERM")) => DownReason::Denied(code.to_owned()),
+        Some(code) => DownReason::Unreachable(format!("it answered {code}")),
+        None if error.is_connection_refusal() => DownReason::Unreachable(REFUSED.to_owned()),
+        None if error.is_timeout() => DownReason::Unreachable("timed out".to_owned()),
+        None => DownReason::Unreachable(with_cause(&error)),
     }
 }
 
@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn a_module_that_lacks_a_command_is_told_from_none_at_all() {
         assert_eq!(is_complete(&answer(|_| true)), Ok(()));
-        assert_eq!(is_complete(&answer(|_| false)), Err(Down::NoModule));
-        assert_eq!(is_complete(&Value::Nil), Err(Down::NoModule));
+        assert_eq!(is_complete(&answer(|_| false)), Err(DownReason::NoModule));
+        assert_eq!(is_complete(&Value::Nil), Err(DownReason::NoModule));
         let without = |name: &str| !name.starts_with("worker.") && name != "session.bind";
-        let Err(Down::OldModule(missing)) = is_complete(&answer(without)) else {
+        let Err(DownReason::OldModule(missing)) = is_complete(&answer(without)) else {
             unreachable!("commands are missing");
         };
         assert!(missing.starts_with("session.bind, worker."), "{missing}");

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::dial::Dialer;
 use super::prefixes::{self, NotCovered};
-use crate::error::{Away, OpenError, StoreError};
+use crate::error::{OpenError, StoreError, UnavailableReason};
 
 /// The first wait after a failed attempt to connect; each further one is twice as long.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -40,12 +40,12 @@ pub(crate) enum LinkState {
     /// It was lost a moment ago, and the first attempt to make it anew is under way.
     Reconnecting,
     /// The last attempt to connect failed.
-    Down(Down),
+    Down(DownReason),
 }
 
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Down {
+pub(crate) enum DownReason {
     /// The server cannot be reached.
     Unreachable(String),
     /// The server refuses this client.
@@ -103,12 +103,12 @@ impl Link {
         });
         let address = || shared.dialer.address.clone();
         let first = match shared.dialer.connect().await {
-            Err(Down::NoModule) => return Err(OpenError::NoModule { address: address() }),
-            Err(Down::OldModule(missing)) => {
+            Err(DownReason::NoModule) => return Err(OpenError::NoModule { address: address() }),
+            Err(DownReason::OldModule(missing)) => {
                 let address = address();
                 return Err(OpenError::OldModule { address, missing });
             }
-            Err(Down::Denied(problem)) => {
+            Err(DownReason::Denied(problem)) => {
                 let address = address();
                 return Err(OpenError::Denied { address, problem });
             }
@@ -141,7 +141,7 @@ impl Link {
     pub(super) async fn send(&self, command: &Cmd, resend: Resend) -> Result<Value, StoreError> {
         let deadline = Instant::now() + self.shared.dialer.command_timeout;
         match self.shared.attempt(command, deadline).await {
-            Err(StoreError::Away(Away::Dropped)) if resend == Resend::Once => {
+            Err(StoreError::Away(UnavailableReason::Dropped)) if resend == Resend::Once => {
                 self.shared.attempt(command, deadline).await
             }
             result => result,
@@ -162,9 +162,9 @@ impl Shared {
                     let first = errors.first().map(|(_, error)| error.clone());
                     return Ok(first.map_or(Value::Nil, Value::ServerError));
                 }
-                _ => Away::Dropped,
+                _ => UnavailableReason::Dropped,
             },
-            Err(_) => Away::TimedOut,
+            Err(_) => UnavailableReason::TimedOut,
         };
         // What could not be read in time may be read by nobody else's command: the connection is not trusted again.
         self.lose(number);
@@ -176,8 +176,10 @@ impl Shared {
         let of = |state: &LinkState| match state {
             LinkState::Up(connection) => Some(Ok(connection.clone())),
             LinkState::Reconnecting => None,
-            LinkState::Down(Down::NoModule | Down::OldModule(_)) => Some(Err(StoreError::NoModule)),
-            LinkState::Down(_) => Some(Err(StoreError::Away(Away::Disconnected))),
+            LinkState::Down(DownReason::NoModule | DownReason::OldModule(_)) => {
+                Some(Err(StoreError::NoModule))
+            }
+            LinkState::Down(_) => Some(Err(StoreError::Away(UnavailableReason::Disconnected))),
         };
         if let Some(known) = of(&self.state.borrow()) {
             return known;
@@ -185,8 +187,10 @@ impl Shared {
         let mut changes = self.state.subscribe();
         let settled = timeout_at(deadline, changes.wait_for(|state| of(state).is_some())).await;
         match settled {
-            Ok(Ok(state)) => of(&state).unwrap_or(Err(StoreError::Away(Away::Disconnected))),
-            _ => Err(StoreError::Away(Away::Disconnected)),
+            Ok(Ok(state)) => {
+                of(&state).unwrap_or(Err(StoreError::Away(UnavailableReason::Disconnected)))
+            }
+            _ => Err(StoreError::Away(UnavailableReason::Disconnected)),
         }
     }
 
@@ -257,7 +261,11 @@ impl Shared {
     }
 
     /// Notes and logs the outcome of an attempt to connect.
-    fn note(&self, attempt: Result<MultiplexedConnection, Down>, number: u64) -> Result<u64, ()> {
+    fn note(
+        &self,
+        attempt: Result<MultiplexedConnection, DownReason>,
+        number: u64,
+    ) -> Result<u64, ()> {
         let address = &self.dialer.address;
         match attempt {
             Ok(connection) => {

@@ -1,16 +1,16 @@
 //! The Redis store: every transition is one command of the mooring module, carried out by the server.
 //!
 //! Nothing is decided here. [`dial`] makes connections, and [`link`] keeps the one that all commands share but the one
-//! that blocks, for which [`news`] has its own. [`command`] writes requests over a record, [`reply`] reads answers by field
+//! that blocks, for which [`events`] has its own. [`command`] writes requests over a record, [`reply`] reads answers by field
 //! name, and [`failure`] turns error answers back into the rules' refusals by their code. [`sessions`],
 //! [`fleet`], [`turns`] and [`rate`] hold the rest, both ways.
 
 mod command;
 mod dial;
+mod events;
 mod failure;
 mod fleet;
 mod link;
-mod news;
 mod prefixes;
 mod rate;
 mod reply;
@@ -30,9 +30,9 @@ use tokio::sync::watch;
 
 pub(super) use self::command::Wire;
 use self::dial::Dialer;
+use self::events::EventConnections;
 use self::link::Link;
-pub(super) use self::link::{Down, LinkState, Resend};
-use self::news::NewsLines;
+pub(super) use self::link::{DownReason, LinkState, Resend};
 use super::error::{OpenError, StoreError};
 use super::key::{Family, InitDigest, SessionKey};
 
@@ -40,7 +40,7 @@ use super::key::{Family, InitDigest, SessionKey};
 #[derive(Debug)]
 pub(super) struct RedisStore {
     link: Link,
-    news: NewsLines,
+    events: EventConnections,
     prefix: Box<str>,
 }
 
@@ -58,7 +58,7 @@ impl RedisStore {
         let dialer = Arc::new(Dialer::new(url, command_timeout)?);
         let link = Link::open(Arc::clone(&dialer), Family::heads(prefix)).await?;
         Ok(Self {
-            news: NewsLines::new(dialer, link.watch(), prefix),
+            events: EventConnections::new(dialer, link.watch(), prefix),
             link,
             prefix: prefix.into(),
         })

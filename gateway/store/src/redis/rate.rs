@@ -7,11 +7,11 @@ use redis::Value;
 use super::reply::{Fields, Problem};
 use super::{RedisStore, Resend, unreadable};
 use crate::error::StoreError;
-use crate::rate::Rated;
+use crate::rate::RateReply;
 
 impl RedisStore {
     /// The key is `<prefix>rate:<name>`.
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<Rated, StoreError> {
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
         let word = "SESSION.RATE";
         let mut command = redis::cmd(word);
         command
@@ -30,9 +30,9 @@ impl RedisStore {
 }
 
 /// The answer of RATE.
-pub(super) fn rated(value: Value) -> Result<Rated, Problem> {
+pub(super) fn rated(value: Value) -> Result<RateReply, Problem> {
     let mut fields = Fields::of(value)?;
-    Ok(Rated {
+    Ok(RateReply {
         allowed: fields.truth("allowed")?,
         remaining: fields.number("remaining")?,
         retry_after: Millis::new(fields.number("retry_after_ms")?),

@@ -9,14 +9,14 @@ use super::{RedisStore, Resend, unreadable};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::turns::{Enter, Entered, Leave, Leaving, Line};
+use crate::turns::{Enter, EnterReply, Leave, LeaveTarget, Line};
 
 impl RedisStore {
     pub(crate) async fn enter(
         &self,
         key: &SessionKey,
         request: &Enter,
-    ) -> Result<Entered, StoreError> {
+    ) -> Result<EnterReply, StoreError> {
         let name = "SESSION.ENTER";
         let mut command = redis::cmd(name);
         command
@@ -40,14 +40,14 @@ impl RedisStore {
 
     pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
         let name = "SESSION.LEAVE";
-        let (Leaving::Ticket(ticket) | Leaving::WaitingUnder(ticket)) = &request.who;
+        let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;
         let mut command = redis::cmd(name);
         command
             .arg(key.secret())
             .arg(request.principal.as_str())
             .arg(request.server.as_str())
             .arg(ticket.as_str());
-        let is_for_waiting = matches!(request.who, Leaving::WaitingUnder(_));
+        let is_for_waiting = matches!(request.who, LeaveTarget::WaitingUnder(_));
         if is_for_waiting {
             command.arg("WAITING");
         }
@@ -63,9 +63,9 @@ impl RedisStore {
 }
 
 /// The answer of ENTER: that of ROUTE, and the turn.
-pub(super) fn entered(value: Value, server: &ServerName) -> Result<Entered, Problem> {
+pub(super) fn entered(value: Value, server: &ServerName) -> Result<EnterReply, Problem> {
     let mut fields = Fields::of(value)?;
-    Ok(Entered {
+    Ok(EnterReply {
         turn: fields.optional_number("turn")?,
         answered_by: AnsweredBy::Store,
         routed: reply::routed_of(fields, server)?,

@@ -23,7 +23,7 @@ use crate::embedded::EmbeddedStore;
 use crate::memory::MemoryStore;
 use crate::status::{StatusCell, StoreMode};
 use crate::{
-    Backend, Enter, Leave, Leaving, Line, Store, StoreOptions, StorePlace, WhenAway, open_with,
+    Backend, Enter, Leave, LeaveTarget, Line, Store, StoreOptions, StorePlace, WhenAway, open_with,
 };
 
 /// A store in memory, with the machine's clock.
@@ -97,6 +97,6 @@ pub fn leave(ticket: &str) -> Leave {
     Leave {
         principal: requests::principal("alice"),
         server: requests::server("tools"),
-        who: Leaving::Ticket(requests::token(ticket)),
+        who: LeaveTarget::Ticket(requests::token(ticket)),
     }
 }

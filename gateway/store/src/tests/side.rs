@@ -11,7 +11,7 @@ use mooring_session::workers::Drain;
 
 use super::operations::{Kind, Operation};
 use crate::test_support::requests as make;
-use crate::{Family, NewsItem, SessionKey, SessionPage, Store, StoreError, WorkerView};
+use crate::{Family, SessionKey, SessionPage, Store, StoreError, WorkerEvent, WorkerView};
 
 /// How many workers the operations name.
 const WORKERS: u8 = 3;
@@ -64,30 +64,30 @@ impl<'a> Side<'a> {
                 let reply = store.create(&key, &self.create(op)).await;
                 let generation = reply.as_ref().ok().map(|reply| reply.record.generation);
                 self.note_generation(op, generation);
-                told(&reply)
+                reply_text(&reply)
             }
-            Kind::Touch => told(&store.touch(&key, &self.touch(op)).await),
-            Kind::Get => told(&store.get(&key).await),
+            Kind::Touch => reply_text(&store.touch(&key, &self.touch(op)).await),
+            Kind::Get => reply_text(&store.get(&key).await),
             Kind::End => {
                 let reply = store.end(&key, &self.end(op)).await;
                 self.note_generation(op, reply.as_ref().ok().map(|it| it.record.generation));
-                told(&reply)
+                reply_text(&reply)
             }
-            Kind::Route => told(&store.route(&key, &self.route(op)).await),
+            Kind::Route => reply_text(&store.route(&key, &self.route(op)).await),
             Kind::Bind => {
                 let reply = store.bind(&key, &self.bind(op)).await;
                 self.note_epoch(op, reply.as_ref().ok().map(|bound| bound.binding.epoch));
-                told(&reply)
+                reply_text(&reply)
             }
-            Kind::Confirm => told(&store.confirm(&key, &self.confirm(op)).await),
+            Kind::Confirm => reply_text(&store.confirm(&key, &self.confirm(op)).await),
             Kind::Rebind => {
                 let reply = store.rebind(&key, &self.rebind(op)).await;
                 self.note_epoch(op, reply.as_ref().ok().map(|moved| moved.binding.epoch));
-                told(&reply)
+                reply_text(&reply)
             }
-            Kind::Unbind => told(&store.unbind(&key, &self.unbind(op)).await),
-            Kind::Claim => told(&store.claim(&key, &self.clean(op)).await),
-            Kind::Forget => told(&store.forget(&key, &self.forget(op)).await),
+            Kind::Unbind => reply_text(&store.unbind(&key, &self.unbind(op)).await),
+            Kind::Claim => reply_text(&store.claim(&key, &self.clean(op)).await),
+            Kind::Forget => reply_text(&store.forget(&key, &self.forget(op)).await),
             _ => self.apply_to_many(op, &key).await,
         }
     }
@@ -102,26 +102,28 @@ impl<'a> Side<'a> {
                 if let Some(turn) = reply.as_ref().ok().and_then(|entered| entered.turn) {
                     self.turns.insert((op.session, op.token), turn);
                 }
-                told(&reply)
+                reply_text(&reply)
             }
-            Kind::Leave => told(&store.leave(key, &self.leave(op)).await),
-            Kind::Withdraw => told(&store.leave(key, &self.withdraw(op)).await),
+            Kind::Leave => reply_text(&store.leave(key, &self.leave(op)).await),
+            Kind::Withdraw => reply_text(&store.leave(key, &self.withdraw(op)).await),
             // When what the dead were told is dropped is for each store to say.
             Kind::News if self.is_dead(&worker).await => String::new(),
             Kind::News => {
-                let news = store.news(&worker, Duration::from_millis(1)).await;
-                told(&news.map(sorted_news))
+                let events = store
+                    .wait_for_events(&worker, Duration::from_millis(1))
+                    .await;
+                reply_text(&events.map(sorted_events))
             }
-            Kind::List => told(&store.list(&self.query(op)).await.map(sorted_page)),
+            Kind::List => reply_text(&store.list(&self.query(op)).await.map(sorted_page)),
             Kind::Reap => {
                 let keys = store.reap(&worker, Family::Mcp, 1_000).await;
-                told(&keys.map(|keys| self.own(keys)))
+                reply_text(&keys.map(|keys| self.own(keys)))
             }
             Kind::Rate => {
                 let name = format!("r{}-{}", self.run, op.session);
                 let window = Millis::new(60_000);
                 let rated = store.rate(&name, 3, window, u64::from(op.server) + 1).await;
-                told(&rated.map(|rated| (rated.allowed, rated.remaining)))
+                reply_text(&rated.map(|rated| (rated.allowed, rated.remaining)))
             }
             Kind::Beat if self.would_return(&worker) => String::new(),
             Kind::Beat => {
@@ -133,15 +135,15 @@ impl<'a> Side<'a> {
                 if reply.is_ok() {
                     self.note_beat(op);
                 }
-                told(&reply)
+                reply_text(&reply)
             }
             Kind::Gone => {
                 if let Some(deaths) = &mut self.deaths {
                     deaths.dead.insert(worker.clone());
                 }
-                told(&store.gone(&worker).await)
+                reply_text(&store.gone(&worker).await)
             }
-            Kind::Workers => told(
+            Kind::Workers => reply_text(
                 &store
                     .workers()
                     .await
@@ -265,12 +267,12 @@ fn sorted_page(page: SessionPage) -> (bool, bool, Vec<String>) {
     (page.complete, page.cursor.is_some(), sessions)
 }
 
-fn sorted_news(items: Vec<NewsItem>) -> Vec<String> {
+fn sorted_events(items: Vec<WorkerEvent>) -> Vec<String> {
     let mut items: Vec<String> = items.into_iter().map(|item| format!("{item:?}")).collect();
     items.sort();
     items
 }
 
-fn told<R: std::fmt::Debug>(result: &Result<R, StoreError>) -> String {
+fn reply_text<R: std::fmt::Debug>(result: &Result<R, StoreError>) -> String {
     format!("{result:?}")
 }

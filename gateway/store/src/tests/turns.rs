@@ -11,7 +11,7 @@ use super::every_store::over_every_store;
 use crate::test_support::requests as make;
 use crate::test_support::server::PATIENCE;
 use crate::test_support::{enter, leave, turns_are_given};
-use crate::{Enter, Leave, Leaving, NewsItem, Store, StoreError};
+use crate::{Enter, Leave, LeaveTarget, Store, StoreError, WorkerEvent};
 
 /// Lapses soon, but not before the next question of a busy machine.
 const SHORT_LEASE: Millis = Millis::new(1_000);
@@ -27,12 +27,15 @@ fn withdraw(beginning: &str) -> Leave {
     Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        who: Leaving::WaitingUnder(make::token(beginning)),
+        who: LeaveTarget::WaitingUnder(make::token(beginning)),
     }
 }
 
-async fn news(store: &Store, worker: &str) -> Vec<NewsItem> {
-    store.news(&make::worker(worker), PATIENCE).await.unwrap()
+async fn wait_for_events(store: &Store, worker: &str) -> Vec<WorkerEvent> {
+    store
+        .wait_for_events(&make::worker(worker), PATIENCE)
+        .await
+        .unwrap()
 }
 
 async fn turns_are_given_in_order_and_told_to_who_waits(store: &Store) {
@@ -64,9 +67,9 @@ async fn turns_are_given_in_order_and_told_to_who_waits(store: &Store) {
     let mut last = number;
     for (left, next) in [("t1", "t2"), ("t2", "t3")] {
         store.leave(&key, &leave(left)).await.unwrap();
-        let told = news(store, "v:1").await;
+        let told = wait_for_events(store, "v:1").await;
         let [
-            NewsItem::Turn {
+            WorkerEvent::Turn {
                 key: of,
                 server,
                 ticket,
@@ -106,9 +109,9 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
     store.enter(&key, &enter("w:1", "t1")).await.unwrap();
     store.enter(&key, &enter("v:1", "t2")).await.unwrap();
     store.gone(&make::worker("w:1")).await.unwrap();
-    let told = news(store, "v:1").await;
+    let told = wait_for_events(store, "v:1").await;
     assert!(
-        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("t2")),
+        matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("t2")),
         "{told:?}"
     );
     assert_eq!(
@@ -124,9 +127,9 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
     store.enter(&key, &short).await.unwrap();
     let next = store.enter(&key, &enter("v:1", "t4")).await.unwrap();
     assert_eq!(next.turn, None);
-    let told = news(store, "v:1").await;
+    let told = wait_for_events(store, "v:1").await;
     assert!(
-        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("t4")),
+        matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("t4")),
         "{told:?}"
     );
     assert_eq!(
@@ -145,17 +148,20 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
         store.enter(&key, &short).await.unwrap();
         store.enter(&key, &enter("v:1", "t6")).await.unwrap();
     };
-    let (told, ()) = tokio::join!(store.news(&holder, PATIENCE), asked);
+    let (told, ()) = tokio::join!(store.wait_for_events(&holder, PATIENCE), asked);
     let told = told.unwrap();
     assert!(
-        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("t6")),
+        matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("t6")),
         "{told:?}"
     );
     // A session that ends takes its queues with it, and tells who waited.
     store.enter(&key, &enter("v:1", "t5")).await.unwrap();
     store.end(&key, &make::end()).await.unwrap();
-    let told = news(store, "v:1").await;
-    assert!(matches!(&told[..], [NewsItem::Settled { .. }]), "{told:?}");
+    let told = wait_for_events(store, "v:1").await;
+    assert!(
+        matches!(&told[..], [WorkerEvent::Settled { .. }]),
+        "{told:?}"
+    );
 }
 
 async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &Store) {
@@ -181,17 +187,17 @@ async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &
     ] {
         assert_eq!(store.leave(&key, &request).await, expected, "{request:?}");
     }
-    let withdrawn = NewsItem::Withdrawn {
+    let withdrawn = WorkerEvent::Withdrawn {
         key: key.clone(),
         server: make::server("tools"),
         ticket: make::token("b.1"),
     };
-    assert_eq!(news(store, "v:1").await, [withdrawn]);
+    assert_eq!(wait_for_events(store, "v:1").await, [withdrawn]);
     // On a busy machine its turn has ended by itself, a second after it was cancelled.
     let _ = store.leave(&key, &leave("a.1")).await;
-    let told = news(store, "w:1").await;
+    let told = wait_for_events(store, "w:1").await;
     assert!(
-        matches!(&told[..], [NewsItem::Turn { ticket, .. }] if *ticket == make::token("c.1")),
+        matches!(&told[..], [WorkerEvent::Turn { ticket, .. }] if *ticket == make::token("c.1")),
         "{told:?}"
     );
     // With the session, what there was to withdraw is gone.
@@ -211,10 +217,12 @@ async fn who_waits_for_a_claim_is_told_when_it_settles(store: &Store) {
     let mut route = make::route();
     route.worker = make::worker("v:1");
     store.route(&key, &route).await.unwrap();
-    let nothing = store.news(&route.worker, Duration::from_millis(1)).await;
+    let nothing = store
+        .wait_for_events(&route.worker, Duration::from_millis(1))
+        .await;
     assert_eq!(nothing, Ok(Vec::new()));
     // A caller that waits and goes away costs the next one nothing.
-    let waits = store.news(&route.worker, PATIENCE);
+    let waits = store.wait_for_events(&route.worker, PATIENCE);
     tokio::select! {
         biased;
         told = waits => unreachable!("nothing has settled: {told:?}"),
@@ -222,9 +230,9 @@ async fn who_waits_for_a_claim_is_told_when_it_settles(store: &Store) {
     }
     let confirm = make::confirm(claimed.binding.epoch, "t1", "u1");
     store.confirm(&key, &confirm).await.unwrap();
-    let settled = NewsItem::Settled {
+    let settled = WorkerEvent::Settled {
         key,
         server: make::server("tools"),
     };
-    assert_eq!(news(store, "v:1").await, [settled]);
+    assert_eq!(wait_for_events(store, "v:1").await, [settled]);
 }

@@ -17,7 +17,7 @@ use mooring_session::time::Millis;
 use super::operations::Operation;
 use super::side::Side;
 use crate::test_support::requests as make;
-use crate::{Enter, Leave, Leaving, Line, Order, SessionQuery};
+use crate::{Enter, Leave, LeaveTarget, Line, Order, SessionQuery};
 
 impl Side<'_> {
     pub(super) fn create(&self, op: &Operation) -> Create {
@@ -144,7 +144,7 @@ impl Side<'_> {
         Leave {
             principal: self.principal(op),
             server: server(op),
-            who: Leaving::Ticket(make::token(&token(op))),
+            who: LeaveTarget::Ticket(make::token(&token(op))),
         }
     }
 
@@ -157,7 +157,7 @@ impl Side<'_> {
         Leave {
             principal: self.principal(op),
             server: server(op),
-            who: Leaving::WaitingUnder(make::token(&beginning)),
+            who: LeaveTarget::WaitingUnder(make::token(&beginning)),
         }
     }
 

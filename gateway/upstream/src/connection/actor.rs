@@ -18,19 +18,19 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::asking::{Asking, Place};
-use super::calls::Calls;
+use super::calls::InFlightCalls;
 use super::event_id::StreamName;
 use super::key::Key;
 use super::link::{Link, LinkEnd};
-use super::log::{Log, Part};
-use super::negotiated::Negotiated;
+use super::log::{EventLog, EventPart};
+use super::negotiated::NegotiatedCapabilities;
+use super::open_questions::{OpenQuestions, QuestionOrigin};
 use super::outbox::{Backlog, End};
+use super::pending_messages::PendingMessages;
 use super::refusal::Refusal;
-use super::sending::{ReplyTo, Sending};
+use super::sending::{ReplyTo, SendQueue};
 use super::stream::Stream;
-use super::waiting::Waiting;
-use super::{Ask, ConnectionOptions, QUESTIONS_MAX, REQUESTS_MAX};
+use super::{ConnectionOptions, ConnectionRequest, QUESTIONS_MAX, REQUESTS_MAX};
 use crate::SendError;
 use crate::complaints::Complaints;
 use mooring_protocol::call;
@@ -53,7 +53,7 @@ pub(super) enum Command {
     /// To serve a client.
     Serve {
         /// What it asks.
-        ask: Ask,
+        ask: ConnectionRequest,
         /// Where the reply goes.
         reply: ReplyTo,
     },
@@ -89,15 +89,15 @@ enum DriveEnd {
 #[derive(Debug)]
 pub(super) struct Actor {
     pub(super) options: ConnectionOptions,
-    pub(super) negotiated: Negotiated,
-    pub(super) calls: Calls,
-    pub(super) asking: Asking,
-    pub(super) waiting: Waiting,
+    pub(super) negotiated: NegotiatedCapabilities,
+    pub(super) calls: InFlightCalls,
+    pub(super) open_questions: OpenQuestions,
+    pub(super) pending_messages: PendingMessages,
     /// The stream of what belongs to no call.
     pub(super) general: Stream,
-    pub(super) log: Log,
+    pub(super) log: EventLog,
     pub(super) backlog: Arc<Backlog>,
-    pub(super) sending: Sending,
+    pub(super) sending: SendQueue,
     pub(super) complaints: Complaints,
     /// When the server was used last.
     pub(super) used_at: Instant,
@@ -116,17 +116,17 @@ pub(super) struct Mailbox {
 
 impl Actor {
     pub(super) fn new(options: ConnectionOptions, status: StatusSenders) -> Self {
-        let mut log = Log::new(options.epoch, options.events_max, options.event_bytes_max);
+        let mut log = EventLog::new(options.epoch, options.events_max, options.event_bytes_max);
         let general = Stream::new(Some(log.begin(StreamName::General)));
         Self {
-            negotiated: Negotiated::default(),
-            calls: Calls::new(REQUESTS_MAX),
-            asking: Asking::new(QUESTIONS_MAX),
-            waiting: Waiting::default(),
+            negotiated: NegotiatedCapabilities::default(),
+            calls: InFlightCalls::new(REQUESTS_MAX),
+            open_questions: OpenQuestions::new(QUESTIONS_MAX),
+            pending_messages: PendingMessages::default(),
             general,
             log,
             backlog: Arc::default(),
-            sending: Sending::new(options.message_bytes_max),
+            sending: SendQueue::new(options.message_bytes_max),
             complaints: Complaints::default(),
             used_at: Instant::now(),
             congested_since: None,
@@ -211,7 +211,7 @@ impl Actor {
     }
 
     fn is_busy(&self) -> bool {
-        self.calls.clients() > 0 || !self.asking.is_empty()
+        self.calls.clients() > 0 || !self.open_questions.is_empty()
     }
 
     fn is_idle_for(&self, idle_for: Duration) -> bool {
@@ -220,7 +220,7 @@ impl Actor {
 
     /// Does what is due, and says when to do so next.
     fn settle(&mut self, now: Instant) -> Instant {
-        for (key, place) in self.asking.expired(now) {
+        for (key, place) in self.open_questions.expired(now) {
             self.give_up(&key, place);
         }
         for mut call in self.calls.expired(now) {
@@ -241,7 +241,7 @@ impl Actor {
             .activity
             .send_if_modified(|told| std::mem::replace(told, activity) != activity);
         [
-            self.asking.next_deadline(),
+            self.open_questions.next_deadline(),
             self.calls.next_deadline(),
             congested_until,
         ]
@@ -252,9 +252,9 @@ impl Actor {
     }
 
     /// The client did not answer a question of the server in time.
-    fn give_up(&mut self, key: &Key, place: Place) {
-        if place == Place::Waiting {
-            self.waiting.remove(key);
+    fn give_up(&mut self, key: &Key, place: QuestionOrigin) {
+        if place == QuestionOrigin::Waiting {
+            self.pending_messages.remove(key);
             self.refuse(key, Refusal::NobodyListens);
             return;
         }
@@ -303,14 +303,16 @@ impl Actor {
 
     /// Puts a message of the gateway's own, or one that belongs with an earlier one, where that went; nowhere if nobody
     /// would read it there.
-    pub(super) fn say(&mut self, place: Place, text: &str) {
+    pub(super) fn say(&mut self, place: QuestionOrigin, text: &str) {
         let stream = match place {
-            Place::Call(number) => self.calls.numbered(number),
-            Place::General | Place::Waiting => None,
+            QuestionOrigin::Call(number) => self.calls.numbered(number),
+            QuestionOrigin::General | QuestionOrigin::Waiting => None,
         };
         match stream {
-            Some(stream) => stream.say(&mut self.log, Part::Middle, text),
-            None if self.general.is_read() => self.general.say(&mut self.log, Part::Middle, text),
+            Some(stream) => stream.say(&mut self.log, EventPart::Middle, text),
+            None if self.general.is_read() => {
+                self.general.say(&mut self.log, EventPart::Middle, text)
+            }
             None => {}
         }
     }
@@ -334,11 +336,11 @@ impl Actor {
     }
 
     /// When a question that is asked now is given up.
-    pub(super) fn answer_deadline(&self, place: Place) -> Instant {
+    pub(super) fn answer_deadline(&self, place: QuestionOrigin) -> Instant {
         let limit = self.options.client_answer_timeout;
         let limit = match place {
-            Place::Waiting => limit.min(LISTENER_WAIT),
-            Place::General | Place::Call(_) => limit,
+            QuestionOrigin::Waiting => limit.min(LISTENER_WAIT),
+            QuestionOrigin::General | QuestionOrigin::Call(_) => limit,
         };
         let now = Instant::now();
         now.checked_add(limit).unwrap_or(now + FAR)

@@ -33,7 +33,7 @@ pub(super) struct Call {
 
 /// Why a request is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotTaken {
+pub(super) enum CallRejection {
     /// Another with its id is in flight.
     Duplicate,
     /// As many as may are in flight.
@@ -42,13 +42,13 @@ pub(super) enum NotTaken {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(super) struct InFlightCalls {
     open: HashMap<Key, Call>,
     begun: u64,
     max: usize,
 }
 
-impl Calls {
+impl InFlightCalls {
     pub(super) fn new(max: usize) -> Self {
         Self {
             open: HashMap::new(),
@@ -58,11 +58,11 @@ impl Calls {
     }
 
     /// Whether a request with this id can be taken.
-    pub(super) fn check(&self, key: &Key) -> Result<(), NotTaken> {
+    pub(super) fn check(&self, key: &Key) -> Result<(), CallRejection> {
         if self.open.contains_key(key) {
-            Err(NotTaken::Duplicate)
+            Err(CallRejection::Duplicate)
         } else if self.open.len() >= self.max {
-            Err(NotTaken::TooMany)
+            Err(CallRejection::TooMany)
         } else {
             Ok(())
         }

@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::actor::Actor;
-use super::asking::{NotAsked, Place};
 use super::key::Key;
-use super::log::Part;
+use super::log::EventPart;
+use super::open_questions::{QuestionOrigin, QuestionRejection};
 use super::outbox::End;
 use super::refusal::Refusal;
-use super::route::{Belongs, belongs};
+use super::route::{MessageRoute, belongs};
 use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Message, Method, Sender, call};
 
 /// Most messages of one batch (MCP 2025-03-26) that are looked at.
@@ -62,19 +62,19 @@ impl Actor {
 
     fn hear_message(&mut self, message: &Message<'_>) {
         match belongs(message) {
-            Belongs::ItsRequest => self.hear_answer(message, message.text()),
-            Belongs::TheConnection => {
+            MessageRoute::ItsRequest => self.hear_answer(message, message.text()),
+            MessageRoute::TheConnection => {
                 if let Some(id) = message.id() {
                     self.answer(call::empty_result(id.as_json()).into());
                 }
             }
-            Belongs::ItsToken => self.hear_progress(message),
-            Belongs::ItsQuestion => self.hear_withdrawal(message),
-            Belongs::ACall => match message.id() {
+            MessageRoute::ItsToken => self.hear_progress(message),
+            MessageRoute::ItsQuestion => self.hear_withdrawal(message),
+            MessageRoute::ACall => match message.id() {
                 Some(id) => self.hear_question(message, Key::of(id.as_json())),
                 None => self.place(message, None),
             },
-            Belongs::Nothing => self.unrelated(message, None),
+            MessageRoute::Nothing => self.unrelated(message, None),
         }
     }
 
@@ -92,7 +92,7 @@ impl Actor {
             self.negotiated.answered(message);
         }
         self.used_at = Instant::now();
-        call.stream.say(&mut self.log, Part::Answer, text);
+        call.stream.say(&mut self.log, EventPart::Answer, text);
         call.stream.end(End::Whole);
     }
 
@@ -114,14 +114,14 @@ impl Actor {
         let token = message.params.progress_token().map(Key::of);
         let stream = token.as_ref().and_then(|token| self.calls.wanting(token));
         if let Some(stream) = stream {
-            return stream.say(&mut self.log, Part::Middle, message.text());
+            return stream.say(&mut self.log, EventPart::Middle, message.text());
         }
         // A task goes on after the call that began it (MCP 2025-11-25, tasks), under the same token.
         let is_clients = token.is_some_and(|token| token.client_id().is_some());
         if is_clients && self.general.is_read() {
             self.used_at = Instant::now();
             self.general
-                .say(&mut self.log, Part::Middle, message.text());
+                .say(&mut self.log, EventPart::Middle, message.text());
         } else {
             tracing::debug!("progress of no request in flight is dropped");
         }
@@ -132,9 +132,9 @@ impl Actor {
         let Some(key) = message.params.request_id().map(Key::of) else {
             return;
         };
-        match self.asking.take(&key) {
+        match self.open_questions.take(&key) {
             None => tracing::debug!("the server withdraws a request that is not open"),
-            Some(Place::Waiting) => self.waiting.remove(&key),
+            Some(QuestionOrigin::Waiting) => self.pending_messages.remove(&key),
             Some(place) => self.say(place, message.text()),
         }
     }
@@ -143,15 +143,15 @@ impl Actor {
         if !self.negotiated.allows(message) {
             return self.refuse(&key, Refusal::NoCapability);
         }
-        match self.asking.check(&key) {
+        match self.open_questions.check(&key) {
             Ok(()) => self.place(message, Some(key)),
             // An error would answer the first one with this id as well.
-            Err(NotAsked::Duplicate) => {
+            Err(QuestionRejection::Duplicate) => {
                 let why = "an earlier one with its id is open";
                 self.complaints
                     .add("a request of the server is dropped", why);
             }
-            Err(NotAsked::TooMany) => self.refuse(&key, Refusal::TooMany),
+            Err(QuestionRejection::TooMany) => self.refuse(&key, Refusal::TooMany),
         }
     }
 
@@ -160,34 +160,34 @@ impl Actor {
         let Some(number) = self.calls.cause() else {
             return self.unrelated(message, question);
         };
-        self.say(Place::Call(number), message.text());
-        self.asked(question, Place::Call(number));
+        self.say(QuestionOrigin::Call(number), message.text());
+        self.asked(question, QuestionOrigin::Call(number));
     }
 
     /// Puts a message, which may be a question, on the stream of what belongs to no call; without a reader it waits.
     fn unrelated(&mut self, message: &Message<'_>, question: Option<Key>) {
         if self.general.is_read() {
             self.used_at = Instant::now();
-            self.say(Place::General, message.text());
-            return self.asked(question, Place::General);
+            self.say(QuestionOrigin::General, message.text());
+            return self.asked(question, QuestionOrigin::General);
         }
-        self.asked(question.clone(), Place::Waiting);
-        for dropped in self.waiting.add(message, question) {
+        self.asked(question.clone(), QuestionOrigin::Waiting);
+        for dropped in self.pending_messages.add(message, question) {
             let why = "too much waits for the client to listen";
             self.complaints
                 .add("a message of the server is dropped", why);
             if let Some(key) = dropped.question {
-                self.asking.take(&key);
+                self.open_questions.take(&key);
                 self.refuse(&key, Refusal::NobodyListens);
             }
         }
     }
 
     /// Notes where a question went.
-    pub(super) fn asked(&mut self, question: Option<Key>, place: Place) {
+    pub(super) fn asked(&mut self, question: Option<Key>, place: QuestionOrigin) {
         if let Some(key) = question {
             let deadline = self.answer_deadline(place);
-            self.asking.put(key, place, deadline);
+            self.open_questions.put(key, place, deadline);
         }
     }
 

@@ -48,13 +48,13 @@ pub enum LinkEnd {
 
 /// The transport's side of a [`Link`].
 #[derive(Debug)]
-pub struct Far {
+pub struct TransportEnd {
     /// What is to be sent to the server. Closing or dropping it closes the link's `to_server`.
     pub outgoing: mpsc::Receiver<Bytes>,
     /// What the server said. To be dropped after `ending` was told.
     pub incoming: mpsc::Sender<Bytes>,
     /// Where the reason of the end is told.
-    pub ending: Ending,
+    pub ending: LinkEndSender,
     /// Cancelled when an orderly shutdown is asked for.
     pub stop: CancellationToken,
     /// To be dropped when nothing of the server is left.
@@ -63,9 +63,9 @@ pub struct Far {
 
 /// Tells why a link is down. Dropped without a word, it says that the transport was abandoned.
 #[derive(Debug)]
-pub struct Ending(watch::Sender<Option<LinkEnd>>);
+pub struct LinkEndSender(watch::Sender<Option<LinkEnd>>);
 
-impl Ending {
+impl LinkEndSender {
     /// Tells the reason. The first one stays.
     pub fn tell(&self, end: LinkEnd) {
         self.0.send_if_modified(|told| {
@@ -78,7 +78,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for LinkEndSender {
     fn drop(&mut self) {
         self.tell(LinkEnd::Broken("its transport was abandoned".into()));
     }
@@ -86,7 +86,7 @@ impl Drop for Ending {
 
 /// Both sides of a link. `messages_max` messages wait each way before the sender has to; at least one.
 #[must_use]
-pub fn pair(messages_max: usize) -> (Link, Far) {
+pub fn pair(messages_max: usize) -> (Link, TransportEnd) {
     let (to_server, outgoing) = mpsc::channel(messages_max.max(1));
     let (incoming, from_server) = mpsc::channel(messages_max.max(1));
     let (ending, end) = watch::channel(None);
@@ -98,14 +98,14 @@ pub fn pair(messages_max: usize) -> (Link, Far) {
         stop: stop.clone().drop_guard(),
         gone: gone.clone(),
     };
-    let far = Far {
+    let transport_end = TransportEnd {
         outgoing,
         incoming,
-        ending: Ending(ending),
+        ending: LinkEndSender(ending),
         stop,
         gone: gone.drop_guard(),
     };
-    (link, far)
+    (link, transport_end)
 }
 
 #[cfg(test)]
@@ -116,11 +116,12 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_reason_stays() {
-        let (mut link, far) = pair(1);
-        far.ending.tell(LinkEnd::Closed);
-        far.ending
+        let (mut link, transport_end) = pair(1);
+        transport_end.ending.tell(LinkEnd::Closed);
+        transport_end
+            .ending
             .tell(LinkEnd::Exited(ExitStatus::from_raw(1 << 8)));
-        drop(far);
+        drop(transport_end);
         assert_eq!(link.from_server.recv().await, None);
         assert_eq!(*link.end.borrow(), Some(LinkEnd::Closed));
         assert!(link.gone.is_cancelled());
@@ -128,16 +129,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_transport_that_vanishes_has_a_reason_too() {
-        let (link, far) = pair(1);
-        drop(far);
+        let (link, transport_end) = pair(1);
+        drop(transport_end);
         assert!(matches!(&*link.end.borrow(), Some(LinkEnd::Broken(_))));
     }
 
     #[tokio::test]
     async fn a_dropped_link_asks_for_the_end() {
-        let (link, far) = pair(1);
-        assert!(!far.stop.is_cancelled());
+        let (link, transport_end) = pair(1);
+        assert!(!transport_end.stop.is_cancelled());
         drop(link);
-        assert!(far.stop.is_cancelled());
+        assert!(transport_end.stop.is_cancelled());
     }
 }

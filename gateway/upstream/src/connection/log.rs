@@ -15,7 +15,7 @@ use mooring_protocol::Event;
 
 /// One stream among those that a connection ever had: names repeat where a client uses an id again.
 #[derive(Debug)]
-pub(super) struct Tag {
+pub(super) struct StreamTag {
     name: StreamName,
     /// Every event of this stream has a larger number, every event of an earlier one of the name a smaller one.
     first: u64,
@@ -23,7 +23,7 @@ pub(super) struct Tag {
     lost: AtomicU64,
 }
 
-impl Tag {
+impl StreamTag {
     /// Whether the event with this number can be of this stream.
     pub(super) fn is_of(&self, name: &StreamName, number: u64) -> bool {
         self.name == *name && self.first <= number
@@ -41,7 +41,7 @@ impl Tag {
 
 /// What an event is to its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum EventPart {
     /// It only tells the client an id; it is not kept.
     Priming,
     /// A message before the answer.
@@ -52,15 +52,15 @@ pub(super) enum Part {
 
 #[derive(Debug)]
 struct Entry {
-    tag: Arc<Tag>,
+    tag: Arc<StreamTag>,
     number: u64,
-    part: Part,
+    part: EventPart,
     event: Bytes,
 }
 
 /// The events that are kept, and the numbers of those to come.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct EventLog {
     epoch: u64,
     next: u64,
     entries: VecDeque<Entry>,
@@ -69,7 +69,7 @@ pub(super) struct Log {
     bytes_max: usize,
 }
 
-impl Log {
+impl EventLog {
     /// An empty log.
     pub(super) const fn new(epoch: u64, events_max: usize, bytes_max: usize) -> Self {
         Self {
@@ -88,9 +88,9 @@ impl Log {
     }
 
     /// A new stream.
-    pub(super) fn begin(&mut self, name: StreamName) -> Arc<Tag> {
+    pub(super) fn begin(&mut self, name: StreamName) -> Arc<StreamTag> {
         let first = self.take_number();
-        Arc::new(Tag {
+        Arc::new(StreamTag {
             name,
             first,
             lost: AtomicU64::new(0),
@@ -99,7 +99,7 @@ impl Log {
 
     /// Makes the event of a message, and keeps it. One that is larger than the whole log is not kept, and pushes
     /// nothing out.
-    pub(super) fn write(&mut self, tag: &Arc<Tag>, part: Part, data: &str) -> Bytes {
+    pub(super) fn write(&mut self, tag: &Arc<StreamTag>, part: EventPart, data: &str) -> Bytes {
         let number = self.take_number();
         let id = EventId {
             epoch: self.epoch,
@@ -111,7 +111,7 @@ impl Log {
             ..Event::message(data)
         }
         .encode();
-        if part == Part::Priming {
+        if part == EventPart::Priming {
             return event;
         }
         if event.len() <= self.bytes_max && self.events_max > 0 {
@@ -130,7 +130,7 @@ impl Log {
     }
 
     /// The stream that the event with this number was on, as far as what is kept tells.
-    pub(super) fn find(&self, name: &StreamName, number: u64) -> Option<Arc<Tag>> {
+    pub(super) fn find(&self, name: &StreamName, number: u64) -> Option<Arc<StreamTag>> {
         self.entries
             .iter()
             .map(|entry| &entry.tag)
@@ -140,7 +140,7 @@ impl Log {
     }
 
     /// The events of a stream after the one with this number.
-    pub(super) fn after(&self, tag: &Arc<Tag>, number: u64) -> impl Iterator<Item = Bytes> {
+    pub(super) fn after(&self, tag: &Arc<StreamTag>, number: u64) -> impl Iterator<Item = Bytes> {
         self.entries
             .iter()
             .filter(move |entry| entry.number > number && Arc::ptr_eq(&entry.tag, tag))
@@ -148,10 +148,10 @@ impl Log {
     }
 
     /// Whether the answer that ends a stream is kept.
-    pub(super) fn has_answer(&self, tag: &Arc<Tag>) -> bool {
+    pub(super) fn has_answer(&self, tag: &Arc<StreamTag>) -> bool {
         self.entries
             .iter()
-            .any(|entry| entry.part == Part::Answer && Arc::ptr_eq(&entry.tag, tag))
+            .any(|entry| entry.part == EventPart::Answer && Arc::ptr_eq(&entry.tag, tag))
     }
 
     fn take_number(&mut self) -> u64 {
@@ -185,17 +185,17 @@ mod tests {
         EventId::parse(id).unwrap().number
     }
 
-    fn kept(log: &Log, tag: &Arc<Tag>) -> usize {
+    fn kept(log: &EventLog, tag: &Arc<StreamTag>) -> usize {
         log.after(tag, 0).count()
     }
 
     #[test]
     fn a_stream_is_replayed_after_an_event_and_no_other_with_it() {
-        let mut log = Log::new(1, 100, 1 << 20);
+        let mut log = EventLog::new(1, 100, 1 << 20);
         let (one, two) = (log.begin(call("1")), log.begin(call("2")));
-        let first = log.write(&one, Part::Middle, "{}");
-        log.write(&two, Part::Middle, "{}");
-        let answer = log.write(&one, Part::Answer, "{}");
+        let first = log.write(&one, EventPart::Middle, "{}");
+        log.write(&two, EventPart::Middle, "{}");
+        let answer = log.write(&one, EventPart::Answer, "{}");
         let after: Vec<_> = log.after(&one, number(&first)).collect();
         assert_eq!(after, [answer]);
         assert!(log.has_answer(&one) && !log.has_answer(&two));
@@ -204,25 +204,25 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_by_count_and_by_size() {
-        let mut log = Log::new(1, 3, 1000);
+        let mut log = EventLog::new(1, 3, 1000);
         let tag = log.begin(call("1"));
         for _ in 0..5 {
-            log.write(&tag, Part::Middle, "{}");
+            log.write(&tag, EventPart::Middle, "{}");
         }
         assert_eq!(kept(&log, &tag), 3);
         // 1 is the stream's own number: 2 and 3 are gone.
         assert!(tag.has_lost_after(2) && !tag.has_lost_after(3));
-        log.write(&tag, Part::Middle, &"x".repeat(970));
+        log.write(&tag, EventPart::Middle, &"x".repeat(970));
         assert_eq!(kept(&log, &tag), 1);
         assert!(log.bytes <= 1000);
     }
 
     #[test]
     fn what_is_larger_than_the_log_pushes_nothing_out() {
-        let mut log = Log::new(1, 3, 100);
+        let mut log = EventLog::new(1, 3, 100);
         let tag = log.begin(call("1"));
-        log.write(&tag, Part::Middle, "{}");
-        let answer = log.write(&tag, Part::Answer, &"x".repeat(200));
+        log.write(&tag, EventPart::Middle, "{}");
+        let answer = log.write(&tag, EventPart::Answer, &"x".repeat(200));
         assert!(answer.len() > 200);
         assert_eq!(kept(&log, &tag), 1);
         assert!(!log.has_answer(&tag) && tag.has_lost_after(number(&answer) - 1));
@@ -230,12 +230,12 @@ mod tests {
 
     #[test]
     fn an_id_that_is_used_again_is_another_stream() {
-        let mut log = Log::new(1, 100, 1 << 20);
+        let mut log = EventLog::new(1, 100, 1 << 20);
         let earlier = log.begin(call("1"));
-        let primed = number(&log.write(&earlier, Part::Priming, ""));
-        log.write(&earlier, Part::Answer, "{}");
+        let primed = number(&log.write(&earlier, EventPart::Priming, ""));
+        log.write(&earlier, EventPart::Answer, "{}");
         let later = log.begin(call("1"));
-        let begun = number(&log.write(&later, Part::Middle, "{}"));
+        let begun = number(&log.write(&later, EventPart::Middle, "{}"));
         assert!(Arc::ptr_eq(
             &log.find(&call("1"), primed).unwrap(),
             &earlier

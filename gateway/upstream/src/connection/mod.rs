@@ -8,7 +8,6 @@
 
 mod activity;
 mod actor;
-mod asking;
 mod calls;
 pub mod event_id;
 mod hearing;
@@ -16,7 +15,9 @@ mod key;
 pub mod link;
 mod log;
 mod negotiated;
+mod open_questions;
 mod outbox;
+mod pending_messages;
 mod refusal;
 mod reply;
 mod route;
@@ -25,7 +26,6 @@ mod serving;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub use self::event_id::EventId;
 
 use self::actor::{Actor, Command, Mailbox, StatusSenders};
 use self::link::{Link, LinkEnd};
-use crate::{Carry, Outgoing, Reply, SendError};
+use crate::{MessageTransport, Outgoing, Reply, SendError};
 use mooring_protocol::header::LAST_EVENT_ID;
 
 /// Most requests that wait for the actor. It never waits for anything else, so that they do not wait long.
@@ -73,7 +73,7 @@ pub struct ConnectionOptions {
 
 /// What a client asks of a connection.
 #[derive(Debug)]
-enum Ask {
+enum ConnectionRequest {
     /// To take a message.
     Post(Bytes),
     /// For a stream: of what belongs to no call, or of what came after an event.
@@ -137,10 +137,10 @@ impl Connection {
     /// [`SendError::Ended`]: the connection has ended, and the request was certainly not delivered.
     pub async fn serve(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
         let ask = match *outgoing.method() {
-            Method::POST => Ask::Post(outgoing.body().clone()),
+            Method::POST => ConnectionRequest::Post(outgoing.body().clone()),
             Method::GET => {
                 let after = outgoing.headers().get(LAST_EVENT_ID);
-                Ask::Listen {
+                ConnectionRequest::Listen {
                     after: after.and_then(|id| id.to_str().ok()).map(Into::into),
                 }
             }
@@ -219,8 +219,8 @@ impl Connection {
     }
 }
 
-impl Carry for Connection {
-    async fn carry(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
+impl MessageTransport for Connection {
+    async fn send(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
         self.serve(outgoing).await
     }
 }

@@ -11,7 +11,7 @@ use mooring_protocol::{Message, Method, Revision};
 
 /// The client's capabilities and the revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Negotiated {
+pub(super) struct NegotiatedCapabilities {
     sampling: bool,
     roots: bool,
     elicitation_form: bool,
@@ -19,7 +19,7 @@ pub(super) struct Negotiated {
     revision: Option<Revision>,
 }
 
-impl Negotiated {
+impl NegotiatedCapabilities {
     /// What the client's `initialize` declares.
     pub(super) fn by_client(initialize: &Message<'_>) -> Self {
         let params: Value = initialize
@@ -96,14 +96,14 @@ mod tests {
     use super::*;
     use mooring_protocol::Sender;
 
-    fn declared(capabilities: &str) -> Negotiated {
+    fn declared(capabilities: &str) -> NegotiatedCapabilities {
         let text = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
         );
-        Negotiated::by_client(&Message::parse(text.as_bytes(), Sender::Client).unwrap())
+        NegotiatedCapabilities::by_client(&Message::parse(text.as_bytes(), Sender::Client).unwrap())
     }
 
-    fn allows(negotiated: &Negotiated, method: &str, params: &str) -> bool {
+    fn allows(negotiated: &NegotiatedCapabilities, method: &str, params: &str) -> bool {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
         negotiated.allows(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap())
     }
@@ -146,13 +146,13 @@ mod tests {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}"}}}}"#
             );
-            let mut negotiated = Negotiated::default();
+            let mut negotiated = NegotiatedCapabilities::default();
             negotiated.answered(&Message::parse(text.as_bytes(), Sender::Upstream).unwrap());
             negotiated.has_priming_events()
         };
         assert!(answered("2025-11-25"));
         assert!(!answered("2025-06-18"));
         assert!(!answered("nonsense"));
-        assert!(!Negotiated::default().has_priming_events());
+        assert!(!NegotiatedCapabilities::default().has_priming_events());
     }
 }

@@ -7,7 +7,7 @@ use mooring_protocol::{Kind, Message, Method};
 
 /// What a message of the server belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Belongs {
+pub(super) enum MessageRoute {
     /// The request that it answers.
     ItsRequest,
     /// The request that asked for progress under its token.
@@ -24,16 +24,16 @@ pub(super) enum Belongs {
 }
 
 /// What `message` belongs to.
-pub(super) fn belongs(message: &Message<'_>) -> Belongs {
+pub(super) fn belongs(message: &Message<'_>) -> MessageRoute {
     match (message.kind(), message.method()) {
-        (Kind::Result | Kind::Error, _) => Belongs::ItsRequest,
-        (Kind::Request, Method::Ping) => Belongs::TheConnection,
-        (Kind::Request, _) | (Kind::Notification, Method::LogMessage) => Belongs::ACall,
-        (Kind::Notification, Method::Progress) => Belongs::ItsToken,
+        (Kind::Result | Kind::Error, _) => MessageRoute::ItsRequest,
+        (Kind::Request, Method::Ping) => MessageRoute::TheConnection,
+        (Kind::Request, _) | (Kind::Notification, Method::LogMessage) => MessageRoute::ACall,
+        (Kind::Notification, Method::Progress) => MessageRoute::ItsToken,
         (Kind::Notification, Method::Cancelled) if message.params.request_id().is_some() => {
-            Belongs::ItsQuestion
+            MessageRoute::ItsQuestion
         }
-        (Kind::Notification, _) => Belongs::Nothing,
+        (Kind::Notification, _) => MessageRoute::Nothing,
     }
 }
 
@@ -61,25 +61,34 @@ mod tests {
     #[test]
     fn every_kind_of_message_has_its_place() {
         for (fields, expected) in [
-            (r#""id":"c:1","result":{}"#, Belongs::ItsRequest),
-            (r#""id":null,"error":{}"#, Belongs::ItsRequest),
-            (r#""id":1,"method":"ping""#, Belongs::TheConnection),
-            (r#""id":1,"method":"elicitation/create""#, Belongs::ACall),
-            (r#""id":1,"method":"vendor/ask""#, Belongs::ACall),
-            (r#""method":"notifications/message""#, Belongs::ACall),
-            (r#""method":"notifications/progress""#, Belongs::ItsToken),
+            (r#""id":"c:1","result":{}"#, MessageRoute::ItsRequest),
+            (r#""id":null,"error":{}"#, MessageRoute::ItsRequest),
+            (r#""id":1,"method":"ping""#, MessageRoute::TheConnection),
+            (
+                r#""id":1,"method":"elicitation/create""#,
+                MessageRoute::ACall,
+            ),
+            (r#""id":1,"method":"vendor/ask""#, MessageRoute::ACall),
+            (r#""method":"notifications/message""#, MessageRoute::ACall),
+            (
+                r#""method":"notifications/progress""#,
+                MessageRoute::ItsToken,
+            ),
             (
                 r#""method":"notifications/cancelled","params":{"requestId":1}"#,
-                Belongs::ItsQuestion,
+                MessageRoute::ItsQuestion,
             ),
-            (r#""method":"notifications/cancelled""#, Belongs::Nothing),
+            (
+                r#""method":"notifications/cancelled""#,
+                MessageRoute::Nothing,
+            ),
             (
                 r#""method":"notifications/tools/list_changed""#,
-                Belongs::Nothing,
+                MessageRoute::Nothing,
             ),
             (
                 r#""method":"notifications/resources/updated""#,
-                Belongs::Nothing,
+                MessageRoute::Nothing,
             ),
         ] {
             let text = format!(r#"{{"jsonrpc":"2.0",{fields}}}"#);

@@ -21,21 +21,21 @@ pub(super) type ReplyTo = oneshot::Sender<Result<Reply, SendError>>;
 
 /// A message, and the reply that is given when it was sent.
 #[derive(Debug)]
-pub(super) struct Letter {
+pub(super) struct QueuedMessage {
     /// Its text.
     pub(super) text: Bytes,
     /// None for the gateway's own.
-    pub(super) receipt: Option<Receipt>,
+    pub(super) receipt: Option<SendReceipt>,
 }
 
 /// A reply that waits for its message to be sent.
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(super) struct SendReceipt {
     to: ReplyTo,
     reply: Reply,
 }
 
-impl Receipt {
+impl SendReceipt {
     pub(super) const fn new(to: ReplyTo, reply: Reply) -> Self {
         Self { to, reply }
     }
@@ -53,14 +53,14 @@ impl Receipt {
 
 /// The queue.
 #[derive(Debug)]
-pub(super) struct Sending {
-    letters: VecDeque<Letter>,
+pub(super) struct SendQueue {
+    letters: VecDeque<QueuedMessage>,
     clients: usize,
     bytes: usize,
     bytes_max: usize,
 }
 
-impl Sending {
+impl SendQueue {
     /// An empty queue. One message of a client always has place, further ones up to `bytes_max` together.
     pub(super) const fn new(bytes_max: usize) -> Self {
         Self {
@@ -82,10 +82,10 @@ impl Sending {
     }
 
     /// Adds a client's message, for which there is place.
-    pub(super) fn add(&mut self, text: Bytes, receipt: Receipt) {
+    pub(super) fn add(&mut self, text: Bytes, receipt: SendReceipt) {
         self.clients += 1;
         self.bytes += text.len();
-        self.letters.push_back(Letter {
+        self.letters.push_back(QueuedMessage {
             text,
             receipt: Some(receipt),
         });
@@ -95,7 +95,7 @@ impl Sending {
     pub(super) fn add_own(&mut self, text: Bytes) -> bool {
         let has_place = self.letters.len() - self.clients < OWN_MAX;
         if has_place {
-            self.letters.push_back(Letter {
+            self.letters.push_back(QueuedMessage {
                 text,
                 receipt: None,
             });
@@ -104,7 +104,7 @@ impl Sending {
     }
 
     /// Takes out the next message.
-    pub(super) fn next(&mut self) -> Option<Letter> {
+    pub(super) fn next(&mut self) -> Option<QueuedMessage> {
         let letter = self.letters.pop_front()?;
         if letter.receipt.is_some() {
             self.clients -= 1;
@@ -119,14 +119,14 @@ mod tests {
     use super::*;
     use crate::connection::reply;
 
-    fn add(sending: &mut Sending, bytes: usize) {
-        let receipt = Receipt::new(oneshot::channel().0, reply::accepted());
+    fn add(sending: &mut SendQueue, bytes: usize) {
+        let receipt = SendReceipt::new(oneshot::channel().0, reply::accepted());
         sending.add(Bytes::from(vec![b'x'; bytes]), receipt);
     }
 
     #[test]
     fn one_message_always_has_place_and_more_up_to_the_limit() {
-        let mut sending = Sending::new(10);
+        let mut sending = SendQueue::new(10);
         assert!(sending.has_place(100));
         add(&mut sending, 4);
         assert!(sending.has_place(6) && !sending.has_place(7));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn answers_of_the_gateway_take_no_place_from_the_client() {
-        let mut sending = Sending::new(10);
+        let mut sending = SendQueue::new(10);
         for _ in 0..OWN_MAX {
             assert!(sending.add_own(Bytes::from_static(b"{}")));
         }

@@ -9,17 +9,17 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::Ask;
+use super::ConnectionRequest;
 use super::actor::{Actor, STOPPED};
-use super::asking::Place;
-use super::calls::NotTaken;
+use super::calls::CallRejection;
 use super::event_id::{EventId, StreamName};
 use super::key::Key;
-use super::log::{Log, Part, Tag};
-use super::negotiated::Negotiated;
+use super::log::{EventLog, EventPart, StreamTag};
+use super::negotiated::NegotiatedCapabilities;
+use super::open_questions::QuestionOrigin;
 use super::outbox::{End, Outbox, outbox};
 use super::reply;
-use super::sending::{Receipt, ReplyTo};
+use super::sending::{ReplyTo, SendReceipt};
 use super::stream::Stream;
 use crate::{Reply, SendError};
 use mooring_protocol::{ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Sender, call};
@@ -35,7 +35,7 @@ const MISSED: &str = concat!(
 );
 
 /// What becomes of a message that was posted.
-enum Taken {
+enum PostDecision {
     /// It is to be sent; this is the reply when it was.
     ToSend(Reply),
     /// It is not; this is the reply.
@@ -44,11 +44,11 @@ enum Taken {
 
 impl Actor {
     /// Serves one request.
-    pub(super) fn serve(&mut self, ask: Ask, to: ReplyTo) {
+    pub(super) fn serve(&mut self, ask: ConnectionRequest, to: ReplyTo) {
         let reply = match ask {
-            Ask::Post(body) => return self.post(&body, to),
-            Ask::Listen { after: None } => self.listen(),
-            Ask::Listen { after: Some(after) } => self.resume(&after),
+            ConnectionRequest::Post(body) => return self.post(&body, to),
+            ConnectionRequest::Listen { after: None } => self.listen(),
+            ConnectionRequest::Listen { after: Some(after) } => self.resume(&after),
         };
         // Who does not wait any more has dropped the body with the reply.
         let _ = to.send(Ok(reply));
@@ -56,8 +56,8 @@ impl Actor {
 
     /// Serves one request after the server was stopped: a stream stays as good as it was, and a ping asks whether the session
     /// lives, which it does.
-    pub(super) fn serve_stopped(&mut self, ask: Ask, to: ReplyTo) {
-        let Ask::Post(body) = ask else {
+    pub(super) fn serve_stopped(&mut self, ask: ConnectionRequest, to: ReplyTo) {
+        let ConnectionRequest::Post(body) = ask else {
             return self.serve(ask, to);
         };
         let message = Message::parse(&body, Sender::Gateway).ok();
@@ -83,16 +83,18 @@ impl Actor {
         } else {
             let error = ErrorBody::new(ErrorKind::TooManyRequests)
                 .detail("the server does not read what it is sent");
-            Taken::Done(reply::refused(&error.answering(message.id())))
+            PostDecision::Done(reply::refused(&error.answering(message.id())))
         };
         match taken {
-            Taken::ToSend(reply) => self.sending.add(body.clone(), Receipt::new(to, reply)),
-            Taken::Done(reply) => drop(to.send(Ok(reply))),
+            PostDecision::ToSend(reply) => {
+                self.sending.add(body.clone(), SendReceipt::new(to, reply))
+            }
+            PostDecision::Done(reply) => drop(to.send(Ok(reply))),
         }
     }
 
     /// Notes what a message means for the connection.
-    fn take(&mut self, message: &Message<'_>) -> Taken {
+    fn take(&mut self, message: &Message<'_>) -> PostDecision {
         if message.method() != Method::Ping {
             self.used_at = Instant::now();
         }
@@ -104,33 +106,36 @@ impl Actor {
                 {
                     self.calls.cancel(&Key::of(id), Instant::now());
                 }
-                Taken::ToSend(reply::accepted())
+                PostDecision::ToSend(reply::accepted())
             }
             Kind::Result | Kind::Error => {
                 let key = message.id().map(|id| Key::of(id.as_json()));
-                let asked = key.and_then(|key| self.asking.take(&key));
+                let asked = key.and_then(|key| self.open_questions.take(&key));
                 if asked.is_some() {
-                    return Taken::ToSend(reply::accepted());
+                    return PostDecision::ToSend(reply::accepted());
                 }
                 tracing::debug!("the client answers a request that is not open");
-                Taken::Done(reply::accepted())
+                PostDecision::Done(reply::accepted())
             }
         }
     }
 
-    fn call(&mut self, message: &Message<'_>) -> Taken {
+    fn call(&mut self, message: &Message<'_>) -> PostDecision {
         let Some(id) = message.id() else {
-            return Taken::Done(reply::refused(&ErrorBody::new(ErrorKind::InvalidRequest)));
+            return PostDecision::Done(reply::refused(&ErrorBody::new(ErrorKind::InvalidRequest)));
         };
         let key = Key::of(id.as_json());
         if let Err(error) = self.calls.check(&key) {
-            return Taken::Done(not_taken(error, id));
+            return PostDecision::Done(not_taken(error, id));
         }
         if self.backlog.left_bytes() > self.options.message_bytes_max.saturating_mul(UNREAD_MAX) {
-            return Taken::Done(too_many(id, "the answers to earlier requests are not read"));
+            return PostDecision::Done(too_many(
+                id,
+                "the answers to earlier requests are not read",
+            ));
         }
         if message.method() == Method::Initialize {
-            self.negotiated = Negotiated::by_client(message);
+            self.negotiated = NegotiatedCapabilities::by_client(message);
         }
         let mut stream = Stream::new(self.tag_of(&key, message.method()));
         let (outbox, reader) = outbox(&self.backlog);
@@ -138,12 +143,12 @@ impl Actor {
         self.prime(&stream);
         let token = message.params.requested_progress().map(Key::of);
         self.calls.begin(key, message.method(), token, stream);
-        Taken::ToSend(reply::events(reader))
+        PostDecision::ToSend(reply::events(reader))
     }
 
     /// The name of a new stream in the log. The gateway's own requests need none, and before the end of `initialize`
     /// there is no session in which a client could resume.
-    fn tag_of(&mut self, key: &Key, method: Method) -> Option<Arc<Tag>> {
+    fn tag_of(&mut self, key: &Key, method: Method) -> Option<Arc<StreamTag>> {
         if method == Method::Initialize {
             return None;
         }
@@ -153,7 +158,7 @@ impl Actor {
 
     fn prime(&mut self, stream: &Stream) {
         if self.negotiated.has_priming_events() {
-            stream.say(&mut self.log, Part::Priming, "");
+            stream.say(&mut self.log, EventPart::Priming, "");
         }
     }
 
@@ -165,16 +170,16 @@ impl Actor {
         let (outbox, reader) = outbox(&self.backlog);
         self.general.attach(outbox);
         if self.negotiated.has_priming_events() {
-            self.general.say(&mut self.log, Part::Priming, "");
+            self.general.say(&mut self.log, EventPart::Priming, "");
         }
         self.tell_what_waited();
         reply::events(reader)
     }
 
     fn tell_what_waited(&mut self) {
-        for item in self.waiting.take() {
-            self.say(Place::General, &item.text);
-            self.asked(item.question, Place::General);
+        for item in self.pending_messages.take() {
+            self.say(QuestionOrigin::General, &item.text);
+            self.asked(item.question, QuestionOrigin::General);
         }
     }
 
@@ -234,23 +239,23 @@ impl Actor {
 }
 
 /// What is kept of a stream after the event with this number, behind the word that there was more.
-fn replay(log: &Log, tag: &Arc<Tag>, after: u64, outbox: &Outbox) {
+fn replay(log: &EventLog, tag: &Arc<StreamTag>, after: u64, outbox: &Outbox) {
     if tag.has_lost_after(after) {
         outbox.push(Event::message(MISSED).encode());
     }
     log.after(tag, after).for_each(|event| outbox.push(event));
 }
 
-fn not_taken(error: NotTaken, id: Id<'_>) -> Reply {
+fn not_taken(error: CallRejection, id: Id<'_>) -> Reply {
     match error {
         // A status that refuses would make some clients give up the session.
-        NotTaken::Duplicate => reply::refused_as(
+        CallRejection::Duplicate => reply::refused_as(
             StatusCode::OK,
             &ErrorBody::new(ErrorKind::InvalidRequest)
                 .answering(Some(id))
                 .detail("a request with this id is in flight"),
         ),
-        NotTaken::TooMany => too_many(id, "they are in flight"),
+        CallRejection::TooMany => too_many(id, "they are in flight"),
     }
 }
 

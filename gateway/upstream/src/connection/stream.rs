@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::log::{Log, Part, Tag};
+use super::log::{EventLog, EventPart, StreamTag};
 use super::outbox::{End, Outbox};
 use mooring_protocol::Event;
 
@@ -13,18 +13,18 @@ use mooring_protocol::Event;
 #[derive(Debug)]
 pub(super) struct Stream {
     /// None for a stream without event ids.
-    tag: Option<Arc<Tag>>,
+    tag: Option<Arc<StreamTag>>,
     outbox: Option<Outbox>,
 }
 
 impl Stream {
     /// A stream that nobody reads yet.
-    pub(super) const fn new(tag: Option<Arc<Tag>>) -> Self {
+    pub(super) const fn new(tag: Option<Arc<StreamTag>>) -> Self {
         Self { tag, outbox: None }
     }
 
     /// Its name in the log.
-    pub(super) const fn tag(&self) -> Option<&Arc<Tag>> {
+    pub(super) const fn tag(&self) -> Option<&Arc<StreamTag>> {
         self.tag.as_ref()
     }
 
@@ -51,10 +51,10 @@ impl Stream {
     }
 
     /// Puts a message on it. Without event ids there is nothing to prime.
-    pub(super) fn say(&self, log: &mut Log, part: Part, data: &str) {
+    pub(super) fn say(&self, log: &mut EventLog, part: EventPart, data: &str) {
         let event = match &self.tag {
             Some(tag) => log.write(tag, part, data),
-            None if part == Part::Priming => return,
+            None if part == EventPart::Priming => return,
             None => Event::message(data).encode(),
         };
         if let Some(outbox) = &self.outbox {

@@ -9,10 +9,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 
 use super::endpoint::{EndpointError, resolve};
-use super::event_stream::{EventStream, Said, StreamEnd};
+use super::event_stream::{EventStream, ServerEvent, StreamEnd};
 use super::post::Poster;
 use super::sending::send_all;
-use crate::connection::link::{Far, Link, LinkEnd, pair};
+use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
 use crate::{Client, Instance, SendError, is_event_stream};
 
 /// Messages that wait each way in a link before the sender has to.
@@ -90,8 +90,8 @@ pub async fn connect(
         endpoint,
         headers,
     };
-    let (link, far) = pair(MESSAGES_MAX);
-    tokio::spawn(drive(far, events, poster));
+    let (link, transport_end) = pair(MESSAGES_MAX);
+    tokio::spawn(drive(transport_end, events, poster));
     Ok(link)
 }
 
@@ -118,12 +118,12 @@ async fn open(
     let mut events = EventStream::new(response.into_body(), event_bytes_max);
     loop {
         match events.next().await? {
-            Said::Endpoint(named) => {
+            ServerEvent::Endpoint(named) => {
                 let endpoint = resolve(&instance.uri, &named)?;
                 return Ok((events, endpoint));
             }
             // The protocol has the endpoint first; what comes before it answers nothing that was asked.
-            Said::Message(_) => {
+            ServerEvent::Message(_) => {
                 tracing::debug!(instance = %instance.name, "a message before the endpoint event was dropped");
             }
         }
@@ -131,14 +131,14 @@ async fn open(
 }
 
 /// Carries messages both ways until the link is down. Neither way waits for the other.
-async fn drive(far: Far, mut events: EventStream, poster: Poster) {
-    let Far {
+async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Poster) {
+    let TransportEnd {
         mut outgoing,
         incoming,
         ending,
         stop,
         gone,
-    } = far;
+    } = transport_end;
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => LinkEnd::Closed,
@@ -156,12 +156,12 @@ async fn drive(far: Far, mut events: EventStream, poster: Poster) {
 async fn take_in(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<Bytes>) -> LinkEnd {
     loop {
         match events.next().await {
-            Ok(Said::Message(message)) => {
+            Ok(ServerEvent::Message(message)) => {
                 if incoming.send(message).await.is_err() {
                     return LinkEnd::Closed;
                 }
             }
-            Ok(Said::Endpoint(_)) => {
+            Ok(ServerEvent::Endpoint(_)) => {
                 tracing::debug!("a second endpoint event was passed over");
             }
             Err(end) => return end.into(),

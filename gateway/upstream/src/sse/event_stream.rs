@@ -14,7 +14,7 @@ use mooring_protocol::{Event, EventError, EventParser};
 
 /// What a server says.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum ServerEvent {
     /// Where messages to it are POSTed, as it wrote it.
     Endpoint(Box<str>),
     /// A message, as one JSON text without a newline.
@@ -54,7 +54,7 @@ pub(super) struct EventStream {
     body: Body,
     parser: EventParser,
     /// The events of the chunk that arrived last.
-    arrived: VecDeque<Said>,
+    arrived: VecDeque<ServerEvent>,
 }
 
 impl EventStream {
@@ -68,7 +68,7 @@ impl EventStream {
     }
 
     /// The next thing that the server says.
-    pub(super) async fn next(&mut self) -> Result<Said, StreamEnd> {
+    pub(super) async fn next(&mut self) -> Result<ServerEvent, StreamEnd> {
         loop {
             if let Some(said) = self.arrived.pop_front() {
                 return Ok(said);
@@ -84,12 +84,12 @@ impl EventStream {
     }
 }
 
-fn said(event: &Event<'_>) -> Option<Said> {
+fn said(event: &Event<'_>) -> Option<ServerEvent> {
     match event.event.as_deref() {
-        Some("endpoint") => Some(Said::Endpoint(event.data.as_ref().into())),
+        Some("endpoint") => Some(ServerEvent::Endpoint(event.data.as_ref().into())),
         // An event that only sets an id or a delay holds no message.
         None | Some("message") if !event.data.is_empty() => {
-            Some(Said::Message(on_one_line(&event.data)))
+            Some(ServerEvent::Message(on_one_line(&event.data)))
         }
         None | Some("message") => None,
         Some(_) => {

@@ -27,7 +27,7 @@ pub(super) struct Poster {
 
 /// What became of a message.
 #[derive(Debug)]
-pub(super) enum Posted {
+pub(super) enum PostOutcome {
     /// The server took it.
     Taken,
     /// The server refused it, and it did not run.
@@ -44,7 +44,7 @@ pub(super) enum Posted {
 
 impl Poster {
     /// POSTs one message. There is no time limit: some servers answer only when the message has been worked on.
-    pub(super) async fn post(&self, message: Bytes) -> Posted {
+    pub(super) async fn post(&self, message: Bytes) -> PostOutcome {
         let mut request = Request::new(Full::new(message));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.clone();
@@ -55,16 +55,16 @@ impl Poster {
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         let response = match self.client.send(&self.instance, request).await {
             Ok(response) => response,
-            Err(SendError::Refused) => return Posted::ServerGone,
-            Err(error) if error.is_undelivered() => return Posted::Undelivered(error),
-            Err(error) => return Posted::Unknown(error),
+            Err(SendError::Refused) => return PostOutcome::ServerGone,
+            Err(error) if error.is_undelivered() => return PostOutcome::Undelivered(error),
+            Err(error) => return PostOutcome::Unknown(error),
         };
         let status = response.status();
         read_away(response.into_body()).await;
         match status {
-            status if status.is_success() => Posted::Taken,
-            StatusCode::NOT_FOUND | StatusCode::GONE => Posted::SessionGone(status),
-            status => Posted::Refused(status),
+            status if status.is_success() => PostOutcome::Taken,
+            StatusCode::NOT_FOUND | StatusCode::GONE => PostOutcome::SessionGone(status),
+            status => PostOutcome::Refused(status),
         }
     }
 }

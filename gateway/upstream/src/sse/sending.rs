@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::post::{Posted, Poster};
+use super::post::{PostOutcome, Poster};
 use crate::connection::link::LinkEnd;
 use mooring_protocol::ErrorKind;
 
@@ -31,7 +31,7 @@ const UNANSWERED_MAX: usize = 64;
 const UNANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A POST under way, with its place in the order.
-type Posting<'p> = BoxFuture<'p, (u64, Bytes, Posted)>;
+type Posting<'p> = BoxFuture<'p, (u64, Bytes, PostOutcome)>;
 
 /// What of a message decides how its failure is told.
 #[derive(Deserialize)]
@@ -145,25 +145,27 @@ impl<'p> Sending<'p> {
 async fn tell(
     poster: &Poster,
     message: &[u8],
-    posted: Posted,
+    posted: PostOutcome,
     incoming: &mpsc::Sender<Bytes>,
 ) -> Option<LinkEnd> {
     let gone = |reason: String| Some(LinkEnd::Broken(reason.into()));
     let (kind, detail, end) = match posted {
-        Posted::Taken => return None,
-        Posted::Refused(status) => (ErrorKind::UpstreamInvalid, refusal(status), None),
-        Posted::SessionGone(status) => {
+        PostOutcome::Taken => return None,
+        PostOutcome::Refused(status) => (ErrorKind::UpstreamInvalid, refusal(status), None),
+        PostOutcome::SessionGone(status) => {
             let detail = refusal(status);
             let end = gone(format!("{detail}: its session is gone"));
             (ErrorKind::UpstreamUnavailable, detail, end)
         }
-        Posted::ServerGone => {
+        PostOutcome::ServerGone => {
             let detail = "the server refuses connections".to_owned();
             let end = gone(detail.clone());
             (ErrorKind::UpstreamUnavailable, detail, end)
         }
-        Posted::Undelivered(cause) => (ErrorKind::UpstreamUnavailable, cause.to_string(), None),
-        Posted::Unknown(cause) => {
+        PostOutcome::Undelivered(cause) => {
+            (ErrorKind::UpstreamUnavailable, cause.to_string(), None)
+        }
+        PostOutcome::Unknown(cause) => {
             let detail = format!("{cause}; the message may have been delivered");
             (ErrorKind::OutcomeUnknown, detail, None)
         }

@@ -23,8 +23,8 @@ use super::output::{Output, OutputEnd};
 use super::protocol::Report;
 use super::start::Reports;
 use super::stderr::RecentLines;
-use super::strays::Main;
-use crate::connection::link::{Far, LinkEnd};
+use super::strays::MainProcess;
+use crate::connection::link::{LinkEnd, TransportEnd};
 
 /// A child that closes its streams is mostly one that has just ended: so long is waited for that word.
 const EXIT_WORD_WITHIN: Duration = Duration::from_secs(1);
@@ -34,15 +34,15 @@ const EXIT_WORD_WITHIN: Duration = Duration::from_secs(1);
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// All that belongs to a running child.
-pub(super) struct Running {
-    pub(super) far: Far,
+pub(super) struct RunningChild {
+    pub(super) transport_end: TransportEnd,
     /// None where nothing is ever sent to it.
     pub(super) input: Option<pipe::Sender>,
     pub(super) output: Output,
     pub(super) reports: Reports,
     pub(super) guard: tokio::process::Child,
     /// None where it had ended before anybody looked.
-    pub(super) main: Option<Main>,
+    pub(super) main: Option<MainProcess>,
     pub(super) traffic: Traffic,
     /// Reads its standard error, until that is closed.
     pub(super) errors: JoinHandle<()>,
@@ -54,38 +54,38 @@ pub(super) struct Running {
 }
 
 /// What is seen first of a child's end.
-enum Seen {
+enum ChildEndEvent {
     Ended(LinkEnd),
     /// It closed a stream, and may be about to end.
     Closed(&'static str),
 }
 
-impl Running {
+impl RunningChild {
     /// From the first message until it is gone.
     pub(super) async fn follow(mut self) {
-        let Far {
+        let TransportEnd {
             mut outgoing,
             incoming,
             ending,
             stop,
             gone,
-        } = self.far;
+        } = self.transport_end;
         let end = {
             // Dropped only when the reason is settled: the end of its input would be a reason of its own to end.
             let mut writing = pin!(write(self.input, &mut outgoing));
             let reading = read(&mut self.output, &incoming, self.traffic);
             let seen = tokio::select! {
                 biased;
-                () = stop.cancelled() => Seen::Ended(LinkEnd::Closed),
-                end = exit_word(&mut self.reports) => Seen::Ended(end),
-                _ = self.guard.wait() => Seen::Ended(LinkEnd::Broken("its guard ended".into())),
+                () = stop.cancelled() => ChildEndEvent::Ended(LinkEnd::Closed),
+                end = exit_word(&mut self.reports) => ChildEndEvent::Ended(end),
+                _ = self.guard.wait() => ChildEndEvent::Ended(LinkEnd::Broken("its guard ended".into())),
                 written = &mut writing => match written {
-                    Ok(()) => Seen::Ended(LinkEnd::Closed),
-                    Err(_) => Seen::Closed("it does not read its standard input"),
+                    Ok(()) => ChildEndEvent::Ended(LinkEnd::Closed),
+                    Err(_) => ChildEndEvent::Closed("it does not read its standard input"),
                 },
                 end = reading => match end {
-                    OutputEnd::Closed => Seen::Closed("it closed its standard output"),
-                    OutputEnd::TooLong => Seen::Ended(LinkEnd::MessageTooLong {
+                    OutputEnd::Closed => ChildEndEvent::Closed("it closed its standard output"),
+                    OutputEnd::TooLong => ChildEndEvent::Ended(LinkEnd::MessageTooLong {
                         bytes_max: self.message_bytes_max,
                     }),
                 },
@@ -155,17 +155,17 @@ async fn exit_word(reports: &mut Reports) -> LinkEnd {
 }
 
 /// The reason of the end, where a closed stream is a sign and no reason.
-async fn settle(seen: Seen, reports: &mut Reports) -> LinkEnd {
+async fn settle(seen: ChildEndEvent, reports: &mut Reports) -> LinkEnd {
     match seen {
-        Seen::Ended(end) => end,
-        Seen::Closed(sign) => timeout(EXIT_WORD_WITHIN, exit_word(reports))
+        ChildEndEvent::Ended(end) => end,
+        ChildEndEvent::Closed(sign) => timeout(EXIT_WORD_WITHIN, exit_word(reports))
             .await
             .unwrap_or_else(|_| LinkEnd::Broken(sign.into())),
     }
 }
 
 /// Reads what the supervisors still say. Where they were killed before they were done, this process does the rest.
-async fn until_gone(reports: &mut Reports, main: Option<&Main>) {
+async fn until_gone(reports: &mut Reports, main: Option<&MainProcess>) {
     let mut is_gone = false;
     while let Some(report) = reports.next().await {
         is_gone |= matches!(report, Report::Gone);

@@ -11,13 +11,13 @@ pub struct Lines {
     /// Up to here there is no newline.
     looked_at: usize,
     bytes_max: usize,
-    long: Long,
+    long: LongLinePolicy,
     is_skipping: bool,
 }
 
 /// What is done about a line that is longer than the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Long {
+pub enum LongLinePolicy {
     /// It is an error, and nothing more is taken.
     Refuse,
     /// Its beginning is taken, and the rest is skipped.
@@ -26,11 +26,11 @@ pub enum Long {
 
 /// A line was longer than the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct LineTooLong;
 
 impl Lines {
     /// Lines of at most `bytes_max` bytes, the newline not counted.
-    pub fn new(bytes_max: usize, long: Long) -> Self {
+    pub fn new(bytes_max: usize, long: LongLinePolicy) -> Self {
         Self {
             buffer: BytesMut::new(),
             looked_at: 0,
@@ -46,7 +46,7 @@ impl Lines {
     }
 
     /// The next whole line, without its newline; none where more has to be read.
-    pub fn next_line(&mut self) -> Result<Option<Bytes>, TooLong> {
+    pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let unseen = self.buffer.get(self.looked_at..).unwrap_or_default();
             let newline = memchr::memchr(b'\n', unseen).map(|at| at.saturating_add(self.looked_at));
@@ -62,8 +62,8 @@ impl Lines {
                 continue;
             }
             if length > self.bytes_max {
-                if self.long == Long::Refuse {
-                    return Err(TooLong);
+                if self.long == LongLinePolicy::Refuse {
+                    return Err(LineTooLong);
                 }
                 self.is_skipping = true;
                 self.looked_at = 0;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     /// What comes out where the text is read in pieces of each length.
-    fn check(long: Long, text: &str, expected: &[&str], is_refused: bool) {
+    fn check(long: LongLinePolicy, text: &str, expected: &[&str], is_refused: bool) {
         for piece in 1..=text.len() {
             let mut lines = Lines::new(4, long);
             let mut found = Vec::new();
@@ -103,7 +103,7 @@ mod tests {
                     match lines.next_line() {
                         Ok(Some(line)) => found.push(line),
                         Ok(None) => break,
-                        Err(TooLong) => {
+                        Err(LineTooLong) => {
                             refused = true;
                             break 'reading;
                         }
@@ -121,25 +121,25 @@ mod tests {
     #[test]
     fn lines_come_whole_however_they_are_read() {
         check(
-            Long::Refuse,
+            LongLinePolicy::Refuse,
             "ab\n\ncdef\ng",
             &["ab", "", "cdef", "g"],
             false,
         );
-        check(Long::Refuse, "abcd", &["abcd"], false);
-        check(Long::Refuse, "ab\n", &["ab"], false);
+        check(LongLinePolicy::Refuse, "abcd", &["abcd"], false);
+        check(LongLinePolicy::Refuse, "ab\n", &["ab"], false);
     }
 
     #[test]
     fn a_long_line_ends_it_all() {
-        check(Long::Refuse, "ab\nabcde\nc\n", &["ab"], true);
-        check(Long::Refuse, "abcdefghi", &[], true);
+        check(LongLinePolicy::Refuse, "ab\nabcde\nc\n", &["ab"], true);
+        check(LongLinePolicy::Refuse, "abcdefghi", &[], true);
     }
 
     #[test]
     fn or_it_is_cut() {
         check(
-            Long::Cut,
+            LongLinePolicy::Cut,
             "abcdefghij\nab\nabcd\nabcdefg",
             &["abcd", "ab", "abcd", "abcd"],
             false,

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::child::Label;
 use super::command::Traffic;
-use super::lines::{Lines, Long};
+use super::lines::{Lines, LongLinePolicy};
 
 /// Bytes of one read; so much is held for each child that says nothing.
 const READ_BYTES: usize = 16 * 1024;
@@ -49,7 +49,7 @@ impl Output {
     ) -> Self {
         Self {
             source,
-            lines: Lines::new(bytes_max, Long::Refuse),
+            lines: Lines::new(bytes_max, LongLinePolicy::Refuse),
             traffic,
             waiting: None,
             label,

@@ -27,7 +27,7 @@ const ORDER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// What is to be started. Its environment may hold secrets: it is never shown.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct StartRequest {
     /// See [`super::ChildSpec::program`].
     pub(super) program: String,
     /// See [`super::ChildSpec::arguments`].
@@ -157,7 +157,7 @@ pub(super) fn receive_streams(socket: &UnixStream) -> io::Result<Option<[OwnedFd
 }
 
 /// Reads the order that follows the streams. None where the gateway went away before it was complete.
-pub(super) fn receive_order(socket: &UnixStream) -> io::Result<Option<Order>> {
+pub(super) fn receive_order(socket: &UnixStream) -> io::Result<Option<StartRequest>> {
     let mut line = Vec::new();
     BufReader::new(socket.take(ORDER_BYTES_MAX)).read_until(b'\n', &mut line)?;
     if line.pop() != Some(b'\n') {

@@ -15,13 +15,13 @@ use tokio::time::timeout;
 
 use super::child::{Child, Label};
 use super::command::{ChildSpec, Traffic};
-use super::course::Running;
+use super::course::RunningChild;
 use super::error::StartError;
 use super::launcher::Launcher;
 use super::output::Output;
-use super::protocol::{Order, Report, line_of, send_streams};
+use super::protocol::{Report, StartRequest, line_of, send_streams};
 use super::stderr::RecentLines;
-use super::strays::Main;
+use super::strays::MainProcess;
 use crate::connection::link;
 
 /// More than any machine has room for, and a number that a semaphore takes.
@@ -81,7 +81,7 @@ impl Children {
         label: Label,
     ) -> Result<Child, StartError> {
         let limits = &spec.limits;
-        let (near, mut reports, guard) = self.launch(spec.traffic)?;
+        let (gateway_pipes, mut reports, guard) = self.launch(spec.traffic)?;
         let started = timeout(limits.start_within, reports.order(spec));
         let pid = started.await.map_err(|_| StartError::Late)??;
 
@@ -91,17 +91,17 @@ impl Children {
         let guard_pid = guard_pid.unwrap_or(0);
         let Label { server, session } = &label;
         tracing::info!(%server, %session, pid, guard_pid, "a server's process was started");
-        let (link, far) = link::pair(limits.messages_waiting_max);
+        let (link, transport_end) = link::pair(limits.messages_waiting_max);
         let bytes_max = limits.message_bytes_max;
-        let output = Output::new(near.output, bytes_max, spec.traffic, label.clone());
-        let log = super::stderr::log(near.errors, label.clone(), stderr.clone());
-        let running = Running {
-            far,
-            input: near.input,
+        let output = Output::new(gateway_pipes.output, bytes_max, spec.traffic, label.clone());
+        let log = super::stderr::log(gateway_pipes.errors, label.clone(), stderr.clone());
+        let running = RunningChild {
+            transport_end,
+            input: gateway_pipes.input,
             output,
             reports,
             guard,
-            main: Main::open(pid, guard_pid),
+            main: MainProcess::open(pid, guard_pid),
             traffic: spec.traffic,
             errors: tokio::spawn(log),
             message_bytes_max: bytes_max,
@@ -146,14 +146,15 @@ impl Children {
     fn launch(
         &self,
         traffic: Traffic,
-    ) -> Result<(Near, Reports, tokio::process::Child), StartError> {
-        let (near, far) = streams(traffic).map_err(StartError::Pipes)?;
+    ) -> Result<(GatewayPipes, Reports, tokio::process::Child), StartError> {
+        let (gateway_pipes, transport_end) = streams(traffic).map_err(StartError::Pipes)?;
         let (socket, theirs) = UnixStream::pair().map_err(StartError::Pipes)?;
         let guard = self.launcher.start(theirs);
         let guard = guard.map_err(StartError::Supervisor)?;
-        send_streams(&socket, far.each_ref().map(OwnedFd::as_fd)).map_err(StartError::Order)?;
+        send_streams(&socket, transport_end.each_ref().map(OwnedFd::as_fd))
+            .map_err(StartError::Order)?;
         let reports = Reports::over(socket).map_err(StartError::Pipes)?;
-        Ok((near, reports, guard))
+        Ok((gateway_pipes, reports, guard))
     }
 }
 
@@ -162,7 +163,7 @@ impl Children {
 pub struct ChildSlot(OwnedSemaphorePermit);
 
 /// The gateway's ends of a child's streams.
-struct Near {
+struct GatewayPipes {
     /// None where nothing is ever sent.
     input: Option<pipe::Sender>,
     output: pipe::Receiver,
@@ -170,7 +171,7 @@ struct Near {
 }
 
 /// A child's streams; its own ends of them in the order of its descriptors.
-fn streams(traffic: Traffic) -> io::Result<(Near, [OwnedFd; 3])> {
+fn streams(traffic: Traffic) -> io::Result<(GatewayPipes, [OwnedFd; 3])> {
     let (stdin, input) = match traffic {
         Traffic::Messages => {
             let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -184,12 +185,12 @@ fn streams(traffic: Traffic) -> io::Result<(Near, [OwnedFd; 3])> {
     };
     let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (errors, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    let near = Near {
+    let gateway_pipes = GatewayPipes {
         input,
         output: pipe::Receiver::from_owned_fd(output)?,
         errors: pipe::Receiver::from_owned_fd(errors)?,
     };
-    Ok((near, [stdin, stdout, stderr]))
+    Ok((gateway_pipes, [stdin, stdout, stderr]))
 }
 
 /// The socket to a child's supervisors.
@@ -210,7 +211,7 @@ impl Reports {
 
     /// Has the child started; answers its process.
     async fn order(&mut self, spec: &ChildSpec) -> Result<i32, StartError> {
-        let order = Order {
+        let order = StartRequest {
             program: spec.program.clone(),
             arguments: spec.arguments.clone(),
             directory: spec.directory.clone(),

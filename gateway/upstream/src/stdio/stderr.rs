@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
 use super::child::Label;
-use super::lines::{Lines, Long};
+use super::lines::{Lines, LongLinePolicy};
 
 /// Longest line that is logged, in bytes; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 4 * 1024;
@@ -42,7 +42,7 @@ impl RecentLines {
 
 /// Reads a child's standard error until it is closed.
 pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: RecentLines) {
-    let mut lines = Lines::new(LINE_BYTES_MAX, Long::Cut);
+    let mut lines = Lines::new(LINE_BYTES_MAX, LongLinePolicy::Cut);
     let mut meter = Meter::new(Instant::now());
     loop {
         // Lines that are too long are cut, and never an error.

@@ -13,12 +13,12 @@ use super::supervisor::{session_of, signal_all};
 const ROUNDS_MAX: usize = 64;
 
 /// A child by a handle that never means another process.
-pub(super) struct Main {
+pub(super) struct MainProcess {
     pid: Pid,
     handle: OwnedFd,
 }
 
-impl Main {
+impl MainProcess {
     /// The child of that number in the session that its guard leads. None where it has gone already: the number would
     /// be somebody else's.
     pub(super) fn open(pid: i32, guard: i32) -> Option<Self> {

@@ -14,8 +14,8 @@ use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError, LinkOptions};
 use mooring_upstream::stdio::{ChildSpec, Children, Label, StartedProgram};
 use mooring_upstream::{
-    ContactOutcome, ExchangeError, FailureCause, Greeting, HandshakeError, Initialized, Instance,
-    SendError, Server, greet,
+    ContactOutcome, ExchangeError, FailureCause, HandshakeError, InitializeHandshake,
+    InitializedSession, Instance, SendError, Server, initialize,
 };
 
 /// A claim is renewed this many times in the life of its lease, while the server starts.
@@ -64,8 +64,8 @@ impl Affinity {
         server: &Server,
         instance: &Arc<Instance>,
         claim: &Claim,
-        greeting: &Greeting,
-    ) -> Result<Initialized, HandshakeError> {
+        greeting: &InitializeHandshake,
+    ) -> Result<InitializedSession, HandshakeError> {
         let connecting = self.connect_once(session, server, instance, claim, greeting);
         tokio::select! {
             biased;
@@ -82,8 +82,8 @@ impl Affinity {
         server: &Server,
         instance: &Arc<Instance>,
         claim: &Claim,
-        greeting: &Greeting,
-    ) -> Result<Initialized, HandshakeError> {
+        greeting: &InitializeHandshake,
+    ) -> Result<InitializedSession, HandshakeError> {
         let epoch = claim.binding.epoch;
         let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
         let Some(dial) = self.owned().dials.get(&server.id) else {
@@ -110,7 +110,7 @@ impl Affinity {
             Dial::Stdio { start_timeout, .. } => *start_timeout,
             Dial::Sse => self.options().answer_timeout,
         };
-        let initialized = greet(&connection, server, greeting, &session.digest, limit).await;
+        let initialized = initialize(&connection, server, greeting, &session.digest, limit).await;
         let initialized = match (initialized, program) {
             (Err(HandshakeError::Exchange(error)), Some(program)) => {
                 let cause = program.explain(&connection, &error).await;

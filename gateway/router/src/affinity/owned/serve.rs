@@ -15,8 +15,8 @@ use super::super::{Affinity, Loss, Session};
 use super::pass_on::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
 use super::stop::GaugeGuard;
 use super::table::Place;
-use mooring_upstream::connection::Activity;
 use mooring_peers::{Forward, Operation, Verdict};
+use mooring_upstream::connection::Activity;
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError};
 
 impl Affinity {

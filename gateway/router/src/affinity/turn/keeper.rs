@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::TurnError;
 use super::place::{ASK_AGAIN_AFTER, LEASE, Place};
-use mooring_store::{AnsweredBy, Entered, StoreError};
+use mooring_store::{AnsweredBy, EnterReply, StoreError};
 
 /// How often a holder renews: an attempt may fail before the lease lapses.
 pub(super) const RENEW_EVERY: Duration = Duration::from_millis(600);
@@ -51,14 +51,14 @@ pub(super) struct TurnNumbers {
 }
 
 impl TurnNumbers {
-    pub(super) fn of(entered: &Entered) -> Self {
+    pub(super) fn of(entered: &EnterReply) -> Self {
         let mut numbers = Self::default();
         numbers.update(entered);
         numbers
     }
 
     /// Notes the answer to a renewal. Answers whether it says that the turn was lost.
-    fn update(&mut self, entered: &Entered) -> bool {
+    fn update(&mut self, entered: &EnterReply) -> bool {
         let number = match entered.answered_by {
             AnsweredBy::Store => {
                 // What memory knows is of one outage.
@@ -127,7 +127,7 @@ async fn hold(place: &mut Place, given: Given) {
 }
 
 /// Waits for the turn for as long as it takes, also where it cannot be asked for at present.
-async fn line_up(place: &mut Place) -> Result<Entered, TurnError> {
+async fn line_up(place: &mut Place) -> Result<EnterReply, TurnError> {
     loop {
         match place.wait(None).await {
             Err(

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{TurnError, named};
 use crate::affinity::news::Waiters;
-use mooring_store::{Enter, Entered, Leave, Leaving, Line, SessionKey, Store, StoreError};
+use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError};
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease, 2 s unless its settings say otherwise: a
 /// Redis that has restarted grants no turn for as long as that. A holder whose worker does not beat loses it before.
@@ -78,7 +78,7 @@ impl Place {
     pub(super) async fn wait(
         &mut self,
         gives_up_at: Option<Instant>,
-    ) -> Result<Entered, TurnError> {
+    ) -> Result<EnterReply, TurnError> {
         // Joined before the first question, so that no news is missed.
         let waiters = self.queue.waiters.clone();
         let mut told = waiters.join_turn(&self.request.ticket);
@@ -134,7 +134,7 @@ impl Place {
     }
 
     /// Asks for the turn, or renews it; `held` is its number where it is had.
-    pub(super) async fn ask(&mut self, held: Option<u64>) -> Result<Entered, StoreError> {
+    pub(super) async fn ask(&mut self, held: Option<u64>) -> Result<EnterReply, StoreError> {
         self.is_taken = true;
         let request = Enter {
             held,
@@ -162,7 +162,7 @@ impl Place {
         let request = Leave {
             principal: self.request.principal.clone(),
             server: self.request.server.clone(),
-            who: Leaving::Ticket(self.request.ticket.clone()),
+            who: LeaveTarget::Ticket(self.request.ticket.clone()),
         };
         async move {
             for _ in 0..LEAVE_ATTEMPTS {

@@ -84,7 +84,7 @@ impl Worker {
 }
 
 /// What taking a turn comes to.
-type Taken = Result<(Turn, Entered), TurnError>;
+type Taken = Result<(Turn, EnterReply), TurnError>;
 
 impl Worker {
     /// A caller that waits: whatever the store is asked from now on, it is asked after it.

@@ -11,7 +11,7 @@ use super::{bound, open, return_to_normal};
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use crate::{
-    Enter, Family, Leave, Leaving, Line, NewsItem, SessionQuery, Store, StoreError, WhenAway,
+    Enter, Family, Leave, LeaveTarget, Line, SessionQuery, Store, StoreError, WhenAway, WorkerEvent,
 };
 
 fn enter(ticket: &str, held: Option<u64>) -> Enter {
@@ -30,7 +30,7 @@ fn withdraw(beginning: &str) -> Leave {
     Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        who: Leaving::WaitingUnder(make::token(beginning)),
+        who: LeaveTarget::WaitingUnder(make::token(beginning)),
     }
 }
 
@@ -38,12 +38,15 @@ fn leave(ticket: &str) -> Leave {
     Leave {
         principal: make::principal("alice"),
         server: make::server("tools"),
-        who: Leaving::Ticket(make::token(ticket)),
+        who: LeaveTarget::Ticket(make::token(ticket)),
     }
 }
 
-async fn news(store: &Store) -> Vec<NewsItem> {
-    store.news(&make::worker("w:1"), PATIENCE).await.unwrap()
+async fn wait_for_events(store: &Store) -> Vec<WorkerEvent> {
+    store
+        .wait_for_events(&make::worker("w:1"), PATIENCE)
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -145,22 +148,25 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
         Err(StoreError::Refused(Refusal::Denied))
     );
     store.leave(&key, &withdraw("t4")).await.unwrap();
-    let told = news(&store).await;
+    let told = wait_for_events(&store).await;
     assert!(
-        matches!(&told[..], [NewsItem::Withdrawn { ticket, .. }] if *ticket == make::token("t4")),
+        matches!(&told[..], [WorkerEvent::Withdrawn { ticket, .. }] if *ticket == make::token("t4")),
         "{told:?}"
     );
     store.leave(&key, &leave("t1")).await.unwrap();
-    let told = news(&store).await;
-    let [NewsItem::Turn { ticket, turn, .. }] = told.as_slice() else {
+    let told = wait_for_events(&store).await;
+    let [WorkerEvent::Turn { ticket, turn, .. }] = told.as_slice() else {
         unreachable!("one turn is told: {told:?}");
     };
     assert_eq!(*ticket, make::token("t2"));
 
     return_to_normal(&mut server, &store).await;
     // The turns of before are over: who waited is told to ask again, and the holder says what it held.
-    let told = news(&store).await;
-    assert!(matches!(told[..], [NewsItem::Settled { .. }]), "{told:?}");
+    let told = wait_for_events(&store).await;
+    assert!(
+        matches!(told[..], [WorkerEvent::Settled { .. }]),
+        "{told:?}"
+    );
     assert_eq!(
         store.leave(&key, &leave("t3")).await,
         Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
@@ -176,11 +182,14 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
     );
     store.enter(&key, &enter("t4", None)).await.unwrap();
     store.leave(&key, &withdraw("t4")).await.unwrap();
-    let told = news(&store).await;
-    assert!(matches!(told[..], [NewsItem::Withdrawn { .. }]), "{told:?}");
+    let told = wait_for_events(&store).await;
+    assert!(
+        matches!(told[..], [WorkerEvent::Withdrawn { .. }]),
+        "{told:?}"
+    );
     store.leave(&key, &leave("t2")).await.unwrap();
-    let told = news(&store).await;
-    assert!(matches!(told[..], [NewsItem::Turn { .. }]), "{told:?}");
+    let told = wait_for_events(&store).await;
+    assert!(matches!(told[..], [WorkerEvent::Turn { .. }]), "{told:?}");
 }
 
 #[tokio::test]
@@ -198,14 +207,14 @@ async fn whoever_waits_for_news_when_redis_goes_is_told_what_happens_without_it(
         server.kill();
     };
     // The wait ends early, with or without an error, and the next one is served.
-    let (ended, ()) = tokio::join!(store.news(&worker, PATIENCE), outage);
+    let (ended, ()) = tokio::join!(store.wait_for_events(&worker, PATIENCE), outage);
     assert!(ended.is_err() || ended == Ok(Vec::new()), "{ended:?}");
     store.enter(&key, &enter("t1", None)).await.unwrap();
     store.enter(&key, &enter("t2", None)).await.unwrap();
     let first = leave("t1");
-    let (told, left) = tokio::join!(news(&store), store.leave(&key, &first));
+    let (told, left) = tokio::join!(wait_for_events(&store), store.leave(&key, &first));
     left.unwrap();
-    assert!(matches!(told[..], [NewsItem::Turn { .. }]), "{told:?}");
+    assert!(matches!(told[..], [WorkerEvent::Turn { .. }]), "{told:?}");
 }
 
 #[tokio::test]
@@ -219,6 +228,8 @@ async fn a_rate_is_kept_by_each_worker_without_redis() {
     assert!(store.rate("calls", 1, minute, 1).await.unwrap().allowed);
     assert!(!store.rate("calls", 1, minute, 1).await.unwrap().allowed);
     let worker = make::worker("w:1");
-    let nothing = store.news(&worker, Duration::from_millis(1)).await;
+    let nothing = store
+        .wait_for_events(&worker, Duration::from_millis(1))
+        .await;
     assert_eq!(nothing, Ok(Vec::new()));
 }

@@ -19,9 +19,11 @@ use super::LossReason;
 use crate::key::InitDigest;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
-use crate::{Away, Store, StoreError, StoreMode, StoreOptions, StorePlace, WhenAway, open_with};
+use crate::{
+    Store, StoreError, StoreMode, StoreOptions, StorePlace, UnavailableReason, WhenAway, open_with,
+};
 
-const UNKNOWN: StoreError = StoreError::Away(Away::Unknown);
+const UNKNOWN: StoreError = StoreError::Away(UnavailableReason::Unknown);
 
 async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
     let options = StoreOptions {
@@ -253,7 +255,10 @@ async fn it_starts_degraded_and_told_to_fail_it_only_fails() {
     until(&failing, StoreMode::Unavailable).await;
     let key = make::key("m");
     let refused = failing.create(&key, &make::create("m")).await;
-    assert_eq!(refused, Err(StoreError::Away(Away::Disconnected)));
+    assert_eq!(
+        refused,
+        Err(StoreError::Away(UnavailableReason::Disconnected))
+    );
     assert!(!failing.is_degraded());
     server.start_again();
     until(&store, StoreMode::Normal).await;

@@ -6,7 +6,7 @@
     reason = "tests fail by panicking"
 )]
 
-mod news;
+mod events;
 mod older_module;
 mod replies;
 
@@ -18,7 +18,7 @@ use mooring_session::view::BindingState;
 use redis::Value;
 
 use super::{LinkState, RedisStore, reply};
-use crate::error::{Away, OpenError, StoreError};
+use crate::error::{OpenError, StoreError, UnavailableReason};
 use crate::key::InitDigest;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
@@ -149,7 +149,7 @@ async fn a_server_that_goes_and_comes_is_noticed_and_never_waited_for() {
     .await;
     assert_eq!(
         store.run(&key, &make::route()).await,
-        Err(StoreError::Away(Away::Disconnected))
+        Err(StoreError::Away(UnavailableReason::Disconnected))
     );
     server.start_again();
     eventually("back", async || {

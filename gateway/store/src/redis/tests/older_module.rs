@@ -12,7 +12,7 @@ use crate::error::{OpenError, StoreError};
 use crate::key::Family;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, RedisServer};
-use crate::turns::{Leave, Leaving};
+use crate::turns::{Leave, LeaveTarget};
 
 /// A server that knows every command but one, for as many connections as come.
 fn without(command: &'static str) -> String {
@@ -132,7 +132,7 @@ async fn nobody_is_withdrawn_where_the_module_cannot() {
     let withdraw = Leave {
         principal: principal.clone(),
         server: server.clone(),
-        who: Leaving::WaitingUnder(make::token("t1.")),
+        who: LeaveTarget::WaitingUnder(make::token("t1.")),
     };
     assert_eq!(
         store.leave(&key, &withdraw).await,
@@ -141,7 +141,7 @@ async fn nobody_is_withdrawn_where_the_module_cannot() {
     let leave = Leave {
         principal,
         server,
-        who: Leaving::Ticket(make::token("t1.a")),
+        who: LeaveTarget::Ticket(make::token("t1.a")),
     };
     assert_eq!(store.leave(&key, &leave).await, Ok(()));
 }

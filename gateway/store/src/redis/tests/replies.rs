@@ -5,9 +5,9 @@ use mooring_session::record::Standing;
 use mooring_session::workers::Drain;
 use redis::Value;
 
-use super::super::{fleet, news, rate, sessions, turns};
+use super::super::{events, fleet, rate, sessions, turns};
 use super::{flat, text, tools};
-use crate::NewsItem;
+use crate::WorkerEvent;
 use crate::query::{Order, SessionQuery};
 use crate::test_support::requests as make;
 
@@ -171,28 +171,34 @@ fn news_names_sessions_and_passes_over_what_is_not_known() {
         item("turn", "mcpgw:code:x"),
     ]);
     let server = tools();
-    let turn = NewsItem::Turn {
+    let turn = WorkerEvent::Turn {
         key: make::key("s"),
         server: server.clone(),
         ticket: make::token("t1"),
         turn: 9,
     };
-    let withdrawn = NewsItem::Withdrawn {
+    let withdrawn = WorkerEvent::Withdrawn {
         key: make::key("s"),
         server: server.clone(),
         ticket: make::token("t1"),
     };
-    let settled = NewsItem::Settled {
+    let settled = WorkerEvent::Settled {
         key: make::key("s"),
         server,
     };
     assert_eq!(
-        news::news(make::PREFIX, reply),
+        events::parse_events(make::PREFIX, reply),
         Ok(vec![turn, withdrawn, settled])
     );
-    assert_eq!(news::news(make::PREFIX, Value::Nil), Ok(Vec::new()));
-    assert_eq!(news::news(make::PREFIX, list(Vec::new())), Ok(Vec::new()));
-    assert!(news::news(make::PREFIX, Value::Int(1)).is_err());
+    assert_eq!(
+        events::parse_events(make::PREFIX, Value::Nil),
+        Ok(Vec::new())
+    );
+    assert_eq!(
+        events::parse_events(make::PREFIX, list(Vec::new())),
+        Ok(Vec::new())
+    );
+    assert!(events::parse_events(make::PREFIX, Value::Int(1)).is_err());
 }
 
 #[test]

@@ -33,7 +33,7 @@ async fn what_has_no_answer_is_accepted_and_passed_on_as_it_is() {
     assert_eq!(reply.status(), StatusCode::ACCEPTED);
     assert_eq!(read_whole(reply.into_body()).await.unwrap(), Bytes::new());
     assert_eq!(
-        &bench.far.outgoing.recv().await.unwrap()[..],
+        &bench.transport_end.outgoing.recv().await.unwrap()[..],
         text.as_bytes()
     );
 }
@@ -167,7 +167,7 @@ async fn nonsense_of_the_server_harms_nobody() {
         bench.says(nonsense).await;
     }
     bench
-        .far
+        .transport_end
         .incoming
         .send(Bytes::from_static(b"\xff"))
         .await

@@ -13,10 +13,10 @@ async fn a_call_in_flight_breaks_with_the_link_after_what_came_before() {
         .says(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
         .await;
     bench
-        .far
+        .transport_end
         .ending
         .tell(LinkEnd::Exited(ExitStatus::from_raw(3 << 8)));
-    drop(bench.far);
+    drop(bench.transport_end);
     assert_eq!(stream.data().await["method"], "notifications/progress");
     let broken = stream.try_next().await.unwrap().unwrap_err();
     assert!(broken.contains("exit status: 3"), "{broken}");
@@ -33,7 +33,7 @@ async fn what_the_server_said_before_it_went_still_counts() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     bench.says(&result(1)).await;
-    drop(bench.far);
+    drop(bench.transport_end);
     assert_eq!(stream.rest().await.len(), 1);
 }
 
@@ -48,10 +48,10 @@ async fn a_request_that_never_left_is_known_to_be_undelivered() {
             connection.serve(&post(&tools_call(id))).await
         }));
     }
-    while bench.far.outgoing.len() < 16 {
+    while bench.transport_end.outgoing.len() < 16 {
         tokio::task::yield_now().await;
     }
-    drop(bench.far);
+    drop(bench.transport_end);
     let mut undelivered = 0;
     for served in posted {
         match served.await.unwrap() {
@@ -107,8 +107,8 @@ async fn a_delete_closes_in_order() {
     assert_eq!(reply.status(), StatusCode::NO_CONTENT);
     bench.connection.ended().await;
     assert_eq!(bench.connection.end(), Some(LinkEnd::Closed));
-    assert!(bench.far.stop.is_cancelled());
-    assert_eq!(bench.far.outgoing.recv().await, None);
+    assert!(bench.transport_end.stop.is_cancelled());
+    assert_eq!(bench.transport_end.outgoing.recv().await, None);
     assert!(stream.try_next().await.unwrap().is_err());
 }
 
@@ -117,7 +117,7 @@ async fn the_last_handle_closes_it() {
     let bench = older().await;
     let clone = bench.connection.clone();
     drop(bench.connection);
-    assert!(!bench.far.stop.is_cancelled());
+    assert!(!bench.transport_end.stop.is_cancelled());
     drop(clone);
-    bench.far.stop.cancelled().await;
+    bench.transport_end.stop.cancelled().await;
 }

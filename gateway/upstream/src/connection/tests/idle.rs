@@ -30,7 +30,7 @@ async fn a_server_that_a_request_waits_for_is_not_idle() {
     bench.post(r#"{"id":1,"result":{}}"#).await;
     assert_eq!(bench.sent().await["id"], 1);
     assert!(is_stopped_after_limit(&bench).await);
-    assert!(bench.far.stop.is_cancelled());
+    assert!(bench.transport_end.stop.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]

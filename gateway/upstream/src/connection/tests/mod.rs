@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
-use super::link::{Far, LinkEnd, pair};
+use super::link::{LinkEnd, TransportEnd, pair};
 use super::*;
 use crate::{Body, read_whole};
 use mooring_protocol::EventParser;
@@ -32,7 +32,7 @@ const NEWER: &str = "2025-11-25";
 
 struct Bench {
     connection: Connection,
-    far: Far,
+    transport_end: TransportEnd,
 }
 
 /// An event of a stream.
@@ -63,9 +63,12 @@ fn options() -> ConnectionOptions {
 
 /// A connection that was initialized by such a client.
 async fn bench(options: ConnectionOptions, capabilities: &str, revision: &str) -> Bench {
-    let (link, far) = pair(16);
+    let (link, transport_end) = pair(16);
     let connection = Connection::start(link, options);
-    let mut bench = Bench { connection, far };
+    let mut bench = Bench {
+        connection,
+        transport_end,
+    };
     let initialize = format!(
         r#"{{"jsonrpc":"2.0","id":"boot:0","method":"initialize","params":{{"capabilities":{capabilities}}}}}"#
     );
@@ -130,7 +133,7 @@ impl Bench {
 
     /// The next message that the server reads.
     async fn sent(&mut self) -> Value {
-        let text = self.far.outgoing.recv().await.unwrap();
+        let text = self.transport_end.outgoing.recv().await.unwrap();
         serde_json::from_slice(&text).unwrap()
     }
 
@@ -143,7 +146,7 @@ impl Bench {
 
     async fn says(&self, text: &str) {
         let text = Bytes::copy_from_slice(text.as_bytes());
-        self.far.incoming.send(text).await.unwrap();
+        self.transport_end.incoming.send(text).await.unwrap();
     }
 
     /// Waits until the connection has heard everything that the server said: it answers a ping after the rest.

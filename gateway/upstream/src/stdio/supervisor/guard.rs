@@ -24,7 +24,7 @@ pub(super) fn course(socket: &UnixStream) -> Result<(), StartFailure> {
     rustix::process::setsid().map_err(StartFailure::setup("setsid"))?;
     prepare(c"mooring-guard")?;
     let (events, told) = mpsc::sync_channel(EVENTS_WAITING_MAX);
-    let reaper = reaper::Waiting::begin(events).map_err(StartFailure::setup("thread"))?;
+    let reaper = reaper::ReadyReaper::begin(events).map_err(StartFailure::setup("thread"))?;
     let theirs = take_over(socket).map_err(StartFailure::setup("socket"))?;
     let keeper = Command::new(OWN_BINARY)
         .arg0(KEEPER_NAME)

@@ -15,7 +15,9 @@ use super::course::{Course, EVENTS_WAITING_MAX, Event};
 use super::descendants::is_told_of_children;
 use super::{prepare, reaper};
 use crate::stdio::command::ProcessLimits;
-use crate::stdio::protocol::{Order, Report, StartFailure, receive_order, receive_streams, tell};
+use crate::stdio::protocol::{
+    Report, StartFailure, StartRequest, receive_order, receive_streams, tell,
+};
 
 /// Fewer open files than this and a keeper could not look for its descendants.
 const OPEN_FILES_MIN: u64 = 64;
@@ -33,7 +35,8 @@ pub(super) fn course(socket: &UnixStream) -> Result<(), StartFailure> {
     };
     let (events, told) = mpsc::sync_channel(EVENTS_WAITING_MAX);
     // Both threads before the limits: a limit of the address space is the child's, and these need some as well.
-    let reaper = reaper::Waiting::begin(events.clone()).map_err(StartFailure::setup("thread"))?;
+    let reaper =
+        reaper::ReadyReaper::begin(events.clone()).map_err(StartFailure::setup("thread"))?;
     let control = socket.try_clone().map_err(StartFailure::setup("socket"))?;
     reaper::small_thread(move || tell_of_stop(control, &events))
         .map_err(StartFailure::setup("thread"))?;
@@ -58,7 +61,7 @@ fn tell_of_stop(mut control: UnixStream, events: &SyncSender<Event>) {
 }
 
 /// Starts the child with exactly what was ordered. No copy of its streams is left here.
-fn start(order: &Order, streams: [OwnedFd; 3]) -> Result<Pid, StartFailure> {
+fn start(order: &StartRequest, streams: [OwnedFd; 3]) -> Result<Pid, StartFailure> {
     let [stdin, stdout, stderr] = streams.map(Stdio::from);
     let mut command = Command::new(&order.program);
     command

@@ -13,11 +13,11 @@ use super::course::Event;
 const STACK_BYTES: usize = 128 * 1024;
 
 /// A reaper that is there and has not begun: a process without children has nobody to wait for.
-pub(super) struct Waiting {
+pub(super) struct ReadyReaper {
     go: SyncSender<()>,
 }
 
-impl Waiting {
+impl ReadyReaper {
     /// Starts the thread.
     pub(super) fn begin(events: SyncSender<Event>) -> io::Result<Self> {
         let (go, word) = mpsc::sync_channel(1);

@@ -79,7 +79,7 @@ async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
         let request = Leave {
             principal: make::principal("alice"),
             server: server(),
-            who: Leaving::WaitingUnder(make::token("asks")),
+            who: LeaveTarget::WaitingUnder(make::token("asks")),
         };
         assert_eq!(
             store.leave(&key(), &request).await,
@@ -158,7 +158,7 @@ async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
         let request = Leave {
             principal: make::principal("alice"),
             server: server(),
-            who: Leaving::WaitingUnder(beginning),
+            who: LeaveTarget::WaitingUnder(beginning),
         };
         let said = withdraw(store, &key(), &request).await;
         assert_eq!(said, Withdrawal::NotWaiting);

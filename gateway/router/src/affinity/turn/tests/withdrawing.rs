@@ -17,7 +17,7 @@ impl Worker {
         let request = Leave {
             principal: make::principal("alice"),
             server: server(),
-            who: Leaving::WaitingUnder(beginning(id)),
+            who: LeaveTarget::WaitingUnder(beginning(id)),
         };
         withdraw(&self.store, &key(), &request).await
     }

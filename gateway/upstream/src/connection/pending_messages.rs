@@ -15,7 +15,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 
 /// A message that waits.
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct PendingMessage {
     /// Its text.
     pub(super) text: Box<str>,
     /// The id, where it is a question to the client.
@@ -26,14 +26,18 @@ pub(super) struct Item {
 
 /// All of them, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    items: VecDeque<Item>,
+pub(super) struct PendingMessages {
+    items: VecDeque<PendingMessage>,
     bytes: usize,
 }
 
-impl Waiting {
+impl PendingMessages {
     /// Adds a message, and returns what has to go for it; that may be the message itself.
-    pub(super) fn add(&mut self, message: &Message<'_>, question: Option<Key>) -> Vec<Item> {
+    pub(super) fn add(
+        &mut self,
+        message: &Message<'_>,
+        question: Option<Key>,
+    ) -> Vec<PendingMessage> {
         let list = message
             .method_name()
             .filter(|name| message.kind() == Kind::Notification && name.ends_with("/list_changed"));
@@ -41,7 +45,7 @@ impl Waiting {
             return Vec::new();
         }
         self.bytes += message.text().len();
-        self.items.push_back(Item {
+        self.items.push_back(PendingMessage {
             text: message.text().into(),
             question,
             list: list.map(Into::into),
@@ -64,7 +68,7 @@ impl Waiting {
     }
 
     /// Takes out everything.
-    pub(super) fn take(&mut self) -> VecDeque<Item> {
+    pub(super) fn take(&mut self) -> VecDeque<PendingMessage> {
         std::mem::take(self).items
     }
 }
@@ -75,63 +79,68 @@ mod tests {
     use super::*;
     use mooring_protocol::Sender;
 
-    fn add(waiting: &mut Waiting, text: &str, question: Option<Key>) -> usize {
+    fn add(pending_messages: &mut PendingMessages, text: &str, question: Option<Key>) -> usize {
         let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
-        waiting.add(&message, question).len()
+        pending_messages.add(&message, question).len()
     }
 
     #[test]
     fn the_newest_messages_wait() {
-        let mut waiting = Waiting::default();
+        let mut pending_messages = PendingMessages::default();
         for number in 0..EVENTS_MAX + 10 {
             let text = format!(r#"{{"method":"n/{number}"}}"#);
             assert_eq!(
-                add(&mut waiting, &text, None),
+                add(&mut pending_messages, &text, None),
                 usize::from(number >= EVENTS_MAX)
             );
         }
-        let items = waiting.take();
+        let items = pending_messages.take();
         assert_eq!(items.len(), EVENTS_MAX);
         assert_eq!(&*items.front().unwrap().text, r#"{"method":"n/10"}"#);
     }
 
     #[test]
     fn bytes_are_bounded_too() {
-        let mut waiting = Waiting::default();
+        let mut pending_messages = PendingMessages::default();
         let text = format!(
             r#"{{"method":"n","params":{{"x":"{}"}}}}"#,
             "y".repeat(BYTES_MAX / 2)
         );
-        let gone: Vec<_> = (0..3).map(|_| add(&mut waiting, &text, None)).collect();
+        let gone: Vec<_> = (0..3)
+            .map(|_| add(&mut pending_messages, &text, None))
+            .collect();
         assert_eq!(gone, [0, 1, 1]);
         let text = format!(
             r#"{{"method":"n","params":{{"x":"{}"}}}}"#,
             "y".repeat(BYTES_MAX)
         );
-        assert_eq!(add(&mut waiting, &text, None), 2);
-        assert_eq!(waiting.bytes, 0);
+        assert_eq!(add(&mut pending_messages, &text, None), 2);
+        assert_eq!(pending_messages.bytes, 0);
     }
 
     #[test]
     fn a_changed_list_is_told_once() {
-        let mut waiting = Waiting::default();
+        let mut pending_messages = PendingMessages::default();
         for name in ["tools", "prompts", "tools", "tools"] {
             let text = format!(r#"{{"method":"notifications/{name}/list_changed"}}"#);
-            add(&mut waiting, &text, None);
+            add(&mut pending_messages, &text, None);
         }
-        assert_eq!(waiting.take().len(), 2);
+        assert_eq!(pending_messages.take().len(), 2);
     }
 
     #[test]
     fn a_withdrawn_question_does_not_wait() {
-        let mut waiting = Waiting::default();
+        let mut pending_messages = PendingMessages::default();
         let key = Key::of("1");
         add(
-            &mut waiting,
+            &mut pending_messages,
             r#"{"id":1,"method":"roots/list"}"#,
             Some(key.clone()),
         );
-        waiting.remove(&key);
-        assert_eq!((waiting.bytes, waiting.take().len()), (0, 0));
+        pending_messages.remove(&key);
+        assert_eq!(
+            (pending_messages.bytes, pending_messages.take().len()),
+            (0, 0)
+        );
     }
 }

@@ -21,8 +21,8 @@ use super::dial::Dialer;
 use super::link::LinkState;
 use super::reply::{Fields, Problem, text};
 use super::{RedisStore, failure, unreadable};
-use crate::error::{Away, StoreError};
-use crate::news::NewsItem;
+use crate::error::{StoreError, UnavailableReason};
+use crate::events::WorkerEvent;
 
 const COMMAND: &str = "WORKER.WAIT";
 /// How long a failure is kept back, so that asking again at once is harmless.
@@ -30,7 +30,7 @@ const FAILURE_AFTER: Duration = Duration::from_millis(100);
 
 /// The lines of the workers that wait: one, unless one process runs several.
 #[derive(Debug)]
-pub(super) struct NewsLines {
+pub(super) struct EventConnections {
     source: Source,
     lines: Mutex<HashMap<WorkerId, Arc<tokio::sync::Mutex<Line>>>>,
 }
@@ -47,13 +47,13 @@ struct Source {
 #[derive(Default)]
 struct Line {
     connection: Option<MultiplexedConnection>,
-    wait: Option<JoinHandle<Waited>>,
+    wait: Option<JoinHandle<WaitResult>>,
 }
 
 /// What a wait came to, and its connection where that can be used again.
-struct Waited {
+struct WaitResult {
     connection: Option<MultiplexedConnection>,
-    result: Result<Vec<NewsItem>, StoreError>,
+    result: Result<Vec<WorkerEvent>, StoreError>,
 }
 
 impl std::fmt::Debug for Line {
@@ -71,16 +71,16 @@ impl Drop for Line {
 }
 
 impl RedisStore {
-    pub(crate) async fn news(
+    pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,
         timeout: Duration,
-    ) -> Result<Vec<NewsItem>, StoreError> {
-        self.news.wait(worker, timeout).await
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
+        self.events.wait(worker, timeout).await
     }
 }
 
-impl NewsLines {
+impl EventConnections {
     pub(super) fn new(dialer: Arc<Dialer>, link: watch::Receiver<LinkState>, prefix: &str) -> Self {
         Self {
             source: Source {
@@ -92,7 +92,11 @@ impl NewsLines {
         }
     }
 
-    async fn wait(&self, worker: &WorkerId, wait: Duration) -> Result<Vec<NewsItem>, StoreError> {
+    async fn wait(
+        &self,
+        worker: &WorkerId,
+        wait: Duration,
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
         let wait = wait.clamp(duration(WAIT_TIMEOUT_MIN), duration(WAIT_TIMEOUT_MAX));
         let line = self.line(worker);
         // The task answers in time by itself. Only a wait that an earlier caller asked for may be longer than this one.
@@ -112,8 +116,8 @@ impl NewsLines {
             return Ok(Vec::new());
         };
         line.wait = None;
-        let Ok(Waited { connection, result }) = waited else {
-            return Err(StoreError::Away(Away::Dropped));
+        let Ok(WaitResult { connection, result }) = waited else {
+            return Err(StoreError::Away(UnavailableReason::Dropped));
         };
         line.connection = connection;
         result
@@ -131,7 +135,7 @@ impl Source {
         connection: Option<MultiplexedConnection>,
         worker: WorkerId,
         wait: Duration,
-    ) -> Waited {
+    ) -> WaitResult {
         let asked_at = Instant::now();
         let waited = self.ask(connection, &worker, wait).await;
         if waited.result.is_err() {
@@ -145,8 +149,8 @@ impl Source {
         connection: Option<MultiplexedConnection>,
         worker: &WorkerId,
         wait: Duration,
-    ) -> Waited {
-        let failed = |error| Waited {
+    ) -> WaitResult {
+        let failed = |error| WaitResult {
             connection: None,
             result: Err(error),
         };
@@ -168,13 +172,13 @@ impl Source {
                 failure::of_server(COMMAND, error.code(), error.details().unwrap_or(""))
             }
             Ok(Ok(value)) => {
-                return Waited {
+                return WaitResult {
                     connection: Some(connection),
-                    result: news(&self.prefix, value).map_err(unreadable(COMMAND)),
+                    result: parse_events(&self.prefix, value).map_err(unreadable(COMMAND)),
                 };
             }
-            Ok(Err(_)) => StoreError::Away(Away::Dropped),
-            Err(_) => StoreError::Away(Away::TimedOut),
+            Ok(Err(_)) => StoreError::Away(UnavailableReason::Dropped),
+            Err(_) => StoreError::Away(UnavailableReason::TimedOut),
         };
         failed(error)
     }
@@ -184,10 +188,10 @@ impl Source {
         let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
         match timeout(wait, self.link.wait_for(is_up)).await {
             Ok(Ok(_)) => {}
-            _ => return Err(StoreError::Away(Away::Disconnected)),
+            _ => return Err(StoreError::Away(UnavailableReason::Disconnected)),
         }
         let connected = self.dialer.connect().await;
-        connected.map_err(|_| StoreError::Away(Away::Disconnected))
+        connected.map_err(|_| StoreError::Away(UnavailableReason::Disconnected))
     }
 }
 
@@ -197,7 +201,7 @@ fn duration(millis: Millis) -> Duration {
 
 /// The answer of WORKER.WAIT. Items of sessions of others than this gateway's prefix, and events that a newer module
 /// may tell, are passed over.
-pub(super) fn news(prefix: &str, value: Value) -> Result<Vec<NewsItem>, Problem> {
+pub(super) fn parse_events(prefix: &str, value: Value) -> Result<Vec<WorkerEvent>, Problem> {
     let items = match value {
         Value::Nil => return Ok(Vec::new()),
         value => value
@@ -208,7 +212,7 @@ pub(super) fn news(prefix: &str, value: Value) -> Result<Vec<NewsItem>, Problem>
     read.filter_map(Result::transpose).collect()
 }
 
-fn item(prefix: &str, value: Value) -> Result<Option<NewsItem>, Problem> {
+fn item(prefix: &str, value: Value) -> Result<Option<WorkerEvent>, Problem> {
     let mut fields = Fields::of(value)?;
     let event = fields.take("event").ok_or("the field event is missing")?;
     let Some(key) = fields.key(prefix)? else {
@@ -216,18 +220,18 @@ fn item(prefix: &str, value: Value) -> Result<Option<NewsItem>, Problem> {
     };
     let server = fields.name("server", ServerName::parse)?;
     Ok(match text(&event) {
-        Some("turn") => Some(NewsItem::Turn {
+        Some("turn") => Some(WorkerEvent::Turn {
             key,
             server,
             ticket: fields.name("ticket", Token::parse)?,
             turn: fields.number("turn")?,
         }),
-        Some("withdrawn") => Some(NewsItem::Withdrawn {
+        Some("withdrawn") => Some(WorkerEvent::Withdrawn {
             key,
             server,
             ticket: fields.name("ticket", Token::parse)?,
         }),
-        Some("settled") => Some(NewsItem::Settled { key, server }),
+        Some("settled") => Some(WorkerEvent::Settled { key, server }),
         _ => None,
     })
 }

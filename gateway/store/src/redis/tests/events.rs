@@ -6,7 +6,7 @@ use mooring_session::rules::Bind;
 use tokio::time::Instant;
 
 use super::{RedisServer, RedisStore, open};
-use crate::NewsItem;
+use crate::WorkerEvent;
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::test_support::requests as make;
@@ -26,8 +26,8 @@ async fn claimed(store: &RedisStore, key: &SessionKey) -> mooring_session::rules
     make::confirm(bound.binding.epoch, "t1", "u1")
 }
 
-fn settled(key: &SessionKey) -> NewsItem {
-    NewsItem::Settled {
+fn settled(key: &SessionKey) -> WorkerEvent {
+    WorkerEvent::Settled {
         key: key.clone(),
         server: make::server("tools"),
     }
@@ -51,7 +51,7 @@ async fn callers_that_go_away_while_the_server_answers_lose_nothing() {
     let key = make::key("s");
     let confirm = claimed(&store, &key).await;
     {
-        let waits = store.news(&worker, PATIENCE);
+        let waits = store.wait_for_events(&worker, PATIENCE);
         tokio::pin!(waits);
         tokio::select! {
             told = &mut waits => unreachable!("nothing has settled: {told:?}"),
@@ -66,7 +66,10 @@ async fn callers_that_go_away_while_the_server_answers_lose_nothing() {
         text.contains("blocked_clients:0")
     })
     .await;
-    assert_eq!(store.news(&worker, PATIENCE).await, Ok(vec![settled(&key)]));
+    assert_eq!(
+        store.wait_for_events(&worker, PATIENCE).await,
+        Ok(vec![settled(&key)])
+    );
 }
 
 #[tokio::test]
@@ -80,13 +83,13 @@ async fn a_connection_that_is_killed_while_it_waits_is_made_anew() {
         somebody_waits(&server).await;
         server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     };
-    let (told, ()) = tokio::join!(store.news(&worker, PATIENCE), killed);
+    let (told, ()) = tokio::join!(store.wait_for_events(&worker, PATIENCE), killed);
     assert!(matches!(told, Err(StoreError::Away(_))), "{told:?}");
     let confirmed = async {
         somebody_waits(&server).await;
         store.run(&key, &confirm).await.unwrap();
     };
-    let (told, ()) = tokio::join!(store.news(&worker, PATIENCE), confirmed);
+    let (told, ()) = tokio::join!(store.wait_for_events(&worker, PATIENCE), confirmed);
     assert_eq!(told, Ok(vec![settled(&key)]));
 }
 
@@ -96,18 +99,18 @@ async fn a_wait_ends_in_time_and_asking_a_server_that_is_away_does_not_spin() {
     let store = open(&server).await.unwrap();
     let worker = make::worker("v:1");
     let short = Duration::from_millis(20);
-    assert_eq!(store.news(&worker, short).await, Ok(Vec::new()));
+    assert_eq!(store.wait_for_events(&worker, short).await, Ok(Vec::new()));
     server.kill();
     let asked_at = Instant::now();
     for _ in 0..3 {
-        let told = store.news(&worker, short).await;
+        let told = store.wait_for_events(&worker, short).await;
         assert!(matches!(told, Err(StoreError::Away(_))), "{told:?}");
     }
     let took = asked_at.elapsed();
     assert!(took >= 3 * short && took < PATIENCE, "{took:?}");
     server.start_again();
     eventually("news can be waited for again", async || {
-        store.news(&worker, short).await.is_ok()
+        store.wait_for_events(&worker, short).await.is_ok()
     })
     .await;
 }

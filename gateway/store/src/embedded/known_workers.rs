@@ -16,7 +16,7 @@ use mooring_session::time::{Millis, Timestamp};
 use mooring_session::workers::{Beat, Drain, Workers};
 use rusqlite::{Connection, Row, params};
 
-use super::Failed;
+use super::TransactionError;
 use super::row::{read_number, stored_number};
 use crate::clock::Clock;
 use crate::memory::WORKER_GRACE;
@@ -32,30 +32,30 @@ const GONE_KEPT: i64 = 256;
 
 /// The workers this process has heard of, through the file and by itself.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct KnownWorkers {
     pub(super) workers: Workers,
     /// SQLite's `data_version` when the rows were last read: it changes when another connection commits.
     version: Option<i64>,
     /// The rows as they were last read.
-    rows: HashMap<Box<str>, Seen>,
+    rows: HashMap<Box<str>, WorkerBeat>,
 }
 
 /// What distinguishes one beat of a worker from its next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct WorkerBeat {
     last_beat_at: u64,
-    state: State,
+    state: WorkerState,
 }
 
 /// What a worker last said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum WorkerState {
     Serving,
     Draining,
     Gone,
 }
 
-impl State {
+impl WorkerState {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Serving => "serving",
@@ -73,7 +73,7 @@ impl State {
     }
 }
 
-impl Heard {
+impl KnownWorkers {
     pub(super) fn new(clock: &Clock) -> Self {
         Self {
             workers: Workers::new(clock.mono(), WORKER_GRACE),
@@ -117,12 +117,12 @@ impl Heard {
         &mut self,
         row: &Row<'_>,
         clock: &Clock,
-    ) -> rusqlite::Result<Option<(Box<str>, Seen)>> {
+    ) -> rusqlite::Result<Option<(Box<str>, WorkerBeat)>> {
         let (worker, address): (String, String) = (row.get(0)?, row.get(1)?);
         let (ttl_ms, last_beat_at) = (read_number(row, 2)?, read_number(row, 3)?);
-        let seen = Seen {
+        let seen = WorkerBeat {
             last_beat_at,
-            state: State::parse(row.get_ref(4)?.as_str().unwrap_or_default()),
+            state: WorkerState::parse(row.get_ref(4)?.as_str().unwrap_or_default()),
         };
         let name = Box::from(worker.as_str());
         if self.rows.get(&name) == Some(&seen) {
@@ -140,8 +140,8 @@ impl Heard {
             address,
             ttl: Millis::new(ttl_ms.saturating_sub(age_ms)),
             drain: match seen.state {
-                State::Draining => Drain::Draining,
-                State::Serving | State::Gone => Drain::Serving,
+                WorkerState::Draining => Drain::Draining,
+                WorkerState::Serving | WorkerState::Gone => Drain::Serving,
             },
         };
         // A boot that a later row has replaced is refused, and stays dead.
@@ -150,7 +150,7 @@ impl Heard {
             .workers
             .beat(beat, mono, Timestamp::from_unix_ms(last_beat_at))
             .is_ok()
-            && seen.state == State::Gone
+            && seen.state == WorkerState::Gone
         {
             self.workers.gone(&worker, mono);
         }
@@ -163,11 +163,11 @@ impl Heard {
         connection: &Connection,
         beat: Beat,
         clock: &Clock,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), TransactionError> {
         let now = clock.now();
         let state = match beat.drain {
-            Drain::Serving => State::Serving,
-            Drain::Draining => State::Draining,
+            Drain::Serving => WorkerState::Serving,
+            Drain::Draining => WorkerState::Draining,
         };
         self.workers.beat(beat.clone(), clock.mono(), now)?;
         connection
@@ -189,7 +189,7 @@ impl Heard {
         let is_new = !self.rows.contains_key(beat.worker.as_str());
         self.rows.insert(
             beat.worker.as_str().into(),
-            Seen {
+            WorkerBeat {
                 last_beat_at: now.unix_ms(),
                 state,
             },
@@ -214,7 +214,7 @@ impl Heard {
             "DELETE FROM workers WHERE (state = ?1 OR last_beat_at + ttl_ms < ?3) AND ordinal NOT IN
                 (SELECT ordinal FROM workers WHERE state = ?1 OR last_beat_at + ttl_ms < ?3
                  ORDER BY ordinal DESC LIMIT ?2)",
-            params![State::Gone.as_str(), GONE_KEPT, stored_number(now.unix_ms())],
+            params![WorkerState::Gone.as_str(), GONE_KEPT, stored_number(now.unix_ms())],
         )?;
         let oldest = now.unix_ms().saturating_sub(FORGOTTEN_AFTER.get());
         connection.execute(
@@ -234,10 +234,10 @@ impl Heard {
         let was_alive = self.workers.gone(worker, clock.mono());
         connection.execute(
             "UPDATE workers SET state = ?2 WHERE worker = ?1",
-            params![worker.as_str(), State::Gone.as_str()],
+            params![worker.as_str(), WorkerState::Gone.as_str()],
         )?;
         if let Some(seen) = self.rows.get_mut(worker.as_str()) {
-            seen.state = State::Gone;
+            seen.state = WorkerState::Gone;
         }
         Ok(was_alive)
     }

@@ -14,11 +14,11 @@ use super::shadow::Shadow;
 use crate::key::SessionKey;
 use crate::redis::Wire;
 use crate::transition::Get;
-use crate::watched::Watched;
+use crate::waking::WakingTransition;
 
 /// What memory must know of a session that it did not mint.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Need<'a> {
+pub(crate) enum RequiredKnowledge<'a> {
     /// Its principal.
     Session,
     /// The whole record.
@@ -32,12 +32,12 @@ pub(crate) enum Need<'a> {
 }
 
 /// A transition that may be served from memory.
-pub(crate) trait Served: Wire + Watched {
+pub(crate) trait MemoryTransition: Wire + WakingTransition {
     /// Whether it makes a session where there is none.
     const MINTS: bool = false;
 
     /// What must be known.
-    fn need(&self) -> Need<'_>;
+    fn need(&self) -> RequiredKnowledge<'_>;
 
     /// Whose session it is said to be, where that is all that a code session needs to go on: where its files are does not
     /// hang on its record.
@@ -57,7 +57,7 @@ pub(crate) trait Served: Wire + Watched {
         match refusal {
             Refusal::NoSession | Refusal::Ended => shadow.forget(key),
             Refusal::Stale(Stale::Binding) | Refusal::Owned(_) => {
-                if let Need::Binding(server) = self.need() {
+                if let RequiredKnowledge::Binding(server) = self.need() {
                     shadow.forget_binding(key, server);
                 }
             }
@@ -67,11 +67,11 @@ pub(crate) trait Served: Wire + Watched {
     }
 }
 
-impl Served for Create {
+impl MemoryTransition for Create {
     const MINTS: bool = true;
 
-    fn need(&self) -> Need<'_> {
-        Need::Record
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Record
     }
 
     fn note(&self, key: &SessionKey, reply: &Created, shadow: &mut Shadow, now: Timestamp) {
@@ -79,9 +79,9 @@ impl Served for Create {
     }
 }
 
-impl Served for Get {
-    fn need(&self) -> Need<'_> {
-        Need::Record
+impl MemoryTransition for Get {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Record
     }
 
     fn note(&self, key: &SessionKey, reply: &RecordView, shadow: &mut Shadow, now: Timestamp) {
@@ -89,9 +89,9 @@ impl Served for Get {
     }
 }
 
-impl Served for Touch {
-    fn need(&self) -> Need<'_> {
-        Need::Session
+impl MemoryTransition for Touch {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Session
     }
 
     fn user(&self) -> Option<&Principal> {
@@ -103,9 +103,9 @@ impl Served for Touch {
     }
 }
 
-impl Served for End {
-    fn need(&self) -> Need<'_> {
-        Need::Session
+impl MemoryTransition for End {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Session
     }
 
     fn user(&self) -> Option<&Principal> {
@@ -121,9 +121,9 @@ impl Served for End {
     }
 }
 
-impl Served for Route {
-    fn need(&self) -> Need<'_> {
-        Need::Binding(&self.server)
+impl MemoryTransition for Route {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Binding(&self.server)
     }
 
     fn user(&self) -> Option<&Principal> {
@@ -138,8 +138,8 @@ impl Served for Route {
     }
 }
 
-impl Served for Bind {
-    fn need(&self) -> Need<'_> {
+impl MemoryTransition for Bind {
+    fn need(&self) -> RequiredKnowledge<'_> {
         binding_or_store(&self.server, self.ownership)
     }
 
@@ -148,9 +148,9 @@ impl Served for Bind {
     }
 }
 
-impl Served for Confirm {
-    fn need(&self) -> Need<'_> {
-        Need::Binding(&self.server)
+impl MemoryTransition for Confirm {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Binding(&self.server)
     }
 
     fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, now: Timestamp) {
@@ -158,8 +158,8 @@ impl Served for Confirm {
     }
 }
 
-impl Served for Rebind {
-    fn need(&self) -> Need<'_> {
+impl MemoryTransition for Rebind {
+    fn need(&self) -> RequiredKnowledge<'_> {
         binding_or_store(&self.server, self.ownership)
     }
 
@@ -168,9 +168,9 @@ impl Served for Rebind {
     }
 }
 
-impl Served for Unbind {
-    fn need(&self) -> Need<'_> {
-        Need::Binding(&self.server)
+impl MemoryTransition for Unbind {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Binding(&self.server)
     }
 
     fn note(&self, key: &SessionKey, reply: &BindingView, shadow: &mut Shadow, _now: Timestamp) {
@@ -179,22 +179,22 @@ impl Served for Unbind {
 }
 
 /// What a session held is cleaned up by one worker of the fleet, and who that is can only be agreed on in Redis.
-impl Served for Clean {
-    fn need(&self) -> Need<'_> {
-        Need::Redis
+impl MemoryTransition for Clean {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Redis
     }
 }
 
-impl Served for Forget {
-    fn need(&self) -> Need<'_> {
-        Need::Redis
+impl MemoryTransition for Forget {
+    fn need(&self) -> RequiredKnowledge<'_> {
+        RequiredKnowledge::Redis
     }
 }
 
 /// Who else may own a binding of a session that others know too is for Redis to say.
-fn binding_or_store(server: &ServerName, ownership: Ownership) -> Need<'_> {
+fn binding_or_store(server: &ServerName, ownership: Ownership) -> RequiredKnowledge<'_> {
     match ownership {
-        Ownership::Shared => Need::Binding(server),
-        Ownership::Owned => Need::Store,
+        Ownership::Shared => RequiredKnowledge::Binding(server),
+        Ownership::Owned => RequiredKnowledge::Store,
     }
 }

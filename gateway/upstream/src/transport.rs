@@ -3,25 +3,25 @@
 use super::{Client, Instance, Outgoing, Reply, SendError};
 
 /// Carries one message to a server, as a Streamable HTTP endpoint takes it, and brings back the head of the reply.
-pub trait Carry: Sync {
+pub trait MessageTransport: Sync {
     /// Sends the message.
     ///
     /// # Errors
     /// See [`SendError`], which says whether it can have been delivered.
-    fn carry(&self, outgoing: &Outgoing) -> impl Future<Output = Result<Reply, SendError>> + Send;
+    fn send(&self, outgoing: &Outgoing) -> impl Future<Output = Result<Reply, SendError>> + Send;
 }
 
 /// One instance, over connections that are kept.
 #[derive(Clone, Copy, Debug)]
-pub struct ToInstance<'a> {
+pub struct InstanceTransport<'a> {
     /// Sends.
     pub client: &'a Client,
     /// Where to.
     pub instance: &'a Instance,
 }
 
-impl Carry for ToInstance<'_> {
-    async fn carry(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
+impl MessageTransport for InstanceTransport<'_> {
+    async fn send(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
         let Self { client, instance } = self;
         client.send(instance, outgoing.to(instance)).await
     }

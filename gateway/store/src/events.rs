@@ -6,7 +6,7 @@ use super::key::SessionKey;
 
 /// One piece of news for one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NewsItem {
+pub enum WorkerEvent {
     /// A turn that the worker waits for is its own now. It has to renew or leave it within the grant's second.
     Turn {
         /// Whose turn it is.

@@ -15,7 +15,7 @@ use crate::queues::Queues;
 
 /// The index of the sessions of one store's prefix. Each family counts by itself.
 #[derive(Debug)]
-pub(super) struct Derived {
+pub(super) struct SessionIndex {
     /// Behind a `RefCell` because a question about what is held lets the index follow the clock.
     index: RefCell<Index>,
     departures: Departures,
@@ -25,14 +25,14 @@ pub(super) struct Derived {
 
 /// The memory, asked from within the command over one record.
 pub(super) struct MemoryNode<'a> {
-    pub(super) derived: &'a Derived,
+    pub(super) session_index: &'a SessionIndex,
     pub(super) queues: &'a Queues,
     pub(super) key: &'a SessionKey,
     pub(super) now: Timestamp,
     pub(super) mono: Monotonic,
 }
 
-impl Derived {
+impl SessionIndex {
     pub(super) fn new(prefix: &str) -> Self {
         let heads = Family::heads(prefix);
         Self {
@@ -98,15 +98,15 @@ impl Derived {
 
 impl Node for MemoryNode<'_> {
     fn fullness(&self, server: &ServerName, instance: &InstanceName) -> u64 {
-        let bound = self.derived.index.borrow().bound_to(server, instance);
-        let departures = &self.derived.departures;
+        let bound = self.session_index.index.borrow().bound_to(server, instance);
+        let departures = &self.session_index.departures;
         bound.saturating_add(departures.fullness(server, instance, self.mono))
     }
 
     fn held_by(&self, principal: &Principal) -> Option<Held> {
         let key = self.key.secret().as_bytes();
-        let family = self.derived.family_of(key)?;
-        let mut index = self.derived.index.borrow_mut();
+        let family = self.session_index.family_of(key)?;
+        let mut index = self.session_index.index.borrow_mut();
         Some(index.held(principal, family, key, self.now))
     }
 

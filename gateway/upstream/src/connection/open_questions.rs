@@ -11,7 +11,7 @@ use super::key::Key;
 
 /// Where the client was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum QuestionOrigin {
     /// Nowhere yet: the question waits for the stream of unrelated messages.
     Waiting,
     /// On that stream.
@@ -21,14 +21,14 @@ pub(super) enum Place {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    place: Place,
+struct OpenQuestion {
+    place: QuestionOrigin,
     deadline: Instant,
 }
 
 /// Why a question is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotAsked {
+pub(super) enum QuestionRejection {
     /// Another with its id is open: an answer could belong to either.
     Duplicate,
     /// As many as may are open.
@@ -37,12 +37,12 @@ pub(super) enum NotAsked {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Asking {
-    open: HashMap<Key, Asked>,
+pub(super) struct OpenQuestions {
+    open: HashMap<Key, OpenQuestion>,
     max: usize,
 }
 
-impl Asking {
+impl OpenQuestions {
     pub(super) fn new(max: usize) -> Self {
         Self {
             open: HashMap::new(),
@@ -51,11 +51,11 @@ impl Asking {
     }
 
     /// Whether a question with this id can be asked.
-    pub(super) fn check(&self, key: &Key) -> Result<(), NotAsked> {
+    pub(super) fn check(&self, key: &Key) -> Result<(), QuestionRejection> {
         if self.open.contains_key(key) {
-            Err(NotAsked::Duplicate)
+            Err(QuestionRejection::Duplicate)
         } else if self.open.len() >= self.max {
-            Err(NotAsked::TooMany)
+            Err(QuestionRejection::TooMany)
         } else {
             Ok(())
         }
@@ -67,17 +67,17 @@ impl Asking {
     }
 
     /// Notes where a question was put, and until when it may be answered. Later calls move it.
-    pub(super) fn put(&mut self, key: Key, place: Place, deadline: Instant) {
-        self.open.insert(key, Asked { place, deadline });
+    pub(super) fn put(&mut self, key: Key, place: QuestionOrigin, deadline: Instant) {
+        self.open.insert(key, OpenQuestion { place, deadline });
     }
 
     /// Takes out a question that is answered, or withdrawn.
-    pub(super) fn take(&mut self, key: &Key) -> Option<Place> {
+    pub(super) fn take(&mut self, key: &Key) -> Option<QuestionOrigin> {
         self.open.remove(key).map(|asked| asked.place)
     }
 
     /// Takes out the questions that were not answered in time.
-    pub(super) fn expired(&mut self, now: Instant) -> Vec<(Key, Place)> {
+    pub(super) fn expired(&mut self, now: Instant) -> Vec<(Key, QuestionOrigin)> {
         self.open
             .extract_if(|_, asked| asked.deadline <= now)
             .map(|(key, asked)| (key, asked.place))

@@ -16,7 +16,7 @@ use super::transition::{Get, Transition};
 
 /// A worker that was told that another's claim is under way, and is to be told when that is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Told<'a> {
+pub(super) struct ClaimWaiter<'a> {
     pub(super) worker: &'a WorkerId,
     pub(super) server: &'a ServerName,
     /// When the claim lapses.
@@ -25,7 +25,7 @@ pub(super) struct Told<'a> {
 
 /// What an answer settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settles<'a> {
+pub(super) enum SettledScope<'a> {
     Nothing,
     /// The claim at this server.
     Server(&'a ServerName),
@@ -34,29 +34,29 @@ pub(super) enum Settles<'a> {
 }
 
 /// A transition whose answer may concern those who wait.
-pub(super) trait Watched: Transition {
+pub(super) trait WakingTransition: Transition {
     /// Whether it counts as a use of the session.
     const IS_USE: bool = false;
 
     /// The server whose binding it may move.
-    fn moves(&self) -> Option<&ServerName> {
+    fn moved_server(&self) -> Option<&ServerName> {
         None
     }
 
     /// Whether its caller was told of a claim of another.
-    fn told<'a>(&'a self, _reply: &'a Self::Reply) -> Option<Told<'a>> {
+    fn claim_waiter<'a>(&'a self, _reply: &'a Self::Reply) -> Option<ClaimWaiter<'a>> {
         None
     }
 
     /// What it settled.
-    fn settles<'a>(&'a self, _reply: &'a Self::Reply) -> Settles<'a> {
-        Settles::Nothing
+    fn settled_scope<'a>(&'a self, _reply: &'a Self::Reply) -> SettledScope<'a> {
+        SettledScope::Nothing
     }
 }
 
 /// A binding before a request that may move it.
 #[derive(Debug)]
-pub(super) struct Before {
+pub(super) struct PriorBinding {
     pub(super) server: ServerName,
     pub(super) instance: InstanceName,
     epoch: u64,
@@ -64,7 +64,7 @@ pub(super) struct Before {
 
 /// How far a binding was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum BindingChange {
     /// It was not.
     Not,
     /// To a new claim on the same instance.
@@ -73,10 +73,10 @@ pub(super) enum Moved {
     Away,
 }
 
-impl Before {
+impl PriorBinding {
     /// The binding that the request may move, as it is in the record.
-    pub(super) fn of<T: Watched>(request: &T, record: Option<&Record>) -> Option<Self> {
-        let server = request.moves()?;
+    pub(super) fn of<T: WakingTransition>(request: &T, record: Option<&Record>) -> Option<Self> {
+        let server = request.moved_server()?;
         let binding = record?.bindings.get(server)?;
         Some(Self {
             server: server.clone(),
@@ -86,103 +86,103 @@ impl Before {
     }
 
     /// What has become of it.
-    pub(super) fn moved(&self, record: Option<&Record>) -> Moved {
+    pub(super) fn moved(&self, record: Option<&Record>) -> BindingChange {
         match record.and_then(|record| record.bindings.get(&self.server)) {
-            Some(after) if after.epoch == self.epoch => Moved::Not,
-            Some(after) if after.instance == self.instance => Moved::Renewed,
-            _ => Moved::Away,
+            Some(after) if after.epoch == self.epoch => BindingChange::Not,
+            Some(after) if after.instance == self.instance => BindingChange::Renewed,
+            _ => BindingChange::Away,
         }
     }
 }
 
-impl Watched for Touch {
+impl WakingTransition for Touch {
     const IS_USE: bool = true;
 }
 
-impl Watched for Get {}
-impl Watched for Clean {}
+impl WakingTransition for Get {}
+impl WakingTransition for Clean {}
 
-impl Watched for Create {
+impl WakingTransition for Create {
     const IS_USE: bool = true;
 
-    fn settles<'a>(&'a self, reply: &'a Created) -> Settles<'a> {
+    fn settled_scope<'a>(&'a self, reply: &'a Created) -> SettledScope<'a> {
         match reply.created {
-            true => Settles::Session,
-            false => Settles::Nothing,
+            true => SettledScope::Session,
+            false => SettledScope::Nothing,
         }
     }
 }
 
-impl Watched for End {
-    fn settles<'a>(&'a self, reply: &'a Ended) -> Settles<'a> {
+impl WakingTransition for End {
+    fn settled_scope<'a>(&'a self, reply: &'a Ended) -> SettledScope<'a> {
         match reply.ended_now {
-            true => Settles::Session,
-            false => Settles::Nothing,
+            true => SettledScope::Session,
+            false => SettledScope::Nothing,
         }
     }
 }
 
-impl Watched for Forget {
-    fn settles<'a>(&'a self, (): &'a ()) -> Settles<'a> {
-        Settles::Session
+impl WakingTransition for Forget {
+    fn settled_scope<'a>(&'a self, (): &'a ()) -> SettledScope<'a> {
+        SettledScope::Session
     }
 }
 
-impl Watched for Route {
+impl WakingTransition for Route {
     const IS_USE: bool = true;
 
-    fn told<'a>(&'a self, reply: &'a Routed) -> Option<Told<'a>> {
+    fn claim_waiter<'a>(&'a self, reply: &'a Routed) -> Option<ClaimWaiter<'a>> {
         claimed(&self.worker, reply.binding.as_ref()?)
     }
 }
 
-impl Watched for Bind {
+impl WakingTransition for Bind {
     const IS_USE: bool = true;
 
-    fn told<'a>(&'a self, reply: &'a Bound) -> Option<Told<'a>> {
+    fn claim_waiter<'a>(&'a self, reply: &'a Bound) -> Option<ClaimWaiter<'a>> {
         claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
     }
 
-    fn settles<'a>(&'a self, reply: &'a Bound) -> Settles<'a> {
+    fn settled_scope<'a>(&'a self, reply: &'a Bound) -> SettledScope<'a> {
         // A claim that was won is news to nobody until it is bound.
         match reply.won && reply.binding.state == BindingState::Bound {
-            true => Settles::Server(&reply.binding.server),
-            false => Settles::Nothing,
+            true => SettledScope::Server(&reply.binding.server),
+            false => SettledScope::Nothing,
         }
     }
 }
 
-impl Watched for Rebind {
+impl WakingTransition for Rebind {
     const IS_USE: bool = true;
 
-    fn moves(&self) -> Option<&ServerName> {
+    fn moved_server(&self) -> Option<&ServerName> {
         Some(&self.server)
     }
 
-    fn told<'a>(&'a self, reply: &'a Rebound) -> Option<Told<'a>> {
+    fn claim_waiter<'a>(&'a self, reply: &'a Rebound) -> Option<ClaimWaiter<'a>> {
         claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
     }
 }
 
-impl Watched for Confirm {
+impl WakingTransition for Confirm {
     const IS_USE: bool = true;
 
-    fn settles<'a>(&'a self, reply: &'a BindingView) -> Settles<'a> {
-        Settles::Server(&reply.server)
+    fn settled_scope<'a>(&'a self, reply: &'a BindingView) -> SettledScope<'a> {
+        SettledScope::Server(&reply.server)
     }
 }
 
-impl Watched for Unbind {
+impl WakingTransition for Unbind {
     const IS_USE: bool = true;
 
-    fn settles<'a>(&'a self, reply: &'a BindingView) -> Settles<'a> {
-        Settles::Server(&reply.server)
+    fn settled_scope<'a>(&'a self, reply: &'a BindingView) -> SettledScope<'a> {
+        SettledScope::Server(&reply.server)
     }
 }
 
-fn claimed<'a>(worker: &'a WorkerId, view: &'a BindingView) -> Option<Told<'a>> {
+fn claimed<'a>(worker: &'a WorkerId, view: &'a BindingView) -> Option<ClaimWaiter<'a>> {
     let lapses_at = view.lease_until?;
-    (view.state == BindingState::Claimed).then_some(Told {
+    (view.state == BindingState::Claimed).then_some(ClaimWaiter {
         worker,
         server: &view.server,
         lapses_at,
