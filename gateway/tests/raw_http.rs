@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mooring_code::proxy::{AddressPolicy, Proxy, ProxyOptions, Refused, Traffic};
+use mooring_code::proxy::{AddressPolicy, Proxy, ProxyOptions, RefusedRequest, Traffic};
 use mooring_sandbox::{
     Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, TakeListener, Tier,
     Trees,
@@ -42,7 +42,7 @@ const LIMITS: Limits = Limits {
 struct Ran {
     output: String,
     traffic: Traffic,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedRequest>,
 }
 
 async fn run(program: Program, policy: AddressPolicy) -> Ran {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use mooring_code::place::CodePlace;
 use mooring_code::volume::{
-    self, Incarnation, Mounted, MountedTool, SecondProcess, Volume, VolumeOptions,
+    self, Incarnation, MountManifest, MountedTool, SecondProcess, Volume, VolumeOptions,
 };
 use mooring_session::names::{Principal, ServerName};
 use mooring_settings::{Language, StubFormat};
@@ -136,13 +136,13 @@ fn tools(round: usize) -> Vec<MountedTool> {
     (0..TOOLS).map(tool).collect()
 }
 
-fn mounted(format: StubFormat, tools: Vec<MountedTool>) -> Mounted {
+fn mounted(format: StubFormat, tools: Vec<MountedTool>) -> MountManifest {
     let server = ServerName::parse(b"sandbox").unwrap();
-    black_box(Mounted::new(&server, Language::Python, format, tools, Vec::new()).unwrap())
+    black_box(MountManifest::new(&server, Language::Python, format, tools, Vec::new()).unwrap())
 }
 
 /// Opens a session of its own.
-fn open(volume: &Volume, user: &str, mounted: &Mounted) -> Duration {
+fn open(volume: &Volume, user: &str, mounted: &MountManifest) -> Duration {
     let principal = Principal::parse(user.as_bytes()).unwrap();
     let place = CodePlace::new(mounted.server(), &principal, Language::Python).unwrap();
     let incarnation = Incarnation::Recorded {

@@ -13,16 +13,16 @@
 //!
 //! Invariant: the time of a scan is linear in the length of the code, whatever the patterns.
 
-mod blank;
+mod mask;
 
 use regex::Regex;
 
-use self::blank::{Blanked, blank};
+use self::mask::{MaskedCode, mask_code};
 use mooring_settings::Language;
 
 /// What a pattern looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Looks {
+enum PatternScope {
     /// Code without comments and without the text of strings.
     AtCode,
     /// Code without comments.
@@ -30,7 +30,7 @@ enum Looks {
 }
 
 /// The patterns that a server has unless its settings name others: name, what it looks at, expression.
-type Standard = (&'static str, Looks, &'static str);
+type DefaultPattern = (&'static str, PatternScope, &'static str);
 
 /// A name that is called, and that is no attribute of something else.
 macro_rules! call {
@@ -39,33 +39,49 @@ macro_rules! call {
     };
 }
 
-const PYTHON: [Standard; 8] = [
-    ("os.system", Looks::AtCode, r"\bos\s*\.\s*system\s*\("),
-    ("subprocess", Looks::AtCode, r"\bsubprocess\s*\.\s*\w"),
+const PYTHON: [DefaultPattern; 8] = [
+    (
+        "os.system",
+        PatternScope::AtCode,
+        r"\bos\s*\.\s*system\s*\(",
+    ),
+    (
+        "subprocess",
+        PatternScope::AtCode,
+        r"\bsubprocess\s*\.\s*\w",
+    ),
     (
         "open of a system path",
-        Looks::AtStringsToo,
+        PatternScope::AtStringsToo,
         r#"(?:^|[^.\w])open\s*\(\s*[rRbBuUfF]{0,2}["']{1,3}/(?:etc|proc|sys)(?:/|["'])"#,
     ),
-    ("__subclasses__", Looks::AtCode, r"\b__subclasses__\b"),
-    ("__bases__", Looks::AtCode, r"\b__bases__\b"),
-    ("__mro__", Looks::AtCode, r"\b__mro__\b"),
-    ("breakpoint", Looks::AtCode, call!("breakpoint")),
-    ("__builtins__", Looks::AtCode, r"\b__builtins__\b"),
+    (
+        "__subclasses__",
+        PatternScope::AtCode,
+        r"\b__subclasses__\b",
+    ),
+    ("__bases__", PatternScope::AtCode, r"\b__bases__\b"),
+    ("__mro__", PatternScope::AtCode, r"\b__mro__\b"),
+    ("breakpoint", PatternScope::AtCode, call!("breakpoint")),
+    ("__builtins__", PatternScope::AtCode, r"\b__builtins__\b"),
 ];
 
-const TYPESCRIPT: [Standard; 5] = [
-    ("Deno.run", Looks::AtCode, r"\bDeno\s*\.\s*run\b"),
-    ("Deno.Command", Looks::AtCode, r"\bDeno\s*\.\s*Command\b"),
-    ("fetch", Looks::AtCode, call!("fetch")),
+const TYPESCRIPT: [DefaultPattern; 5] = [
+    ("Deno.run", PatternScope::AtCode, r"\bDeno\s*\.\s*run\b"),
+    (
+        "Deno.Command",
+        PatternScope::AtCode,
+        r"\bDeno\s*\.\s*Command\b",
+    ),
+    ("fetch", PatternScope::AtCode, call!("fetch")),
     (
         "import from a URL",
-        Looks::AtStringsToo,
+        PatternScope::AtStringsToo,
         r#"\bfrom\s*["']https?:"#,
     ),
     (
         "dynamic import of a URL",
-        Looks::AtStringsToo,
+        PatternScope::AtStringsToo,
         r#"\bimport\s*\(\s*["'`]https?:"#,
     ),
 ];
@@ -73,16 +89,16 @@ const TYPESCRIPT: [Standard; 5] = [
 /// Where a pattern was found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("blocked by the pattern {pattern:?} in line {line}: {text}")]
-pub struct Found {
+pub struct PatternMatch {
     /// The pattern's name; of a configured one the expression itself.
     pub pattern: Box<str>,
     /// The line, from 1.
     pub line: usize,
-    /// What stands there, trimmed, at most [`Found::TEXT_CHARS_MAX`] characters of it.
+    /// What stands there, trimmed, at most [`PatternMatch::TEXT_CHARS_MAX`] characters of it.
     pub text: Box<str>,
 }
 
-impl Found {
+impl PatternMatch {
     /// How much of the line is shown.
     pub const TEXT_CHARS_MAX: usize = 120;
 }
@@ -97,7 +113,7 @@ pub struct Patterns {
 #[derive(Debug, Clone)]
 struct Pattern {
     name: Box<str>,
-    looks: Looks,
+    looks: PatternScope,
     expression: Regex,
 }
 
@@ -136,8 +152,8 @@ impl Patterns {
     /// The first pattern that the code meets, in the order of the lines.
     ///
     /// # Errors
-    /// [`Found`], for the caller's eyes: the code is the caller's own.
-    pub fn check(&self, language: Language, code: &str) -> Result<(), Found> {
+    /// [`PatternMatch`], for the caller's eyes: the code is the caller's own.
+    pub fn check(&self, language: Language, code: &str) -> Result<(), PatternMatch> {
         let patterns = match language {
             Language::Python => &self.python,
             Language::TypeScript => &self.typescript,
@@ -145,16 +161,16 @@ impl Patterns {
         if patterns.is_empty() {
             return Ok(());
         }
-        let Blanked {
+        let MaskedCode {
             without_comments,
             without_strings,
-        } = blank(language, code);
+        } = mask_code(language, code);
         let first = patterns
             .iter()
             .filter_map(|pattern| {
                 let looked_at = match pattern.looks {
-                    Looks::AtCode => &without_strings,
-                    Looks::AtStringsToo => &without_comments,
+                    PatternScope::AtCode => &without_strings,
+                    PatternScope::AtStringsToo => &without_comments,
                 };
                 // Most expressions take the character before the name with them; the last one met is the pattern's.
                 let found = pattern.expression.find(looked_at)?;
@@ -168,7 +184,7 @@ impl Patterns {
     }
 }
 
-fn found(pattern: &Pattern, code: &str, end: usize) -> Found {
+fn found(pattern: &Pattern, code: &str, end: usize) -> PatternMatch {
     let before = code.get(..end).unwrap_or(code).trim_end();
     let line = before.matches('\n').count();
     let text: String = code
@@ -177,16 +193,19 @@ fn found(pattern: &Pattern, code: &str, end: usize) -> Found {
         .unwrap_or("")
         .trim()
         .chars()
-        .take(Found::TEXT_CHARS_MAX)
+        .take(PatternMatch::TEXT_CHARS_MAX)
         .collect();
-    Found {
+    PatternMatch {
         pattern: pattern.name.clone(),
         line: line.saturating_add(1),
         text: text.into(),
     }
 }
 
-fn list(configured: Option<&[Regex]>, standard: &[Standard]) -> Result<Vec<Pattern>, regex::Error> {
+fn list(
+    configured: Option<&[Regex]>,
+    standard: &[DefaultPattern],
+) -> Result<Vec<Pattern>, regex::Error> {
     let Some(configured) = configured else {
         return standard.iter().map(Pattern::standard).collect();
     };
@@ -194,7 +213,7 @@ fn list(configured: Option<&[Regex]>, standard: &[Standard]) -> Result<Vec<Patte
 }
 
 impl Pattern {
-    fn standard((name, looks, expression): &Standard) -> Result<Self, regex::Error> {
+    fn standard((name, looks, expression): &DefaultPattern) -> Result<Self, regex::Error> {
         Ok(Self {
             name: (*name).into(),
             looks: *looks,
@@ -206,7 +225,7 @@ impl Pattern {
         Self {
             name: expression.as_str().into(),
             // Whether it means a string or code nobody knows, so it sees both.
-            looks: Looks::AtStringsToo,
+            looks: PatternScope::AtStringsToo,
             expression: expression.clone(),
         }
     }

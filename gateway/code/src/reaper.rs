@@ -16,8 +16,8 @@ use rand::seq::SliceRandom;
 use tokio::task::spawn_blocking;
 
 use super::place::CodePlace;
-use super::server::{Kept, Services};
-use super::volume::{Retired, Volume, unix_now_ms};
+use super::server::{CodeStorage, Services};
+use super::volume::{RetireOutcome, Volume, unix_now_ms};
 use mooring_metrics::{self as metrics, SessionRetired};
 use mooring_router::affinity::{Forgotten, jittered};
 use mooring_store::{Family, SessionKey, StoreError};
@@ -40,7 +40,7 @@ const SWEEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Looks for tombstones and cleans up after them, until it is stopped. The pauses between two looks are `interval`, give
 /// or take a quarter.
 pub async fn reap(services: Arc<Services>, interval: Duration) {
-    let Ok(Kept { volume, .. }) = &services.kept else {
+    let Ok(CodeStorage { volume, .. }) = &services.kept else {
         return;
     };
     let reaper = Reaper {
@@ -65,7 +65,7 @@ pub async fn reap(services: Arc<Services>, interval: Duration) {
 
 /// Sweeps what no store tells of, until it is stopped.
 pub async fn sweep(services: Arc<Services>) {
-    let Ok(Kept { volume, .. }) = &services.kept else {
+    let Ok(CodeStorage { volume, .. }) = &services.kept else {
         return;
     };
     let interval = (services.session_ttl_max / SWEEPS_PER_TTL).max(SWEEP_INTERVAL_MIN);
@@ -128,10 +128,10 @@ impl Reaper<'_> {
         let retired = match place {
             Some(place) => self.retire(place, record.generation).await,
             // A record that was made by hand, and that names no directory.
-            None => Some(Retired::Absent),
+            None => Some(RetireOutcome::Absent),
         };
         match retired {
-            Some(Retired::Moved | Retired::Absent | Retired::TakenOver) => {
+            Some(RetireOutcome::Moved | RetireOutcome::Absent | RetireOutcome::TakenOver) => {
                 // What its code held at other servers.
                 if !self.services.affinity.delete_all_held(key, &record).await {
                     self.leave_alone(key).await;
@@ -144,7 +144,7 @@ impl Reaper<'_> {
                     Forgotten::NotAsked => None,
                 }
             }
-            Some(Retired::InUse) => {
+            Some(RetireOutcome::InUse) => {
                 self.leave_alone(key).await;
                 Some(SessionRetired::InUse)
             }
@@ -161,7 +161,7 @@ impl Reaper<'_> {
         let _ = self.services.affinity.claim(key, PAUSE).await;
     }
 
-    async fn retire(&self, place: CodePlace, generation: u64) -> Option<Retired> {
+    async fn retire(&self, place: CodePlace, generation: u64) -> Option<RetireOutcome> {
         let volume = self.volume.clone();
         let digest = place.digest();
         match spawn_blocking(move || volume.retire(&place, generation)).await {

@@ -16,7 +16,7 @@ use super::nested::Inside;
 use super::own::{call_of, reply_to};
 use super::{App, answer};
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams};
-use mooring_code::server::{Asker, CallContext, CodeServer};
+use mooring_code::server::{CallContext, Caller, CodeServer};
 use mooring_protocol::{ErrorKind, Kind, Message, Method, Revision};
 
 /// What the id of a client begins with that can be asked.
@@ -27,7 +27,7 @@ const ASKING: &str = "asking-";
 pub(super) struct CodeVisit {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
-    pub(super) asker: Asker,
+    pub(super) caller: Caller,
     pub(super) headers: HeaderMap,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn post(visit: &CodeVisit, message: &Message<'_>, revision: Rev
         _ => (RunClient::silent(), None),
     };
     let context = CallContext {
-        asker: visit.asker.clone(),
+        caller: visit.caller.clone(),
         upstreams: Arc::new(Inside(Arc::clone(&visit.app))),
         client,
     };
@@ -67,7 +67,7 @@ async fn answered(visit: &CodeVisit, message: &Message<'_>) -> Response {
     let session = place.as_ref().and_then(|place| {
         let session = visit
             .server
-            .session_of(&visit.asker.principal, place.language);
+            .session_of(&visit.caller.principal, place.language);
         session.ok()
     });
     let reply = place.as_ref().and_then(|place| place.answer(message));

@@ -18,7 +18,7 @@ use super::group::GroupVisit;
 use super::target::Target;
 use super::{App, agent, answer, batch, code, door, group, upstream};
 use crate::identity::identify;
-use mooring_code::server::Asker;
+use mooring_code::server::Caller;
 use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
@@ -256,7 +256,7 @@ impl Arrival {
             Target::Code(server) => Way::Code(CodeVisit {
                 app: self.app,
                 server,
-                asker: Asker {
+                caller: Caller {
                     principal: self.principal,
                     teams: self.teams,
                 },

@@ -75,7 +75,7 @@ pub enum ServeError {
     Client(#[from] ClientError),
     /// The servers of kind `code` could not be made.
     #[error("the code servers cannot be made")]
-    Code(#[from] mooring_code::server::OpenError),
+    Code(#[from] mooring_code::server::CodeServersError),
     /// A configured name is not one that the store takes.
     #[error(transparent)]
     Name(#[from] NameError),

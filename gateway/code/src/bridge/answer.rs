@@ -68,7 +68,7 @@ fn failed(error: &CallError) -> Outcome<'_> {
 
 /// The whole frame; none where it would be too long.
 fn frame(id: u64, outcome: Outcome<'_>, bytes_max: usize) -> Option<Bytes> {
-    let mut frame = Bounded {
+    let mut frame = BoundedBuffer {
         bytes: vec![0; LENGTH_BYTES],
         most: bytes_max.saturating_add(LENGTH_BYTES),
     };
@@ -82,12 +82,12 @@ fn frame(id: u64, outcome: Outcome<'_>, bytes_max: usize) -> Option<Bytes> {
 }
 
 /// Takes no more than it may.
-struct Bounded {
+struct BoundedBuffer {
     bytes: Vec<u8>,
     most: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedBuffer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         if piece.len() > self.most.saturating_sub(self.bytes.len()) {
             return Err(io::ErrorKind::FileTooLarge.into());

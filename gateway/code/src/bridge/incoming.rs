@@ -25,7 +25,7 @@ pub(super) struct Incoming {
 }
 
 /// What the kernel had.
-pub(super) enum Received {
+pub(super) enum ReadOutcome {
     /// Bytes.
     Bytes,
     /// Something was sent along with bytes. Neither was taken.
@@ -57,7 +57,7 @@ impl Incoming {
     ///
     /// A piece that came with descriptors ends where they do, so that a short one does not mean that nothing more is
     /// there, as the stream's own reading takes it.
-    pub(super) async fn receive(&mut self, from: &UnixStream) -> io::Result<Received> {
+    pub(super) async fn receive(&mut self, from: &UnixStream) -> io::Result<ReadOutcome> {
         let received = from
             .async_io(Interest::READABLE, || {
                 // No room for anything but bytes: the kernel closes descriptors, and says that there were some.
@@ -67,14 +67,14 @@ impl Incoming {
             })
             .await?;
         if received.flags.contains(ReturnFlags::CTRUNC) {
-            return Ok(Received::More);
+            return Ok(ReadOutcome::More);
         }
         let piece = self.piece.get(..received.bytes).unwrap_or_default();
         self.bytes.extend_from_slice(piece);
         Ok(if piece.is_empty() {
-            Received::End
+            ReadOutcome::End
         } else {
-            Received::Bytes
+            ReadOutcome::Bytes
         })
     }
 

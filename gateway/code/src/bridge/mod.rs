@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::calls::Callee;
-use serving::Serving;
+use serving::BridgeServer;
 pub(crate) use violation::Violation;
 
 /// What code may ask for over one bridge.
@@ -77,7 +77,7 @@ impl BridgeLimits {
 
 /// What came over a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct BridgeSummary {
     /// Calls that were made, those that were cancelled at the end of the run included.
     pub calls: u64,
     /// Frames that were answered here and never became a call.
@@ -91,12 +91,12 @@ pub struct Served {
 pub struct Bridge {
     /// Ends the bridge when it is dropped.
     end: oneshot::Sender<()>,
-    task: JoinHandle<Served>,
+    task: JoinHandle<BridgeSummary>,
 }
 
 impl Bridge {
     /// Closes the socket, cancels what is open, and waits until nothing of it runs any more.
-    pub async fn end(self) -> Served {
+    pub async fn end(self) -> BridgeSummary {
         drop(self.end);
         // It neither panics nor is cancelled; where the runtime ends first, nobody reads this.
         self.task.await.unwrap_or_default()
@@ -117,6 +117,6 @@ pub fn pair() -> io::Result<(UnixStream, OwnedFd)> {
 /// error of kind `internal` to the program.
 pub fn serve<C: Callee>(host: UnixStream, callee: Arc<C>, limits: BridgeLimits) -> Bridge {
     let (end, ended) = oneshot::channel();
-    let task = tokio::spawn(Serving::new(callee, limits).until(host, ended));
+    let task = tokio::spawn(BridgeServer::new(callee, limits).until(host, ended));
     Bridge { end, task }
 }

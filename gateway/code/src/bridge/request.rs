@@ -36,7 +36,7 @@ struct Envelope<'a> {
 }
 
 /// Why a request is no call.
-pub(super) enum Refusal {
+pub(super) enum CallRefusal {
     /// It is none.
     Invalid(String),
     /// Its arguments are deeper than they may be.
@@ -46,11 +46,11 @@ pub(super) enum Refusal {
     },
 }
 
-impl From<&Refusal> for CallError {
-    fn from(refusal: &Refusal) -> Self {
+impl From<&CallRefusal> for CallError {
+    fn from(refusal: &CallRefusal) -> Self {
         match refusal {
-            Refusal::Invalid(why) => Self::new(CallErrorKind::Invalid, why.as_str()),
-            Refusal::TooDeep { most } => Self::new(
+            CallRefusal::Invalid(why) => Self::new(CallErrorKind::Invalid, why.as_str()),
+            CallRefusal::TooDeep { most } => Self::new(
                 CallErrorKind::Limit,
                 format!("the arguments are nested deeper than {most}"),
             ),
@@ -76,17 +76,17 @@ impl<'a> Request<'a> {
     }
 
     /// The call itself.
-    pub(super) fn call(&self, depth_max: usize) -> Result<NestedCall, Refusal> {
+    pub(super) fn call(&self, depth_max: usize) -> Result<NestedCall, CallRefusal> {
         let server = name("server", self.envelope.server)?;
         let tool = name("tool", self.envelope.tool)?;
         let arguments = match self.envelope.arguments {
             None => serde_json::Map::new(),
             Some(arguments) if depth::is_within(arguments.get(), depth_max) => {
                 serde_json::from_str(arguments.get()).map_err(|error| {
-                    Refusal::Invalid(format!("the arguments are no object: {error}"))
+                    CallRefusal::Invalid(format!("the arguments are no object: {error}"))
                 })?
             }
-            Some(_) => return Err(Refusal::TooDeep { most: depth_max }),
+            Some(_) => return Err(CallRefusal::TooDeep { most: depth_max }),
         };
         Ok(NestedCall {
             server,
@@ -101,17 +101,17 @@ fn not_an_object(error: impl std::fmt::Display) -> Violation {
     Violation::NotAnObject(error.to_string())
 }
 
-fn name(field: &'static str, value: Option<&RawValue>) -> Result<Box<str>, Refusal> {
+fn name(field: &'static str, value: Option<&RawValue>) -> Result<Box<str>, CallRefusal> {
     let name: Option<Box<str>> = value.and_then(|value| serde_json::from_str(value.get()).ok());
     let Some(name) = name else {
-        return Err(Refusal::Invalid(format!("{field} is no string")));
+        return Err(CallRefusal::Invalid(format!("{field} is no string")));
     };
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
         let why = format!(
             "{field} has {} bytes, it has to have from 1 to {NAME_BYTES_MAX}",
             name.len()
         );
-        return Err(Refusal::Invalid(why));
+        return Err(CallRefusal::Invalid(why));
     }
     Ok(name)
 }

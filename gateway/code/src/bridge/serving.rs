@@ -15,14 +15,14 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::answer::Answer;
-use super::incoming::{Incoming, Next, Received};
-use super::request::{Refusal, Request};
+use super::incoming::{Incoming, Next, ReadOutcome};
+use super::request::{CallRefusal, Request};
 use super::violation::Violation;
-use super::{BridgeLimits, Served};
+use super::{BridgeLimits, BridgeSummary};
 use crate::calls::{CallError, CallErrorKind, Callee};
 
 /// Everything of a bridge but its socket.
-pub(super) struct Serving<C> {
+pub(super) struct BridgeServer<C> {
     callee: Arc<C>,
     limits: BridgeLimits,
     incoming: Incoming,
@@ -32,10 +32,10 @@ pub(super) struct Serving<C> {
     /// Which call a task makes: what is left of one that panicked.
     tasks: HashMap<Id, u64>,
     answers: VecDeque<Answer>,
-    served: Served,
+    served: BridgeSummary,
 }
 
-impl<C: Callee> Serving<C> {
+impl<C: Callee> BridgeServer<C> {
     pub(super) fn new(callee: Arc<C>, limits: BridgeLimits) -> Self {
         Self {
             callee,
@@ -49,7 +49,7 @@ impl<C: Callee> Serving<C> {
             running: JoinSet::new(),
             tasks: HashMap::new(),
             answers: VecDeque::new(),
-            served: Served::default(),
+            served: BridgeSummary::default(),
         }
     }
 
@@ -58,7 +58,7 @@ impl<C: Callee> Serving<C> {
         mut self,
         host: UnixStream,
         mut ended: oneshot::Receiver<()>,
-    ) -> Served {
+    ) -> BridgeSummary {
         let (reader, mut writer) = host.into_split();
         loop {
             self.take_frames();
@@ -92,12 +92,12 @@ impl<C: Callee> Serving<C> {
         self.open.len() < self.limits.at_once_max
     }
 
-    fn has_received(&mut self, received: &io::Result<Received>) {
+    fn has_received(&mut self, received: &io::Result<ReadOutcome>) {
         match received {
-            Ok(Received::Bytes) => {}
-            Ok(Received::More) => self.note(Violation::Descriptors),
+            Ok(ReadOutcome::Bytes) => {}
+            Ok(ReadOutcome::More) => self.note(Violation::Descriptors),
             // An end that is no orderly one is an end.
-            Ok(Received::End) | Err(_) => {
+            Ok(ReadOutcome::End) | Err(_) => {
                 self.is_reading = false;
                 if self.incoming.len() > 0 {
                     self.note(Violation::CutShort {
@@ -141,7 +141,7 @@ impl<C: Callee> Serving<C> {
             Ok(call) => call,
             Err(refusal) => {
                 self.refuse(id, CallError::from(&refusal));
-                if let Refusal::TooDeep { most } = refusal {
+                if let CallRefusal::TooDeep { most } = refusal {
                     self.note(Violation::TooDeep { most });
                 }
                 return;

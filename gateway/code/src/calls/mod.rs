@@ -3,14 +3,14 @@
 //! A call passes through layers that all are a [`Callee`]: it is recorded, its tokens are turned back, the policy is asked,
 //! and then it goes where a client's call would go, over the bindings of the code session.
 
-mod onward;
+mod forwarding;
 mod outcome;
 mod question;
 mod upstreams;
 
 use serde_json::{Map, Value};
 
-pub(crate) use onward::Onward;
+pub(crate) use forwarding::ForwardingCallee;
 pub use question::{AnswerPlace, RunClient};
 pub use upstreams::Upstreams;
 

@@ -15,7 +15,7 @@ const DIRECTORY: &str = ".catalog";
 
 /// A list, and when it was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct ListSnapshot {
     /// In milliseconds since 1970.
     pub(super) at_ms: u64,
     pub(super) tools: Vec<ListedTool>,
@@ -30,7 +30,7 @@ pub(super) struct ListFile {
 
 /// Whoever holds this is the one who asks.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct ListQueryLock {
     _lock: File,
 }
 
@@ -44,12 +44,12 @@ impl ListFile {
     }
 
     /// The list. None where there is none, or none that this version understands.
-    pub(super) fn read(&self) -> Option<Listed> {
+    pub(super) fn read(&self) -> Option<ListSnapshot> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
 
     /// None where another one asks.
-    pub(super) fn ask(&self) -> io::Result<Option<Asking>> {
+    pub(super) fn ask(&self) -> io::Result<Option<ListQueryLock>> {
         if let Some(directory) = self.lock.parent() {
             fs::create_dir_all(directory)?;
         }
@@ -60,14 +60,14 @@ impl ListFile {
             .write(true)
             .open(&self.lock)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Some(Asking { _lock: lock })),
+            Ok(()) => Ok(Some(ListQueryLock { _lock: lock })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
     /// Puts the list in the place of the one before. Whoever asks does it alone.
-    pub(super) fn write(&self, _asking: &Asking, listed: &Listed) -> io::Result<()> {
+    pub(super) fn write(&self, _asking: &ListQueryLock, listed: &ListSnapshot) -> io::Result<()> {
         let new = self.path.with_extension("new");
         fs::write(&new, serde_json::to_vec(listed)?)?;
         fs::rename(&new, &self.path)
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(file.read(), None);
         let asking = file.ask().unwrap().unwrap();
         assert!(file.ask().unwrap().is_none(), "another one asks");
-        let listed = Listed {
+        let listed = ListSnapshot {
             at_ms: 7,
             tools: Vec::new(),
         };

@@ -8,7 +8,7 @@ use mooring_session::time::Millis;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::file::{Asking, ListFile, Listed};
+use super::file::{ListFile, ListQueryLock, ListSnapshot};
 use super::listing::{ListError, list};
 use super::{ListedTool, MountableServer, ServerTools};
 use crate::calls::Upstreams;
@@ -26,7 +26,7 @@ pub(super) struct Source {
     server: MountableServer,
     file: Option<ListFile>,
     ttl: Duration,
-    known: Mutex<Known>,
+    known: Mutex<CachedList>,
     /// Held by whoever of this worker asks.
     asking: tokio::sync::Mutex<()>,
     /// Longest wait for the whole of an answer.
@@ -34,7 +34,7 @@ pub(super) struct Source {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedList {
     /// None before the first answer.
     tools: Option<Arc<[ListedTool]>>,
     /// When they were asked for, in milliseconds since 1970.
@@ -139,7 +139,7 @@ impl Source {
     }
 
     /// The right to ask, over the whole fleet; without a volume, over this worker alone.
-    async fn ask_alone(&self) -> std::io::Result<Option<Option<Asking>>> {
+    async fn ask_alone(&self) -> std::io::Result<Option<Option<ListQueryLock>>> {
         let Some(file) = self.file.clone() else {
             return Ok(Some(None));
         };
@@ -148,10 +148,10 @@ impl Source {
     }
 
     /// Asks, and no longer than an answer may take: nobody else asks meanwhile.
-    async fn ask(&self, upstreams: &Arc<dyn Upstreams>, asking: Option<Asking>) {
+    async fn ask(&self, upstreams: &Arc<dyn Upstreams>, asking: Option<ListQueryLock>) {
         let answer = tokio::time::timeout(self.answer_timeout, list(upstreams, &self.server));
         let listed = match answer.await.unwrap_or(Err(ListError::Late)) {
-            Ok(tools) => Listed {
+            Ok(tools) => ListSnapshot {
                 at_ms: unix_now_ms(),
                 tools,
             },
@@ -171,7 +171,7 @@ impl Source {
         known.not_before = Some(Instant::now() + AFTER_FAILURE);
     }
 
-    fn note(&self, listed: Listed) {
+    fn note(&self, listed: ListSnapshot) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.tools.is_none() || listed.at_ms >= known.at_ms {
             if known.tools.as_deref() != Some(&listed.tools) {
@@ -184,7 +184,7 @@ impl Source {
 }
 
 /// Writes the list, and lets the next one ask.
-async fn write(file: ListFile, asking: Asking, listed: Listed) -> std::io::Result<()> {
+async fn write(file: ListFile, asking: ListQueryLock, listed: ListSnapshot) -> std::io::Result<()> {
     spawn_blocking(move || file.write(&asking, &listed))
         .await
         .map_err(std::io::Error::other)?

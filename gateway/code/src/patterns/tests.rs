@@ -88,7 +88,7 @@ fn the_first_line_is_named_and_shown() {
     );
     let long = format!("breakpoint({})", "1".repeat(1000));
     let found = standard().check(Language::Python, &long).unwrap_err();
-    assert_eq!(found.text.len(), Found::TEXT_CHARS_MAX);
+    assert_eq!(found.text.len(), PatternMatch::TEXT_CHARS_MAX);
 }
 
 #[test]
@@ -166,9 +166,9 @@ proptest! {
     fn no_code_makes_it_fail(code in "\\PC*|[a-z.'\"`#/*\\\\()\n é]{0,80}") {
         for language in [Language::Python, Language::TypeScript] {
             let _ = standard().check(language, &code);
-            let blanked = blank(language, &code);
-            prop_assert_eq!(blanked.without_comments.len(), code.len());
-            prop_assert_eq!(blanked.without_strings.len(), code.len());
+            let masked = mask_code(language, &code);
+            prop_assert_eq!(masked.without_comments.len(), code.len());
+            prop_assert_eq!(masked.without_strings.len(), code.len());
         }
     }
 }

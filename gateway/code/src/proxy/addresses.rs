@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::refusal::Refusal;
+use super::refusal::RefusalReason;
 
 /// Ports that a proxy connects to.
 const PORTS: &[u16] = &[80, 443];
@@ -93,7 +93,7 @@ impl AddressPolicy {
     }
 
     /// Whether a port may be connected to, before anything is looked up.
-    pub(super) fn check_port(&self, port: u16) -> Result<(), Refusal> {
+    pub(super) fn check_port(&self, port: u16) -> Result<(), RefusalReason> {
         #[cfg(any(test, feature = "test-support"))]
         if self.allowed.iter().any(|allowed| allowed.port() == port) {
             return Ok(());
@@ -101,22 +101,22 @@ impl AddressPolicy {
         if PORTS.contains(&port) {
             Ok(())
         } else {
-            Err(Refusal::Port(port))
+            Err(RefusalReason::Port(port))
         }
     }
 
     /// Whether an address may be connected to.
-    pub(super) fn check(&self, address: SocketAddr) -> Result<(), Refusal> {
+    pub(super) fn check(&self, address: SocketAddr) -> Result<(), RefusalReason> {
         #[cfg(any(test, feature = "test-support"))]
         if self.allowed.contains(&address) {
             return Ok(());
         }
         let ip = address.ip();
         if !is_public(ip) {
-            return Err(Refusal::NotPublic(ip));
+            return Err(RefusalReason::NotPublic(ip));
         }
         if self.own.contains(&ip.to_canonical()) || is_of_this_machine(address) {
-            return Err(Refusal::Own(ip));
+            return Err(RefusalReason::Own(ip));
         }
         Ok(())
     }

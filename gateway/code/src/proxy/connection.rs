@@ -18,8 +18,8 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
 use super::Shared;
-use super::outward::{Counted, Destination, OutwardError};
-use super::refusal::{Refusal, Refused};
+use super::egress::{Destination, EgressError, MeteredStream};
+use super::refusal::{RefusalReason, RefusedRequest};
 
 /// For the head of a request to be there.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
@@ -47,11 +47,11 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 
 /// What is to be done, or kept, beside the answer.
 #[derive(Default)]
-struct Beside {
+struct ConnectionTasks {
     /// The two ends of a tunnel.
-    tunnel: Option<(OnUpgrade, Counted)>,
-    /// Drives the connection outward.
-    outward: Option<Driver>,
+    tunnel: Option<(OnUpgrade, MeteredStream)>,
+    /// Drives the connection to the destination.
+    remote: Option<Driver>,
 }
 
 /// A task that ends with its value.
@@ -65,7 +65,7 @@ impl Drop for Driver {
 
 /// Serves one connection to its end.
 pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
-    let beside = Mutex::new(Beside::default());
+    let beside = Mutex::new(ConnectionTasks::default());
     let service = service_fn(|request| {
         let (shared, beside) = (&shared, &beside);
         async move { Ok::<_, Infallible>(answer(request, shared, beside).await) }
@@ -82,24 +82,28 @@ pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
         tracing::debug!(%error, "a connection of a sandbox broke");
     }
     let tunnel = lock(&beside).tunnel.take();
-    if let Some((upgrade, mut outward)) = tunnel
+    if let Some((upgrade, mut remote)) = tunnel
         && let Ok(client) = upgrade.await
     {
         let mut client = TokioIo::new(client);
-        let idle = outward.idle();
+        let idle = remote.idle();
         tokio::select! {
-            _ = tokio::io::copy_bidirectional(&mut client, &mut outward) => {}
+            _ = tokio::io::copy_bidirectional(&mut client, &mut remote) => {}
             () = idle => {}
         }
     }
 }
 
-fn lock(beside: &Mutex<Beside>) -> std::sync::MutexGuard<'_, Beside> {
+fn lock(beside: &Mutex<ConnectionTasks>) -> std::sync::MutexGuard<'_, ConnectionTasks> {
     beside.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the program is told.
-async fn answer(request: Request<Incoming>, shared: &Shared, beside: &Mutex<Beside>) -> Answer {
+async fn answer(
+    request: Request<Incoming>,
+    shared: &Shared,
+    beside: &Mutex<ConnectionTasks>,
+) -> Answer {
     let said = request.uri().to_string();
     let answered = if request.method() == Method::CONNECT {
         tunnel(request, shared, beside).await
@@ -108,11 +112,11 @@ async fn answer(request: Request<Incoming>, shared: &Shared, beside: &Mutex<Besi
     };
     answered.unwrap_or_else(|error| {
         let status = match &error {
-            OutwardError::Refused(why) => {
-                shared.refuse(&Refused::new(&said, *why));
+            EgressError::Refused(why) => {
+                shared.refuse(&RefusedRequest::new(&said, *why));
                 StatusCode::FORBIDDEN
             }
-            OutwardError::Lookup { .. } | OutwardError::Connect { .. } => StatusCode::BAD_GATEWAY,
+            EgressError::Lookup { .. } | EgressError::Connect { .. } => StatusCode::BAD_GATEWAY,
         };
         line(status, &error)
     })
@@ -122,11 +126,14 @@ async fn answer(request: Request<Incoming>, shared: &Shared, beside: &Mutex<Besi
 async fn tunnel(
     request: Request<Incoming>,
     shared: &Shared,
-    beside: &Mutex<Beside>,
-) -> Result<Answer, OutwardError> {
-    let authority = request.uri().authority().ok_or(Refusal::Destination)?;
-    let outward = Destination::new(authority, None)?.connect(shared).await?;
-    lock(beside).tunnel = Some((hyper::upgrade::on(request), outward));
+    beside: &Mutex<ConnectionTasks>,
+) -> Result<Answer, EgressError> {
+    let authority = request
+        .uri()
+        .authority()
+        .ok_or(RefusalReason::Destination)?;
+    let remote = Destination::new(authority, None)?.connect(shared).await?;
+    lock(beside).tunnel = Some((hyper::upgrade::on(request), remote));
     Ok(Response::new(Either::Right(Full::default())))
 }
 
@@ -134,29 +141,29 @@ async fn tunnel(
 async fn forward(
     mut request: Request<Incoming>,
     shared: &Shared,
-    beside: &Mutex<Beside>,
-) -> Result<Answer, OutwardError> {
+    beside: &Mutex<ConnectionTasks>,
+) -> Result<Answer, EgressError> {
     let uri = request.uri().clone();
-    let authority = uri.authority().ok_or(Refusal::Destination)?;
+    let authority = uri.authority().ok_or(RefusalReason::Destination)?;
     if uri.scheme() != Some(&http::uri::Scheme::HTTP) {
-        return Err(Refusal::Scheme.into());
+        return Err(RefusalReason::Scheme.into());
     }
     let destination = Destination::new(authority, Some(80))?;
-    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| Refusal::Destination)?;
-    let outward = destination.connect(shared).await?;
+    let host = HeaderValue::from_str(authority.as_str()).map_err(|_| RefusalReason::Destination)?;
+    let remote = destination.connect(shared).await?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().unwrap_or_else(|_| Uri::from_static("/"));
     strip(request.headers_mut());
     // What the address says, whatever the header did.
     request.headers_mut().insert(header::HOST, host);
-    let lost = |source: hyper::Error| OutwardError::Connect {
+    let lost = |source: hyper::Error| EgressError::Connect {
         host: authority.host().to_owned(),
         source: std::io::Error::other(source),
     };
-    let idle = outward.idle();
+    let idle = remote.idle();
     let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
         .max_buf_size(HEAD_BYTES_MAX)
-        .handshake(TokioIo::new(outward))
+        .handshake(TokioIo::new(remote))
         .await
         .map_err(lost)?;
     let driver = tokio::spawn(async move {
@@ -166,7 +173,7 @@ async fn forward(
             () = idle => {}
         }
     });
-    lock(beside).outward = Some(Driver(driver.abort_handle()));
+    lock(beside).remote = Some(Driver(driver.abort_handle()));
     let mut response = sender.send_request(request).await.map_err(lost)?;
     strip(response.headers_mut());
     Ok(response.map(Either::Left))
@@ -187,7 +194,7 @@ fn strip(headers: &mut HeaderMap) {
 }
 
 /// An answer of the proxy's own.
-fn line(status: StatusCode, error: &OutwardError) -> Answer {
+fn line(status: StatusCode, error: &EgressError) -> Answer {
     let body = Full::from(format!("mooring: {error}\n"));
     let mut response = Response::new(Either::Right(body));
     *response.status_mut() = status;

@@ -9,7 +9,7 @@
 
 mod addresses;
 mod connection;
-mod outward;
+mod egress;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
 pub use addresses::AddressPolicy;
-pub use refusal::Refused;
+pub use refusal::RefusedRequest;
 
 /// How long nothing is accepted after the system had no room for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -40,7 +40,7 @@ pub struct ProxyOptions {
     /// Most connections at the same time. Further ones wait to be accepted.
     pub connections_max: u32,
     /// Told of refusals, of the first [`REPORTED_MAX`] of a run. It must not block.
-    pub on_refused: Box<dyn Fn(&Refused) + Send + Sync>,
+    pub on_refused: Box<dyn Fn(&RefusedRequest) + Send + Sync>,
 }
 
 impl fmt::Debug for ProxyOptions {
@@ -86,7 +86,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn refuse(&self, refused: &Refused) {
+    fn refuse(&self, refused: &RefusedRequest) {
         if self.refused.fetch_add(1, Ordering::Relaxed) < u64::from(REPORTED_MAX) {
             tracing::info!(
                 destination = ?refused.destination,

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 /// One request that was refused. Its text is for the event, which the user of the code may read as well.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{destination}: {why}")]
-pub struct Refused {
+pub struct RefusedRequest {
     /// Where it was to go, as the program said it, cut off at 256 bytes.
     pub destination: String,
     /// Why it did not.
-    pub why: Refusal,
+    pub why: RefusalReason,
 }
 
-impl Refused {
-    pub(super) fn new(destination: &str, why: Refusal) -> Self {
+impl RefusedRequest {
+    pub(super) fn new(destination: &str, why: RefusalReason) -> Self {
         let end = destination.floor_char_boundary(256);
         let destination = destination.get(..end).unwrap_or_default().to_owned();
         Self { destination, why }
@@ -22,7 +22,7 @@ impl Refused {
 
 /// Why a request is refused. The text is for the program, which is not told what a name means in the gateway's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RefusalReason {
     /// It says no host, or in a way that may be read as two.
     #[error("the request names no destination: ask for http://host/path, or CONNECT host:port")]
     Destination,
@@ -40,7 +40,7 @@ pub enum Refusal {
     Own(IpAddr),
 }
 
-impl Refusal {
+impl RefusalReason {
     /// The address that was not connected to, for the log alone.
     pub(super) const fn address(self) -> Option<IpAddr> {
         match self {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// The line before a call.
 #[derive(Serialize, Deserialize)]
-pub(super) struct BeganLine<'a> {
+pub(super) struct CallStartLine<'a> {
     pub(super) seq: u64,
     pub(super) server: Cow<'a, str>,
     pub(super) tool: Cow<'a, str>,
@@ -21,7 +21,7 @@ pub(super) struct BeganLine<'a> {
 
 /// The line after it.
 #[derive(Serialize, Deserialize)]
-pub(super) struct EndedLine<'a> {
+pub(super) struct CallEndLine<'a> {
     pub(super) seq: u64,
     pub(super) latency_ms: f64,
     #[serde(

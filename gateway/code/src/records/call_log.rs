@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::call_key;
-use super::call_lines::{BeganLine, EndedLine, ErrorLine};
+use super::call_lines::{CallEndLine, CallStartLine, ErrorLine};
 use super::free_space::FreeSpace;
 use super::id::RunId;
 use super::stored::head;
@@ -72,12 +72,12 @@ struct State {
     is_closed: bool,
     total: u64,
     failed: u64,
-    listed: Vec<Listed>,
+    listed: Vec<LoggedCall>,
     latencies_ms: Vec<f64>,
 }
 
 #[derive(Debug)]
-struct Listed {
+struct LoggedCall {
     began: Instant,
     is_open: bool,
     made: CallMade,
@@ -129,7 +129,7 @@ impl CallLog {
             head(&call.tool, NAME_CHARS_MAX)
         );
         if state.listed.len() < LISTED_MAX {
-            state.listed.push(Listed {
+            state.listed.push(LoggedCall {
                 began,
                 is_open: true,
                 made: CallMade {
@@ -141,7 +141,7 @@ impl CallLog {
                 },
             });
         }
-        let mut line = BeganLine {
+        let mut line = CallStartLine {
             seq,
             server: Cow::Borrowed(&call.server),
             tool: Cow::Borrowed(&call.tool),
@@ -163,7 +163,7 @@ impl CallLog {
     /// Notes how it ended. Blocks.
     pub(super) fn ended(&self, open: &OpenCall, result: &Result<Value, CallError>) {
         let latency_ms = ms(open.began.elapsed());
-        let mut line = EndedLine {
+        let mut line = CallEndLine {
             seq: open.seq,
             latency_ms,
             result: result.as_ref().ok().map(Cow::Borrowed),
@@ -188,7 +188,7 @@ impl CallLog {
     /// What the calls came to so far.
     pub(super) fn made(&self) -> CallsMade {
         let state = self.lock();
-        let of = |listed: &Listed| {
+        let of = |listed: &LoggedCall| {
             let mut made = listed.made.clone();
             if listed.is_open {
                 made.latency_ms = ms(listed.began.elapsed());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::call_lines::{BeganLine, EndedLine};
+use super::call_lines::{CallEndLine, CallStartLine};
 use super::call_log::{BYTES_MAX, CallMade, ERROR_CHARS_MAX, NAME_CHARS_MAX};
 use super::id::RunId;
 use super::stored::head;
@@ -84,10 +84,10 @@ fn parse(bytes: &[u8]) -> RecordedCalls {
     let mut is_complete = bytes.is_empty() || bytes.ends_with(b"\n");
     let lines = bytes.split(|byte| *byte == b'\n');
     for line in lines.filter(|line| !line.is_empty()) {
-        if let Ok(began) = serde_json::from_slice::<BeganLine<'_>>(line) {
+        if let Ok(began) = serde_json::from_slice::<CallStartLine<'_>>(line) {
             is_complete &= began.omitted_bytes.is_none();
             calls.insert(began.seq, RecordedCall::from(began));
-        } else if let Ok(ended) = serde_json::from_slice::<EndedLine<'_>>(line)
+        } else if let Ok(ended) = serde_json::from_slice::<CallEndLine<'_>>(line)
             && let Some(call) = calls.get_mut(&ended.seq)
         {
             is_complete &= ended.omitted_bytes.is_none();
@@ -103,7 +103,7 @@ fn parse(bytes: &[u8]) -> RecordedCalls {
     }
 }
 
-fn outcome(line: EndedLine<'_>) -> RecordedOutcome {
+fn outcome(line: CallEndLine<'_>) -> RecordedOutcome {
     match (line.result, line.error) {
         _ if line.omitted_bytes.is_some() => RecordedOutcome::Omitted,
         (Some(result), _) => RecordedOutcome::Result(result.into_owned()),
@@ -116,8 +116,8 @@ fn outcome(line: EndedLine<'_>) -> RecordedOutcome {
     }
 }
 
-impl From<BeganLine<'_>> for RecordedCall {
-    fn from(line: BeganLine<'_>) -> Self {
+impl From<CallStartLine<'_>> for RecordedCall {
+    fn from(line: CallStartLine<'_>) -> Self {
         Self {
             seq: line.seq,
             server: line.server.into_owned(),

@@ -8,8 +8,8 @@ use mooring_session::names::{ServerName, WorkerId};
 use tokio::task::spawn_blocking;
 
 use super::Records;
-use super::lost::{Mark, Orphans};
-use super::prune::Pruned;
+use super::lost::{OrphanedRuns, RunMark};
+use super::prune::PruneOutcome;
 use crate::volume::unix_now_ms;
 use mooring_metrics as metrics;
 
@@ -19,7 +19,7 @@ const MISSED_MIN: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Who lives, as the store tells it.
-pub(crate) trait Live: Send + Sync {
+pub(crate) trait LiveGateways: Send + Sync {
     /// The workers whose last beat still holds; none where the store is away, or where what it says is not the fleet's.
     fn live(&self) -> impl Future<Output = Option<Vec<WorkerId>>> + Send;
 }
@@ -28,10 +28,10 @@ pub(crate) trait Live: Send + Sync {
 pub(crate) async fn keep(
     records: Records,
     servers: Vec<ServerName>,
-    live: impl Live,
+    live: impl LiveGateways,
     pause: impl Fn() -> Duration,
 ) {
-    let mut orphans = Orphans::default();
+    let mut orphans = OrphanedRuns::default();
     let mut looked_at: Option<Instant> = None;
     loop {
         tokio::time::sleep(pause()).await;
@@ -46,9 +46,9 @@ pub(crate) async fn keep(
 async fn end_lost(
     records: &Records,
     servers: &[ServerName],
-    live: &impl Live,
-    mut orphans: Orphans,
-) -> Orphans {
+    live: &impl LiveGateways,
+    mut orphans: OrphanedRuns,
+) -> OrphanedRuns {
     let looked = {
         let (records, servers) = (records.clone(), servers.to_owned());
         spawn_blocking(move || marks(&records, servers)).await
@@ -79,7 +79,7 @@ async fn end_lost(
     ended.await.unwrap_or_default()
 }
 
-fn marks(records: &Records, servers: Vec<ServerName>) -> Vec<(ServerName, Vec<Mark>)> {
+fn marks(records: &Records, servers: Vec<ServerName>) -> Vec<(ServerName, Vec<RunMark>)> {
     let of = |server: ServerName| match records.running(&server) {
         Ok(marks) => Some((server, marks)),
         Err(error) => {
@@ -97,7 +97,7 @@ async fn prune(records: &Records, servers: &[ServerName]) {
             let now_ms = unix_now_ms();
             match records.is_prune_due(&of, now_ms)? {
                 true => records.prune(&of, now_ms),
-                false => Ok(Pruned::default()),
+                false => Ok(PruneOutcome::default()),
             }
         })
         .await;

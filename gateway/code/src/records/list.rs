@@ -6,7 +6,7 @@ use mooring_session::names::ServerName;
 
 use super::calls_read::{self, RecordedCalls};
 use super::id::{RunId, is_day_directory};
-use super::stored::{self, Begun, Ended, RunStatus, Texts};
+use super::stored::{self, RunEnd, RunStart, RunStatus, Texts};
 use super::{Records, RecordsError};
 use crate::volume::Area;
 
@@ -40,9 +40,9 @@ pub struct RunFilter {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRecord {
     /// What was known when it began.
-    pub begun: Begun,
+    pub begun: RunStart,
     /// How it ended; none while it goes on.
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<RunEnd>,
 }
 
 /// All that is recorded of a run.
@@ -59,7 +59,7 @@ pub struct WholeRun {
 }
 
 impl RunRecord {
-    pub(super) fn new(begun: Begun, ended: Option<Ended>) -> Self {
+    pub(super) fn new(begun: RunStart, ended: Option<RunEnd>) -> Self {
         Self { begun, ended }
     }
 
@@ -164,13 +164,13 @@ fn record(area: &Area, id: &RunId) -> Result<RunRecord, RecordsError> {
     Ok(RunRecord::new(begun(area, id)?, ended(area, id)?))
 }
 
-pub(super) fn begun(area: &Area, id: &RunId) -> Result<Begun, RecordsError> {
+pub(super) fn begun(area: &Area, id: &RunId) -> Result<RunStart, RecordsError> {
     let path = format!("{}/{id}{BEGUN}", id.day());
     let bytes = read(area, &path, BEGUN_BYTES_MAX)?.ok_or(RecordsError::NoRun)?;
     stored::read(&bytes).ok_or(RecordsError::Unreadable)
 }
 
-fn ended(area: &Area, id: &RunId) -> Result<Option<Ended>, RecordsError> {
+fn ended(area: &Area, id: &RunId) -> Result<Option<RunEnd>, RecordsError> {
     let path = format!("{}/{id}.end", id.day());
     read(area, &path, ENDED_BYTES_MAX)?
         .map(|bytes| stored::read(&bytes).ok_or(RecordsError::Unreadable))

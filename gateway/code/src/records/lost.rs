@@ -13,7 +13,7 @@ use super::call_log::LISTED_MAX;
 use super::calls_read;
 use super::id::{RunId, name_mark};
 use super::recording::write_ended;
-use super::stored::{Ended, RunStatus, Texts, VERSION};
+use super::stored::{RunEnd, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records, RecordsError};
 use crate::volume::{Area, unix_now_ms};
 
@@ -22,9 +22,9 @@ const LOST: &str = "its worker died with it; whether what it did is kept nobody 
 
 /// What a worker has seen of the runs of others: those whose worker does not seem to live, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Orphans(HashMap<Box<str>, Instant>);
+pub(crate) struct OrphanedRuns(HashMap<Box<str>, Instant>);
 
-impl Orphans {
+impl OrphanedRuns {
     /// Nothing that was seen counts any more: the store was away.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
@@ -39,7 +39,7 @@ impl Orphans {
 
 /// A run that goes on, as its mark tells.
 #[derive(Clone, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct RunMark {
     name: Box<str>,
     run: RunId,
     worker: Box<str>,
@@ -51,14 +51,14 @@ impl Records {
     ///
     /// # Errors
     /// The volume could not be read.
-    pub(crate) fn running(&self, server: &ServerName) -> Result<Vec<Mark>, RecordsError> {
+    pub(crate) fn running(&self, server: &ServerName) -> Result<Vec<RunMark>, RecordsError> {
         let names = self
             .read_area(server)?
             .names(RUNNING)
             .map_err(RecordsError::Read)?;
         let mark = |name: String| {
             let (run, worker) = name.split_once('.')?;
-            Some(Mark {
+            Some(RunMark {
                 run: RunId::parse(run)?,
                 worker: worker.into(),
                 name: name.as_str().into(),
@@ -75,9 +75,9 @@ impl Records {
     pub(crate) fn end_lost(
         &self,
         server: &ServerName,
-        marks: &[Mark],
+        marks: &[RunMark],
         live: &[WorkerId],
-        orphans: &mut Orphans,
+        orphans: &mut OrphanedRuns,
         after: Duration,
     ) -> Result<u64, RecordsError> {
         let area = self.read_area(server)?;
@@ -86,7 +86,7 @@ impl Records {
             .map(|worker| name_mark(worker.as_str()))
             .collect();
         living.insert(name_mark(self.options().worker.as_str()));
-        let key_of = |mark: &Mark| format!("{server}/{}", mark.name).into_boxed_str();
+        let key_of = |mark: &RunMark| format!("{server}/{}", mark.name).into_boxed_str();
         let of_server = format!("{server}/");
         let seen: HashSet<Box<str>> = marks.iter().map(key_of).collect();
         // Runs that have ended meanwhile.
@@ -118,11 +118,11 @@ impl Records {
 }
 
 /// Ends one record, unless it has ended or never was whole; says whether it did.
-fn end(area: &Area, mark: &Mark) -> std::io::Result<bool> {
+fn end(area: &Area, mark: &RunMark) -> std::io::Result<bool> {
     let path = format!("{}/{}.run", mark.run.day(), mark.run);
     let was_ended = if area.is_there(&path)? {
         let calls = calls_read::read(area, &mark.run)?;
-        let ended = Ended {
+        let ended = RunEnd {
             version: VERSION,
             status: RunStatus::Lost,
             finished_at_ms: unix_now_ms(),

@@ -25,8 +25,8 @@ mod call_key;
 mod call_lines;
 mod call_log;
 mod calls_read;
+mod event_rate;
 mod events;
-mod flood;
 mod free_space;
 mod id;
 mod keeper;
@@ -34,8 +34,8 @@ mod list;
 mod lost;
 mod prune;
 mod quota;
-mod recorded;
 mod recording;
+mod recording_callee;
 mod replay_mode;
 mod shown;
 mod stored;
@@ -57,13 +57,13 @@ pub(crate) use calls_read::RecordedCall;
 pub(crate) use calls_read::{RecordedCalls, RecordedOutcome};
 pub use events::{EventFilter, EventKind, SecurityEvent, StoredEvent};
 pub use id::RunId;
-pub(crate) use keeper::{Live, keep};
+pub(crate) use keeper::{LiveGateways, keep};
 pub use list::{RunFilter, RunRecord, WholeRun};
-pub(crate) use recording::{Finished, NewRun, Recording, ReplayOf, RunEvents};
+pub(crate) use recording::{NewRun, Recording, ReplayOf, RunCompletion, RunEvents};
 pub use replay_mode::ReplayMode;
 pub use stored::RunStatus;
 
-use self::flood::Flood;
+use self::event_rate::EventRateLimit;
 use self::free_space::FreeSpace;
 use self::quota::RecordSizes;
 use crate::volume::{Area, AreaKind, Volume};
@@ -101,7 +101,7 @@ pub struct Records(Arc<Shared>);
 struct Shared {
     volume: Volume,
     options: RecordsOptions,
-    flood: Flood,
+    flood: EventRateLimit,
     free_space: Arc<FreeSpace>,
     /// What the last pass of this process that pruned found.
     sizes: Mutex<HashMap<ServerName, RecordSizes>>,
@@ -133,7 +133,7 @@ impl Records {
             free_space: Arc::new(FreeSpace::new(volume.clone(), options.free_bytes_min)),
             volume,
             options,
-            flood: Flood::default(),
+            flood: EventRateLimit::default(),
             sizes: Mutex::default(),
             recorded_bytes: Mutex::default(),
         }))
@@ -150,7 +150,7 @@ impl Records {
         &self,
         server: &ServerName,
         run: NewRun,
-        finished: Finished,
+        finished: RunCompletion,
         event: SecurityEvent,
     ) {
         if !self.0.flood.admits(server) {

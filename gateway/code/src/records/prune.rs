@@ -33,7 +33,7 @@ const LOCK: &str = "prune.lock";
 
 /// What a pass came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pruned {
+pub(crate) struct PruneOutcome {
     /// Runs whose record is gone.
     pub(crate) runs: usize,
     /// Events that are gone.
@@ -48,7 +48,7 @@ struct Pass<'a> {
     kept_ms: u64,
     files: usize,
     quota: QuotaCount,
-    pruned: Pruned,
+    pruned: PruneOutcome,
 }
 
 impl Records {
@@ -78,12 +78,16 @@ impl Records {
     ///
     /// # Errors
     /// The volume could not be read or written; the next pass goes on.
-    pub(crate) fn prune(&self, server: &ServerName, now_ms: u64) -> Result<Pruned, RecordsError> {
+    pub(crate) fn prune(
+        &self,
+        server: &ServerName,
+        now_ms: u64,
+    ) -> Result<PruneOutcome, RecordsError> {
         let area = self.read_area(server)?;
         let _lock = match area.lock(LOCK, Duration::ZERO) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Pruned::default());
+                return Ok(PruneOutcome::default());
             }
             Err(error) => return Err(RecordsError::Read(error)),
         };
@@ -96,7 +100,7 @@ impl Records {
             now_ms,
             kept_ms: Millis::from(options.runs_kept).get(),
             files: 0,
-            pruned: Pruned::default(),
+            pruned: PruneOutcome::default(),
         };
         pass.runs(options.runs_kept_max)?;
         let is_whole = !pass.is_full();

@@ -13,8 +13,8 @@ use super::call_log::{CallLog, CallsMade};
 use super::events::{SecurityEvent, StoredEvent};
 use super::id::{RunId, name_mark};
 use super::list::RunRecord;
-use super::recorded::Recorded;
-use super::stored::{Begun, Ended, RunStatus, Texts, VERSION};
+use super::recording_callee::RecordingCallee;
+use super::stored::{RunEnd, RunStart, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records};
 use crate::calls::Callee;
 use crate::volume::{Area, unix_now_ms};
@@ -61,7 +61,7 @@ pub(crate) struct ReplayOf {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Finished {
+pub(crate) struct RunCompletion {
     /// As its answer and the metrics say it.
     pub(crate) outcome: RunOutcome,
     /// What it printed. Kept to the settings' number of characters.
@@ -95,7 +95,7 @@ struct Events {
 /// The record of a run under way.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    begun: Begun,
+    begun: RunStart,
     /// None where there can be no records of this server.
     log: Option<Arc<Log>>,
     output_chars_max: usize,
@@ -154,8 +154,8 @@ impl Recording {
     }
 
     /// The same tools, whose calls are recorded as they happen. Where there can be no record, they are only passed on.
-    pub(crate) fn callee<C: Callee>(&self, inner: C) -> Recorded<C> {
-        Recorded::new(inner, self.log.clone())
+    pub(crate) fn callee<C: Callee>(&self, inner: C) -> RecordingCallee<C> {
+        RecordingCallee::new(inner, self.log.clone())
     }
 
     /// What the calls came to so far: for the answer of the run.
@@ -166,7 +166,7 @@ impl Recording {
     }
 
     /// Ends it, and gives what was recorded; where somebody else had ended it, their end. Blocks.
-    pub(crate) fn finish(mut self, finished: Finished) -> RunRecord {
+    pub(crate) fn finish(mut self, finished: RunCompletion) -> RunRecord {
         self.is_finished = true;
         let texts = Texts::cut(
             &finished.output,
@@ -177,9 +177,9 @@ impl Recording {
         RunRecord::new(self.begun.clone(), Some(ended))
     }
 
-    fn end(&self, status: RunStatus, metrics: Map<String, Value>, texts: &Texts) -> Ended {
+    fn end(&self, status: RunStatus, metrics: Map<String, Value>, texts: &Texts) -> RunEnd {
         let calls = self.calls_made();
-        let mut ended = Ended {
+        let mut ended = RunEnd {
             version: VERSION,
             status,
             finished_at_ms: unix_now_ms(),
@@ -271,9 +271,9 @@ impl Log {
     }
 }
 
-fn begun(records: &Records, server: &ServerName, run: &NewRun) -> Begun {
+fn begun(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
     let replay = run.replay_of.as_ref();
-    Begun {
+    RunStart {
         version: VERSION,
         id: run.id.as_str().to_owned(),
         server_id: server.as_str().to_owned(),
@@ -293,7 +293,7 @@ fn begun(records: &Records, server: &ServerName, run: &NewRun) -> Begun {
 }
 
 /// The mark first: a record that is there and goes on is always found by those who look for lost ones.
-fn write_begun(area: &Area, run: &NewRun, begun: &Begun, is_code_omitted: bool) {
+fn write_begun(area: &Area, run: &NewRun, begun: &RunStart, is_code_omitted: bool) {
     let day = run.id.day();
     let written = area
         .replace(RUNNING, &mark(&run.id, &begun.worker), b"")
@@ -314,7 +314,7 @@ fn write_begun(area: &Area, run: &NewRun, begun: &Begun, is_code_omitted: bool) 
 pub(super) fn write_ended(
     area: &Area,
     run: &RunId,
-    ended: &Ended,
+    ended: &RunEnd,
     texts: Option<&Texts>,
 ) -> std::io::Result<bool> {
     let day = run.day();

@@ -6,13 +6,13 @@ use super::call_log::CallMade;
 use super::calls_read::{RecordedCall, RecordedOutcome};
 use super::events::StoredEvent;
 use super::list::{RunRecord, WholeRun};
-use super::stored::Begun;
+use super::stored::RunStart;
 use crate::volume::rfc3339;
 
 impl RunRecord {
     /// As lists have it.
     pub fn to_json(&self) -> Value {
-        let Begun {
+        let RunStart {
             version: _,
             id,
             server_id,

@@ -79,7 +79,7 @@ impl From<RunOutcome> for RunStatus {
 
 /// What was known when the run began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Begun {
+pub struct RunStart {
     #[serde(deserialize_with = "version")]
     pub(super) version: u32,
     /// The run's id.
@@ -114,7 +114,7 @@ pub struct Begun {
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ended {
+pub(crate) struct RunEnd {
     #[serde(deserialize_with = "version")]
     pub(super) version: u32,
     /// Never `running`.
@@ -205,16 +205,16 @@ mod tests {
     #[test]
     fn what_a_later_version_wrote_is_not_read() {
         #[derive(Debug, PartialEq, Deserialize)]
-        struct Stored {
+        struct VersionOnly {
             #[serde(deserialize_with = "version")]
             version: u32,
         }
         assert_eq!(
             read(br#"{"version": 1}"#),
-            Some(Stored { version: VERSION })
+            Some(VersionOnly { version: VERSION })
         );
         for bytes in [br#"{"version": 2}"#.as_slice(), b"{}", b"{\"version\": 1"] {
-            assert_eq!(read::<Stored>(bytes), None);
+            assert_eq!(read::<VersionOnly>(bytes), None);
         }
     }
 

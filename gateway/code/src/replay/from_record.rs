@@ -20,7 +20,7 @@ const NAME_CHARS_MAX: usize = 256;
 
 /// What about a call is not as it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Diverged {
+pub(crate) enum DivergenceKind {
     /// The record has no such call, or all such calls have answered.
     Unknown,
     /// The record has the call, and had no room for its result.
@@ -31,7 +31,7 @@ pub(crate) enum Diverged {
     NotMade,
 }
 
-impl Diverged {
+impl DivergenceKind {
     /// The word in answers.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ pub(crate) struct Divergence {
     /// The tool's name.
     pub(crate) tool: String,
     /// What is different.
-    pub(crate) what: Diverged,
+    pub(crate) what: DivergenceKind,
 }
 
 impl Divergence {
@@ -114,7 +114,14 @@ impl FromRecord {
             .flatten()
             // A call that the first run did not wait for need not be made.
             .filter(|answer| answer.outcome != RecordedOutcome::Unended)
-            .map(|answer| divergence(answer.seq, &answer.server, &answer.tool, Diverged::NotMade))
+            .map(|answer| {
+                divergence(
+                    answer.seq,
+                    &answer.server,
+                    &answer.tool,
+                    DivergenceKind::NotMade,
+                )
+            })
             .collect();
         unmade.sort_by_key(|divergence| divergence.call);
         let total = state
@@ -134,9 +141,9 @@ impl FromRecord {
         let what = match answer.map(|answer| answer.outcome) {
             Some(RecordedOutcome::Result(result)) => return Ok(result),
             Some(RecordedOutcome::Error(error)) => return Err(error),
-            Some(RecordedOutcome::Omitted) => Diverged::NotRecorded,
-            Some(RecordedOutcome::Unended) => Diverged::Unended,
-            None => Diverged::Unknown,
+            Some(RecordedOutcome::Omitted) => DivergenceKind::NotRecorded,
+            Some(RecordedOutcome::Unended) => DivergenceKind::Unended,
+            None => DivergenceKind::Unknown,
         };
         let found = divergence(state.made, &call.server, &call.tool, what);
         let error = CallError::new(CallErrorKind::Diverged, told(&found));
@@ -164,7 +171,7 @@ impl Callee for std::sync::Arc<FromRecord> {
     }
 }
 
-fn divergence(call: u64, server: &str, tool: &str, what: Diverged) -> Divergence {
+fn divergence(call: u64, server: &str, tool: &str, what: DivergenceKind) -> Divergence {
     let name = |text: &str| text.chars().take(NAME_CHARS_MAX).collect();
     Divergence {
         call,
@@ -180,13 +187,13 @@ fn told(found: &Divergence) -> String {
         call, server, tool, ..
     } = found;
     match found.what {
-        Diverged::Unknown | Diverged::NotMade => format!(
+        DivergenceKind::Unknown | DivergenceKind::NotMade => format!(
             "the replay has left its record at call {call}: the record has no further call of {server}/{tool} with these arguments"
         ),
-        Diverged::NotRecorded => format!(
+        DivergenceKind::NotRecorded => format!(
             "the replay cannot go on at call {call}: the record had no room for what {server}/{tool} returned"
         ),
-        Diverged::Unended => format!(
+        DivergenceKind::Unended => format!(
             "the replay cannot go on at call {call}: the recorded call of {server}/{tool} had not ended"
         ),
     }

@@ -33,7 +33,7 @@ pub struct ReplayRequest {
 
 /// What a replay came to.
 #[derive(Clone, Debug)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// The answer of the new run, as `shell_exec` gives it: with `replayed_from_run_id`.
     pub answer: Value,
     /// The new run's record.
@@ -69,12 +69,12 @@ pub enum ReplayError {
 }
 
 /// What can repeat a run.
-pub trait Replays {
+pub trait RunReplayer {
     /// Runs it again.
     fn replay(
         &self,
         request: ReplayRequest,
-    ) -> impl Future<Output = Result<Replayed, ReplayError>> + Send;
+    ) -> impl Future<Output = Result<ReplayResult, ReplayError>> + Send;
 }
 
 #[cfg(test)]

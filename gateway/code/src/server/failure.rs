@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::place::PlaceError;
 use crate::skills::SkillsError;
 use crate::tokens::TokensError;
-use crate::volume::{LockError, MountedError, OpenError, StampError, VolumeProblem};
+use crate::volume::{LockError, ManifestError, SessionOpenError, StampError, VolumeProblem};
 use mooring_router::affinity::TurnError;
 use mooring_store::StoreError;
 
@@ -44,7 +44,7 @@ pub enum Failure {
     Tokens(#[from] TokensError),
     /// What is mounted could not be described.
     #[error("{0}")]
-    Mounted(#[from] MountedError),
+    Mounted(#[from] ManifestError),
     /// A name of the gateway's own making was refused. A defect.
     #[error("there can be no session for this server and user")]
     Name(#[from] NameError),
@@ -59,7 +59,7 @@ pub enum Failure {
     Overloaded,
     /// The session's directory could not be opened.
     #[error("{}", open_told(.0))]
-    Open(OpenError),
+    Open(SessionOpenError),
     /// A file tool was refused.
     #[error("{}", tree_told(.0))]
     Tree(#[from] TreeError),
@@ -87,7 +87,7 @@ impl Failure {
             Self::Skills(cause) => cause,
             Self::Tokens(cause) => cause,
             Self::Thread(cause) => cause,
-            Self::Open(OpenError::Lock(LockError::Busy { .. })) => return,
+            Self::Open(SessionOpenError::Lock(LockError::Busy { .. })) => return,
             Self::Open(cause) => cause,
             Self::Turn(TurnError::Busy | TurnError::TooMany | TurnError::Withdrawn) => return,
             Self::Turn(cause) => cause,
@@ -112,15 +112,15 @@ impl From<TurnError> for Failure {
     }
 }
 
-impl From<OpenError> for Failure {
-    fn from(error: OpenError) -> Self {
+impl From<SessionOpenError> for Failure {
+    fn from(error: SessionOpenError) -> Self {
         Self::Open(error)
     }
 }
 
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
-        Self::Open(OpenError::Lock(error))
+        Self::Open(SessionOpenError::Lock(error))
     }
 }
 
@@ -161,12 +161,12 @@ fn tree_told(error: &TreeError) -> String {
     }
 }
 
-fn open_told(error: &OpenError) -> &'static str {
+fn open_told(error: &SessionOpenError) -> &'static str {
     match error {
-        OpenError::Make(Errno::NOSPC | Errno::DQUOT)
-        | OpenError::Stamp(StampError::Write(Errno::NOSPC | Errno::DQUOT))
-        | OpenError::Lock(LockError::Open(Errno::NOSPC | Errno::DQUOT)) => FULL,
-        OpenError::Lock(LockError::Busy { .. }) => {
+        SessionOpenError::Make(Errno::NOSPC | Errno::DQUOT)
+        | SessionOpenError::Stamp(StampError::Write(Errno::NOSPC | Errno::DQUOT))
+        | SessionOpenError::Lock(LockError::Open(Errno::NOSPC | Errno::DQUOT)) => FULL,
+        SessionOpenError::Lock(LockError::Busy { .. }) => {
             "the session is busy with an earlier call; nothing was done; try again later"
         }
         _ => "the session's files could not be opened; nothing was done; try again later",

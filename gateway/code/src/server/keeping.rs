@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 
-use super::{Kept, Services};
-use crate::records::{Live, keep};
+use super::{CodeStorage, Services};
+use crate::records::{LiveGateways, keep};
 use mooring_router::affinity::{Affinity, jittered};
 
 /// Ends the records of runs that died with their worker, and removes old ones, until it is stopped.
 pub async fn keep_records(services: Arc<Services>, interval: Duration) {
-    let Ok(Kept { records, .. }) = &services.kept else {
+    let Ok(CodeStorage { records, .. }) = &services.kept else {
         return;
     };
-    let living = Living(services.affinity.clone());
+    let living = StoreLiveGateways(services.affinity.clone());
     keep(records.clone(), services.ids.to_vec(), living, || {
         jittered(interval)
     })
@@ -22,9 +22,9 @@ pub async fn keep_records(services: Arc<Services>, interval: Duration) {
 }
 
 /// Who lives, as the store says.
-struct Living(Affinity);
+struct StoreLiveGateways(Affinity);
 
-impl Live for Living {
+impl LiveGateways for StoreLiveGateways {
     async fn live(&self) -> Option<Vec<WorkerId>> {
         let store = self.0.store();
         let was_degraded = store.is_degraded();

@@ -9,18 +9,18 @@
 
 mod answer;
 mod failure;
-mod governed;
+mod governed_server;
 mod keeping;
 mod long_output;
 mod mounting;
 mod nested;
 mod protocol;
 mod replaying;
+mod run_registry;
 mod runs;
 mod services;
 mod session;
 mod state;
-mod stops;
 mod tokens;
 mod tools;
 
@@ -30,12 +30,12 @@ use std::sync::Arc;
 use mooring_session::names::{Principal, ServerName};
 
 pub use self::failure::Failure;
-pub use self::governed::Governed;
+pub use self::governed_server::GovernedServer;
 pub use self::keeping::keep_records;
 use self::mounting::MountedCache;
 pub use self::replaying::Repeater;
-pub use self::services::OpenError;
-pub(crate) use self::services::{Kept, Own, Services};
+pub use self::services::CodeServersError;
+pub(crate) use self::services::{CodeServersInfo, CodeStorage, Services};
 pub use self::state::CodeState;
 use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
@@ -50,7 +50,7 @@ use mooring_settings::{
 
 /// Who asks something of a code server.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct Caller {
     /// Whose sessions they are.
     pub principal: Principal,
     /// The teams that the principal is in.
@@ -61,7 +61,7 @@ pub struct Asker {
 #[derive(Clone, Debug)]
 pub struct CallContext {
     /// Who calls.
-    pub asker: Asker,
+    pub caller: Caller,
     /// The way to other servers.
     pub upstreams: Arc<dyn Upstreams>,
     /// Who is asked where a tool asks something.
@@ -97,15 +97,15 @@ impl CodeServers {
     /// and in answers; it keeps no other server from being served.
     ///
     /// # Errors
-    /// [`OpenError`]: a defect, not a state of the machine.
+    /// [`CodeServersError`]: a defect, not a state of the machine.
     pub async fn open(
         settings: &CodeSettings,
         servers: &[(ServerName, CodeServerSettings)],
         mountable: Vec<MountableServer>,
         addresses: AddressPolicy,
         affinity: Affinity,
-    ) -> Result<Self, OpenError> {
-        let own = Own {
+    ) -> Result<Self, CodeServersError> {
+        let own = CodeServersInfo {
             ids: servers.iter().map(|(id, _)| id.clone()).collect(),
             session_ttls: (servers.iter())
                 .map(|(_, server)| server.policy.session_ttl)

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::{CallContext, CodeServer};
 use crate::catalog::{ListedTool, ServerTools};
 use crate::skills::{SkillSet, SkillSource, Viewer};
-use crate::volume::{Mounted, MountedSkill, MountedTool};
+use crate::volume::{MountManifest, MountedSkill, MountedTool};
 use mooring_settings::Language;
 use mooring_settings::StubFormat;
 
@@ -27,21 +27,21 @@ pub(super) struct MountedCache(Mutex<VecDeque<MountCacheEntry>>);
 
 #[derive(Debug)]
 struct MountCacheEntry {
-    of: Ingredients,
-    mounted: Mounted,
+    of: MountInputs,
+    mounted: MountManifest,
     memory_bytes: usize,
 }
 
 /// All that decides what is mounted.
 #[derive(Clone, Debug)]
-struct Ingredients {
+struct MountInputs {
     language: Language,
     tools: Vec<ServerTools>,
     /// The digest of the skills.
     skills: Box<str>,
 }
 
-impl Ingredients {
+impl MountInputs {
     /// Whether it is the same, told by identity: a list that was read anew and says the same is the same list.
     fn is(&self, other: &Self) -> bool {
         self.language == other.language
@@ -58,7 +58,7 @@ impl Ingredients {
 }
 
 impl MountedCache {
-    fn find(&self, ingredients: &Ingredients) -> Option<Mounted> {
+    fn find(&self, ingredients: &MountInputs) -> Option<MountManifest> {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = remembered.iter().position(|one| one.of.is(ingredients))?;
         let found = remembered.remove(at)?;
@@ -67,7 +67,7 @@ impl MountedCache {
         Some(mounted)
     }
 
-    fn note(&self, ingredients: Ingredients, mounted: Mounted) {
+    fn note(&self, ingredients: MountInputs, mounted: MountManifest) {
         let memory_bytes = ingredients.memory_bytes();
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have made the same meanwhile.
@@ -95,9 +95,9 @@ impl CodeServer {
         &self,
         context: &CallContext,
         language: Language,
-    ) -> Result<Mounted, Failure> {
+    ) -> Result<MountManifest, Failure> {
         let skills = self.skills(context).await?;
-        let ingredients = Ingredients {
+        let ingredients = MountInputs {
             language,
             tools: self.listed(context).await,
             skills: skills.digest().into(),
@@ -109,7 +109,7 @@ impl CodeServer {
         let tools = self.chosen(&ingredients.tools);
         let skills = mounted_skills(skills).await?;
         // Other requests are served meanwhile: it reads all schemas.
-        let made = spawn_blocking(move || Mounted::new(&id, language, format, tools, skills));
+        let made = spawn_blocking(move || MountManifest::new(&id, language, format, tools, skills));
         let mounted = made.await??;
         self.mounted.note(ingredients, mounted.clone());
         Ok(mounted)
@@ -130,8 +130,8 @@ impl CodeServer {
     async fn skills(&self, context: &CallContext) -> Result<SkillSet, Failure> {
         let skills = self.services.kept()?.skills.clone();
         let viewer = Viewer {
-            principal: context.asker.principal.as_str().to_owned(),
-            teams: context.asker.teams.to_vec(),
+            principal: context.caller.principal.as_str().to_owned(),
+            teams: context.caller.teams.to_vec(),
         };
         let id = self.id.clone();
         Ok(spawn_blocking(move || skills.visible(&id, &viewer)).await??)
@@ -211,7 +211,7 @@ mod tests {
                 output_schema: None,
                 annotations: None,
             };
-            Ingredients {
+            MountInputs {
                 language: Language::Python,
                 tools: vec![ServerTools {
                     server: server.clone(),
@@ -221,7 +221,7 @@ mod tests {
             }
         };
         let remembered = || cache.0.lock().unwrap().len();
-        let mounted = Mounted::none(&server, Language::Python).unwrap();
+        let mounted = MountManifest::none(&server, Language::Python).unwrap();
         let of = list(REMEMBERED_BYTES_MAX / 3);
         cache.note(of.clone(), mounted.clone());
         for _ in 0..5 {

@@ -7,15 +7,15 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::runs::Run;
-use super::session::Known;
+use super::session::ResolvedSession;
 use super::{CallContext, CodeServer};
-use crate::calls::{CallError, Callee, NestedCall, Onward};
+use crate::calls::{CallError, Callee, ForwardingCallee, NestedCall};
 use crate::replay::FromRecord;
-use crate::tokens::{Tokenized, Tokenizer};
+use crate::tokens::{Tokenizer, TokenizingCallee};
 
 /// Who is to answer calls.
 #[derive(Clone, Debug)]
-pub(super) enum CallsGoTo {
+pub(super) enum CallTarget {
     /// The tools themselves.
     Tools,
     /// An earlier run's record; no tool is called.
@@ -24,17 +24,17 @@ pub(super) enum CallsGoTo {
 
 /// Who answers them.
 #[derive(Debug)]
-pub(super) enum Answering {
-    Tools(Onward),
+pub(super) enum RunCallee {
+    Tools(ForwardingCallee),
     /// The same, where nothing personal is to come back.
-    Tokenized(Tokenized<Onward>),
+    Tokenized(TokenizingCallee<ForwardingCallee>),
     Record(Arc<FromRecord>),
 }
 
-impl Callee for Answering {
+impl Callee for RunCallee {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         match self {
-            Self::Tools(onward) => onward.call(call).await,
+            Self::Tools(forwarding) => forwarding.call(call).await,
             Self::Tokenized(tokenized) => tokenized.call(call).await,
             Self::Record(record) => record.call(call).await,
         }
@@ -46,14 +46,14 @@ impl CodeServer {
     pub(super) fn callee(
         &self,
         context: &CallContext,
-        known: &Known,
+        known: &ResolvedSession,
         run: &Run,
         tokenizer: Option<Arc<Tokenizer>>,
-    ) -> Answering {
-        if let CallsGoTo::Record(record) = &run.calls {
-            return Answering::Record(Arc::clone(record));
+    ) -> RunCallee {
+        if let CallTarget::Record(record) = &run.calls {
+            return RunCallee::Record(Arc::clone(record));
         }
-        let onward = Onward {
+        let forwarding = ForwardingCallee {
             session: known.session.clone(),
             language: run.language,
             affinity: self.services.affinity.clone(),
@@ -67,8 +67,8 @@ impl CodeServer {
             introduced: OnceCell::new(),
         };
         match tokenizer {
-            Some(tokenizer) => Answering::Tokenized(Tokenized::new(tokenizer, onward)),
-            None => Answering::Tools(onward),
+            Some(tokenizer) => RunCallee::Tokenized(TokenizingCallee::new(tokenizer, forwarding)),
+            None => RunCallee::Tools(forwarding),
         }
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::nested::CallsGoTo;
+use super::nested::CallTarget;
 use super::tools::shell_exec::{Execution, execute};
-use super::{Asker, CallContext, CodeServer};
+use super::{CallContext, Caller, CodeServer};
 use crate::calls::{RunClient, Upstreams};
 use crate::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::replay::{
-    FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, Replayed, Replays,
+    FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, ReplayResult, RunReplayer,
 };
 use mooring_settings::AnswerForm;
 use mooring_settings::Language;
@@ -26,8 +26,8 @@ pub struct Repeater {
     pub upstreams: Arc<dyn Upstreams>,
 }
 
-impl Replays for Repeater {
-    async fn replay(&self, request: ReplayRequest) -> Result<Replayed, ReplayError> {
+impl RunReplayer for Repeater {
+    async fn replay(&self, request: ReplayRequest) -> Result<ReplayResult, ReplayError> {
         if !self.server.services.is_replay_enabled {
             return Err(ReplayError::Off);
         }
@@ -42,7 +42,7 @@ impl Replays for Repeater {
         let execution = execution(&recorded, &request, from.as_ref())?;
         let again_id = execution.run_id.clone();
         let context = CallContext {
-            asker: Asker {
+            caller: Caller {
                 principal: request.principal,
                 teams: request.teams.into(),
             },
@@ -61,7 +61,7 @@ impl Replays for Repeater {
             return Err(ReplayError::Refused(error.unwrap_or_default().to_owned()));
         };
         let again = self.recorded(&again_id).await?;
-        Ok(Replayed {
+        Ok(ReplayResult {
             answer,
             record,
             report: ReplayReport::compare(&recorded, &again, from.as_deref()),
@@ -107,7 +107,9 @@ fn execution(
         run_id: request.run_id.clone(),
         mode: request.mode,
     };
-    let calls = from.map_or(CallsGoTo::Tools, |from| CallsGoTo::Record(Arc::clone(from)));
+    let calls = from.map_or(CallTarget::Tools, |from| {
+        CallTarget::Record(Arc::clone(from))
+    });
     Ok(Execution {
         run_id: RunId::new(),
         code: code.into(),

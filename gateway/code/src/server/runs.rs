@@ -19,14 +19,16 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::failure::Failure;
 use super::long_output::{self, SavedOutput};
-use super::nested::CallsGoTo;
-use super::session::{Held, Known};
-use super::tokens::Veiled;
+use super::nested::CallTarget;
+use super::session::{LockedSession, ResolvedSession};
+use super::tokens::ArgumentTokenizer;
 use super::{CallContext, CodeServer, tokens};
-use crate::bridge::{self, Bridge, BridgeLimits, Served};
+use crate::bridge::{self, Bridge, BridgeLimits, BridgeSummary};
 use crate::calls::Callee;
 use crate::proxy::{Proxy, ProxyOptions, REPORTED_MAX};
-use crate::records::{EventKind, Finished, NewRun, Recording, RunEvents, RunId, SecurityEvent};
+use crate::records::{
+    EventKind, NewRun, Recording, RunCompletion, RunEvents, RunId, SecurityEvent,
+};
 use crate::tokens::Tokenizer;
 use mooring_metrics::{self as metrics, LockUse, RunOutcome};
 use mooring_settings::Language;
@@ -43,7 +45,7 @@ pub(super) struct Run {
     /// How it is recorded. The session is filled in here.
     pub(super) record: NewRun,
     /// Who answers the calls that its code makes.
-    pub(super) calls: CallsGoTo,
+    pub(super) calls: CallTarget,
     /// What becomes of the files that it writes.
     pub(super) files: WrittenFiles,
     /// How much its answer will have of its output.
@@ -60,7 +62,7 @@ pub(super) enum WrittenFiles {
 }
 
 /// What came of it.
-pub(super) struct Ran {
+pub(super) struct RunResult {
     pub(super) ended: Ended,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
@@ -76,16 +78,20 @@ pub(super) struct Ran {
 }
 
 /// A run that is over, and whose record waits for its end.
-pub(super) struct Over {
-    pub(super) ran: Ran,
+pub(super) struct CompletedRun {
+    pub(super) ran: RunResult,
     /// What came over its bridge.
-    pub(super) served: Served,
+    pub(super) served: BridgeSummary,
     pub(super) recording: Recording,
 }
 
 impl CodeServer {
     /// Runs it, and keeps what it wrote.
-    pub(super) async fn run(&self, context: &CallContext, run: Run) -> Result<Over, Failure> {
+    pub(super) async fn run(
+        &self,
+        context: &CallContext,
+        run: Run,
+    ) -> Result<CompletedRun, Failure> {
         let sandbox = Arc::clone(self.services.sandbox()?);
         let mut known = self.know(context, Some(run.language)).await?;
         let recording = self.record(&known, run.record.clone()).await?;
@@ -99,7 +105,7 @@ impl CodeServer {
                     metrics::code_files_refused(committed.refused_total);
                 }
                 log_uncommitted(&ran, known.digest());
-                Ok(Over {
+                Ok(CompletedRun {
                     ran,
                     served,
                     recording,
@@ -107,7 +113,7 @@ impl CodeServer {
             }
             Err(failure) => {
                 failure.log(known.digest());
-                let finished = Finished {
+                let finished = RunCompletion {
                     outcome: RunOutcome::Failed,
                     output: String::new(),
                     error: Some(failure.to_string()),
@@ -120,7 +126,11 @@ impl CodeServer {
     }
 
     /// Begins the record, before anything of the run does.
-    async fn record(&self, known: &Known, mut record: NewRun) -> Result<Recording, Failure> {
+    async fn record(
+        &self,
+        known: &ResolvedSession,
+        mut record: NewRun,
+    ) -> Result<Recording, Failure> {
         record.session_id = Some(known.session.id.as_str().into());
         let records = self.services.kept()?.records.clone();
         let server = self.id.clone();
@@ -130,18 +140,18 @@ impl CodeServer {
     async fn run_recorded(
         &self,
         context: &CallContext,
-        known: &mut Known,
+        known: &mut ResolvedSession,
         sandbox: Arc<Sandbox>,
         run: Run,
         recording: &Recording,
-    ) -> Result<(Ran, Served), Failure> {
+    ) -> Result<(RunResult, BridgeSummary), Failure> {
         let turn = self.turn(known).await?;
         let place = self.services.place().await?;
         let held = self.hold(known, turn).await?;
         let (held, tokenizer) = self.with_tokenizer(held).await?;
         let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
         let callee = self.callee(context, known, &run, tokenizer.clone());
-        let callee = Veiled::new(tokenizer.clone(), recording.callee(callee));
+        let callee = ArgumentTokenizer::new(tokenizer.clone(), recording.callee(callee));
         let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
         let (proxy, network) = self.network(recording);
         let ran = spawn_blocking(move || {
@@ -159,7 +169,7 @@ impl CodeServer {
         // Its calls end with it, whatever came of it.
         let served = match bridge {
             Some(bridge) => bridge.end().await,
-            None => Served::default(),
+            None => BridgeSummary::default(),
         };
         if let Some((proxy, noting)) = proxy {
             proxy.end().await;
@@ -170,7 +180,10 @@ impl CodeServer {
     }
 
     /// The session's tokens, opened where its policy has some.
-    async fn with_tokenizer(&self, held: Held) -> Result<(Held, Option<Arc<Tokenizer>>), Failure> {
+    async fn with_tokenizer(
+        &self,
+        held: LockedSession,
+    ) -> Result<(LockedSession, Option<Arc<Tokenizer>>), Failure> {
         let Some(opening) = self.tokenizer_opening() else {
             return Ok((held, None));
         };
@@ -228,11 +241,11 @@ async fn note_all(events: RunEvents, mut told: mpsc::Receiver<SecurityEvent>) {
 fn run_held(
     sandbox: &Sandbox,
     stop: &Stop,
-    held: Held,
+    held: LockedSession,
     run: Run,
     (bridge, network): (Option<OwnedFd>, Network),
     tokenizer: Option<&Tokenizer>,
-) -> Result<Ran, Failure> {
+) -> Result<RunResult, Failure> {
     let view = &held.opened.view;
     let job = Job {
         program: run.program,
@@ -243,7 +256,7 @@ fn run_held(
     };
     let outcome = sandbox.run(job, stop).map_err(Failure::Run);
     let mut committing = Usage::default();
-    let ran = outcome.map(|outcome| Ran {
+    let ran = outcome.map(|outcome| RunResult {
         committed: (run.files == WrittenFiles::Kept).then(|| {
             let turn = held.turn.number();
             committing.charge(|| commit(&held.opened.directory, &outcome, &run.limits, turn))
@@ -276,11 +289,11 @@ fn run_held(
 
 /// Saves what is too long for the answer. A run whose files were not kept was overtaken, or has no room for another.
 fn with_long_output_saved(
-    mut ran: Ran,
+    mut ran: RunResult,
     session: &SessionDirectory,
     id: &RunId,
     limits: &Limits,
-) -> Ran {
+) -> RunResult {
     let save = |stream, output: &Output| {
         long_output::is_long(output).then(|| match &ran.committed {
             Some(Ok(_)) => long_output::save(session, stream, id, output, limits),
@@ -317,7 +330,7 @@ fn commit(
     }
 }
 
-fn log_uncommitted(ran: &Ran, session: &str) {
+fn log_uncommitted(ran: &RunResult, session: &str) {
     match &ran.committed {
         None | Some(Ok(_) | Err(CommitError::OverLimit { .. })) => {}
         Some(Err(error)) => {

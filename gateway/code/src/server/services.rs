@@ -10,7 +10,7 @@ use mooring_session::names::{ServerName, WorkerId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::failure::Failure;
-use super::stops::Stops;
+use super::run_registry::RunRegistry;
 use crate::catalog::{Catalog, MountableServer};
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
@@ -33,7 +33,7 @@ const ACTIVE_MAX: usize = 100_000;
 
 /// Why the code servers could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum CodeServersError {
     /// The patterns could not be compiled.
     #[error("the patterns of dangerous code could not be compiled")]
     Patterns(#[from] regex::Error),
@@ -47,7 +47,7 @@ pub enum OpenError {
 
 /// What is known of the code servers themselves.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct CodeServersInfo {
     /// Their ids.
     pub(super) ids: Arc<[ServerName]>,
     /// How long their sessions may be idle.
@@ -58,7 +58,7 @@ pub(crate) struct Own {
 
 /// The volume, and what is kept there beside the sessions' files.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CodeStorage {
     /// The sessions' files.
     pub(crate) volume: Volume,
     /// Records of runs.
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
 pub struct Services {
     pub(crate) affinity: Affinity,
     /// What is kept on the volume, where that can be used.
-    pub(crate) kept: Result<Kept, VolumeProblem>,
+    pub(crate) kept: Result<CodeStorage, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
     /// Whether runs may be repeated.
     pub(super) is_replay_enabled: bool,
@@ -92,8 +92,8 @@ pub struct Services {
     pub(super) catalog: Catalog,
     /// The code servers, whose tools code cannot call.
     pub(super) ids: Arc<[ServerName]>,
-    pub(super) stops: Stops,
-    places: Places,
+    pub(super) stops: RunRegistry,
+    places: RunSlots,
     file_calls: Arc<Semaphore>,
     active: Active,
 }
@@ -102,10 +102,10 @@ impl Services {
     /// Opens the volume and proves the sandbox.
     pub(super) async fn open(
         settings: &CodeSettings,
-        own: Own,
+        own: CodeServersInfo,
         mountable: Vec<MountableServer>,
         affinity: Affinity,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, CodeServersError> {
         let patterns = Patterns::new(
             settings.patterns.python.as_deref(),
             settings.patterns.typescript.as_deref(),
@@ -153,7 +153,7 @@ impl Services {
             addresses: own.addresses,
             token_maps: MapOptions { key: token_key },
             is_replay_enabled: settings.replay_enabled,
-            kept: volume.map(|volume| Kept {
+            kept: volume.map(|volume| CodeStorage {
                 records: Records::new(volume.clone(), records_options(settings, affinity.worker())),
                 skills: Skills::new(volume.clone()),
                 volume,
@@ -166,8 +166,8 @@ impl Services {
             session_ttl_min: session_ttls.iter().min().copied().unwrap_or_default(),
             ids: own.ids,
             catalog,
-            stops: Stops::default(),
-            places: Places::new(settings.runs_at_once.get()),
+            stops: RunRegistry::default(),
+            places: RunSlots::new(settings.runs_at_once.get()),
             file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
             active: Active::default(),
             sandbox,
@@ -175,7 +175,7 @@ impl Services {
     }
 
     /// What is kept on the volume.
-    pub(crate) fn kept(&self) -> Result<&Kept, Failure> {
+    pub(crate) fn kept(&self) -> Result<&CodeStorage, Failure> {
         self.kept
             .as_ref()
             .map_err(|problem| Failure::Volume(problem.clone()))
@@ -228,12 +228,12 @@ fn records_options(settings: &CodeSettings, worker: &WorkerId) -> RecordsOptions
 
 /// The places for runs. Who finds none waits, and only so many wait.
 #[derive(Debug)]
-struct Places {
+struct RunSlots {
     running: Arc<Semaphore>,
     waiting: Semaphore,
 }
 
-impl Places {
+impl RunSlots {
     fn new(at_once: usize) -> Self {
         Self {
             running: Arc::new(Semaphore::new(at_once)),
@@ -286,7 +286,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_runs_wait_and_not_for_ever() {
-        let places = Arc::new(Places::new(1));
+        let places = Arc::new(RunSlots::new(1));
         let running = places.take().await.unwrap();
         let waiting: Vec<_> = (0..WAITING_PER_PLACE)
             .map(|_| {

@@ -19,8 +19,8 @@ use super::failure::Failure;
 use super::{CallContext, CodeServer};
 use crate::place::CodePlace;
 use crate::volume::{
-    Incarnation, LockTimes, Mounted, OpenError, OpenedSession, SessionHandle, SessionLock,
-    TreeOrigin,
+    Incarnation, LockTimes, MountManifest, OpenedSession, SessionHandle, SessionLock,
+    SessionOpenError, TreeOrigin,
 };
 use mooring_metrics::{self as metrics, LockUse};
 use mooring_router::affinity::{InFlight, InFlightKind, Session, Turn};
@@ -34,31 +34,31 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const READS_MAX: usize = 3;
 
 /// A session as one call knows it.
-pub(super) struct Known {
+pub(super) struct ResolvedSession {
     handle: SessionHandle,
     pub(super) session: Session,
     incarnation: Incarnation,
     /// What the session sees of other servers' tools, and of skills.
-    pub(super) mounted: Mounted,
+    pub(super) mounted: MountManifest,
     /// Keeps the record from expiring while the call waits and works.
     _in_flight: InFlight,
 }
 
 /// A session's files, for this call alone. Fields are dropped in their order.
-pub(super) struct Held {
+pub(super) struct LockedSession {
     pub(super) opened: OpenedSession,
     pub(super) lock: SessionLock,
     pub(super) turn: Turn,
 }
 
-impl Known {
+impl ResolvedSession {
     /// What logs call the session.
     pub(super) fn digest(&self) -> &str {
         &self.session.digest
     }
 }
 
-impl Held {
+impl LockedSession {
     /// Gives the session back after `use_of_it`. What cannot be noted here costs nothing but time to live.
     pub(super) fn release(self, use_of_it: LockUse) {
         if let Err(error) = self.opened.touch() {
@@ -74,17 +74,17 @@ impl CodeServer {
         &self,
         context: &CallContext,
         language: Option<Language>,
-    ) -> Result<Known, Failure> {
+    ) -> Result<ResolvedSession, Failure> {
         let volume = &self.services.kept()?.volume;
         let language = self.language_or_default(language);
-        let place = CodePlace::new(&self.id, &context.asker.principal, language)?;
+        let place = CodePlace::new(&self.id, &context.caller.principal, language)?;
         let session = self.session_at(&place)?;
         let mounted = self.mounted(context, language).await?;
         let affinity = &self.services.affinity;
         let incarnation = self.read_record(&session, &mounted, None).await?;
         self.services.note_use(&session.key);
         let driven = affinity.driven();
-        Ok(Known {
+        Ok(ResolvedSession {
             _in_flight: driven.begin(&session, &self.id, InFlightKind::Call),
             handle: volume.session(&place).with_ttl(self.policy.session_ttl),
             session,
@@ -118,7 +118,7 @@ impl CodeServer {
     async fn read_record(
         &self,
         session: &Session,
-        mounted: &Mounted,
+        mounted: &MountManifest,
         outranks: Option<u64>,
     ) -> Result<Incarnation, Failure> {
         let store = self.services.affinity.store();
@@ -147,15 +147,19 @@ impl CodeServer {
     /// Opens the session by `open`, reading the record again where the directory is of a later incarnation.
     async fn open<T: Send + 'static>(
         &self,
-        known: &mut Known,
-        open: impl Fn(&SessionHandle, Incarnation, &Mounted) -> Result<(OpenedSession, T), OpenError>
+        known: &mut ResolvedSession,
+        open: impl Fn(
+            &SessionHandle,
+            Incarnation,
+            &MountManifest,
+        ) -> Result<(OpenedSession, T), SessionOpenError>
         + Clone
         + Send
         + 'static,
     ) -> Result<(OpenedSession, T), Failure> {
         for _ in 1..READS_MAX {
             match self.open_once(known, open.clone()).await {
-                Err(Failure::Open(OpenError::Superseded { generation })) => {
+                Err(Failure::Open(SessionOpenError::Superseded { generation })) => {
                     known.incarnation = self
                         .read_record(&known.session, &known.mounted, Some(generation))
                         .await?;
@@ -168,8 +172,12 @@ impl CodeServer {
 
     async fn open_once<T: Send + 'static>(
         &self,
-        known: &Known,
-        open: impl Fn(&SessionHandle, Incarnation, &Mounted) -> Result<(OpenedSession, T), OpenError>
+        known: &ResolvedSession,
+        open: impl Fn(
+            &SessionHandle,
+            Incarnation,
+            &MountManifest,
+        ) -> Result<(OpenedSession, T), SessionOpenError>
         + Send
         + 'static,
     ) -> Result<(OpenedSession, T), Failure> {
@@ -190,7 +198,7 @@ impl CodeServer {
     }
 
     /// Tells the store what is mounted now. It is a hint to others; the disk is the truth.
-    async fn note_content(&self, known: &Known) {
+    async fn note_content(&self, known: &ResolvedSession) {
         let session = &known.session;
         let request = Touch {
             principal: session.principal.clone(),
@@ -259,7 +267,7 @@ impl CodeServer {
     }
 
     /// The session's turn.
-    pub(super) async fn turn(&self, known: &Known) -> Result<Turn, Failure> {
+    pub(super) async fn turn(&self, known: &ResolvedSession) -> Result<Turn, Failure> {
         let session = &known.session;
         let started = Instant::now();
         let turn = self
@@ -272,7 +280,11 @@ impl CodeServer {
     }
 
     /// The session's files, under its lock.
-    pub(super) async fn hold(&self, known: &mut Known, turn: Turn) -> Result<Held, Failure> {
+    pub(super) async fn hold(
+        &self,
+        known: &mut ResolvedSession,
+        turn: Turn,
+    ) -> Result<LockedSession, Failure> {
         let wait = self.patience();
         let (opened, lock) = self
             .open(known, move |handle, incarnation, mounted| {
@@ -286,7 +298,7 @@ impl CodeServer {
                 Ok((opened, lock))
             })
             .await?;
-        Ok(Held { opened, lock, turn })
+        Ok(LockedSession { opened, lock, turn })
     }
 
     /// How long a call waits for the one before it.

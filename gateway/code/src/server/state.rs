@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::CodeServers;
-use crate::volume::{Room, VolumeProblem};
+use crate::volume::{VolumeProblem, VolumeSpace};
 
 /// The state of the sandbox and the volume at one moment.
 #[derive(Debug)]
 pub struct CodeState {
     sandbox: Result<Value, String>,
-    volume: Result<Room, VolumeProblem>,
+    volume: Result<VolumeSpace, VolumeProblem>,
 }
 
 impl CodeServers {

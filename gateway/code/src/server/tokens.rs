@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 use super::CodeServer;
 use super::failure::Failure;
-use super::runs::Ran;
+use super::runs::RunResult;
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 use crate::tokens::{TokenMap, Tokenizer, TokensError};
 
@@ -35,18 +35,18 @@ impl CodeServer {
 /// The calls of code as all other layers see them: where personal data is replaced, they are told of tokens alone, also in
 /// what code made up by itself.
 #[derive(Debug)]
-pub(super) struct Veiled<C> {
+pub(super) struct ArgumentTokenizer<C> {
     tokenizer: Option<Arc<Tokenizer>>,
     below: C,
 }
 
-impl<C> Veiled<C> {
+impl<C> ArgumentTokenizer<C> {
     pub(super) fn new(tokenizer: Option<Arc<Tokenizer>>, below: C) -> Self {
         Self { tokenizer, below }
     }
 }
 
-impl<C: Callee> Callee for Veiled<C> {
+impl<C: Callee> Callee for ArgumentTokenizer<C> {
     async fn call(&self, mut call: NestedCall) -> Result<Value, CallError> {
         if let Some(tokenizer) = &self.tokenizer {
             let tokenizer = Arc::clone(tokenizer);
@@ -65,7 +65,7 @@ impl<C: Callee> Callee for Veiled<C> {
 }
 
 /// What a run said, without what is personal. Blocks.
-pub(super) fn hide(tokenizer: &Tokenizer, mut ran: Ran) -> Result<Ran, TokensError> {
+pub(super) fn hide(tokenizer: &Tokenizer, mut ran: RunResult) -> Result<RunResult, TokensError> {
     ran.stdout = hidden(tokenizer, &ran.stdout)?;
     ran.stderr = hidden(tokenizer, &ran.stderr)?;
     if let Some(Ok(committed)) = &mut ran.committed {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mooring_session::names::ServerName;
 
-use super::index::{self, Index};
+use super::index::{self, SkillIndex};
 use super::new_skill::{CreateError, NewSkill, check, make_room, version};
 use super::skill::{Skill, SkillStatus};
 use super::{Skills, SkillsError};
@@ -173,7 +173,7 @@ impl Skills {
     fn change<E: From<StepError>>(
         &self,
         server: &ServerName,
-        change: impl FnOnce(&Area, &mut Index) -> Result<Skill, E>,
+        change: impl FnOnce(&Area, &mut SkillIndex) -> Result<Skill, E>,
     ) -> Result<Skill, E> {
         let area = self.area(server).map_err(StepError::Read)?;
         let _lock = area
@@ -183,7 +183,7 @@ impl Skills {
                 _ => StepError::Write(error),
             })?;
         let before = self.index(server, &area).map_err(StepError::Read)?;
-        let mut index = Index::clone(&before);
+        let mut index = SkillIndex::clone(&before);
         let skill = change(&area, &mut index)?;
         index.revision = index.revision.saturating_add(1);
         index::commit(&area, &index).map_err(StepError::Write)?;

@@ -29,7 +29,7 @@ const LOOKS_MAX: usize = 100;
 
 /// All skills of a server at one revision.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Index {
+pub(super) struct SkillIndex {
     pub(super) version: u32,
     /// Counts changes; zero where there never was one.
     pub(super) revision: u64,
@@ -39,7 +39,7 @@ pub(super) struct Index {
     pub(super) versions: BTreeMap<String, u32>,
 }
 
-impl Index {
+impl SkillIndex {
     fn empty() -> Self {
         Self {
             version: VERSION,
@@ -51,14 +51,17 @@ impl Index {
 }
 
 /// The index that counts, or `known` where it is that one.
-pub(super) fn load(area: &Area, known: Option<Arc<Index>>) -> Result<Arc<Index>, SkillsError> {
+pub(super) fn load(
+    area: &Area,
+    known: Option<Arc<SkillIndex>>,
+) -> Result<Arc<SkillIndex>, SkillsError> {
     for _ in 0..LOOKS_MAX {
         let revision = revision(area)?;
         if let Some(known) = known.as_ref().filter(|known| known.revision == revision) {
             return Ok(Arc::clone(known));
         }
         if revision == 0 {
-            return Ok(Arc::new(Index::empty()));
+            return Ok(Arc::new(SkillIndex::empty()));
         }
         let bytes = area
             .read(&name(revision), BYTES_MAX)
@@ -71,8 +74,8 @@ pub(super) fn load(area: &Area, known: Option<Arc<Index>>) -> Result<Arc<Index>,
     Err(SkillsError::Unreadable)
 }
 
-fn parse(bytes: &[u8], revision: u64) -> Result<Index, SkillsError> {
-    let index: Index = serde_json::from_slice(bytes).map_err(|_| SkillsError::Unreadable)?;
+fn parse(bytes: &[u8], revision: u64) -> Result<SkillIndex, SkillsError> {
+    let index: SkillIndex = serde_json::from_slice(bytes).map_err(|_| SkillsError::Unreadable)?;
     if index.version > VERSION || index.revision != revision {
         return Err(SkillsError::Unreadable);
     }
@@ -91,7 +94,7 @@ fn revision(area: &Area) -> Result<u64, SkillsError> {
 }
 
 /// Makes this index the one that counts. The caller holds the lock, and has loaded the one before.
-pub(super) fn commit(area: &Area, index: &Index) -> io::Result<()> {
+pub(super) fn commit(area: &Area, index: &SkillIndex) -> io::Result<()> {
     let bytes = serde_json::to_vec(index)?;
     if bytes.len() > BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());

@@ -40,7 +40,7 @@ pub use scope::{Scope, Viewer};
 pub(crate) use set::{SkillSet, SkillSource};
 pub use skill::{Skill, SkillStatus};
 
-use self::index::Index;
+use self::index::SkillIndex;
 use crate::volume::{Area, AreaKind, Volume};
 
 /// Longest source, in bytes.
@@ -70,7 +70,7 @@ pub struct Skills(Arc<Shared>);
 struct Shared {
     volume: Volume,
     /// What was read last of each server.
-    read: Mutex<HashMap<ServerName, Arc<Index>>>,
+    read: Mutex<HashMap<ServerName, Arc<SkillIndex>>>,
 }
 
 impl Skills {
@@ -124,7 +124,7 @@ impl Skills {
     }
 
     /// The index that counts: the one that was read last where its revision still does.
-    fn index(&self, server: &ServerName, area: &Area) -> Result<Arc<Index>, SkillsError> {
+    fn index(&self, server: &ServerName, area: &Area) -> Result<Arc<SkillIndex>, SkillsError> {
         let known = {
             let read = self.0.read.lock().unwrap_or_else(PoisonError::into_inner);
             read.get(server).cloned()

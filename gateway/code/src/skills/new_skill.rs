@@ -2,12 +2,12 @@
 
 use std::io;
 
-use super::index::Index;
+use super::index::SkillIndex;
 use super::name::{self, NameError};
 use super::scope::Scope;
 use super::skill::{Skill, SkillStatus};
 use super::{DESCRIPTION_CHARS_MAX, SOURCE_BYTES_MAX, SkillsError};
-use crate::patterns::{Found, Patterns};
+use crate::patterns::{PatternMatch, Patterns};
 use crate::records::RunId;
 use mooring_secrets::digest;
 use mooring_settings::Language;
@@ -52,7 +52,7 @@ pub enum CreateError {
     Description,
     /// Its source has a pattern of dangerous code.
     #[error("{0}")]
-    Blocked(Found),
+    Blocked(PatternMatch),
     /// The server has as many skills as it may.
     #[error("the server has as many skills, or as much of them, as it may: revoke some")]
     Full,
@@ -82,7 +82,7 @@ pub(super) fn check(new: &NewSkill, patterns: &Patterns) -> Result<(), CreateErr
 }
 
 /// Whether there is room for one more: what was rejected or revoked makes way, the oldest first.
-pub(super) fn make_room(index: &mut Index, new: &NewSkill) -> bool {
+pub(super) fn make_room(index: &mut SkillIndex, new: &NewSkill) -> bool {
     let is_live =
         |skill: &Skill| matches!(skill.status, SkillStatus::Pending | SkillStatus::Approved);
     while index.skills.len() >= VERSIONS_MAX {
@@ -99,7 +99,7 @@ pub(super) fn make_room(index: &mut Index, new: &NewSkill) -> bool {
 }
 
 pub(super) fn version(
-    index: &Index,
+    index: &SkillIndex,
     new: &NewSkill,
     requires_approval: bool,
     now_ms: u64,

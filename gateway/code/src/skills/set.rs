@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::index::Index;
+use super::index::SkillIndex;
 use super::scope::Viewer;
 use super::skill::{Skill, SkillStatus};
 use super::{SOURCE_BYTES_MAX, SkillsError};
@@ -14,7 +14,7 @@ use mooring_secrets::digest;
 #[derive(Clone, Debug)]
 pub(crate) struct SkillSet {
     area: Area,
-    index: Arc<Index>,
+    index: Arc<SkillIndex>,
     /// Where they are in the index.
     positions: Vec<usize>,
     digest: String,
@@ -30,7 +30,7 @@ pub(crate) struct SkillSource {
 }
 
 impl SkillSet {
-    pub(super) fn of(area: Area, index: Arc<Index>, viewer: &Viewer) -> Self {
+    pub(super) fn of(area: Area, index: Arc<SkillIndex>, viewer: &Viewer) -> Self {
         let mut latest: BTreeMap<&str, (usize, &Skill)> = BTreeMap::new();
         for (position, skill) in index.skills.iter().enumerate() {
             if skill.status != SkillStatus::Approved || !viewer.sees(&skill.scope) {

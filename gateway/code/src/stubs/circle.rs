@@ -3,10 +3,10 @@
 //! A list, a map or an object between a name and itself is fine: then a value can end. Where nothing is between, the
 //! name that closes the circle becomes anything.
 
-use super::kind::{Kind, Shape};
+use super::kind::{Kind, TypeSchema};
 
 /// Opens every circle.
-pub(super) fn open(shape: &mut Shape) {
+pub(super) fn open(shape: &mut TypeSchema) {
     let mut states = vec![State::Unseen; shape.named.len()];
     for start in 0..shape.named.len() {
         follow(shape, &mut states, start);
@@ -23,7 +23,7 @@ enum State {
 
 /// Goes from name to name as far as nothing is between them. Not by calls that nest: the way may be as long as there are
 /// names.
-fn follow(shape: &mut Shape, states: &mut [State], start: usize) {
+fn follow(shape: &mut TypeSchema, states: &mut [State], start: usize) {
     let mut way = vec![start];
     while let Some(current) = way.last().copied() {
         match states.get(current) {

@@ -74,37 +74,37 @@ pub(super) struct Field {
 
 /// One side of a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct TypeSchema {
     pub(super) root: Kind,
-    pub(super) named: Vec<Named>,
+    pub(super) named: Vec<NamedKind>,
 }
 
 /// Both sides of a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sides {
-    pub(super) input: Shape,
-    pub(super) output: Shape,
+pub(super) struct ToolSchemas {
+    pub(super) input: TypeSchema,
+    pub(super) output: TypeSchema,
 }
 
-impl Sides {
+impl ToolSchemas {
     /// Anything: what a stub is made with that would be too long with its types.
     pub(super) fn any() -> Self {
         Self {
-            input: Shape::any(),
-            output: Shape::any(),
+            input: TypeSchema::any(),
+            output: TypeSchema::any(),
         }
     }
 }
 
 /// A kind that the schema has a name for.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Named {
+pub(super) struct NamedKind {
     /// What the schema calls it.
     pub(super) name: String,
     pub(super) kind: Kind,
 }
 
-impl Shape {
+impl TypeSchema {
     /// Anything.
     pub(super) fn any() -> Self {
         Self {

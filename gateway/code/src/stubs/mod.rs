@@ -42,7 +42,7 @@ pub(crate) use names::is_python_keyword;
 pub(crate) use skill_tree::{is_own_name, skills};
 pub use tool::MountedTool;
 
-use self::kind::{Shape, Sides};
+use self::kind::{ToolSchemas, TypeSchema};
 use self::names::Role;
 use mooring_settings::Language;
 use mooring_settings::StubFormat;
@@ -167,21 +167,21 @@ fn typescript_files(package: &Package<'_>, files: &mut Vec<StubFile>) {
     files.push(StubFile::new(format!("{}/mod.ts", package.name), module));
 }
 
-fn sides(tool: &MountedTool) -> Sides {
+fn sides(tool: &MountedTool) -> ToolSchemas {
     let output = tool.output_schema.as_ref();
-    Sides {
+    ToolSchemas {
         input: schema::read(&tool.input_schema),
-        output: output.map_or_else(Shape::any, schema::read),
+        output: output.map_or_else(TypeSchema::any, schema::read),
     }
 }
 
 /// The stub, or the one without types where it would be too long.
-fn short_enough(sides: &Sides, stub: impl Fn(&Sides) -> String) -> String {
+fn short_enough(sides: &ToolSchemas, stub: impl Fn(&ToolSchemas) -> String) -> String {
     let whole = stub(sides);
     if whole.len() <= limits::STUB_BYTES_MAX {
         whole
     } else {
-        stub(&Sides::any())
+        stub(&ToolSchemas::any())
     }
 }
 

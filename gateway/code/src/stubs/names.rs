@@ -100,7 +100,7 @@ pub(super) fn identifiers<'a>(
     let mut names: Vec<&str> = names.into_iter().collect();
     names.sort_unstable();
     names.dedup();
-    let mut taken = Taken::new(role);
+    let mut taken = ReservedNames::new(role);
     let mut found = BTreeMap::new();
     let (exact, other): (Vec<_>, Vec<_>) = names
         .into_iter()
@@ -150,14 +150,14 @@ fn is_word(text: &str, role: Role) -> bool {
 
 /// Identifiers that are given away.
 #[derive(Debug)]
-struct Taken {
+struct ReservedNames {
     role: Role,
     folded: HashSet<String>,
     /// The last number tried for each identifier that was wanted, folded: those up to it stay taken.
     tried: HashMap<String, u32>,
 }
 
-impl Taken {
+impl ReservedNames {
     fn new(role: Role) -> Self {
         Self {
             role,

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::describe;
-use super::kind::{Field, Kind, Object, Sides};
+use super::kind::{Field, Kind, Object, ToolSchemas};
 use super::names::{self, Role};
-use super::python_types::{Place, Side, Types};
+use super::python_types::{PythonTypeNames, TypePosition, Types};
 use super::text::{docstring, python_string};
 use super::tool::MountedTool;
 
@@ -23,7 +23,7 @@ struct Parameter<'a> {
 }
 
 /// The stub of a tool, whose function has this name.
-pub(super) fn stub(tool: &MountedTool, function: &str, sides: &Sides) -> String {
+pub(super) fn stub(tool: &MountedTool, function: &str, sides: &ToolSchemas) -> String {
     let mut types = Types::new(function);
     let input = types.side(&sides.input);
     let output = types.side(&sides.output);
@@ -123,13 +123,13 @@ fn signature(
     root: &Object,
     others: &str,
     types: &mut Types,
-    input: &Side,
+    input: &PythonTypeNames,
 ) -> String {
     let mut written: Vec<String> = parameters
         .iter()
         .map(|parameter| {
             let kind = &parameter.field.kind;
-            let kind = types.write(kind, parameter.name, input, Place::Annotation);
+            let kind = types.write(kind, parameter.name, input, TypePosition::Annotation);
             let default = if parameter.field.is_required {
                 ""
             } else {
@@ -142,7 +142,7 @@ fn signature(
         written.insert(0, "*".to_owned());
     }
     if let Some(rest) = &root.rest {
-        let kind = types.write(rest, "others", input, Place::Annotation);
+        let kind = types.write(rest, "others", input, TypePosition::Annotation);
         written.push(format!("**{others}: {kind}"));
     }
     broken(&written, "    ")

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::kind::{Field, Kind, Literal, Object, Shape};
+use super::kind::{Field, Kind, Literal, Object, TypeSchema};
 use super::limits;
 use super::names::{TypeNames, is_python_keyword};
 use super::text::{self, python_string};
@@ -15,7 +15,7 @@ const TYPES: &[&str] = &["bool", "dict", "float", "int", "list", "object", "str"
 
 /// Where a type stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum TypePosition {
     /// Behind the colon of a field or parameter, or the arrow: it is never computed.
     Annotation,
     /// In an expression: names that come later are quoted.
@@ -36,7 +36,7 @@ pub(super) struct Types {
 
 /// The names that the named kinds of one side of a tool have in the stub.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct PythonTypeNames {
     names: Vec<String>,
 }
 
@@ -51,9 +51,9 @@ impl Types {
     }
 
     /// Defines what the schema has names for.
-    pub(super) fn side(&mut self, shape: &Shape) -> Side {
+    pub(super) fn side(&mut self, shape: &TypeSchema) -> PythonTypeNames {
         let names = shape.named.iter();
-        let side = Side {
+        let side = PythonTypeNames {
             names: names.map(|named| self.names.take(&named.name)).collect(),
         };
         for (named, name) in shape.named.iter().zip(&side.names) {
@@ -63,19 +63,25 @@ impl Types {
     }
 
     /// Defines a type of this name, which is the stub's own or free.
-    pub(super) fn define(&mut self, name: &str, kind: &Kind, side: &Side) {
+    pub(super) fn define(&mut self, name: &str, kind: &Kind, side: &PythonTypeNames) {
         if let Kind::Object(object) = kind {
             self.dictionary(name, object, side);
             return;
         }
-        let written = self.write(kind, name, side, Place::Expression);
+        let written = self.write(kind, name, side, TypePosition::Expression);
         self.definitions
             .push(format!("    {name}: _t.TypeAlias = {written}\n"));
         self.aliases.push(name.to_owned());
     }
 
     /// Writes a type. What has no name and needs one is called like `hint`.
-    pub(super) fn write(&mut self, kind: &Kind, hint: &str, side: &Side, place: Place) -> String {
+    pub(super) fn write(
+        &mut self,
+        kind: &Kind,
+        hint: &str,
+        side: &PythonTypeNames,
+        place: TypePosition,
+    ) -> String {
         match kind {
             Kind::Any => "_t.Any".to_owned(),
             Kind::Null => "None".to_owned(),
@@ -109,8 +115,8 @@ impl Types {
                     .map(|kind| self.write(kind, hint, side, place))
                     .collect();
                 match place {
-                    Place::Annotation => written.join(" | "),
-                    Place::Expression => format!("_t.Union[{}]", written.join(", ")),
+                    TypePosition::Annotation => written.join(" | "),
+                    TypePosition::Expression => format!("_t.Union[{}]", written.join(", ")),
                 }
             }
             Kind::Named(number) => match side.names.get(*number) {
@@ -120,13 +126,13 @@ impl Types {
         }
     }
 
-    fn dictionary(&mut self, name: &str, object: &Object, side: &Side) {
+    fn dictionary(&mut self, name: &str, object: &Object, side: &PythonTypeNames) {
         self.dictionaries.push(name.to_owned());
         let is_class = object.fields.iter().all(|field| is_attribute(&field.name));
         let place = if is_class {
-            Place::Annotation
+            TypePosition::Annotation
         } else {
-            Place::Expression
+            TypePosition::Expression
         };
         let mut fields = String::new();
         for field in &object.fields {
@@ -160,10 +166,10 @@ fn write_comment(fields: &mut String, field: &Field) {
     }
 }
 
-fn quoted(name: &str, place: Place) -> String {
+fn quoted(name: &str, place: TypePosition) -> String {
     match place {
-        Place::Annotation => name.to_owned(),
-        Place::Expression => format!("\"{name}\""),
+        TypePosition::Annotation => name.to_owned(),
+        TypePosition::Expression => format!("\"{name}\""),
     }
 }
 

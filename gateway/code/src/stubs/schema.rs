@@ -9,13 +9,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::kind::{Field, Kind, Named, Object, Shape, Tuple};
+use super::kind::{Field, Kind, NamedKind, Object, Tuple, TypeSchema};
 use super::literals::literals;
 use super::meet::meet;
 use super::{limits, pointer, text};
 
 /// Reads one side of a tool.
-pub(super) fn read(schema: &Value) -> Shape {
+pub(super) fn read(schema: &Value) -> TypeSchema {
     let mut reader = Reader {
         root: schema,
         named: Vec::new(),
@@ -32,7 +32,7 @@ pub(super) fn read(schema: &Value) -> Shape {
             named.kind = kind;
         }
     }
-    let mut shape = Shape {
+    let mut shape = TypeSchema {
         root,
         named: reader.named,
     };
@@ -42,7 +42,7 @@ pub(super) fn read(schema: &Value) -> Shape {
 
 struct Reader<'a> {
     root: &'a Value,
-    named: Vec<Named>,
+    named: Vec<NamedKind>,
     /// The number of what a reference points to.
     by_pointer: HashMap<&'a str, usize>,
     /// Named kinds that are still to be read. They are read one by one, so that no chain of them is nested.
@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
         }
         let number = self.named.len();
         let name = pointer.rsplit(['/', '#']).next().unwrap_or_default();
-        self.named.push(Named {
+        self.named.push(NamedKind {
             name: text::line(name, limits::IDENTIFIER_CHARS_MAX),
             kind: Kind::Any,
         });

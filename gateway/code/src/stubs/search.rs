@@ -38,7 +38,7 @@ impl Detail {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct SearchResults {
     /// At most as many as were asked for, the best first.
     pub(crate) entries: Vec<Value>,
     /// How many fit.
@@ -71,7 +71,12 @@ const STOP_WORDS: [&str; 60] = [
 const BEGINNING_BYTES_MIN: usize = 3;
 
 /// Searches. Without words every tool is found.
-pub(crate) fn search(tools: &[MountedTool], query: &str, detail: Detail, limit: usize) -> Found {
+pub(crate) fn search(
+    tools: &[MountedTool],
+    query: &str,
+    detail: Detail,
+    limit: usize,
+) -> SearchResults {
     let query = query.trim();
     let mut wanted = words(query);
     wanted.sort_unstable();
@@ -101,7 +106,7 @@ pub(crate) fn search(tools: &[MountedTool], query: &str, detail: Detail, limit: 
         (std::cmp::Reverse(*worth), names)
     });
     let best = found.iter().take(limit);
-    Found {
+    SearchResults {
         total: found.len(),
         servers: (packages.iter().take(limits::SERVERS_TOLD_MAX))
             .map(|package| package.name.clone())

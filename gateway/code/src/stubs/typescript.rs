@@ -3,18 +3,18 @@
 use std::fmt::Write as _;
 
 use super::describe;
-use super::kind::{Kind, Shape, Sides};
+use super::kind::{Kind, ToolSchemas, TypeSchema};
 use super::names::TypeNames;
 use super::text::{jsdoc, typescript_string};
 use super::tool::MountedTool;
-use super::typescript_types::{Direction, Side};
+use super::typescript_types::{Direction, TypeScriptWriter};
 
 /// The stub of a tool, whose function has this name. Nothing of a stranger's stands above the import, where compilers
 /// look for settings.
-pub(super) fn stub(tool: &MountedTool, function: &str, sides: &Sides) -> String {
+pub(super) fn stub(tool: &MountedTool, function: &str, sides: &ToolSchemas) -> String {
     let mut names = TypeNames::new(function);
-    let input = Side::new(&sides.input, &mut names, Direction::Given);
-    let output = Side::new(&sides.output, &mut names, Direction::Returned);
+    let input = TypeScriptWriter::new(&sides.input, &mut names, Direction::Given);
+    let output = TypeScriptWriter::new(&sides.output, &mut names, Direction::Returned);
     let mut stub =
         "// Made from the schemas of a tool.\nimport { call as _call } from \"../_runtime.ts\";\n"
             .to_owned();
@@ -45,7 +45,7 @@ pub(super) fn stub(tool: &MountedTool, function: &str, sides: &Sides) -> String 
 }
 
 /// The function in the file of its server, whose types are looked up in the stub, and only by type checkers.
-pub(super) fn brief(tool: &MountedTool, function: &str, sides: &Sides) -> String {
+pub(super) fn brief(tool: &MountedTool, function: &str, sides: &ToolSchemas) -> String {
     let stub = format!("import(\"./{function}.ts\")");
     let mut text = String::from("\n");
     let summary = describe::summary(tool);
@@ -63,7 +63,7 @@ pub(super) fn brief(tool: &MountedTool, function: &str, sides: &Sides) -> String
 }
 
 /// Arguments always are an object.
-fn arguments(input: &Shape) -> Kind {
+fn arguments(input: &TypeSchema) -> Kind {
     let is_object = |kind: &Kind| {
         let kind = input.resolve(kind);
         matches!(kind, Kind::Object(_) | Kind::Map(_))
@@ -80,7 +80,7 @@ fn arguments(input: &Shape) -> Kind {
 }
 
 /// Nothing has to be given where nothing is required.
-fn default(input: &Shape) -> &'static str {
+fn default(input: &TypeSchema) -> &'static str {
     let is_optional = match input.resolve(&input.root) {
         Kind::Object(object) => object.fields.iter().all(|field| !field.is_required),
         _ => !matches!(input.resolve(&arguments(input)), Kind::Union(_)),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::kind::{Kind, Literal, Object, Shape, Tuple};
+use super::kind::{Kind, Literal, Object, Tuple, TypeSchema};
 use super::limits;
 use super::names::TypeNames;
 use super::text::{self, jsdoc, typescript_string};
@@ -18,14 +18,14 @@ pub(super) enum Direction {
 
 /// One side of a tool, with the names that its named kinds have in the stub.
 #[derive(Debug)]
-pub(super) struct Side<'a> {
-    shape: &'a Shape,
+pub(super) struct TypeScriptWriter<'a> {
+    shape: &'a TypeSchema,
     names: Vec<String>,
     direction: Direction,
 }
 
-impl<'a> Side<'a> {
-    pub(super) fn new(shape: &'a Shape, names: &mut TypeNames, direction: Direction) -> Self {
+impl<'a> TypeScriptWriter<'a> {
+    pub(super) fn new(shape: &'a TypeSchema, names: &mut TypeNames, direction: Direction) -> Self {
         let named = shape.named.iter();
         Self {
             shape,

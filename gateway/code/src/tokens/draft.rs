@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::detect::{Detector, Hint};
-use super::map::{Personal, Shape};
+use super::map::{PersonalValue, ValueType};
 
 /// A text in pieces.
 pub(super) struct DraftText(Vec<Piece>);
@@ -26,13 +26,13 @@ pub(super) enum DraftValue {
 }
 
 /// Finds what has to go, and keeps it in the order of the gaps.
-pub(super) struct Drafting<'a> {
+pub(super) struct DraftBuilder<'a> {
     detector: &'a Detector,
     /// What belongs into the gaps.
-    pub(super) gaps: Vec<Personal>,
+    pub(super) gaps: Vec<PersonalValue>,
 }
 
-impl<'a> Drafting<'a> {
+impl<'a> DraftBuilder<'a> {
     pub(super) fn new(detector: &'a Detector) -> Self {
         Self {
             detector,
@@ -58,7 +58,7 @@ impl<'a> Drafting<'a> {
             let value = part(one.range);
             let unescaped = one.is_in_json_text.then(|| unescaped(value)).flatten();
             let value = unescaped.as_deref().unwrap_or(value);
-            pieces.push(self.gap(one.category, Shape::Text, value));
+            pieces.push(self.gap(one.category, ValueType::Text, value));
         }
         let rest = text.get(end..).unwrap_or_default();
         if !rest.is_empty() {
@@ -89,7 +89,7 @@ impl<'a> Drafting<'a> {
                 match self.detector.of_number(&decimal, hint) {
                     Some(category) => DraftValue::Text(DraftText(vec![self.gap(
                         category,
-                        Shape::Number,
+                        ValueType::Number,
                         &decimal,
                     )])),
                     None => DraftValue::Plain(Value::Number(number)),
@@ -99,8 +99,8 @@ impl<'a> Drafting<'a> {
         }
     }
 
-    fn gap(&mut self, category: &str, shape: Shape, text: &str) -> Piece {
-        self.gaps.push(Personal {
+    fn gap(&mut self, category: &str, shape: ValueType, text: &str) -> Piece {
+        self.gaps.push(PersonalValue {
             category: category.into(),
             shape,
             text: text.into(),

@@ -2,7 +2,7 @@
 //! address.
 //!
 //! [`detect`] finds personal data in texts, [`map`] keeps which value a token stands for, [`Tokenizer`] puts the two
-//! together for texts and for JSON, and [`Tokenized`] does so for every call that code makes of a tool. Only the gateway
+//! together for texts and for JSON, and [`TokenizingCallee`] does so for every call that code makes of a tool. Only the gateway
 //! has the map, in a file that no code ever sees; it is the session's, so one session's tokens mean nothing in another.
 //!
 //! Invariant: where the map cannot be read or written, nothing goes out. A token that is not known is not touched, and no
@@ -13,13 +13,13 @@ mod draft;
 mod key;
 mod map;
 mod token;
-mod tokenized;
 mod tokenizer;
+mod tokenizing;
 
 #[cfg(test)]
 mod tests;
 
 pub use key::{TokenKey, TokenKeyError};
 pub(crate) use map::{MapOptions, TokenMap, TokensError};
-pub(crate) use tokenized::Tokenized;
 pub(crate) use tokenizer::Tokenizer;
+pub(crate) use tokenizing::TokenizingCallee;

@@ -16,7 +16,7 @@ const CATEGORY_BYTES_MAX: usize = 64;
 
 /// A token in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found<'a> {
+pub(super) struct TokenMatch<'a> {
     /// Where it stands.
     pub(super) range: Range<usize>,
     /// Its category.
@@ -39,7 +39,7 @@ pub(super) fn overflow_text(category: &str) -> String {
 }
 
 /// Every token of a text, from left to right.
-pub(super) fn find(text: &str) -> impl Iterator<Item = Found<'_>> {
+pub(super) fn find(text: &str) -> impl Iterator<Item = TokenMatch<'_>> {
     let mut starts = memchr::memmem::find_iter(text.as_bytes(), START);
     let mut end = 0;
     std::iter::from_fn(move || {
@@ -57,7 +57,7 @@ pub(super) fn find(text: &str) -> impl Iterator<Item = Found<'_>> {
 }
 
 /// The token that begins at `start`, where one does.
-fn read(text: &str, start: usize) -> Option<Found<'_>> {
+fn read(text: &str, start: usize) -> Option<TokenMatch<'_>> {
     let body = text.get(start + START.len()..)?;
     let bytes = body.as_bytes();
     let known = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
@@ -74,7 +74,7 @@ fn read(text: &str, start: usize) -> Option<Found<'_>> {
     // Only what is written as this gateway writes it is a token: no zero too many.
     let is_canonical = length == DIGITS_MIN || (length > DIGITS_MIN && !digits.starts_with('0'));
     let number = digits.parse().ok().filter(|number| *number > 0)?;
-    is_canonical.then(|| Found {
+    is_canonical.then(|| TokenMatch {
         range: start..start + START.len() + split + 1 + length,
         category,
         number,

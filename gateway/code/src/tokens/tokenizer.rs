@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::detect::{Detector, Hint};
-use super::draft::Drafting;
-use super::map::{ENTRIES_MAX, Personal, Shape, TokenMap, TokensError};
+use super::draft::DraftBuilder;
+use super::map::{ENTRIES_MAX, PersonalValue, TokenMap, TokensError, ValueType};
 use super::token;
 use mooring_settings::TokenizationSettings;
 
@@ -33,7 +33,7 @@ impl Tokenizer {
     /// # Errors
     /// [`TokensError`]: then the text must not go out.
     pub(crate) fn hide_text(&self, text: &str) -> Result<String, TokensError> {
-        let mut drafting = Drafting::new(&self.detector);
+        let mut drafting = DraftBuilder::new(&self.detector);
         let draft = drafting.text(text.to_owned(), Hint::None);
         Ok(draft.filled(&self.tokens(&drafting.gaps)?))
     }
@@ -55,7 +55,7 @@ impl Tokenizer {
     /// # Errors
     /// [`TokensError`]: then the value must not go out.
     pub(crate) fn hide_value(&self, value: Value) -> Result<Value, TokensError> {
-        let mut drafting = Drafting::new(&self.detector);
+        let mut drafting = DraftBuilder::new(&self.detector);
         let draft = drafting.value(value, Hint::None);
         Ok(draft.filled(&self.tokens(&drafting.gaps)?))
     }
@@ -78,11 +78,11 @@ impl Tokenizer {
             .map(|(category, number)| (category.as_str(), *number))
             .collect();
         let known = self.map.values_of(&wanted)?;
-        let revealing = Revealing { wanted, known };
+        let revealing = TokenReplacer { wanted, known };
         Ok(revealing.value(value))
     }
 
-    fn tokens(&self, gaps: &[Personal]) -> Result<Vec<String>, TokensError> {
+    fn tokens(&self, gaps: &[PersonalValue]) -> Result<Vec<String>, TokensError> {
         if gaps.is_empty() {
             return Ok(Vec::new());
         }
@@ -110,13 +110,13 @@ fn collect(value: &Value, wanted: &mut Vec<(String, u32)>) {
 }
 
 /// Puts values in the place of tokens. `wanted` is sorted, and `known` has the value of each.
-struct Revealing<'a> {
+struct TokenReplacer<'a> {
     wanted: Vec<(&'a str, u32)>,
-    known: Vec<Option<Personal>>,
+    known: Vec<Option<PersonalValue>>,
 }
 
-impl Revealing<'_> {
-    fn of(&self, token: &token::Found<'_>) -> Option<&Personal> {
+impl TokenReplacer<'_> {
+    fn of(&self, token: &token::TokenMatch<'_>) -> Option<&PersonalValue> {
         let place = self
             .wanted
             .binary_search(&(token.category, token.number))
@@ -150,7 +150,7 @@ impl Revealing<'_> {
         let token = token::find(text).next()?;
         let value = self.of(&token)?;
         let is_all = token.range == (0..text.len());
-        (is_all && value.shape == Shape::Number)
+        (is_all && value.shape == ValueType::Number)
             .then(|| serde_json::from_str(&value.text).ok())
             .flatten()
     }

@@ -15,7 +15,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{self, FILE_MODE};
-use super::lock::{self, Locked};
+use super::lock::{self, FileLock};
 use super::{Shared, Volume};
 use crate::place;
 
@@ -51,7 +51,7 @@ pub(crate) struct Area {
 
 /// A lock of an area, held until it is dropped or the process ends.
 pub(crate) struct AreaLock {
-    _file: Locked,
+    _file: FileLock,
 }
 
 impl Volume {
@@ -285,7 +285,7 @@ impl Area {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(AreaLock {
-            _file: Locked(file),
+            _file: FileLock(file),
         })
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: a session that is over is begun anew; one whose record was lost, or that was used while the store was
 //! away, is adopted. Nothing that a user wrote into a session that is not over is lost.
 
-use super::incarnation::{Beginning, Incarnation};
+use super::incarnation::{Incarnation, RecordOrigin};
 use super::stamp::Stamp;
 
 /// What to do with a directory.
@@ -45,11 +45,11 @@ pub(super) fn decide(
     if stamp.generation > generation && outranks != Some(stamp.generation) {
         return Decision::Superseded;
     }
-    let was_in_use = match Beginning::of(generation, created_at_ms) {
+    let was_in_use = match RecordOrigin::of(generation, created_at_ms) {
         // The key was empty although the session was not over: its record was lost.
-        Beginning::Blank => created_at_ms.saturating_sub(stamp.used_at_ms) < ttl_ms,
+        RecordOrigin::Blank => created_at_ms.saturating_sub(stamp.used_at_ms) < ttl_ms,
         // The session before this one is over. What was used after that has lost its stamp's number only.
-        Beginning::Revived => stamp.is_unread() && stamp.used_at_ms >= created_at_ms,
+        RecordOrigin::Revived => stamp.is_unread() && stamp.used_at_ms >= created_at_ms,
     };
     if was_in_use || (stamp.used_while_away && !is_idle) {
         Decision::Adopt

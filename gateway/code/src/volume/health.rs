@@ -17,7 +17,7 @@ const FREE_INODES_MIN: u64 = 1_000;
 
 /// How much room there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct VolumeSpace {
     /// Bytes that the gateway's user may still write.
     pub free_bytes: u64,
     /// Inodes that it may still make; none where the file system does not count them.
@@ -27,11 +27,11 @@ pub struct Room {
 /// The last answer, and when it was given.
 #[derive(Debug)]
 pub(super) struct Cache {
-    last: Mutex<(Instant, Result<Room, VolumeProblem>)>,
+    last: Mutex<(Instant, Result<VolumeSpace, VolumeProblem>)>,
 }
 
 impl Cache {
-    pub(super) fn new(room: Room) -> Self {
+    pub(super) fn new(room: VolumeSpace) -> Self {
         Self {
             last: Mutex::new((Instant::now(), Ok(room))),
         }
@@ -44,7 +44,7 @@ impl Volume {
     ///
     /// # Errors
     /// The step that failed, and what to do about it.
-    pub fn health(&self) -> Result<Room, VolumeProblem> {
+    pub fn health(&self) -> Result<VolumeSpace, VolumeProblem> {
         let last = &self.shared.health.last;
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.0.elapsed() >= HOLDS {
@@ -70,9 +70,9 @@ impl Volume {
 }
 
 /// Asks how much room there is, and refuses too little.
-pub(super) fn measure(base: &OwnedFd) -> Result<Room, VolumeProblem> {
+pub(super) fn measure(base: &OwnedFd) -> Result<VolumeSpace, VolumeProblem> {
     let stat = fs::fstatvfs(base.as_fd()).map_err(VolumeProblem::Measure)?;
-    let room = Room {
+    let room = VolumeSpace {
         free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
         free_inodes: (stat.f_files > 0).then_some(stat.f_favail),
     };

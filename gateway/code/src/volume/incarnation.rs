@@ -9,10 +9,10 @@ pub enum Incarnation {
         generation: u64,
         /// When the record's incarnation began, by the store's clock, in milliseconds since 1970.
         created_at_ms: u64,
-        /// The generation that an earlier attempt was refused by ([`OpenError::Superseded`]), where the record was read
+        /// The generation that an earlier attempt was refused by ([`SessionOpenError::Superseded`]), where the record was read
         /// again after that: then the record is right, and the directory is an earlier store's.
         ///
-        /// [`OpenError::Superseded`]: super::OpenError::Superseded
+        /// [`SessionOpenError::Superseded`]: super::OpenError::Superseded
         outranks: Option<u64>,
     },
     /// The store is away: the directory alone says what the session is.
@@ -28,14 +28,14 @@ impl Incarnation {
 
 /// How a record began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(super) enum RecordOrigin {
     /// There was nothing under its key: its generation was taken from the clock.
     Blank,
     /// There was a tombstone: its generation was counted on, and is behind the clock.
     Revived,
 }
 
-impl Beginning {
+impl RecordOrigin {
     /// Reads it from the two numbers: the store gives a new key a generation that is not behind its clock, and a
     /// revived one exactly the next number.
     pub(super) const fn of(generation: u64, created_at_ms: u64) -> Self {

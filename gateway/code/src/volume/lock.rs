@@ -43,7 +43,7 @@ pub struct SessionLock {
     of: LockName,
     waited: Duration,
     taken_at: Instant,
-    _file: Locked,
+    _file: FileLock,
 }
 
 impl SessionLock {
@@ -106,7 +106,7 @@ pub(super) fn take(
         of,
         waited: started.elapsed(),
         taken_at: Instant::now(),
-        _file: Locked(file),
+        _file: FileLock(file),
     })
 }
 
@@ -126,9 +126,9 @@ fn open_file(base: BorrowedFd<'_>, of: &LockName) -> Result<OwnedFd, Errno> {
 ///
 /// Closing it would not be enough: a child that another thread has just forked shares the description until it
 /// executes its program, and with it the lock.
-pub(super) struct Locked(pub(super) OwnedFd);
+pub(super) struct FileLock(pub(super) OwnedFd);
 
-impl Drop for Locked {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // Where it fails, the lock goes with the last description of the file.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);

@@ -41,19 +41,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) use area::{Area, AreaKind};
-pub use health::Room;
+pub use health::VolumeSpace;
 pub use incarnation::Incarnation;
 pub use lock::{LockError, SessionLock};
-pub use open::{LockTimes, OpenError, OpenedSession, Opening, TreeOrigin};
+pub use open::{LockTimes, OpenedSession, Opening, SessionOpenError, TreeOrigin};
 pub use problem::VolumeProblem;
-pub use retire::{RetireError, Retired};
+pub use retire::{RetireError, RetireOutcome};
 pub use second_process::{SecondProcess, is_second_process, second_process};
 pub use session::SessionHandle;
 pub use stamp::StampError;
-pub use sweep::{SweepError, Swept};
+pub use sweep::{SweepError, SweepOutcome};
 pub use tools::rfc3339;
-pub use tools::{Mounted, MountedError, MountedSkill, ToolsError};
-pub use trash::{Emptied, TrashError};
+pub use tools::{ManifestError, MountManifest, MountedSkill, ToolsError};
+pub use trash::{TrashError, TrashOutcome};
 
 use mooring_session::time::Millis;
 

@@ -16,7 +16,7 @@ use super::directory;
 use super::lock::{LockError, LockName, SessionLock};
 use super::session::SessionHandle;
 use super::stamp::{self, Stamp, StampError};
-use super::tools::{self, Mounted, MountedTrees, ToolsError};
+use super::tools::{self, MountManifest, MountedTrees, ToolsError};
 use super::trash;
 use super::{Incarnation, unix_now_ms};
 
@@ -27,7 +27,7 @@ const LOOKS_MAX: usize = 3;
 
 /// Why a session could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum SessionOpenError {
     /// Its lock was not taken.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -161,12 +161,12 @@ impl OpenedSession {
 pub(super) fn without_lock(
     handle: &SessionHandle,
     incarnation: Incarnation,
-    mounted: &Mounted,
-) -> Result<Option<OpenedSession>, OpenError> {
+    mounted: &MountManifest,
+) -> Result<Option<OpenedSession>, SessionOpenError> {
     let root = match open_root(handle) {
         Ok(root) => root,
         Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(OpenError::Open(errno)),
+        Err(errno) => return Err(SessionOpenError::Open(errno)),
     };
     let Some(stamp) = stamp::read(root.as_fd())? else {
         return Ok(None);
@@ -183,7 +183,7 @@ pub(super) fn without_lock(
         Err(StampError::Touch(Errno::NOENT)) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    let directory = SessionDirectory::open(root).map_err(OpenError::Trees)?;
+    let directory = SessionDirectory::open(root).map_err(SessionOpenError::Trees)?;
     opened(directory, trees, mounted, stamp.generation, Opening::Found).map(Some)
 }
 
@@ -192,14 +192,14 @@ pub(super) fn under_lock(
     handle: &SessionHandle,
     lock: &SessionLock,
     incarnation: Incarnation,
-    mounted: &Mounted,
-) -> Result<OpenedSession, OpenError> {
+    mounted: &MountManifest,
+) -> Result<OpenedSession, SessionOpenError> {
     if !lock.is_of(&LockName::of(&handle.place)) {
-        return Err(OpenError::ForeignLock);
+        return Err(SessionOpenError::ForeignLock);
     }
     let mut was_retired = false;
     for _ in 0..LOOKS_MAX {
-        let root = make_root(handle).map_err(OpenError::Make)?;
+        let root = make_root(handle).map_err(SessionOpenError::Make)?;
         let now_ms = unix_now_ms();
         let found = stamp::read(root.as_fd())?;
         let decision = found
@@ -207,7 +207,7 @@ pub(super) fn under_lock(
             .map(|stamp| decide(stamp, incarnation, now_ms, handle.ttl_ms));
         match (&found, decision) {
             (Some(stamp), Some(Decision::Superseded)) => {
-                return Err(OpenError::Superseded {
+                return Err(SessionOpenError::Superseded {
                     generation: stamp.generation,
                 });
             }
@@ -239,14 +239,14 @@ pub(super) fn under_lock(
             }
         }
     }
-    Err(OpenError::Contended)
+    Err(SessionOpenError::Contended)
 }
 
 /// What the look under the lock comes to, where the directory stays.
 fn opening(
     found: Option<&Stamp>,
     decision: Option<Decision>,
-    mounted: &Mounted,
+    mounted: &MountManifest,
     was_retired: bool,
 ) -> Opening {
     match (found, decision) {
@@ -265,7 +265,7 @@ fn wanted(
     handle: &SessionHandle,
     stamp: &Stamp,
     incarnation: Incarnation,
-    mounted: &Mounted,
+    mounted: &MountManifest,
 ) -> Stamp {
     Stamp {
         generation: match incarnation {
@@ -285,15 +285,15 @@ fn settle(
     root: OwnedFd,
     stamp: &Stamp,
     is_stamped: bool,
-    mounted: &Mounted,
+    mounted: &MountManifest,
     opening: Opening,
-) -> Result<OpenedSession, OpenError> {
+) -> Result<OpenedSession, SessionOpenError> {
     let base = handle.shared.base.as_fd();
-    let directory = SessionDirectory::create(root).map_err(OpenError::Trees)?;
-    tree::recover(&directory).map_err(OpenError::Recover)?;
+    let directory = SessionDirectory::create(root).map_err(SessionOpenError::Trees)?;
+    tree::recover(&directory).map_err(SessionOpenError::Recover)?;
     if opening == Opening::Adopted {
         // Another store counts its turns from its own clock.
-        directory.forget_turn().map_err(OpenError::Trees)?;
+        directory.forget_turn().map_err(SessionOpenError::Trees)?;
     }
     let trees = tools::ensure(base, mounted)?;
     if is_stamped {
@@ -308,15 +308,15 @@ fn settle(
 fn opened(
     directory: SessionDirectory,
     trees: MountedTrees,
-    mounted: &Mounted,
+    mounted: &MountManifest,
     generation: u64,
     opening: Opening,
-) -> Result<OpenedSession, OpenError> {
+) -> Result<OpenedSession, SessionOpenError> {
     let view = View {
         tools: trees.tools,
         skills: trees.skills,
-        scratch: directory.open_scratch().map_err(OpenError::Trees)?,
-        results: directory.open_results().map_err(OpenError::Trees)?,
+        scratch: directory.open_scratch().map_err(SessionOpenError::Trees)?,
+        results: directory.open_results().map_err(SessionOpenError::Trees)?,
     };
     Ok(OpenedSession {
         directory,
@@ -344,15 +344,15 @@ fn make_root(handle: &SessionHandle) -> Result<OwnedFd, Errno> {
     directory::make_directories(handle.shared.base.as_fd(), &names)
 }
 
-fn retire(handle: &SessionHandle, stamp: &Stamp) -> Result<(), OpenError> {
+fn retire(handle: &SessionHandle, stamp: &Stamp) -> Result<(), SessionOpenError> {
     let base = handle.shared.base.as_fd();
-    trash::discard_session(base, &handle.place, stamp.generation).map_err(OpenError::Retire)
+    trash::discard_session(base, &handle.place, stamp.generation).map_err(SessionOpenError::Retire)
 }
 
-fn has_journal(root: &OwnedFd) -> Result<bool, OpenError> {
+fn has_journal(root: &OwnedFd) -> Result<bool, SessionOpenError> {
     match fs::statat(root, JOURNAL, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(_) => Ok(true),
         Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(OpenError::Open(errno)),
+        Err(errno) => Err(SessionOpenError::Open(errno)),
     }
 }

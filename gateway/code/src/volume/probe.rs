@@ -10,7 +10,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{self, DIRECTORY_MODE, FILE_MODE, LOCKS, RUNS, TOOLS, TRASH};
-use super::lock::{self, Locked};
+use super::lock::{self, FileLock};
 use super::second_process::{Finding, SecondProcess};
 use super::{VolumeOptions, VolumeProblem, stamp};
 
@@ -133,10 +133,10 @@ fn prove_steps(probe: BorrowedFd<'_>) -> Result<(), VolumeProblem> {
 }
 
 /// Locks the file, which nobody else knows yet.
-fn lock_file(probe: BorrowedFd<'_>) -> Result<Locked, VolumeProblem> {
+fn lock_file(probe: BorrowedFd<'_>) -> Result<FileLock, VolumeProblem> {
     let file = open_file(probe)?;
     match lock::try_lock(file.as_fd()) {
-        Ok(true) => Ok(Locked(file)),
+        Ok(true) => Ok(FileLock(file)),
         Ok(false) => Err(VolumeProblem::Lock(Errno::WOULDBLOCK)),
         Err(errno) => Err(VolumeProblem::Lock(errno)),
     }

@@ -15,7 +15,7 @@ use crate::place::CodePlace;
 
 /// What became of a directory that was to be retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retired {
+pub enum RetireOutcome {
     /// It is in the trash.
     Moved,
     /// Somebody holds its lock, or used it while the store was away: look again later.
@@ -48,27 +48,27 @@ impl Volume {
     ///
     /// # Errors
     /// Names the step; the directory is where it was.
-    pub fn retire(&self, place: &CodePlace, generation: u64) -> Result<Retired, RetireError> {
+    pub fn retire(&self, place: &CodePlace, generation: u64) -> Result<RetireOutcome, RetireError> {
         let base = self.shared.base.as_fd();
         let _lock = match lock::take(base, LockName::of(place), Duration::ZERO) {
             Ok(lock) => lock,
-            Err(LockError::Busy { .. }) => return Ok(Retired::InUse),
+            Err(LockError::Busy { .. }) => return Ok(RetireOutcome::InUse),
             Err(error) => return Err(RetireError::Lock(error)),
         };
         let root = match directory::open_directory(base, place.relative_path()) {
             Ok(root) => root,
-            Err(Errno::NOENT) => return Ok(Retired::Absent),
+            Err(Errno::NOENT) => return Ok(RetireOutcome::Absent),
             Err(errno) => return Err(RetireError::Open(errno)),
         };
         // One without a stamp was never served: whoever was to make it was killed.
         if let Some(stamp) = stamp::read(root.as_fd())? {
             if stamp.generation > generation {
-                return Ok(Retired::TakenOver);
+                return Ok(RetireOutcome::TakenOver);
             }
             let idle_ms = unix_now_ms().saturating_sub(stamp.used_at_ms);
             let is_recent = idle_ms < stamp.ttl_ms.unwrap_or(self.shared.ttl_ms());
             if is_recent && (stamp.used_while_away || stamp.is_unread()) {
-                return Ok(Retired::InUse);
+                return Ok(RetireOutcome::InUse);
             }
         }
         trash::discard_session(base, place, generation).map_err(RetireError::Move)?;
@@ -77,6 +77,6 @@ impl Volume {
         for above in path.ancestors().skip(1).take(2) {
             let _ = directory::remove_empty(base, above);
         }
-        Ok(Retired::Moved)
+        Ok(RetireOutcome::Moved)
     }
 }

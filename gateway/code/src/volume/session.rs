@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lock::{self, LockError, LockName, SessionLock};
-use super::open::{self, OpenError, OpenedSession};
-use super::tools::Mounted;
+use super::open::{self, OpenedSession, SessionOpenError};
+use super::tools::MountManifest;
 use super::{Incarnation, Shared};
 use crate::place::CodePlace;
 
@@ -47,13 +47,13 @@ impl SessionHandle {
     /// the lock and opens by [`SessionHandle::open_locked`].
     ///
     /// # Errors
-    /// [`OpenError`] names the step. [`OpenError::Superseded`] asks for reading the record again.
+    /// [`SessionOpenError`] names the step. [`SessionOpenError::Superseded`] asks for reading the record again.
     pub fn open(
         &self,
         incarnation: Incarnation,
-        mounted: &Mounted,
+        mounted: &MountManifest,
         wait: Duration,
-    ) -> Result<OpenedSession, OpenError> {
+    ) -> Result<OpenedSession, SessionOpenError> {
         if let Some(opened) = open::without_lock(self, incarnation, mounted)? {
             return Ok(opened);
         }
@@ -70,8 +70,8 @@ impl SessionHandle {
         &self,
         lock: &SessionLock,
         incarnation: Incarnation,
-        mounted: &Mounted,
-    ) -> Result<OpenedSession, OpenError> {
+        mounted: &MountManifest,
+    ) -> Result<OpenedSession, SessionOpenError> {
         open::under_lock(self, lock, incarnation, mounted)
     }
 

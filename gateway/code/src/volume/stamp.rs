@@ -78,7 +78,7 @@ impl Stamp {
 
 /// The stamp as it is stored.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredStamp {
     version: u32,
     #[serde(rename = "gen")]
     generation: u64,
@@ -90,7 +90,7 @@ struct Stored {
 
 /// What every version has.
 #[derive(Deserialize)]
-struct Versioned {
+struct StampVersion {
     version: u32,
 }
 
@@ -126,12 +126,12 @@ fn read_all(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
 
 /// A stamp that does not parse says nothing but when the directory was last used.
 fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
-    if let Ok(Versioned { version }) = serde_json::from_slice(bytes)
+    if let Ok(StampVersion { version }) = serde_json::from_slice(bytes)
         && version > VERSION
     {
         return Err(StampError::Newer(version));
     }
-    let stored: Option<Stored> = serde_json::from_slice(bytes).ok();
+    let stored: Option<StoredStamp> = serde_json::from_slice(bytes).ok();
     let read = stored.and_then(|stored| {
         Some(Stamp {
             generation: stored.generation,
@@ -156,7 +156,7 @@ fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
 /// directories knows what to do with that.
 pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), StampError> {
     let hash = stamp.content_hash.as_ref().map(ContentHash::as_str);
-    let stored = Stored {
+    let stored = StoredStamp {
         version: VERSION,
         generation: stamp.generation,
         content_hash: hash.unwrap_or_default().to_owned(),

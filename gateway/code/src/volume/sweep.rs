@@ -34,7 +34,7 @@ pub enum SweepError {
 
 /// What a sweep came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepOutcome {
     /// Directories of sessions that went to the trash.
     pub sessions: usize,
     /// Trees of tools that went to the trash, and what was left of making some.
@@ -54,7 +54,7 @@ struct Sweep<'a> {
     lies_ms: u64,
     /// The trees that stamps name.
     named: HashSet<ContentHash>,
-    swept: Swept,
+    swept: SweepOutcome,
 }
 
 impl Volume {
@@ -63,13 +63,13 @@ impl Volume {
     ///
     /// # Errors
     /// The base could not be read at all; single failures are counted.
-    pub fn sweep(&self, now_ms: u64) -> Result<Swept, SweepError> {
+    pub fn sweep(&self, now_ms: u64) -> Result<SweepOutcome, SweepError> {
         let mut sweep = Sweep {
             base: self.shared.base.as_fd(),
             now_ms,
             lies_ms: lies_ms(self.shared.ttl_ms()),
             named: HashSet::new(),
-            swept: Swept::default(),
+            swept: SweepOutcome::default(),
         };
         let base = sweep.base;
         for name in directory::names(base).map_err(SweepError::Base)? {

@@ -11,7 +11,7 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{self, FILE_MODE, LOCKS, TRASH};
-use super::lock::{self, Locked};
+use super::lock::{self, FileLock};
 use super::{Volume, unix_now_ms};
 use crate::place::CodePlace;
 
@@ -40,7 +40,7 @@ pub enum TrashError {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Emptied {
+pub struct TrashOutcome {
     /// How many things were deleted.
     pub removed: usize,
     /// How many are left: not yet due, beyond the limit, or being deleted by another process.
@@ -52,7 +52,7 @@ impl Volume {
     ///
     /// # Errors
     /// Names the step; the rest of what could be deleted is deleted all the same.
-    pub fn empty_trash(&self, limit: usize) -> Result<Emptied, TrashError> {
+    pub fn empty_trash(&self, limit: usize) -> Result<TrashOutcome, TrashError> {
         let base = self.shared.base.as_fd();
         let locks = directory::make_directories(base, &[LOCKS]).map_err(TrashError::Lock)?;
         let flags = OFlags::RDWR | OFlags::CREATE;
@@ -60,9 +60,9 @@ impl Volume {
             directory::open(locks.as_fd(), LOCK, flags, FILE_MODE).map_err(TrashError::Lock)?;
         let trash = directory::make_directories(base, &[TRASH]).map_err(TrashError::Read)?;
         let is_locked = lock::try_lock(file.as_fd()).map_err(TrashError::Lock)?;
-        let _lock = is_locked.then(|| Locked(file));
+        let _lock = is_locked.then(|| FileLock(file));
         let limit = if is_locked { limit } else { 0 };
-        let (mut emptied, mut failed) = (Emptied::default(), None);
+        let (mut emptied, mut failed) = (TrashOutcome::default(), None);
         let now_ms = unix_now_ms();
         for name in directory::names(trash.as_fd()).map_err(TrashError::Read)? {
             let name = name.map_err(TrashError::Read)?;

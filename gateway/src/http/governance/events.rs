@@ -10,7 +10,7 @@ use super::problem::Problem;
 use super::visitor::Visitor;
 use super::{blocking, json};
 use mooring_code::records::{EventFilter, EventKind, RecordsError, RunId};
-use mooring_code::server::Governed;
+use mooring_code::server::GovernedServer;
 
 /// How many events a list has unless it is asked for more.
 const USUAL: usize = 100;
@@ -35,7 +35,10 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
 }
 
 /// The events, each with where its run is now.
-fn with_status(governed: &Governed, filter: &EventFilter) -> Result<Vec<Value>, RecordsError> {
+fn with_status(
+    governed: &GovernedServer,
+    filter: &EventFilter,
+) -> Result<Vec<Value>, RecordsError> {
     let mut known: HashMap<String, Option<&'static str>> = HashMap::new();
     let events = governed.records.events(&governed.server, filter)?;
     let with_status = events.into_iter().map(|event| {
@@ -54,7 +57,7 @@ fn with_status(governed: &Governed, filter: &EventFilter) -> Result<Vec<Value>, 
 }
 
 /// None where the run's record is gone before its events.
-fn status(governed: &Governed, id: &str) -> Option<&'static str> {
+fn status(governed: &GovernedServer, id: &str) -> Option<&'static str> {
     let run = governed
         .records
         .run(&governed.server, &RunId::parse(id)?)

@@ -12,7 +12,7 @@ use super::problem::{Code, Problem};
 use super::visitor::Visitor;
 use super::{body, json, runs};
 use crate::http::nested::Inside;
-use mooring_code::replay::{ReplayMode, ReplayRequest, Replays};
+use mooring_code::replay::{ReplayMode, ReplayRequest, RunReplayer};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
 

@@ -13,7 +13,7 @@ use super::rights::Right;
 use super::visitor::Visitor;
 use super::{blocking, body, json};
 use mooring_code::records::{EventKind, SecurityEvent};
-use mooring_code::server::Governed;
+use mooring_code::server::GovernedServer;
 use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
 use mooring_code::volume::unix_now_ms;
 use mooring_settings::Language;
@@ -109,7 +109,7 @@ pub(super) async fn create(visitor: Visitor, request: Request) -> Result<Respons
     };
     let principal = visitor.principal.clone();
     let (skill, governed) = blocking(move || {
-        let Governed {
+        let GovernedServer {
             server,
             skills,
             patterns,
@@ -157,7 +157,7 @@ pub(super) async fn revoke(visitor: Visitor, request: Request) -> Result<Respons
 pub(super) struct Nothing {}
 
 /// Every version of every skill of the server.
-pub(super) async fn all(governed: &Governed) -> Result<Vec<Skill>, Problem> {
+pub(super) async fn all(governed: &GovernedServer) -> Result<Vec<Skill>, Problem> {
     let governed = governed.clone();
     blocking(move || governed.skills.all(&governed.server)).await
 }
@@ -189,7 +189,7 @@ fn newest(all: &[Skill]) -> Newest<'_> {
 }
 
 /// As it is told. The version that is mounted for all of its scope is active.
-fn told(governed: &Governed, skill: &Skill, newest: &Newest<'_>) -> Value {
+fn told(governed: &GovernedServer, skill: &Skill, newest: &Newest<'_>) -> Value {
     let of: (&str, &Scope) = (&skill.name, &skill.scope);
     let is_newest = newest
         .get(&of)
@@ -200,7 +200,11 @@ fn told(governed: &Governed, skill: &Skill, newest: &Newest<'_>) -> Value {
 
 /// The scope of a new skill: the one that is asked for, or that of the server. Where the server has one it is the only
 /// one; else a principal may name itself and its teams, and an admin anybody.
-fn scope(visitor: &Visitor, governed: &Governed, asked: Option<&str>) -> Result<Scope, Problem> {
+fn scope(
+    visitor: &Visitor,
+    governed: &GovernedServer,
+    asked: Option<&str>,
+) -> Result<Scope, Problem> {
     let of_server = Scope::of_settings(governed.skills_scope.as_ref());
     let scope = match asked {
         None => of_server.clone(),

@@ -12,7 +12,7 @@ use super::query::Query;
 use super::rights::{self, Right};
 use crate::http::App;
 use crate::identity::{Identity, identify};
-use mooring_code::server::{CodeServer, Governed};
+use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 
 /// A request that names somebody, and a code server that is there.
@@ -81,7 +81,7 @@ impl Visitor {
     }
 
     /// What the server keeps for people to look at.
-    pub(super) fn governed(&self) -> Result<Governed, Problem> {
+    pub(super) fn governed(&self) -> Result<GovernedServer, Problem> {
         Ok(self.server.governed()?)
     }
 

@@ -28,7 +28,7 @@ use super::code::CodeVisit;
 use super::endpoint::{Teams, Visit, end, is_initialize, named_session};
 use super::{App, answer, code, kept};
 use crate::group::{Group, Member, Scope};
-use mooring_code::server::{Asker, CodeServer};
+use mooring_code::server::{Caller, CodeServer};
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Revision, Sender, call,
 };
@@ -239,7 +239,7 @@ impl GroupVisit {
         CodeVisit {
             app: Arc::clone(&self.app),
             server: Arc::clone(server),
-            asker: Asker {
+            caller: Caller {
                 principal: self.principal.clone(),
                 teams: Arc::clone(&self.teams),
             },

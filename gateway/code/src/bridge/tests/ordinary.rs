@@ -104,9 +104,9 @@ async fn ten_thousand_calls_at_once_are_made_a_few_at_a_time() {
     let served = bridge.end().await;
     assert_eq!(
         served,
-        Served {
+        BridgeSummary {
             calls: CALLS,
-            ..Served::default()
+            ..BridgeSummary::default()
         }
     );
 }

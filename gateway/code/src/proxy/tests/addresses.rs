@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::super::refusal::Refusal;
+use super::super::refusal::RefusalReason;
 use super::AddressPolicy;
 
 #[test]
@@ -93,7 +93,7 @@ fn only_public_addresses_are_public() {
     let policy = AddressPolicy::public([]);
     let check = |text: &str| policy.check((text.parse::<IpAddr>().unwrap(), 443).into());
     for text in not_public {
-        let refused = Err(Refusal::NotPublic(text.parse().unwrap()));
+        let refused = Err(RefusalReason::NotPublic(text.parse().unwrap()));
         assert_eq!(check(text), refused, "{text}");
     }
     for text in public {
@@ -106,7 +106,7 @@ fn an_address_of_the_gateways_own_is_refused_in_every_form() {
     let policy = AddressPolicy::public(["8.8.4.4", "2606::1"].map(|own| own.parse().unwrap()));
     for text in ["8.8.4.4", "::ffff:8.8.4.4", "2606::1"] {
         let address: IpAddr = text.parse().unwrap();
-        let refused = Err(Refusal::Own(address));
+        let refused = Err(RefusalReason::Own(address));
         assert_eq!(policy.check((address, 80).into()), refused, "{text}");
     }
     assert_eq!(policy.check("8.8.8.8:80".parse().unwrap()), Ok(()));
@@ -119,6 +119,6 @@ fn two_ports_are_allowed() {
         assert_eq!(policy.check_port(port), Ok(()));
     }
     for port in [0, 22, 25, 53, 81, 442, 6379, 8080, 8443, u16::MAX] {
-        assert_eq!(policy.check_port(port), Err(Refusal::Port(port)));
+        assert_eq!(policy.check_port(port), Err(RefusalReason::Port(port)));
     }
 }

@@ -25,7 +25,7 @@ use super::*;
 struct Rig {
     proxy: Proxy,
     address: SocketAddr,
-    reported: Arc<Mutex<Vec<Refused>>>,
+    reported: Arc<Mutex<Vec<RefusedRequest>>>,
 }
 
 impl Rig {

@@ -1,7 +1,7 @@
 //! Workers that are killed: their records still tell what they did.
 
 use super::super::calls_read::RecordedOutcome;
-use super::super::lost::Orphans;
+use super::super::lost::OrphanedRuns;
 use super::*;
 use mooring_test_support::processes::{TestProcess, heard, place, say};
 
@@ -66,7 +66,7 @@ fn the_record_of_a_killed_worker_tells_what_was_called() {
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].status(), RunStatus::Running);
     let marks = fixture.records.running(&fixture.server).unwrap();
-    let mut orphans = Orphans::default();
+    let mut orphans = OrphanedRuns::default();
     let ended =
         fixture
             .records
@@ -100,7 +100,7 @@ fn wherever_a_recording_worker_is_killed_no_record_is_half_there() {
         other.kill();
         let marks = fixture.records.running(&fixture.server).unwrap();
         assert!(marks.len() <= 1, "{marks:?}");
-        let mut orphans = Orphans::default();
+        let mut orphans = OrphanedRuns::default();
         fixture
             .records
             .end_lost(&fixture.server, &marks, &[], &mut orphans, Duration::ZERO)

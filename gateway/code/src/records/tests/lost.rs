@@ -1,7 +1,7 @@
 //! Runs whose worker died.
 
 use super::super::call_log::BYTES_MAX;
-use super::super::lost::Orphans;
+use super::super::lost::OrphanedRuns;
 use super::*;
 
 fn workers(names: &[&str]) -> Vec<WorkerId> {
@@ -27,7 +27,7 @@ fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
     let live = workers(&["a:1", "b:1", "dead:2"]);
     let marks = sweeper.running(server).unwrap();
     assert_eq!(marks.len(), 1);
-    let mut orphans = Orphans::default();
+    let mut orphans = OrphanedRuns::default();
     let long = Duration::from_secs(3_600);
     // One look is not enough.
     assert_eq!(
@@ -37,13 +37,13 @@ fn a_run_is_given_up_when_its_worker_was_missed_long_enough_and_only_once() {
         0
     );
     assert_eq!(fixture.whole(&id).record.status(), RunStatus::Running);
-    let end = |records: &Records, orphans: &mut Orphans| {
+    let end = |records: &Records, orphans: &mut OrphanedRuns| {
         records
             .end_lost(server, &marks, &live, orphans, Duration::ZERO)
             .unwrap()
     };
     assert_eq!(end(&sweeper, &mut orphans), 1);
-    assert_eq!(end(&other, &mut Orphans::default()), 0, "it has ended");
+    assert_eq!(end(&other, &mut OrphanedRuns::default()), 0, "it has ended");
     let whole = fixture.whole(&id);
     assert_eq!(whole.record.status(), RunStatus::Lost);
     assert!(whole.texts.error.unwrap().contains("died"));
@@ -57,7 +57,7 @@ fn the_runs_of_a_worker_that_lives_are_left_alone() {
     let recording = fixture.begin("ada");
     let id = recording.run_id().to_owned();
     let marks = other.running(&fixture.server).unwrap();
-    let mut orphans = Orphans::default();
+    let mut orphans = OrphanedRuns::default();
     let live = workers(&["w:1"]);
     let ended = other.end_lost(&fixture.server, &marks, &live, &mut orphans, Duration::ZERO);
     assert_eq!(ended.unwrap(), 0);
@@ -77,8 +77,8 @@ fn a_worker_that_is_missed_and_heard_again_counts_from_the_beginning() {
     let other = fixture.as_worker("b:1");
     let _recording = fixture.begin("ada");
     let marks = other.running(&fixture.server).unwrap();
-    let mut orphans = Orphans::default();
-    let look = |orphans: &mut Orphans, live: &[&str], after| {
+    let mut orphans = OrphanedRuns::default();
+    let look = |orphans: &mut OrphanedRuns, live: &[&str], after| {
         let live = workers(live);
         other
             .end_lost(&fixture.server, &marks, &live, orphans, after)
@@ -107,7 +107,7 @@ fn a_record_that_cannot_be_ended_holds_up_no_other() {
     calls.set_len(BYTES_MAX + 1).unwrap();
     let marks = fixture.records.running(&fixture.server).unwrap();
     assert_eq!(marks.len(), 2);
-    let mut orphans = Orphans::default();
+    let mut orphans = OrphanedRuns::default();
     let ended =
         fixture
             .records

@@ -140,12 +140,12 @@ pub(super) fn new_run_with(user: &str, id: RunId) -> NewRun {
     }
 }
 
-pub(super) fn finished(output: &str) -> Finished {
+pub(super) fn finished(output: &str) -> RunCompletion {
     let metrics = json!({"exit_code": 0, "cpu_time_ms": 3.5, "limits_hit": []});
     let Value::Object(metrics) = metrics else {
         panic!("metrics are an object");
     };
-    Finished {
+    RunCompletion {
         outcome: RunOutcome::Completed,
         output: output.to_owned(),
         error: None,

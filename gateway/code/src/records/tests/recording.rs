@@ -63,7 +63,7 @@ fn what_is_printed_is_cut_and_says_so() {
     let recording = fixture.begin("ada");
     let id = recording.run_id().to_owned();
     let long = "ä".repeat(OUTPUT_CHARS_MAX + 1);
-    recording.finish(Finished {
+    recording.finish(RunCompletion {
         error: Some(long.clone()),
         ..finished(&long)
     });
@@ -107,7 +107,7 @@ fn a_blocked_run_is_recorded_with_its_event() {
     let fixture = Fixture::new();
     let run = new_run("ada");
     let id = run.id.clone();
-    let blocked = Finished {
+    let blocked = RunCompletion {
         outcome: RunOutcome::Blocked,
         ..finished("")
     };
@@ -166,6 +166,6 @@ fn a_record_of_a_later_version_is_not_half_read() {
     ));
 }
 
-fn lost_orphans() -> crate::records::lost::Orphans {
-    crate::records::lost::Orphans::default()
+fn lost_orphans() -> crate::records::lost::OrphanedRuns {
+    crate::records::lost::OrphanedRuns::default()
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
-use crate::stubs::search::{Detail, Found, search};
+use crate::stubs::search::{Detail, SearchResults, search};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::Language;
 
@@ -75,7 +75,7 @@ pub(in crate::server) async fn call(
 }
 
 /// What was found; where that is nothing, the servers that there are, so that the next query can name one.
-fn answer(found: Found, detail: Detail, language: Language) -> ToolAnswer {
+fn answer(found: SearchResults, detail: Detail, language: Language) -> ToolAnswer {
     let is_truncated = found.entries.len() < found.total;
     let mut text = match (detail, found.entries.is_empty()) {
         (_, true) => format!(

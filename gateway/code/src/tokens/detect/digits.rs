@@ -26,12 +26,12 @@ const GROUPS_MAX: usize = DIGITS_MAX;
 struct Group {
     range: Range<usize>,
     /// What stands between the group before and this one, in its run; nothing at the first.
-    between: Between,
+    between: Separator,
 }
 
 /// What stands between two groups of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Between {
+enum Separator {
     Nothing,
     /// One separator.
     One(char),
@@ -59,7 +59,7 @@ pub(super) fn find(text: &str, hint: Hint, push: &mut impl FnMut(PersonalDataTyp
                 run.clear();
                 run.push(Group {
                     range: group.clone(),
-                    between: Between::Nothing,
+                    between: Separator::Nothing,
                 });
             }
         }
@@ -112,7 +112,7 @@ fn next_group(text: &str, from: usize) -> Option<Range<usize>> {
 }
 
 /// What stands between two groups, where they may belong to one number.
-fn separator(between: &str) -> Option<Between> {
+fn separator(between: &str) -> Option<Separator> {
     let is_separator = |letter: char| " -.\u{a0}\u{2010}\u{2011}\u{2013}".contains(letter);
     let mut letters = between.chars();
     match (
@@ -121,11 +121,11 @@ fn separator(between: &str) -> Option<Between> {
         letters.next(),
         letters.next(),
     ) {
-        (Some(one), None, ..) if is_separator(one) => Some(Between::One(one)),
-        (Some('(' | ')'), None, ..) => Some(Between::Parenthesis),
-        (Some(')'), Some(two), None, _) if is_separator(two) => Some(Between::Parenthesis),
-        (Some(one), Some('('), None, _) if is_separator(one) => Some(Between::Parenthesis),
-        (Some('('), Some('0'), Some(')'), None) => Some(Between::Parenthesis),
+        (Some(one), None, ..) if is_separator(one) => Some(Separator::One(one)),
+        (Some('(' | ')'), None, ..) => Some(Separator::Parenthesis),
+        (Some(')'), Some(two), None, _) if is_separator(two) => Some(Separator::Parenthesis),
+        (Some(one), Some('('), None, _) if is_separator(one) => Some(Separator::Parenthesis),
+        (Some('('), Some('0'), Some(')'), None) => Some(Separator::Parenthesis),
         _ => None,
     }
 }
@@ -176,8 +176,8 @@ fn card(text: &str, groups: &[Group]) -> usize {
 }
 
 /// A point stands in fractions, and in no card number.
-fn is_of_card(between: Between) -> bool {
-    matches!(between, Between::One(separator) if separator != '.')
+fn is_of_card(between: Separator) -> bool {
+    matches!(between, Separator::One(separator) if separator != '.')
 }
 
 /// Whether these are the digits of a card: the issuers' first digits, and Luhn's sum.
@@ -251,7 +251,7 @@ fn north_american(text: &str, groups: &[Group], before: &str) -> usize {
     }
     let is_fraction = groups
         .get(1)
-        .is_some_and(|second| second.between == Between::One('.'));
+        .is_some_and(|second| second.between == Separator::One('.'));
     if lengths_are(groups, &[3, 7]) && !is_fraction {
         return 2;
     }
@@ -278,9 +278,9 @@ fn with_trunk_prefix(groups: &[Group], first: &str, before: &str) -> usize {
         .iter()
         .skip(1)
         .map(|group| group.between)
-        .find(|between| *between != Between::Parenthesis);
+        .find(|between| *between != Separator::Parenthesis);
     longest(groups, 9..=12, |group| {
-        group.between == Between::Parenthesis || Some(group.between) == kind
+        group.between == Separator::Parenthesis || Some(group.between) == kind
     })
 }
 

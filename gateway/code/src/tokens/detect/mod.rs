@@ -32,7 +32,7 @@ pub(super) struct Match<'a> {
 }
 
 /// A match, and where its type stands in the order: the lower of two that are equally long wins.
-struct Ranked<'a> {
+struct RankedMatch<'a> {
     range: Range<usize>,
     category: &'a str,
     rank: usize,
@@ -59,7 +59,7 @@ impl Detector {
     pub(super) fn find(&self, text: &str, hint: Hint) -> Vec<Match<'_>> {
         let mut found = Vec::new();
         for (rank, (category, pattern)) in self.settings.patterns.iter().enumerate() {
-            found.extend(pattern.find_iter(text).map(|one| Ranked {
+            found.extend(pattern.find_iter(text).map(|one| RankedMatch {
                 range: one.range(),
                 category,
                 rank,
@@ -92,7 +92,7 @@ impl Detector {
         self.looks_for(kind).then(|| kind.category())
     }
 
-    fn push_built_in<'a>(&'a self, found: &mut Vec<Ranked<'a>>, text: &str, hint: Hint) {
+    fn push_built_in<'a>(&'a self, found: &mut Vec<RankedMatch<'a>>, text: &str, hint: Hint) {
         let first = self.settings.patterns.len();
         let rank = |kind| match kind {
             PersonalDataType::Email => first,
@@ -103,7 +103,7 @@ impl Detector {
         };
         let mut push = |kind: PersonalDataType, range| {
             if self.looks_for(kind) {
-                found.push(Ranked {
+                found.push(RankedMatch {
                     range,
                     category: kind.category(),
                     rank: rank(kind),
@@ -128,7 +128,7 @@ impl Detector {
 }
 
 /// Joins what overlaps.
-fn merged(mut found: Vec<Ranked<'_>>) -> Vec<Match<'_>> {
+fn merged(mut found: Vec<RankedMatch<'_>>) -> Vec<Match<'_>> {
     found.sort_by_key(|one| (one.range.start, one.rank));
     let mut all: Vec<Match<'_>> = Vec::new();
     let mut best = (0, 0);

@@ -11,7 +11,7 @@ use rustix::fs::{self, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::{self, Errno};
 
 use super::form::Form;
-use super::index::Index;
+use super::index::TokenIndex;
 use super::{TokensError, header};
 use crate::tokens::key::TokenKey;
 
@@ -97,7 +97,7 @@ impl MapFile {
     }
 
     /// Reads what was appended since the last time. Costs one system call where nothing was.
-    pub(super) fn read_on(&mut self, index: &mut Index) -> Result<(), TokensError> {
+    pub(super) fn read_on(&mut self, index: &mut TokenIndex) -> Result<(), TokensError> {
         let length = length(&self.file)?;
         if length < self.offset {
             return Err(TokensError::Damaged);
@@ -123,7 +123,7 @@ impl MapFile {
         Ok(())
     }
 
-    fn note_lines(&self, lines: &[u8], index: &mut Index) {
+    fn note_lines(&self, lines: &[u8], index: &mut TokenIndex) {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             match self.form.read(line.strip_suffix(b"\n").unwrap_or(line)) {
                 Some((number, value)) => index.note(number, value),

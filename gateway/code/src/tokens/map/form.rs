@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest;
 
-use super::{Personal, Shape, TokensError};
+use super::{PersonalValue, TokensError, ValueType};
 use crate::tokens::key::TokenKey;
 
 /// How the lines of one map are written.
@@ -72,10 +72,10 @@ impl Form {
     }
 
     /// The line, with its end.
-    pub(super) fn line(&self, number: u32, value: &Personal) -> Result<String, TokensError> {
+    pub(super) fn line(&self, number: u32, value: &PersonalValue) -> Result<String, TokensError> {
         let shape = match value.shape {
-            Shape::Text => 't',
-            Shape::Number => 'n',
+            ValueType::Text => 't',
+            ValueType::Number => 'n',
         };
         let body = format!("{} {shape}{}", value.category, value.text).into_bytes();
         let body = match &self.cipher {
@@ -88,7 +88,7 @@ impl Form {
     }
 
     /// What a line says, given without its end; none where it cannot be believed.
-    pub(super) fn read(&self, line: &[u8]) -> Option<(u32, Personal)> {
+    pub(super) fn read(&self, line: &[u8]) -> Option<(u32, PersonalValue)> {
         let line = std::str::from_utf8(line).ok()?;
         let (text, checksum) = line.rsplit_once(' ')?;
         if checksum != self.checksum(text) {
@@ -104,13 +104,13 @@ impl Form {
         let body = String::from_utf8(body).ok()?;
         let (category, value) = body.split_once(' ')?;
         let (shape, text) = match value.split_at_checked(1)? {
-            ("t", text) => (Shape::Text, text),
-            ("n", text) => (Shape::Number, text),
+            ("t", text) => (ValueType::Text, text),
+            ("n", text) => (ValueType::Number, text),
             _ => return None,
         };
         Some((
             number,
-            Personal {
+            PersonalValue {
                 category: category.into(),
                 shape,
                 text: text.into(),

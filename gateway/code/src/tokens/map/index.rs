@@ -3,28 +3,28 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::Personal;
+use super::PersonalValue;
 
 /// Less than any line has: a number, a body and a checksum.
 const LINE_BYTES_MIN: usize = 20;
 
 /// Numbers by value, and values by number.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    numbers: HashMap<Personal, u32>,
-    values: HashMap<u32, Option<Personal>>,
+pub(super) struct TokenIndex {
+    numbers: HashMap<PersonalValue, u32>,
+    values: HashMap<u32, Option<PersonalValue>>,
     /// The highest number that was or may have been given.
     highest: u32,
 }
 
-impl Index {
+impl TokenIndex {
     /// The number of a value.
-    pub(super) fn number(&self, value: &Personal) -> Option<u32> {
+    pub(super) fn number(&self, value: &PersonalValue) -> Option<u32> {
         self.numbers.get(value).copied()
     }
 
     /// The value of a number, if it has this category.
-    pub(super) fn value(&self, category: &str, number: u32) -> Option<&Personal> {
+    pub(super) fn value(&self, category: &str, number: u32) -> Option<&PersonalValue> {
         let value = self.values.get(&number)?.as_ref()?;
         (*value.category == *category).then_some(value)
     }
@@ -36,7 +36,7 @@ impl Index {
 
     /// Notes what a line says. Two values of one number make it nobody's; of two numbers of one value the first is its
     /// token, and the other one turns back to it all the same.
-    pub(super) fn note(&mut self, number: u32, value: Personal) {
+    pub(super) fn note(&mut self, number: u32, value: PersonalValue) {
         self.highest = self.highest.max(number);
         match self.values.entry(number) {
             Entry::Vacant(place) => {
@@ -63,20 +63,20 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::ValueType;
     use super::*;
 
-    fn value(text: &str) -> Personal {
-        Personal {
+    fn value(text: &str) -> PersonalValue {
+        PersonalValue {
             category: "EMAIL".into(),
-            shape: Shape::Text,
+            shape: ValueType::Text,
             text: text.into(),
         }
     }
 
     #[test]
     fn a_number_of_two_values_is_nobodys() {
-        let mut index = Index::default();
+        let mut index = TokenIndex::default();
         index.note(1, value("a"));
         index.note(1, value("a"));
         assert_eq!(index.number(&value("a")), Some(1));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_value_of_two_numbers_keeps_the_first_and_both_turn_back() {
-        let mut index = Index::default();
+        let mut index = TokenIndex::default();
         index.note(1, value("a"));
         index.note(7, value("a"));
         assert_eq!(index.number(&value("a")), Some(1));

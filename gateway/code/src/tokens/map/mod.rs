@@ -26,7 +26,7 @@ pub(crate) use error::TokensError;
 use super::key::TokenKey;
 use super::token;
 use file::MapFile;
-use index::Index;
+use index::TokenIndex;
 
 /// Most values of one session.
 pub(super) const ENTRIES_MAX: u32 = 50_000;
@@ -44,16 +44,16 @@ pub(crate) struct MapOptions {
 
 /// What a value was: a number in JSON turns back to a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Shape {
+pub(super) enum ValueType {
     Text,
     Number,
 }
 
 /// A value with a category: what has one token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Personal {
+pub(super) struct PersonalValue {
     pub(super) category: Box<str>,
-    pub(super) shape: Shape,
+    pub(super) shape: ValueType,
     pub(super) text: Box<str>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct TokenMap {
 #[derive(Debug)]
 struct State {
     file: MapFile,
-    index: Index,
+    index: TokenIndex,
 }
 
 impl TokenMap {
@@ -76,7 +76,7 @@ impl TokenMap {
     /// [`TokensError`] names the step.
     pub(crate) fn open(directory: OwnedFd, options: &MapOptions) -> Result<Self, TokensError> {
         let mut file = MapFile::open(&directory, options.key.as_ref())?;
-        let mut index = Index::default();
+        let mut index = TokenIndex::default();
         file.read_on(&mut index)?;
         Ok(Self {
             state: Mutex::new(State { file, index }),
@@ -84,7 +84,7 @@ impl TokenMap {
     }
 
     /// The tokens of these values, in their order; those that are new are kept first.
-    pub(super) fn tokens_of(&self, values: &[Personal]) -> Result<Vec<String>, TokensError> {
+    pub(super) fn tokens_of(&self, values: &[PersonalValue]) -> Result<Vec<String>, TokensError> {
         let mut state = self.state();
         state.refresh()?;
         if values.iter().any(|value| state.is_new(value)) {
@@ -97,7 +97,7 @@ impl TokenMap {
     pub(super) fn values_of(
         &self,
         tokens: &[(&str, u32)],
-    ) -> Result<Vec<Option<Personal>>, TokensError> {
+    ) -> Result<Vec<Option<PersonalValue>>, TokensError> {
         let mut state = self.state();
         state.refresh()?;
         let is_unknown = |state: &State| {
@@ -128,7 +128,7 @@ impl State {
     }
 
     /// Whether a value has no token yet and can have one.
-    fn is_new(&self, value: &Personal) -> bool {
+    fn is_new(&self, value: &PersonalValue) -> bool {
         value.text.len() <= VALUE_BYTES_MAX && self.index.number(value).is_none() && self.has_room()
     }
 
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// Gives numbers to those that have none, as long as there is room, and appends them in one step.
-    fn keep_new(&mut self, values: &[Personal]) -> Result<(), TokensError> {
+    fn keep_new(&mut self, values: &[PersonalValue]) -> Result<(), TokensError> {
         let lock = self.file.lock()?;
         self.file.read_on(&mut self.index)?;
         if self.file.end_half_line()? {
@@ -145,7 +145,7 @@ impl State {
         }
         let mut next = self.index.next_number();
         let mut appended = Vec::new();
-        let mut given: HashSet<&Personal> = HashSet::new();
+        let mut given: HashSet<&PersonalValue> = HashSet::new();
         for value in values {
             let bytes = self.file.length() + u64::try_from(appended.len()).unwrap_or(u64::MAX);
             if next > ENTRIES_MAX || bytes >= FILE_BYTES_MAX {
@@ -169,7 +169,7 @@ impl State {
         self.file.read_on(&mut self.index)
     }
 
-    fn token_of(&self, value: &Personal) -> String {
+    fn token_of(&self, value: &PersonalValue) -> String {
         match self.index.number(value) {
             Some(number) => token::text(&value.category, number),
             None => token::overflow_text(&value.category),

@@ -2,7 +2,7 @@
 
 use super::super::decide::{Decision, decide};
 use super::super::stamp::Stamp;
-use super::super::{Incarnation, OpenError, Opening, unix_now_ms};
+use super::super::{Incarnation, Opening, SessionOpenError, unix_now_ms};
 use super::*;
 
 const NOW: u64 = 10_000_000;
@@ -269,7 +269,7 @@ fn a_late_caller_of_an_earlier_incarnation_changes_nothing() {
     let handle = fixture.volume.session(&alice);
     let late = handle.open(recorded(7, 900), &nothing(&alice), PATIENCE);
     assert!(
-        matches!(late, Err(OpenError::Superseded { generation: 8 })),
+        matches!(late, Err(SessionOpenError::Superseded { generation: 8 })),
         "{late:?}"
     );
     assert!(has_the_file(&fixture, &alice));

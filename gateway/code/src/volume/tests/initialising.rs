@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use super::super::{Mounted, Opening, TreeOrigin};
+use super::super::{MountManifest, Opening, TreeOrigin};
 use super::processes::other;
 use super::*;
 use mooring_test_support::processes::TestProcess;
@@ -84,7 +84,7 @@ fn a_journal_that_waits_is_completed_under_the_lock() {
     let _held = handle.lock(Duration::ZERO).unwrap();
     let busy = handle.open(blank(1_000), &nothing(&alice), Duration::ZERO);
     assert!(
-        matches!(busy, Err(super::super::OpenError::Lock(_))),
+        matches!(busy, Err(super::super::SessionOpenError::Lock(_))),
         "{busy:?}"
     );
 }
@@ -94,7 +94,7 @@ fn other_tools_are_mounted_once_and_the_files_stay() {
     let fixture = Fixture::new();
     let alice = place_of("alice");
     let handle = fixture.volume.session(&alice);
-    let open = |mounted: &Mounted| handle.open(blank(1_000), mounted, PATIENCE).unwrap();
+    let open = |mounted: &MountManifest| handle.open(blank(1_000), mounted, PATIENCE).unwrap();
     let (before, after) = (nothing(&alice), mounting::one_tool());
     open(&before);
     std::fs::write(fixture.path(&alice).join("results/kept"), "mine").unwrap();

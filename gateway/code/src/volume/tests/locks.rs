@@ -4,8 +4,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::thread;
 
-use super::super::lock::{self, Locked};
-use super::super::{LockError, OpenError};
+use super::super::lock::{self, FileLock};
+use super::super::{LockError, SessionOpenError};
 use super::*;
 
 #[test]
@@ -32,7 +32,7 @@ fn the_locks_of_two_sessions_are_two() {
     let _other = handle.lock(Duration::ZERO).unwrap();
     let foreign = handle.open_locked(&lock, blank(1_000), &nothing(&bob));
     assert!(
-        matches!(foreign, Err(OpenError::ForeignLock)),
+        matches!(foreign, Err(SessionOpenError::ForeignLock)),
         "{foreign:?}"
     );
 }
@@ -56,7 +56,7 @@ fn a_lock_that_is_let_go_of_is_free_although_a_forked_child_still_shares_it() {
     let (first, second) = (open(), open());
     let shared = first.try_clone().unwrap();
     assert!(lock::try_lock(first.as_fd()).unwrap());
-    let locked = Locked(first);
+    let locked = FileLock(first);
     assert!(!lock::try_lock(second.as_fd()).unwrap());
     drop(locked);
     assert!(lock::try_lock(second.as_fd()).unwrap());

@@ -28,7 +28,7 @@ use std::time::Duration;
 use mooring_session::names::{Principal, ServerName};
 use tempfile::TempDir;
 
-use super::{Incarnation, Mounted, OpenedSession, SecondProcess, Volume, VolumeOptions};
+use super::{Incarnation, MountManifest, OpenedSession, SecondProcess, Volume, VolumeOptions};
 use crate::place::CodePlace;
 use mooring_settings::Language;
 
@@ -109,8 +109,8 @@ pub(super) fn place_of(user: &str) -> CodePlace {
     CodePlace::new(&server, &principal, Language::Python).unwrap()
 }
 
-pub(super) fn nothing(place: &CodePlace) -> Mounted {
-    Mounted::none(place.server(), place.language()).unwrap()
+pub(super) fn nothing(place: &CodePlace) -> MountManifest {
+    MountManifest::none(place.server(), place.language()).unwrap()
 }
 
 /// A record whose key was empty: its generation is the clock's.

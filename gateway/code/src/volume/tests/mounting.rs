@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::super::tools::{self, MountedError};
+use super::super::tools::{self, ManifestError};
 use super::super::{MountedSkill, MountedTool, TreeOrigin};
 use super::*;
 use mooring_settings::StubFormat;
@@ -25,7 +25,7 @@ fn tool(name: &str) -> MountedTool {
     }
 }
 
-fn mounted(tools: &[&str], skills: &[&str]) -> Result<Mounted, MountedError> {
+fn mounted(tools: &[&str], skills: &[&str]) -> Result<MountManifest, ManifestError> {
     mounted_as(StubFormat::Python, tools, skills)
 }
 
@@ -33,7 +33,7 @@ fn mounted_as(
     format: StubFormat,
     tools: &[&str],
     skills: &[&str],
-) -> Result<Mounted, MountedError> {
+) -> Result<MountManifest, ManifestError> {
     let skill = |name: &&str| MountedSkill {
         name: (*name).to_owned(),
         source: "x = 1\n".to_owned(),
@@ -43,7 +43,7 @@ fn mounted_as(
         skills.iter().map(skill),
     );
     let server = ServerName::parse(b"sandbox").unwrap();
-    Mounted::new(
+    MountManifest::new(
         &server,
         Language::Python,
         format,
@@ -53,7 +53,7 @@ fn mounted_as(
 }
 
 /// One tool, mounted into sessions of the server `sandbox`.
-pub(super) fn one_tool() -> Mounted {
+pub(super) fn one_tool() -> MountManifest {
     mounted(&["create_issue"], &[]).unwrap()
 }
 
@@ -77,7 +77,7 @@ fn the_hash_follows_from_what_is_mounted_and_not_from_its_order() {
         assert!(!different[..index].contains(one));
     }
     let server = ServerName::parse(b"sandbox").unwrap();
-    let typescript = Mounted::none(&server, Language::TypeScript).unwrap();
+    let typescript = MountManifest::none(&server, Language::TypeScript).unwrap();
     assert_ne!(*typescript.content_hash(), different[0]);
     let json = mounted_as(StubFormat::Json, &["a"], &[]).unwrap();
     assert_ne!(*json.content_hash(), different[1]);
@@ -89,18 +89,18 @@ fn a_skills_name_is_no_path_and_everything_has_a_limit() {
     let long = "x".repeat(256);
     for name in ["", ".", "..", "a/b", "a\0b", &long].into_iter().chain(own) {
         assert!(
-            matches!(mounted(&[], &[name]), Err(MountedError::SkillName)),
+            matches!(mounted(&[], &[name]), Err(ManifestError::SkillName)),
             "{name}"
         );
     }
     let many = vec!["t"; 5_000];
     assert!(matches!(
         mounted(&many, &[]),
-        Err(MountedError::Tools { count: 5_000 })
+        Err(ManifestError::Tools { count: 5_000 })
     ));
     assert!(matches!(
         mounted(&[], &many),
-        Err(MountedError::Skills { count: 5_000 })
+        Err(ManifestError::Skills { count: 5_000 })
     ));
 }
 

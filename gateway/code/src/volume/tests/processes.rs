@@ -7,7 +7,7 @@ use std::path::Path;
 
 use mooring_sandbox::tree::SessionDirectory;
 
-use super::super::{Opening, Retired, TreeOrigin, Volume, directory, second_process};
+use super::super::{Opening, RetireOutcome, TreeOrigin, Volume, directory, second_process};
 use super::{PATIENCE, blank, nothing, options, place_of};
 use mooring_test_support::processes::{self, TestProcess, heard, place, role, say};
 
@@ -102,10 +102,10 @@ fn reaps(volume: &Volume) {
     while let Some(generation) = heard() {
         let retired = volume.retire(&place, generation.parse().unwrap()).unwrap();
         say(match retired {
-            Retired::Moved => "moved",
-            Retired::InUse => "in use",
-            Retired::TakenOver => "taken over",
-            Retired::Absent => "absent",
+            RetireOutcome::Moved => "moved",
+            RetireOutcome::InUse => "in use",
+            RetireOutcome::TakenOver => "taken over",
+            RetireOutcome::Absent => "absent",
         });
     }
 }

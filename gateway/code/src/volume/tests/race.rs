@@ -3,7 +3,7 @@
 //! The client's record is revived with the next generation at the moment at which the reaper cleans up after the one
 //! before. Whichever comes first: the client's directory is there afterwards with what it wrote, and the old one is not.
 
-use super::super::{Opening, Retired, unix_now_ms};
+use super::super::{Opening, RetireOutcome, unix_now_ms};
 use super::processes::other;
 use super::*;
 
@@ -65,15 +65,15 @@ fn a_reaper_that_races_with_a_returning_client_never_takes_what_lives_nor_leaves
     );
     assert_eq!(
         fixture.volume.retire(&alice, ROUNDS).unwrap(),
-        Retired::TakenOver
+        RetireOutcome::TakenOver
     );
     assert_eq!(
         fixture.volume.retire(&alice, ROUNDS + 1).unwrap(),
-        Retired::Moved
+        RetireOutcome::Moved
     );
     assert_eq!(
         fixture.volume.retire(&alice, ROUNDS + 1).unwrap(),
-        Retired::Absent
+        RetireOutcome::Absent
     );
     assert!(
         !fixture.base.join("sandbox").exists(),
@@ -89,16 +89,28 @@ fn what_is_in_use_is_not_retired() {
     let alice = place_of("alice");
     fixture.open(&alice, recorded(5, 1_000));
     let lock = fixture.volume.session(&alice).lock(Duration::ZERO).unwrap();
-    assert_eq!(fixture.volume.retire(&alice, 5).unwrap(), Retired::InUse);
+    assert_eq!(
+        fixture.volume.retire(&alice, 5).unwrap(),
+        RetireOutcome::InUse
+    );
     drop(lock);
     // Used while the store was away, it is not over because its record is.
     fixture.open(&alice, Incarnation::StoreAway);
-    assert_eq!(fixture.volume.retire(&alice, 5).unwrap(), Retired::InUse);
+    assert_eq!(
+        fixture.volume.retire(&alice, 5).unwrap(),
+        RetireOutcome::InUse
+    );
     fixture.open(&alice, recorded(5, 1_000));
     // A stamp that says nothing may be that of a later incarnation.
     let stamp = fixture.path(&alice).join(".mooring/stamp.json");
     std::fs::write(&stamp, "").unwrap();
-    assert_eq!(fixture.volume.retire(&alice, 5).unwrap(), Retired::InUse);
+    assert_eq!(
+        fixture.volume.retire(&alice, 5).unwrap(),
+        RetireOutcome::InUse
+    );
     fixture.open(&alice, recorded(5, 1_000));
-    assert_eq!(fixture.volume.retire(&alice, 5).unwrap(), Retired::Moved);
+    assert_eq!(
+        fixture.volume.retire(&alice, 5).unwrap(),
+        RetireOutcome::Moved
+    );
 }

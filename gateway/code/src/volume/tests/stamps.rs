@@ -1,7 +1,7 @@
 //! Stamps: read back, replaced whole, and not believed where they say nothing.
 
 use super::super::stamp::{self, Stamp, StampError};
-use super::super::{OpenError, Opening, unix_now_ms};
+use super::super::{Opening, SessionOpenError, unix_now_ms};
 use super::*;
 
 fn stamp_file(fixture: &Fixture, place: &CodePlace) -> PathBuf {
@@ -102,7 +102,7 @@ fn a_stamp_that_says_nothing_is_replaced_and_a_newer_one_is_not() {
     let handle = fixture.volume.session(&alice);
     let newer = handle.open(blank(now), &nothing(&alice), PATIENCE);
     assert!(
-        matches!(newer, Err(OpenError::Stamp(StampError::Newer(2)))),
+        matches!(newer, Err(SessionOpenError::Stamp(StampError::Newer(2)))),
         "{newer:?}"
     );
     assert!(fixture.path(&alice).join("scratch/kept").exists());

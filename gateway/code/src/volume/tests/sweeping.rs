@@ -1,6 +1,6 @@
 //! The sweep: what is old goes, what is young, used or somebody else's stays.
 
-use super::super::{Swept, millis, unix_now_ms};
+use super::super::{SweepOutcome, millis, unix_now_ms};
 use super::*;
 
 fn after(times: u64) -> u64 {
@@ -12,12 +12,15 @@ fn a_session_goes_when_it_was_not_used_for_twice_its_time_to_live() {
     let fixture = Fixture::new();
     let alice = place_of("alice");
     fixture.open(&alice, blank(1_000));
-    assert_eq!(fixture.volume.sweep(after(1)).unwrap(), Swept::default());
+    assert_eq!(
+        fixture.volume.sweep(after(1)).unwrap(),
+        SweepOutcome::default()
+    );
     let swept = fixture.volume.sweep(after(2)).unwrap();
     // Its directory, the tools that only it had, and the directories of its user and its server.
     assert_eq!(
         swept,
-        Swept {
+        SweepOutcome {
             sessions: 1,
             trees: 1,
             directories: 2,
@@ -27,7 +30,10 @@ fn a_session_goes_when_it_was_not_used_for_twice_its_time_to_live() {
     );
     assert!(!fixture.base.join("sandbox").exists());
     assert_eq!(fixture.in_trash().len(), 2);
-    assert_eq!(fixture.volume.sweep(after(2)).unwrap(), Swept::default());
+    assert_eq!(
+        fixture.volume.sweep(after(2)).unwrap(),
+        SweepOutcome::default()
+    );
 }
 
 #[test]

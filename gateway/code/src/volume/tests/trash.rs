@@ -1,6 +1,6 @@
 //! The trash: emptied by several at once, never twice, never more than is asked.
 
-use super::super::Emptied;
+use super::super::TrashOutcome;
 use super::processes::other;
 use super::*;
 
@@ -34,7 +34,7 @@ fn no_more_is_deleted_than_asked_and_trees_lie_for_a_while() {
     for name in ["a.1", "b.2", "c.3", "tools-abc"] {
         std::fs::create_dir(trash.join(name)).unwrap();
     }
-    let emptied = |removed, left| Emptied { removed, left };
+    let emptied = |removed, left| TrashOutcome { removed, left };
     assert_eq!(fixture.volume.empty_trash(2).unwrap(), emptied(2, 2));
     assert_eq!(fixture.volume.empty_trash(2).unwrap(), emptied(1, 1));
     assert_eq!(fixture.in_trash(), ["tools-abc"]);

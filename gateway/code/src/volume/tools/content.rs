@@ -1,11 +1,14 @@
 //! The files of the two trees, as text.
 
+use super::manifest::MountManifest;
 use super::moment::rfc3339;
-use super::mounted::Mounted;
 use crate::stubs::{self, StubFile, ToolTree};
 
 /// The files of `/tools`.
-pub(super) fn tools(mounted: &Mounted, now_ms: u64) -> Result<Vec<StubFile>, serde_json::Error> {
+pub(super) fn tools(
+    mounted: &MountManifest,
+    now_ms: u64,
+) -> Result<Vec<StubFile>, serde_json::Error> {
     stubs::tools(&ToolTree {
         server: mounted.server().as_str(),
         language: mounted.language(),
@@ -16,7 +19,7 @@ pub(super) fn tools(mounted: &Mounted, now_ms: u64) -> Result<Vec<StubFile>, ser
 }
 
 /// The files of `/skills`.
-pub(super) fn skills(mounted: &Mounted) -> Result<Vec<StubFile>, serde_json::Error> {
+pub(super) fn skills(mounted: &MountManifest) -> Result<Vec<StubFile>, serde_json::Error> {
     let skills = mounted.skills().iter();
     let skills: Vec<(&str, &str)> = skills
         .map(|skill| (skill.name.as_str(), skill.source.as_str()))

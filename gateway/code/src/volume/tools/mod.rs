@@ -4,8 +4,8 @@
 //! two that are made at once, one stays. A tree in place is never changed.
 
 mod content;
+mod manifest;
 mod moment;
-mod mounted;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +14,8 @@ use mooring_sandbox::tree;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
+pub use manifest::{ManifestError, MountManifest, MountedSkill};
 pub use moment::rfc3339;
-pub use mounted::{Mounted, MountedError, MountedSkill};
 
 use super::directory::{self, DIRECTORY_MODE, TOOLS};
 use super::open::TreeOrigin;
@@ -70,7 +70,10 @@ pub(super) struct MountedTrees {
 }
 
 /// Opens the trees of what is mounted, and makes them where nobody has.
-pub(super) fn ensure(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<MountedTrees, ToolsError> {
+pub(super) fn ensure(
+    base: BorrowedFd<'_>,
+    mounted: &MountManifest,
+) -> Result<MountedTrees, ToolsError> {
     if let Some(trees) = find(base, mounted, TreeOrigin::Found)? {
         return Ok(trees);
     }
@@ -86,7 +89,7 @@ pub(super) fn ensure(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<MountedT
 /// Notes that the trees are in use, before a stamp does: so they are not swept meanwhile.
 pub(super) fn note_use(
     base: BorrowedFd<'_>,
-    mounted: &Mounted,
+    mounted: &MountManifest,
     now_ms: u64,
 ) -> Result<(), ToolsError> {
     let path = format!("{TOOLS}/{}", mounted.content_hash());
@@ -99,7 +102,7 @@ pub(super) fn note_use(
 
 fn find(
     base: BorrowedFd<'_>,
-    mounted: &Mounted,
+    mounted: &MountManifest,
     origin: TreeOrigin,
 ) -> Result<Option<MountedTrees>, ToolsError> {
     let open = |tree: &str| {
@@ -116,7 +119,7 @@ fn find(
     }
 }
 
-fn make(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<TreeOrigin, ToolsError> {
+fn make(base: BorrowedFd<'_>, mounted: &MountManifest) -> Result<TreeOrigin, ToolsError> {
     // It is there since the start, unless somebody has cleaned up since then.
     let all = directory::make_directories(base, &[TOOLS]).map_err(ToolsError::MakeDirectory)?;
     let name = directory::fresh_name(NEW_PREFIX);
@@ -137,7 +140,7 @@ fn make(base: BorrowedFd<'_>, mounted: &Mounted) -> Result<TreeOrigin, ToolsErro
     made
 }
 
-fn fill(all: BorrowedFd<'_>, name: &str, mounted: &Mounted) -> Result<(), ToolsError> {
+fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), ToolsError> {
     let root = make_directory(all, name)?;
     let tools = content::tools(mounted, unix_now_ms()).map_err(ToolsError::Content)?;
     let skills = content::skills(mounted).map_err(ToolsError::Content)?;

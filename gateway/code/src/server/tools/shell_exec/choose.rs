@@ -4,7 +4,7 @@ use mooring_sandbox::{Program, Runtime, Sandbox, Stage};
 
 use super::super::super::CodeServer;
 use super::super::super::failure::Failure;
-use crate::patterns::Found;
+use crate::patterns::PatternMatch;
 use crate::shell::{self, ShellError};
 use mooring_settings::Language;
 use mooring_settings::OnDenoAbsent;
@@ -45,10 +45,10 @@ pub(super) struct Choice {
 
 /// Why nothing is run.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum RunRefusal {
     /// A pattern of the server's list is in the code.
     #[error("{0}")]
-    Blocked(#[source] Found, RuntimeName),
+    Blocked(#[source] PatternMatch, RuntimeName),
     /// The line is none of the one-line shell's.
     #[error(transparent)]
     Line(#[from] ShellError),
@@ -65,7 +65,7 @@ pub(super) enum Refusal {
     Unavailable(#[from] Failure),
 }
 
-impl Refusal {
+impl RunRefusal {
     /// The runtime that was kept from running, where the code was looked at and refused.
     pub(super) const fn blocked_runtime(&self) -> Option<RuntimeName> {
         match self {
@@ -81,7 +81,7 @@ pub(super) fn choose(
     server: &CodeServer,
     code: &str,
     language: Option<Language>,
-) -> Result<Choice, Refusal> {
+) -> Result<Choice, RunRefusal> {
     let sandbox = server.services.sandbox()?;
     if language.is_none() && shell::is_line(code) {
         let stages = shell::parse(code)?;
@@ -101,7 +101,7 @@ pub(super) fn choose(
     server
         .patterns()
         .check(language, code)
-        .map_err(|found| Refusal::Blocked(found, runtime))?;
+        .map_err(|found| RunRefusal::Blocked(found, runtime))?;
     let source = code.to_owned();
     Ok(Choice {
         language,
@@ -122,7 +122,7 @@ fn standard(server: &CodeServer, sandbox: &Sandbox) -> Language {
     }
 }
 
-fn find_runtime(sandbox: &Sandbox, language: Language) -> Result<(), Refusal> {
+fn find_runtime(sandbox: &Sandbox, language: Language) -> Result<(), RunRefusal> {
     let runtimes = sandbox.runtimes();
     match language {
         Language::Python => find("python3", &runtimes.python),
@@ -130,7 +130,7 @@ fn find_runtime(sandbox: &Sandbox, language: Language) -> Result<(), Refusal> {
     }
 }
 
-fn find_tools(sandbox: &Sandbox, stages: &[Stage]) -> Result<(), Refusal> {
+fn find_tools(sandbox: &Sandbox, stages: &[Stage]) -> Result<(), RunRefusal> {
     let tools = &sandbox.runtimes().tools;
     stages.iter().try_for_each(|stage| {
         match tools.iter().find(|(name, _)| *name == stage.tool) {
@@ -141,10 +141,10 @@ fn find_tools(sandbox: &Sandbox, stages: &[Stage]) -> Result<(), Refusal> {
     })
 }
 
-fn find(name: &'static str, runtime: &Runtime) -> Result<(), Refusal> {
+fn find(name: &'static str, runtime: &Runtime) -> Result<(), RunRefusal> {
     match runtime {
         Runtime::Present { .. } => Ok(()),
-        Runtime::Missing { remedy } => Err(Refusal::Missing {
+        Runtime::Missing { remedy } => Err(RunRefusal::Missing {
             name,
             remedy: remedy.clone(),
         }),

@@ -12,13 +12,13 @@ use tokio::task::spawn_blocking;
 
 use super::super::super::answer::ToolAnswer;
 use super::super::super::failure::Failure;
-use super::super::super::nested::CallsGoTo;
-use super::super::super::runs::{Over, Ran, Run, WrittenFiles};
-use super::super::super::{CallContext, CodeServer, Kept};
+use super::super::super::nested::CallTarget;
+use super::super::super::runs::{CompletedRun, Run, RunResult, WrittenFiles};
+use super::super::super::{CallContext, CodeServer, CodeStorage};
 use super::answer;
-use super::choose::{self, Refusal};
-use super::report::{Report, Told};
-use crate::bridge::Served;
+use super::choose::{self, RunRefusal};
+use super::report::{Report, RunIdentity};
+use crate::bridge::BridgeSummary;
 use crate::records::{CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent};
 use mooring_metrics::{self as metrics, RunOutcome};
 use mooring_settings::AnswerForm;
@@ -36,13 +36,13 @@ pub(in crate::server) struct Execution {
     pub(in crate::server) language: Option<Language>,
     pub(in crate::server) timeout: Option<Duration>,
     /// Set where it repeats an earlier run.
-    pub(in crate::server) replay: Option<(ReplayOf, CallsGoTo)>,
+    pub(in crate::server) replay: Option<(ReplayOf, CallTarget)>,
     /// How much it answers.
     pub(in crate::server) answer: AnswerForm,
 }
 
 /// What an execution came to.
-pub(in crate::server) struct Executed {
+pub(in crate::server) struct ExecutionOutcome {
     pub(in crate::server) answer: ToolAnswer,
     /// None where nothing ran.
     pub(in crate::server) record: Option<RunRecord>,
@@ -54,10 +54,10 @@ pub(in crate::server) async fn execute(
     server: &CodeServer,
     context: &CallContext,
     execution: Execution,
-) -> Executed {
+) -> ExecutionOutcome {
     let run_id = execution.run_id.clone();
     let code = Arc::clone(&execution.code);
-    let told = Told {
+    let told = RunIdentity {
         run_id: &run_id,
         code: &code,
     };
@@ -65,7 +65,7 @@ pub(in crate::server) async fn execute(
         Ok(choice) => choice,
         Err(refusal) => return not_chosen(server, context, &execution, &told, &refusal).await,
     };
-    if let Err(limited) = within_rate(server, &context.asker.principal, execution.answer).await {
+    if let Err(limited) = within_rate(server, &context.caller.principal, execution.answer).await {
         return limited;
     }
     let mut limits = server.policy.limits.clone();
@@ -79,7 +79,7 @@ pub(in crate::server) async fn execute(
         choice.runtime.as_str(),
     );
     let (calls, files) = match &execution.replay {
-        None => (CallsGoTo::Tools, WrittenFiles::Kept),
+        None => (CallTarget::Tools, WrittenFiles::Kept),
         Some((_, calls)) => (calls.clone(), WrittenFiles::Dropped),
     };
     let run = Run {
@@ -101,11 +101,11 @@ pub(in crate::server) async fn execute(
             );
             told_and_recorded(over, report, &execution).await
         }
-        Err(failure) => Executed::refused(failure, execution.answer),
+        Err(failure) => ExecutionOutcome::refused(failure, execution.answer),
     }
 }
 
-impl Executed {
+impl ExecutionOutcome {
     fn refused(message: impl std::fmt::Display, form: AnswerForm) -> Self {
         Self {
             answer: answer::refused(message, form),
@@ -116,8 +116,12 @@ impl Executed {
 }
 
 /// Ends the record, and tells the same.
-async fn told_and_recorded(over: Over, mut report: Report, execution: &Execution) -> Executed {
-    let Over {
+async fn told_and_recorded(
+    over: CompletedRun,
+    mut report: Report,
+    execution: &Execution,
+) -> ExecutionOutcome {
+    let CompletedRun {
         ran,
         served,
         recording,
@@ -133,7 +137,7 @@ async fn told_and_recorded(over: Over, mut report: Report, execution: &Execution
         recording.finish(finished)
     })
     .await;
-    Executed {
+    ExecutionOutcome {
         answer: answer::of(report, execution, &calls),
         record: recorded.ok(),
         is_rate_limited: None,
@@ -141,7 +145,7 @@ async fn told_and_recorded(over: Over, mut report: Report, execution: &Execution
 }
 
 /// What of a run concerns those who watch over it.
-fn events(ran: &Ran, served: &Served, report: &Report) -> Vec<SecurityEvent> {
+fn events(ran: &RunResult, served: &BridgeSummary, report: &Report) -> Vec<SecurityEvent> {
     let mut events = Vec::new();
     for limit in report.limits_hit() {
         events.push(SecurityEvent::new(EventKind::LimitHit, limit));
@@ -176,8 +180,8 @@ fn new_run(
     NewRun {
         id: execution.run_id.clone(),
         session_id: None,
-        principal: context.asker.principal.clone(),
-        teams: context.asker.teams.to_vec(),
+        principal: context.caller.principal.clone(),
+        teams: context.caller.teams.to_vec(),
         language,
         runtime,
         code: Arc::clone(&execution.code),
@@ -191,17 +195,17 @@ async fn not_chosen(
     server: &CodeServer,
     context: &CallContext,
     execution: &Execution,
-    told: &Told<'_>,
-    refusal: &Refusal,
-) -> Executed {
+    told: &RunIdentity<'_>,
+    refusal: &RunRefusal,
+) -> ExecutionOutcome {
     let (Some(runtime), Some(mut report)) = (refusal.blocked_runtime(), told.not_chosen(refusal))
     else {
-        return Executed::refused(refusal, execution.answer);
+        return ExecutionOutcome::refused(refusal, execution.answer);
     };
     metrics::code_run(runtime.as_str(), RunOutcome::Blocked, Duration::ZERO);
     let none = CallsMade::default();
     report.note_calls(&none);
-    if let Ok(Kept { records, .. }) = &server.services.kept {
+    if let Ok(CodeStorage { records, .. }) = &server.services.kept {
         let language = server.language_or_default(execution.language);
         let run = new_run(context, execution, language, runtime.as_str());
         let event = SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string());
@@ -209,7 +213,7 @@ async fn not_chosen(
         // What cannot be recorded is counted there.
         let _ = spawn_blocking(move || records.blocked(&id, run, finished, event)).await;
     }
-    Executed {
+    ExecutionOutcome {
         answer: answer::of(report, execution, &none),
         record: None,
         is_rate_limited: None,
@@ -221,7 +225,7 @@ async fn within_rate(
     server: &CodeServer,
     principal: &Principal,
     form: AnswerForm,
-) -> Result<(), Executed> {
+) -> Result<(), ExecutionOutcome> {
     let store = server.services.affinity.store();
     let name = server.rate_name(principal);
     let limit = server.policy.runs_per_minute;
@@ -230,7 +234,7 @@ async fn within_rate(
         Ok(rated) => {
             metrics::code_rate_limited();
             note_rate_limited(server, principal, limit).await;
-            Err(Executed {
+            Err(ExecutionOutcome {
                 answer: answer::rate_limited(limit, rated.retry_after, form),
                 record: None,
                 is_rate_limited: Some(rated.retry_after),
@@ -238,13 +242,13 @@ async fn within_rate(
         }
         Err(error) => {
             tracing::warn!(%error, "the rate of runs could not be asked for");
-            Err(Executed::refused(Failure::from(error), form))
+            Err(ExecutionOutcome::refused(Failure::from(error), form))
         }
     }
 }
 
 async fn note_rate_limited(server: &CodeServer, principal: &Principal, limit: u64) {
-    if let Ok(Kept { records, .. }) = &server.services.kept {
+    if let Ok(CodeStorage { records, .. }) = &server.services.kept {
         let message = format!("more than {limit} runs within a minute");
         let event = SecurityEvent::new(EventKind::RateLimited, message);
         let (records, id, principal) = (records.clone(), server.id.clone(), principal.clone());

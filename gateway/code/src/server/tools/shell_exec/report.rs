@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 
 use super::super::super::failure::is_full;
 use super::super::super::long_output::SavedOutput;
-use super::super::super::runs::Ran;
-use super::choose::{Refusal, RuntimeName};
-use crate::records::{CallsMade, Finished, RunId};
+use super::super::super::runs::RunResult;
+use super::choose::{RunRefusal, RuntimeName};
+use crate::records::{CallsMade, RunCompletion, RunId};
 use mooring_metrics::RunOutcome;
 use mooring_secrets::digest;
 
 /// What is told of a run whatever came of it.
-pub(super) struct Told<'a> {
+pub(super) struct RunIdentity<'a> {
     pub(super) run_id: &'a RunId,
     pub(super) code: &'a str,
 }
@@ -50,18 +50,18 @@ pub(super) const fn outcome(ended: &Ended) -> RunOutcome {
     }
 }
 
-impl Told<'_> {
+impl RunIdentity<'_> {
     fn code_hash(&self) -> String {
         digest::hex(self.code.as_bytes())
     }
 
     /// The code was looked at and not run. None where it was not even looked at.
-    pub(super) fn not_chosen(&self, refusal: &Refusal) -> Option<Report> {
+    pub(super) fn not_chosen(&self, refusal: &RunRefusal) -> Option<Report> {
         let runtime = refusal.blocked_runtime()?;
         let (pattern, line, exit_code) = match refusal {
-            Refusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
-            Refusal::Line(error) => (None, None, Some(error.exit_code())),
-            Refusal::Missing { .. } | Refusal::Unavailable(_) => (None, None, None),
+            RunRefusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
+            RunRefusal::Line(error) => (None, None, Some(error.exit_code())),
+            RunRefusal::Missing { .. } | RunRefusal::Unavailable(_) => (None, None, None),
         };
         let metrics = json!({
             "run_id": self.run_id.as_str(),
@@ -85,7 +85,7 @@ impl Told<'_> {
     }
 
     /// It ran.
-    pub(super) fn ran(&self, runtime: RuntimeName, ran: &mut Ran, limits: &Limits) -> Report {
+    pub(super) fn ran(&self, runtime: RuntimeName, ran: &mut RunResult, limits: &Limits) -> Report {
         let outcome = outcome(&ran.ended);
         let (exit_code, signal) = match ran.ended {
             Ended::Exited(code) => (Some(code), None),
@@ -148,8 +148,8 @@ impl Report {
     }
 
     /// As its record has it.
-    pub(super) fn finished(&self) -> Finished {
-        Finished {
+    pub(super) fn finished(&self) -> RunCompletion {
+        RunCompletion {
             outcome: self.outcome,
             output: self.output.clone(),
             error: self.error.clone(),
@@ -178,7 +178,7 @@ fn text(output: &Output) -> String {
 }
 
 /// What the run said of itself, and what has to be said of it.
-fn error(ran: &Ran, limits: &Limits) -> Option<String> {
+fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
     let mut lines = Vec::new();
     let own = text(&ran.stderr);
     if !own.is_empty() {
@@ -245,7 +245,7 @@ fn stopped(why: Stopped, limits: &Limits) -> String {
 }
 
 /// Which limits the run met, by the names of the policy.
-fn limits_hit(ran: &Ran) -> Vec<&'static str> {
+fn limits_hit(ran: &RunResult) -> Vec<&'static str> {
     let mut hit = Vec::new();
     match ran.ended {
         Ended::Stopped(Stopped::WallTime) => hit.push("max_execution_time_ms"),

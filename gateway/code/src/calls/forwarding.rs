@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use super::outcome::outcome;
 use super::question::{RunClient, question};
 use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
-use crate::volume::Mounted;
+use crate::volume::MountManifest;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
 use mooring_router::affinity::{Affinity, Introduction, Session};
 use mooring_router::dispatch::{ReadError, ReplyMessages};
@@ -24,7 +24,7 @@ use mooring_settings::{CallPolicy, CallVerdict};
 
 /// What a code session's calls need.
 #[derive(Debug)]
-pub(crate) struct Onward {
+pub(crate) struct ForwardingCallee {
     /// Whose session it is, and which bindings it has.
     pub(crate) session: Session,
     /// Which of the user's sessions: answers come back to it.
@@ -36,7 +36,7 @@ pub(crate) struct Onward {
     /// What may be called.
     pub(crate) policy: CallPolicy,
     /// What is there to be called.
-    pub(crate) mounted: Mounted,
+    pub(crate) mounted: MountManifest,
     /// The servers that run code themselves.
     pub(crate) code_servers: Arc<[ServerName]>,
     /// Who is asked where a tool asks.
@@ -47,7 +47,7 @@ pub(crate) struct Onward {
     pub(crate) introduced: OnceCell<()>,
 }
 
-impl Callee for Onward {
+impl Callee for ForwardingCallee {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         self.check(&call)?;
         self.introduce().await?;
@@ -60,7 +60,7 @@ impl Callee for Onward {
         let text = serde_json::to_string(&params).map_err(|_| defect())?;
         let text = call::again(&id_json, Method::ToolsCall, Some(&text));
         let mut open = Open {
-            onward: self,
+            forwarding: self,
             server: &call.server,
             id_json: &id_json,
             is_over: false,
@@ -77,7 +77,7 @@ impl Callee for Onward {
     }
 }
 
-impl Onward {
+impl ForwardingCallee {
     fn check(&self, call: &NestedCall) -> Result<(), CallError> {
         let name = || format!("{}/{}", call.server, call.tool);
         match self.policy.verdict(&call.server, &call.tool) {
@@ -202,7 +202,7 @@ const ELICITATION: &str = "elicitation/create";
 
 /// A call that was sent. Where nobody waits for it any more, its server is told.
 struct Open<'a> {
-    onward: &'a Onward,
+    forwarding: &'a ForwardingCallee,
     server: &'a str,
     id_json: &'a str,
     is_over: bool,
@@ -212,7 +212,7 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let text = call::cancelled(self.id_json, "the run is over");
-            self.onward.tell(self.server, Bytes::from(text));
+            self.forwarding.tell(self.server, Bytes::from(text));
         }
     }
 }

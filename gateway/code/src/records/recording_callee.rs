@@ -14,18 +14,18 @@ use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 
 /// A callee whose calls are recorded.
 #[derive(Debug)]
-pub(crate) struct Recorded<C> {
+pub(crate) struct RecordingCallee<C> {
     inner: C,
     log: Option<Arc<Log>>,
 }
 
-impl<C: Callee> Recorded<C> {
+impl<C: Callee> RecordingCallee<C> {
     pub(super) fn new(inner: C, log: Option<Arc<Log>>) -> Self {
         Self { inner, log }
     }
 }
 
-impl<C: Callee> Callee for Recorded<C> {
+impl<C: Callee> Callee for RecordingCallee<C> {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         let Some(log) = &self.log else {
             return self.inner.call(call).await;

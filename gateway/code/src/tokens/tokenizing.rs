@@ -13,12 +13,12 @@ use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 
 /// A layer below this one, with tokens above.
 #[derive(Debug)]
-pub(crate) struct Tokenized<C> {
+pub(crate) struct TokenizingCallee<C> {
     tokenizer: Arc<Tokenizer>,
     below: C,
 }
 
-impl<C> Tokenized<C> {
+impl<C> TokenizingCallee<C> {
     pub(crate) fn new(tokenizer: Arc<Tokenizer>, below: C) -> Self {
         Self { tokenizer, below }
     }
@@ -34,7 +34,7 @@ impl<C> Tokenized<C> {
     }
 }
 
-impl<C: Callee> Callee for Tokenized<C> {
+impl<C: Callee> Callee for TokenizingCallee<C> {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         let arguments = Value::Object(call.arguments);
         let arguments = self

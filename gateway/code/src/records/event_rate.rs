@@ -15,9 +15,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// What was recorded lately.
 #[derive(Debug, Default)]
-pub(super) struct Flood(Mutex<HashMap<ServerName, (Instant, u32)>>);
+pub(super) struct EventRateLimit(Mutex<HashMap<ServerName, (Instant, u32)>>);
 
-impl Flood {
+impl EventRateLimit {
     /// Whether one more may be recorded; the servers are those of the settings, so the map is as long as they are many.
     pub(super) fn admits(&self, server: &ServerName) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn each_server_has_its_own_share() {
-        let flood = Flood::default();
+        let flood = EventRateLimit::default();
         let (one, other) = (
             ServerName::parse(b"one").unwrap(),
             ServerName::parse(b"other").unwrap(),

@@ -7,7 +7,7 @@ use mooring_settings::Language;
 
 /// The two readings of one code.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Blanked {
+pub(super) struct MaskedCode {
     /// Without comments.
     pub(super) without_comments: String,
     /// Without comments and without what stands between quotes.
@@ -16,7 +16,7 @@ pub(super) struct Blanked {
 
 /// What the characters under way belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum LexerState {
     Code,
     LineComment,
     BlockComment,
@@ -27,78 +27,91 @@ const PYTHON_QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];
 const TYPESCRIPT_QUOTES: [&str; 3] = ["\"", "'", "`"];
 
 /// Reads code once, from the left.
-pub(super) fn blank(language: Language, code: &str) -> Blanked {
-    let mut blanked = Blanked {
+pub(super) fn mask_code(language: Language, code: &str) -> MaskedCode {
+    let mut masked = MaskedCode {
         without_comments: String::with_capacity(code.len()),
         without_strings: String::with_capacity(code.len()),
     };
-    let mut within = Within::Code;
+    let mut within = LexerState::Code;
     let mut rest = code;
     while let Some(character) = rest.chars().next() {
         let (length, shown, next) = step(language, within, rest, character);
         let (taken, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
-        blanked.push(taken, shown);
+        masked.push(taken, shown);
         within = next;
         rest = after;
     }
-    blanked
+    masked
 }
 
 /// Where the characters just read stay visible.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum Visibility {
     Everywhere,
     WithStrings,
     Nowhere,
 }
 
 /// How many bytes are read, where they are shown, and what the ones after them belong to.
-fn step(language: Language, within: Within, rest: &str, character: char) -> (usize, Shown, Within) {
+fn step(
+    language: Language,
+    within: LexerState,
+    rest: &str,
+    character: char,
+) -> (usize, Visibility, LexerState) {
     let one = character.len_utf8();
     match within {
-        Within::Code => {
+        LexerState::Code => {
             let (comment, quotes) = match language {
                 Language::Python => ("#", &PYTHON_QUOTES[..]),
                 Language::TypeScript => ("//", &TYPESCRIPT_QUOTES[..]),
             };
             if rest.starts_with(comment) {
-                return (comment.len(), Shown::Nowhere, Within::LineComment);
+                return (comment.len(), Visibility::Nowhere, LexerState::LineComment);
             }
             if language == Language::TypeScript && rest.starts_with("/*") {
-                return (2, Shown::Nowhere, Within::BlockComment);
+                return (2, Visibility::Nowhere, LexerState::BlockComment);
             }
             match quotes.iter().find(|quote| rest.starts_with(**quote)) {
-                Some(quote) => (quote.len(), Shown::Everywhere, Within::String(quote)),
-                None => (one, Shown::Everywhere, within),
+                Some(quote) => (
+                    quote.len(),
+                    Visibility::Everywhere,
+                    LexerState::String(quote),
+                ),
+                None => (one, Visibility::Everywhere, within),
             }
         }
-        Within::LineComment if character == '\n' => (one, Shown::Everywhere, Within::Code),
-        Within::BlockComment if rest.starts_with("*/") => (2, Shown::Nowhere, Within::Code),
-        Within::LineComment | Within::BlockComment => (one, Shown::Nowhere, within),
-        Within::String(quote) => {
+        LexerState::LineComment if character == '\n' => {
+            (one, Visibility::Everywhere, LexerState::Code)
+        }
+        LexerState::BlockComment if rest.starts_with("*/") => {
+            (2, Visibility::Nowhere, LexerState::Code)
+        }
+        LexerState::LineComment | LexerState::BlockComment => (one, Visibility::Nowhere, within),
+        LexerState::String(quote) => {
             if character == '\\' {
                 let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
-                return (one.saturating_add(escaped), Shown::WithStrings, within);
+                return (one.saturating_add(escaped), Visibility::WithStrings, within);
             }
             if rest.starts_with(quote) {
-                return (quote.len(), Shown::Everywhere, Within::Code);
+                return (quote.len(), Visibility::Everywhere, LexerState::Code);
             }
             // Only long strings go over the end of a line; a short one that seems to is none (a regular expression of
             // TypeScript may hold a single quote).
             let is_long = quote.len() == 3 || quote == "`";
             if character == '\n' && !is_long {
-                return (one, Shown::Everywhere, Within::Code);
+                return (one, Visibility::Everywhere, LexerState::Code);
             }
-            (one, Shown::WithStrings, within)
+            (one, Visibility::WithStrings, within)
         }
     }
 }
 
-impl Blanked {
-    fn push(&mut self, taken: &str, shown: Shown) {
+impl MaskedCode {
+    fn push(&mut self, taken: &str, shown: Visibility) {
         for (text, is_shown) in [
-            (&mut self.without_comments, shown != Shown::Nowhere),
-            (&mut self.without_strings, shown == Shown::Everywhere),
+            (&mut self.without_comments, shown != Visibility::Nowhere),
+            (&mut self.without_strings, shown == Visibility::Everywhere),
         ] {
             if is_shown {
                 text.push_str(taken);
@@ -115,9 +128,9 @@ mod tests {
     use super::*;
 
     fn check(language: Language, code: &str, without_comments: &str, without_strings: &str) {
-        let blanked = blank(language, code);
-        assert_eq!(blanked.without_comments, without_comments, "{code:?}");
-        assert_eq!(blanked.without_strings, without_strings, "{code:?}");
+        let masked = mask_code(language, code);
+        assert_eq!(masked.without_comments, without_comments, "{code:?}");
+        assert_eq!(masked.without_strings, without_strings, "{code:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::addresses::AddressPolicy;
-use super::refusal::Refusal;
+use super::refusal::RefusalReason;
 
 /// For a name to be looked up.
 const LOOKUP_WAIT: Duration = Duration::from_secs(10);
@@ -35,9 +35,9 @@ pub(super) struct Destination {
 
 /// Why a connection was not made.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum OutwardError {
+pub(super) enum EgressError {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] RefusalReason),
     #[error("{host} was not found: {source}")]
     Lookup { host: String, source: io::Error },
     #[error("{host} did not answer: {source}")]
@@ -47,7 +47,10 @@ pub(super) enum OutwardError {
 impl Destination {
     /// What an authority means, where it says no port with this one. Whoever writes a user before the host means to be
     /// misread.
-    pub(super) fn new(authority: &Authority, default_port: Option<u16>) -> Result<Self, Refusal> {
+    pub(super) fn new(
+        authority: &Authority,
+        default_port: Option<u16>,
+    ) -> Result<Self, RefusalReason> {
         let port = match authority.port() {
             Some(port) => Some(port.as_u16()),
             // A colon and no number.
@@ -63,13 +66,13 @@ impl Destination {
                 host: host.to_owned(),
                 port,
             }),
-            _ => Err(Refusal::Destination),
+            _ => Err(RefusalReason::Destination),
         }
     }
 
     /// Connects, to an address that was looked up once and then checked. One address that may not be connected to is
     /// enough: a name that means a public and a private one means harm.
-    pub(super) async fn connect(&self, shared: &Shared) -> Result<Counted, OutwardError> {
+    pub(super) async fn connect(&self, shared: &Shared) -> Result<MeteredStream, EgressError> {
         let policy = &shared.options.policy;
         policy.check_port(self.port)?;
         let addresses = self.look_up().await?;
@@ -81,7 +84,7 @@ impl Destination {
                     shared.connections.fetch_add(1, Ordering::Relaxed);
                     // It is the same without.
                     let _ = stream.set_nodelay(true);
-                    return Ok(Counted {
+                    return Ok(MeteredStream {
                         stream,
                         sent_bytes: Arc::clone(&shared.sent_bytes),
                         received_bytes: Arc::clone(&shared.received_bytes),
@@ -91,17 +94,17 @@ impl Destination {
                 Err(error) => last = error,
             }
         }
-        Err(OutwardError::Connect {
+        Err(EgressError::Connect {
             host: self.host.clone(),
             source: last,
         })
     }
 
-    async fn look_up(&self) -> Result<Vec<SocketAddr>, OutwardError> {
+    async fn look_up(&self) -> Result<Vec<SocketAddr>, EgressError> {
         let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
         match within(LOOKUP_WAIT, lookup).await {
             Ok(addresses) => Ok(addresses.collect()),
-            Err(source) => Err(OutwardError::Lookup {
+            Err(source) => Err(EgressError::Lookup {
                 host: self.host.clone(),
                 source,
             }),
@@ -109,7 +112,7 @@ impl Destination {
     }
 }
 
-fn check_all(policy: &AddressPolicy, addresses: &[SocketAddr]) -> Result<(), Refusal> {
+fn check_all(policy: &AddressPolicy, addresses: &[SocketAddr]) -> Result<(), RefusalReason> {
     addresses
         .iter()
         .try_for_each(|address| policy.check(*address))
@@ -123,7 +126,7 @@ async fn within<T>(wait: Duration, work: impl Future<Output = io::Result<T>>) ->
 
 /// A connection outward whose bytes are counted.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct MeteredStream {
     stream: TcpStream,
     sent_bytes: Arc<AtomicU64>,
     received_bytes: Arc<AtomicU64>,
@@ -131,7 +134,7 @@ pub(super) struct Counted {
     moved_bytes: Arc<AtomicU64>,
 }
 
-impl Counted {
+impl MeteredStream {
     /// Ends when nothing came or went on this connection for a while.
     pub(super) fn idle(&self) -> impl Future<Output = ()> + Send + 'static {
         let moved = Arc::clone(&self.moved_bytes);
@@ -154,7 +157,7 @@ impl Counted {
     }
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for MeteredStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -167,7 +170,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for MeteredStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -10,10 +10,10 @@ use mooring_sandbox::Stop;
 
 /// The runs of this process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stops(Arc<Mutex<Running>>);
+pub(super) struct RunRegistry(Arc<Mutex<StoppableRuns>>);
 
 #[derive(Debug, Default)]
-struct Running {
+struct StoppableRuns {
     stops: HashMap<u64, Stop>,
     next: u64,
     is_stopping: bool,
@@ -21,18 +21,18 @@ struct Running {
 
 /// One run, while it can be stopped.
 #[derive(Debug)]
-pub(super) struct Stoppable {
-    stops: Stops,
+pub(super) struct RunRegistration {
+    stops: RunRegistry,
     number: u64,
     stop: Stop,
 }
 
-impl Stops {
+impl RunRegistry {
     /// A run begins.
     ///
     /// # Errors
     /// The process has no file descriptor left.
-    pub(super) fn begin(&self) -> io::Result<Stoppable> {
+    pub(super) fn begin(&self) -> io::Result<RunRegistration> {
         let stop = Stop::new()?;
         let mut running = self.lock();
         let number = running.next;
@@ -42,7 +42,7 @@ impl Stops {
         }
         running.stops.insert(number, stop.clone());
         drop(running);
-        Ok(Stoppable {
+        Ok(RunRegistration {
             stops: self.clone(),
             number,
             stop,
@@ -56,20 +56,20 @@ impl Stops {
         running.stops.values().for_each(Stop::ask);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, StoppableRuns> {
         // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stoppable {
+impl RunRegistration {
     /// What the run is told to stop by.
     pub(super) const fn stop(&self) -> &Stop {
         &self.stop
     }
 }
 
-impl Drop for Stoppable {
+impl Drop for RunRegistration {
     fn drop(&mut self) {
         self.stops.lock().stops.remove(&self.number);
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn runs_are_asked_whenever_they_began_and_forgotten_when_they_end() {
-        let stops = Stops::default();
+        let stops = RunRegistry::default();
         let (first, second) = (stops.begin().unwrap(), stops.begin().unwrap());
         drop(first);
         assert_eq!(stops.lock().stops.len(), 1);

@@ -12,7 +12,7 @@ use mooring_settings::SkillScope;
 
 /// What people may look at and decide about at one code server.
 #[derive(Clone, Debug)]
-pub struct Governed {
+pub struct GovernedServer {
     /// The server's id.
     pub server: ServerName,
     /// Its runs and security events.
@@ -34,9 +34,9 @@ impl CodeServer {
     ///
     /// # Errors
     /// The volume cannot be used.
-    pub fn governed(&self) -> Result<Governed, Failure> {
+    pub fn governed(&self) -> Result<GovernedServer, Failure> {
         let kept = self.services.kept()?;
-        Ok(Governed {
+        Ok(GovernedServer {
             server: self.id.clone(),
             records: kept.records.clone(),
             skills: kept.skills.clone(),

@@ -29,7 +29,7 @@ pub struct MountedSkill {
 
 /// Why this cannot be mounted.
 #[derive(Debug, thiserror::Error)]
-pub enum MountedError {
+pub enum ManifestError {
     /// Too many tools.
     #[error("{count} tools are to be mounted; at most {TOOLS_MAX} can be")]
     Tools {
@@ -55,7 +55,7 @@ pub enum MountedError {
 
 /// What is mounted into the sessions of one server and language. A copy shares it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mounted {
+pub struct MountManifest {
     server: ServerName,
     language: Language,
     format: StubFormat,
@@ -66,7 +66,7 @@ pub struct Mounted {
 
 /// Everything that makes a tree what it is.
 #[derive(Serialize)]
-struct Material<'a> {
+struct HashInput<'a> {
     schema_version: &'a str,
     form: (&'a str, u32),
     runtime: [&'a str; 2],
@@ -77,12 +77,12 @@ struct Material<'a> {
     skills: &'a [MountedSkill],
 }
 
-impl Mounted {
+impl MountManifest {
     /// Nothing but the files that are always there.
     ///
     /// # Errors
-    /// As [`Mounted::new`]; none in fact.
-    pub fn none(server: &ServerName, language: Language) -> Result<Self, MountedError> {
+    /// As [`MountManifest::new`]; none in fact.
+    pub fn none(server: &ServerName, language: Language) -> Result<Self, ManifestError> {
         let format = StubFormat::of(language);
         Self::new(server, language, format, Vec::new(), Vec::new())
     }
@@ -97,20 +97,20 @@ impl Mounted {
         format: StubFormat,
         mut tools: Vec<MountedTool>,
         mut skills: Vec<MountedSkill>,
-    ) -> Result<Self, MountedError> {
+    ) -> Result<Self, ManifestError> {
         if tools.len() > TOOLS_MAX {
-            return Err(MountedError::Tools { count: tools.len() });
+            return Err(ManifestError::Tools { count: tools.len() });
         }
         if skills.len() > SKILLS_MAX {
             let count = skills.len();
-            return Err(MountedError::Skills { count });
+            return Err(ManifestError::Skills { count });
         }
         if !skills.iter().all(|skill| is_file_name(&skill.name)) {
-            return Err(MountedError::SkillName);
+            return Err(ManifestError::SkillName);
         }
         tools.sort_by(|a, b| (&a.server, &a.name, &a.id).cmp(&(&b.server, &b.name, &b.id)));
         skills.sort_by(|a, b| a.name.cmp(&b.name));
-        let material = Material {
+        let material = HashInput {
             schema_version: stubs::SCHEMA_VERSION,
             // What is made of the same tools may be another in another version.
             form: (env!("CARGO_PKG_VERSION"), stubs::FORM),
@@ -121,8 +121,9 @@ impl Mounted {
             tools: &tools,
             skills: &skills,
         };
-        let json = serde_json::to_vec(&material).map_err(MountedError::Describe)?;
-        let hash = ContentHash::parse(digest::hex(&json).as_bytes()).map_err(MountedError::Hash)?;
+        let json = serde_json::to_vec(&material).map_err(ManifestError::Describe)?;
+        let hash =
+            ContentHash::parse(digest::hex(&json).as_bytes()).map_err(ManifestError::Hash)?;
         Ok(Self {
             server: server.clone(),
             language,
