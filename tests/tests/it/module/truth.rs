@@ -17,6 +17,17 @@ const DATABASES: usize = 4;
 /// The sessions of one database: by key, the fields of the record.
 pub(super) type Sessions = BTreeMap<String, Vec<Value>>;
 
+/// The sessions by GET and by LIST, of the same moment: time alone changes a record when its worker dies or its lease ends.
+fn held_and_listed(c: &mut Connection) -> anyhow::Result<(Sessions, Sessions)> {
+    loop {
+        let before = held(c)?;
+        let listed = listed(c, "")?;
+        if held(c)? == before {
+            return Ok((before, listed));
+        }
+    }
+}
+
 /// Fails unless SESSION.LIST and the figures say exactly what KEYS and SESSION.GET do. Answers how many sessions there
 /// are. Nothing may write meanwhile.
 pub(super) async fn holds(redis: &Redis, what: &str) -> anyhow::Result<usize> {
@@ -25,8 +36,7 @@ pub(super) async fn holds(redis: &Redis, what: &str) -> anyhow::Result<usize> {
     let (mut states, mut bindings, mut all) = (BTreeMap::<String, i64>::new(), 0, 0);
     for database in 0..DATABASES {
         c.run(&format!("SELECT {database}"))?;
-        let held = held(&mut c)?;
-        let listed = listed(&mut c, "")?;
+        let (held, listed) = held_and_listed(&mut c)?;
         let names = |sessions: &Sessions| sessions.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&listed), names(&held), "{what}: keys of {database}");
         for (key, record) in &held {
