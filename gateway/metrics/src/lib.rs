@@ -101,10 +101,10 @@ pub fn describe() {
         counter!(REBINDS, "reason" => reason).absolute(0);
     }
     counter!(FAILURES, "reason" => "no_instance").absolute(0);
-    for outcome in Reaped::ALL {
+    for outcome in ReapOutcome::ALL {
         counter!(REAPED, "outcome" => outcome.as_str()).absolute(0);
     }
-    for outcome in [Capped::Ended, Capped::Refused] {
+    for outcome in [CapOutcome::Ended, CapOutcome::Refused] {
         counter!(CAPPED, "outcome" => outcome.as_str()).absolute(0);
     }
     counter!(CLAIM_NEWS).absolute(0);
@@ -135,7 +135,7 @@ pub fn affinity_failure(reason: &'static str) {
 
 /// What came of one attempt to clean up after a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaped {
+pub enum ReapOutcome {
     /// All that it held is deleted upstream.
     Cleaned,
     /// All that could be is; something was at a server or instance that is not configured any more.
@@ -146,7 +146,7 @@ pub enum Reaped {
     Stale,
 }
 
-impl Reaped {
+impl ReapOutcome {
     const ALL: [Self; 4] = [Self::Cleaned, Self::Unconfigured, Self::PutOff, Self::Stale];
 
     /// The value of the label.
@@ -162,20 +162,20 @@ impl Reaped {
 }
 
 /// One attempt to clean up after a session.
-pub fn session_reaped(outcome: Reaped) {
+pub fn session_reaped(outcome: ReapOutcome) {
     counter!(REAPED, "outcome" => outcome.as_str()).increment(1);
 }
 
 /// Which session a cap cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capped {
+pub enum CapOutcome {
     /// The least recently used one was ended.
     Ended,
     /// The new one was refused: all the others are in use.
     Refused,
 }
 
-impl Capped {
+impl CapOutcome {
     /// The value of the label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -192,7 +192,7 @@ pub fn upstream_message_dropped() {
 }
 
 /// A principal was at its cap.
-pub fn session_capped(outcome: Capped) {
+pub fn session_capped(outcome: CapOutcome) {
     counter!(CAPPED, "outcome" => outcome.as_str()).increment(1);
 }
 
@@ -253,7 +253,7 @@ mod tests {
         {
             assert!(PAGE.contains(name), "{name}");
         }
-        for outcome in Reaped::ALL.map(Reaped::as_str) {
+        for outcome in ReapOutcome::ALL.map(ReapOutcome::as_str) {
             assert!(PAGE.contains(&format!("| `{outcome}` |")), "{outcome}");
         }
         let words = (RunOutcome::ALL.map(RunOutcome::as_str).into_iter())

@@ -31,7 +31,7 @@ impl Affinity {
         admitted.await.map_err(|error| match error {
             RoomError::Store(error) => error.into(),
             RoomError::Full(held) => {
-                metrics::session_capped(metrics::Capped::Refused);
+                metrics::session_capped(metrics::CapOutcome::Refused);
                 OpenError::AtCap(held)
             }
         })
@@ -55,7 +55,7 @@ impl Affinity {
             Ok(ended) => {
                 self.driven().forget(&key, &ended.record);
                 if ended.ended_now {
-                    metrics::session_capped(metrics::Capped::Ended);
+                    metrics::session_capped(metrics::CapOutcome::Ended);
                     tracing::info!(
                         session = %key.digest(),
                         "the principal is at its cap: its least recently used session was ended for a new one"

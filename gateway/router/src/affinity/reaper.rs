@@ -13,7 +13,7 @@ use rand::seq::SliceRandom;
 use super::Affinity;
 use super::cleaning::{DELETED_WITHIN, Forgotten, Remains, Unclaimed};
 use super::pauses::Pauses;
-use mooring_metrics::{self as metrics, Reaped};
+use mooring_metrics::{self as metrics, ReapOutcome};
 use mooring_store::{Family, SessionKey, StoreError};
 
 /// Most tombstones asked for at once.
@@ -32,7 +32,7 @@ const _: () = assert!(DELETED_WITHIN.as_millis() < LEASE.as_millis());
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It is off the store's list, for now or for ever.
-    Done(Reaped),
+    Done(ReapOutcome),
     /// Another worker has it, or had it.
     Elsewhere,
     /// The store could not be asked.
@@ -88,7 +88,7 @@ impl Reaper {
                 .await;
             let count =
                 |wanted: fn(&Outcome) -> bool| outcomes.iter().filter(|o| wanted(o)).count();
-            cleaned = cleaned.saturating_add(count(|o| *o == Outcome::Done(Reaped::Cleaned)));
+            cleaned = cleaned.saturating_add(count(|o| *o == Outcome::Done(ReapOutcome::Cleaned)));
             if !is_full || count(|o| matches!(o, Outcome::Done(_))) == 0 {
                 break;
             }
@@ -120,12 +120,12 @@ impl Reaper {
         self.note_answers(&record, &remains);
         let reaped = if remains.is_undone() {
             self.put_off(key, &remains).await;
-            Reaped::PutOff
+            ReapOutcome::PutOff
         } else {
             match self.affinity.forget(key, record.generation).await {
-                Forgotten::Now if remains.unconfigured > 0 => Reaped::Unconfigured,
-                Forgotten::Now => Reaped::Cleaned,
-                Forgotten::Elsewhere => Reaped::Stale,
+                Forgotten::Now if remains.unconfigured > 0 => ReapOutcome::Unconfigured,
+                Forgotten::Now => ReapOutcome::Cleaned,
+                Forgotten::Elsewhere => ReapOutcome::Stale,
                 Forgotten::NotAsked => return Outcome::NotAsked,
             }
         };
