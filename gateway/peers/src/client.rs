@@ -55,7 +55,7 @@ pub struct PeerClient {
 
 /// Why a reply is not waited for any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GivenUp {
+pub enum ReplyAbandoned {
     /// The limit has passed.
     #[error("{} ms have passed", .0.as_millis())]
     TimedOut(Duration),
@@ -92,10 +92,10 @@ pub enum PeerError {
     Broken(#[source] legacy::Error),
     /// No connection was made before the wait was given up. Nothing was sent.
     #[error("no connection to the gateway was made: {0}")]
-    Unconnected(GivenUp),
+    Unconnected(ReplyAbandoned),
     /// No reply began before the wait was given up. The request may have been delivered.
     #[error("the gateway did not reply: {0}")]
-    Unanswered(GivenUp),
+    Unanswered(ReplyAbandoned),
     /// The reply is none of the service, which refused the request or is of another release.
     #[error("the gateway replied with status {0} and no outcome")]
     Unexpected(StatusCode),
@@ -182,7 +182,7 @@ impl PeerClient {
         to: &WorkerId,
         announced: &str,
         forward: &Forward,
-        given_up: impl Future<Output = GivenUp>,
+        given_up: impl Future<Output = ReplyAbandoned>,
     ) -> Result<Response<Incoming>, PeerError> {
         let started = Instant::now();
         let reply = self.exchange(to, announced, forward, given_up).await;
@@ -202,7 +202,7 @@ impl PeerClient {
         to: &WorkerId,
         announced: &str,
         forward: &Forward,
-        given_up: impl Future<Output = GivenUp>,
+        given_up: impl Future<Output = ReplyAbandoned>,
     ) -> Result<Response<Incoming>, PeerError> {
         let mut request = forward.to_request()?;
         *request.uri_mut() = Uri::builder()

@@ -14,7 +14,7 @@ mod metrics;
 mod refusal;
 mod service;
 
-pub use client::{GivenUp, PeerClient, PeerError};
+pub use client::{PeerClient, PeerError, ReplyAbandoned};
 pub use forward::{Forward, HeaderTooLarge, Operation, Verdict};
 pub use listener::{ListenerOptions, listen};
 pub use metrics::describe_metrics;

@@ -125,7 +125,7 @@ async fn a_reply_that_is_not_waited_for_any_more_may_have_been_delivered() {
     let (client, to) = (client(), gateway.id.clone());
     let given_up = async {
         gateway.next_stream().await;
-        GivenUp::CountedDead
+        ReplyAbandoned::CountedDead
     };
     let sent = client.send(&to, &address, &forward, given_up);
     let error = within(sent).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn what_was_never_connected_was_not_delivered() {
     let given_up = async {
         // The handshake is never answered.
         accepted = Some(listener.accept().await.unwrap());
-        GivenUp::CountedDead
+        ReplyAbandoned::CountedDead
     };
     let (client, forward, to) = (client(), asking("x"), worker("b:1"));
     let sent = client.send(&to, &address, &forward, given_up);

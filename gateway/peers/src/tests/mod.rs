@@ -30,8 +30,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Forward, GivenUp, ListenerOptions, Operation, PeerClient, PeerError, PeerService, Verdict,
-    listen,
+    Forward, ListenerOptions, Operation, PeerClient, PeerError, PeerService, ReplyAbandoned,
+    Verdict, listen,
 };
 use crate::fleet::{FleetTls, KeyRing};
 

@@ -21,8 +21,8 @@ use tokio::time::sleep;
 use super::super::{Affinity, Session};
 use super::deaths::Death;
 use super::table::Place;
-use mooring_peers::{Forward, GivenUp, Operation, PeerClient, PeerError, Verdict};
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
+use mooring_peers::{Forward, ReplyAbandoned, Operation, PeerClient, PeerError, Verdict};
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
 
 /// What of a request's head a connection looks at.
@@ -144,14 +144,14 @@ impl Affinity {
                 match head_limit {
                     Some(limit) => {
                         tokio::time::sleep(limit).await;
-                        GivenUp::TimedOut(limit)
+                        ReplyAbandoned::TimedOut(limit)
                     }
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 reason = timed_out => reason,
-                () = long_dead(death.clone()) => GivenUp::CountedDead,
+                () = long_dead(death.clone()) => ReplyAbandoned::CountedDead,
             }
         };
         let sending = peers.send(&owner.worker, address, forward, given_up);
