@@ -115,15 +115,15 @@ pub(super) enum Owner {
 
 /// An id in its rewritten form, not yet written out.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wrapped<'a> {
+pub(super) struct RewrittenId<'a> {
     /// Whose id it is.
     pub(super) owner: Owner,
     /// The id.
     pub(super) id: Id<'a>,
 }
 
-impl Wrapped<'_> {
-    /// The exact length of what [`Wrapped::write`] writes, in bytes.
+impl RewrittenId<'_> {
+    /// The exact length of what [`RewrittenId::write`] writes, in bytes.
     pub(super) fn len(&self) -> usize {
         let prefix = match self.owner {
             Owner::Client(None) => "c:".len(),
@@ -168,7 +168,7 @@ fn digits(number: u64) -> usize {
 
 /// Whose request a response, or a progress notification, that came from an upstream belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answered<'a> {
+pub enum RequestOrigin<'a> {
     /// A client's; `id` is the JSON text that the client wrote.
     Client {
         /// The client's own id as JSON.
@@ -189,7 +189,7 @@ pub enum Answered<'a> {
     Foreign,
 }
 
-impl<'a> Answered<'a> {
+impl<'a> RequestOrigin<'a> {
     /// Reads the id, given as the text of a JSON value, of a response from an upstream.
     pub(super) fn of_value(raw: &'a str) -> Self {
         Self::of_decoded(decode(raw)).unwrap_or(Self::Foreign)
@@ -197,18 +197,18 @@ impl<'a> Answered<'a> {
 
     /// The same without borrowing from the message.
     #[must_use]
-    pub fn into_owned(self) -> Answered<'static> {
+    pub fn into_owned(self) -> RequestOrigin<'static> {
         match self {
-            Self::Client { id, lane } => Answered::Client {
+            Self::Client { id, lane } => RequestOrigin::Client {
                 id: Cow::Owned(id.into_owned()),
                 lane,
             },
-            Self::Gateway { boot, sequence } => Answered::Gateway {
+            Self::Gateway { boot, sequence } => RequestOrigin::Gateway {
                 boot: Cow::Owned(boot.into_owned()),
                 sequence,
             },
-            Self::Nobody => Answered::Nobody,
-            Self::Foreign => Answered::Foreign,
+            Self::Nobody => RequestOrigin::Nobody,
+            Self::Foreign => RequestOrigin::Foreign,
         }
     }
 

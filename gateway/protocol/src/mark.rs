@@ -31,7 +31,7 @@ pub struct Rebound<'a> {
 
 /// The mark as it is written; the order of its fields is part of the contract.
 #[derive(Serialize)]
-struct Wire<'a> {
+struct MarkJson<'a> {
     from: &'a str,
     to: &'a str,
     epoch: u64,
@@ -43,7 +43,7 @@ impl Rebound<'_> {
     /// The mark as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let wire = Wire {
+        let wire = MarkJson {
             from: self.from,
             to: self.to,
             epoch: self.epoch.0,

@@ -44,14 +44,14 @@ impl fmt::Debug for Marker {
 
 /// Whose ids a rewrite hides.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Hiding<'a> {
+pub(super) enum IdScope<'a> {
     /// A client's.
     Client(Option<Lane>),
     /// A server's.
     Server(&'a Marker),
 }
 
-impl Hiding<'_> {
+impl IdScope<'_> {
     /// What one of these ids is hidden behind.
     pub(super) fn owner(self, id: Id<'_>) -> Owner {
         match self {

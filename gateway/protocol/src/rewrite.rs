@@ -9,8 +9,8 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use super::envelope::{Kind, Message};
-use super::ids::{Answered, ID_BYTES_MAX, Id, IdError, Lane, ServerRequestId, Wrapped};
-use super::marker::{Hiding, Marker};
+use super::ids::{ID_BYTES_MAX, Id, IdError, Lane, RequestOrigin, RewrittenId, ServerRequestId};
+use super::marker::{IdScope, Marker};
 use super::method::Method;
 use super::splice::{Edit, Fill, span_of, splice};
 
@@ -52,7 +52,7 @@ pub struct Downward<'a> {
     pub text: Cow<'a, str>,
     /// For a response or for progress: whose request it belongs to. Only what belongs to a client
     /// may be sent to one.
-    pub answers: Option<Answered<'a>>,
+    pub answers: Option<RequestOrigin<'a>>,
 }
 
 /// Rewrites a client's message for the upstream. `lane` is set where clients share an upstream
@@ -64,7 +64,7 @@ pub fn rewrite_up<'a>(
     message: &Message<'a>,
     lane: Option<Lane>,
 ) -> Result<Upward<'a>, RewriteError> {
-    let hiding = Hiding::Client(lane);
+    let hiding = IdScope::Client(lane);
     match (message.kind(), message.method()) {
         (Kind::Request, _) => Ok(Upward {
             text: wrap_request(message, hiding)?,
@@ -97,7 +97,7 @@ pub fn rewrite_down<'a>(
     message: &Message<'a>,
     marker: &Marker,
 ) -> Result<Downward<'a>, RewriteError> {
-    let hiding = Hiding::Server(marker);
+    let hiding = IdScope::Server(marker);
     match (message.kind(), message.method()) {
         (Kind::Request, _) => Ok(Downward {
             text: wrap_request(message, hiding)?,
@@ -135,7 +135,7 @@ pub fn into_bytes(text: Cow<'_, str>, body: &Bytes) -> Bytes {
 /// Hides the sender's id, and the progress token that it asks for, behind the gateway's forms.
 fn wrap_request<'a>(
     message: &Message<'a>,
-    hiding: Hiding<'_>,
+    hiding: IdScope<'_>,
 ) -> Result<Cow<'a, str>, RewriteError> {
     let text = message.text;
     let id = message.id.ok_or(RewriteError::Splice)?;
@@ -154,7 +154,7 @@ fn wrap_request<'a>(
 /// 2025-11-25 has for tasks, passes.
 fn wrap_cancelled<'a>(
     message: &Message<'a>,
-    hiding: Hiding<'_>,
+    hiding: IdScope<'_>,
 ) -> Result<Cow<'a, str>, RewriteError> {
     let Some(raw) = message.params.request_id else {
         return Ok(Cow::Borrowed(message.text));
@@ -169,10 +169,10 @@ fn token_id<'a>(field: &'static str, raw: &'a str) -> Result<Id<'a>, RewriteErro
     Id::of_value(raw, ID_BYTES_MAX).map_err(|source| RewriteError::Token { field, source })
 }
 
-fn wrap<'a>(text: &'a str, hiding: Hiding<'_>, id: Id<'a>) -> Result<Edit<'a>, RewriteError> {
+fn wrap<'a>(text: &'a str, hiding: IdScope<'_>, id: Id<'a>) -> Result<Edit<'a>, RewriteError> {
     Ok(Edit {
         at: span_of(text, id.as_json()).ok_or(RewriteError::Splice)?,
-        with: Fill::Wrapped(Wrapped {
+        with: Fill::Wrapped(RewrittenId {
             owner: hiding.owner(id),
             id,
         }),
@@ -198,9 +198,9 @@ fn undo_down<'a>(
     message: &Message<'a>,
     raw: Option<&'a str>,
 ) -> Result<Downward<'a>, RewriteError> {
-    let answers = raw.map_or(Answered::Nobody, Answered::of_value);
+    let answers = raw.map_or(RequestOrigin::Nobody, RequestOrigin::of_value);
     let text = match (&answers, raw) {
-        (Answered::Client { id, .. }, Some(raw)) => replace(message.text, raw, id)?,
+        (RequestOrigin::Client { id, .. }, Some(raw)) => replace(message.text, raw, id)?,
         _ => Cow::Borrowed(message.text),
     };
     Ok(Downward {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::ids::Wrapped;
+use super::ids::RewrittenId;
 
 /// What takes the place of a span.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) enum Fill<'a> {
     /// Finished JSON text.
     Text(Cow<'a, str>),
     /// An id in its rewritten form, which is written straight into the output.
-    Wrapped(Wrapped<'a>),
+    Wrapped(RewrittenId<'a>),
 }
 
 impl Fill<'_> {

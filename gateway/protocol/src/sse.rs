@@ -16,7 +16,7 @@ use super::rewrite::{Downward, RewriteError, rewrite_down};
 
 /// What an event's data was.
 #[derive(Debug)]
-pub enum Passing<'e> {
+pub enum RewrittenEvent<'e> {
     /// A message, and the form in which the client will see it.
     Message {
         /// The message as the upstream sent it.
@@ -99,7 +99,7 @@ impl SseRewriter {
     pub fn push<'v>(
         &mut self,
         chunk: &[u8],
-        mut judge: impl FnMut(&Passing<'_>) -> Verdict<'v>,
+        mut judge: impl FnMut(&RewrittenEvent<'_>) -> Verdict<'v>,
     ) -> Result<Bytes, EventError> {
         let mut out = Vec::with_capacity(chunk.len() + 16);
         let Self {
@@ -139,7 +139,7 @@ impl SseRewriter {
 fn put_judged<'v>(
     block: &Block,
     marker: &Marker,
-    judge: &mut impl FnMut(&Passing<'_>) -> Verdict<'v>,
+    judge: &mut impl FnMut(&RewrittenEvent<'_>) -> Verdict<'v>,
     out: &mut Vec<u8>,
 ) -> bool {
     if block.data.is_empty() {
@@ -150,7 +150,10 @@ fn put_judged<'v>(
         && !matches!(event, "" | "message")
     {
         let data = block.data.as_slice();
-        if matches!(judge(&Passing::OtherType { event, data }), Verdict::Drop) {
+        if matches!(
+            judge(&RewrittenEvent::OtherType { event, data }),
+            Verdict::Drop
+        ) {
             return false;
         }
         put_data(out, data);
@@ -159,18 +162,18 @@ fn put_judged<'v>(
     let message = match Message::parse(&block.data, Sender::Upstream) {
         Ok(message) => message,
         Err(error) => {
-            judge(&Passing::NotAMessage(&error));
+            judge(&RewrittenEvent::NotAMessage(&error));
             return false;
         }
     };
     let down = match rewrite_down(&message, marker) {
         Ok(down) => down,
         Err(error) => {
-            judge(&Passing::NotRewritable(&error));
+            judge(&RewrittenEvent::NotRewritable(&error));
             return false;
         }
     };
-    let verdict = judge(&Passing::Message {
+    let verdict = judge(&RewrittenEvent::Message {
         message: &message,
         down: &down,
         event_id: block.id.as_deref(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use memchr::memchr2;
 use thiserror::Error;
 
-use super::ids::{Answered, WIRE_ID_BYTES_MAX, decode};
+use super::ids::{RequestOrigin, WIRE_ID_BYTES_MAX, decode};
 
 /// The longest spelling of the key `id`, two escapes, without the quotes.
 const ID_KEY_BYTES_MAX: usize = r"\u0069\u0064".len();
@@ -25,7 +25,7 @@ pub enum StreamError {
 
 /// Where in the object the next byte stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum JsonPosition {
     /// Before the opening brace.
     Start,
     /// Before a key, or after a value.
@@ -53,14 +53,14 @@ enum Place {
 /// The state of one body.
 #[derive(Debug)]
 pub struct StreamRewriter {
-    place: Place,
+    place: JsonPosition,
     /// How many objects and arrays are open below the top level.
     depth: usize,
     /// Whether the last byte of a string was a backslash that escapes the next.
     escaped: bool,
     /// The key, or the id, as far as it has arrived.
     held: Vec<u8>,
-    answered: Option<Answered<'static>>,
+    answered: Option<RequestOrigin<'static>>,
 }
 
 impl Default for StreamRewriter {
@@ -70,14 +70,14 @@ impl Default for StreamRewriter {
 }
 
 /// One chunk in work: what of it was copied, and what comes out.
-struct Work {
+struct ChunkRewrite {
     /// Everything before this was copied into `out`, or replaced.
     copied: usize,
     out: Vec<u8>,
     changed: bool,
 }
 
-impl Work {
+impl ChunkRewrite {
     fn copy_up_to(&mut self, chunk: &[u8], at: usize) {
         if self.out.is_empty() {
             // A client's own id is shorter than its rewritten form, so the chunk's length suffices.
@@ -96,7 +96,7 @@ impl StreamRewriter {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            place: Place::Start,
+            place: JsonPosition::Start,
             depth: 0,
             escaped: false,
             held: Vec::new(),
@@ -106,7 +106,7 @@ impl StreamRewriter {
 
     /// Whose request the body answers, as soon as that is known.
     #[must_use]
-    pub fn answered(&self) -> Option<&Answered<'static>> {
+    pub fn answered(&self) -> Option<&RequestOrigin<'static>> {
         self.answered.as_ref()
     }
 
@@ -115,19 +115,19 @@ impl StreamRewriter {
     /// # Errors
     /// [`StreamError::IdTooLong`]; the stream must then be cut.
     pub fn push(&mut self, chunk: Bytes) -> Result<Bytes, StreamError> {
-        if self.place == Place::Done {
+        if self.place == JsonPosition::Done {
             return Ok(chunk);
         }
-        let mut work = Work {
+        let mut work = ChunkRewrite {
             copied: 0,
             out: Vec::new(),
             changed: false,
         };
         let mut at = 0;
-        while at < chunk.len() && self.place != Place::Done {
+        while at < chunk.len() && self.place != JsonPosition::Done {
             at = self.step(&chunk, at, &mut work)?;
         }
-        let holding = matches!(self.place, Place::IdText | Place::IdScalar);
+        let holding = matches!(self.place, JsonPosition::IdText | JsonPosition::IdScalar);
         if !work.changed && !holding {
             return Ok(chunk);
         }
@@ -143,8 +143,8 @@ impl StreamRewriter {
     /// object, leaves anything.
     #[must_use]
     pub fn finish(&mut self) -> Bytes {
-        let holding = matches!(self.place, Place::IdText | Place::IdScalar);
-        self.place = Place::Done;
+        let holding = matches!(self.place, JsonPosition::IdText | JsonPosition::IdScalar);
+        self.place = JsonPosition::Done;
         let held = std::mem::take(&mut self.held);
         if holding {
             Bytes::from(held)
@@ -154,71 +154,76 @@ impl StreamRewriter {
     }
 
     /// Consumes at least one byte from `at` on, unless only the place changes; returns where to go on.
-    fn step(&mut self, chunk: &[u8], at: usize, work: &mut Work) -> Result<usize, StreamError> {
+    fn step(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        work: &mut ChunkRewrite,
+    ) -> Result<usize, StreamError> {
         let rest = chunk.get(at..).unwrap_or_default();
         let Some(&byte) = rest.first() else {
             return Ok(at);
         };
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match self.place {
-            Place::Start => match byte {
-                b'{' => self.place = Place::Between,
+            JsonPosition::Start => match byte {
+                b'{' => self.place = JsonPosition::Between,
                 // White space, or a byte order mark.
                 _ if is_space || matches!(byte, 0xef | 0xbb | 0xbf) => {}
-                _ => self.place = Place::Done,
+                _ => self.place = JsonPosition::Done,
             },
-            Place::Between => match byte {
+            JsonPosition::Between => match byte {
                 b'"' => {
                     self.held.clear();
-                    self.place = Place::Key;
+                    self.place = JsonPosition::Key;
                 }
                 _ if is_space || byte == b',' => {}
-                _ => self.place = Place::Done,
+                _ => self.place = JsonPosition::Done,
             },
-            Place::Key => return Ok(at + self.key(rest)),
-            Place::Colon(is_id) => match byte {
-                b':' => self.place = Place::Value(is_id),
+            JsonPosition::Key => return Ok(at + self.key(rest)),
+            JsonPosition::Colon(is_id) => match byte {
+                b':' => self.place = JsonPosition::Value(is_id),
                 _ if is_space => {}
-                _ => self.place = Place::Done,
+                _ => self.place = JsonPosition::Done,
             },
-            Place::Value(_) if is_space => {}
-            Place::Value(true) if !matches!(byte, b'{' | b'[') => {
+            JsonPosition::Value(_) if is_space => {}
+            JsonPosition::Value(true) if !matches!(byte, b'{' | b'[') => {
                 work.copy_up_to(chunk, at);
                 self.held.clear();
-                self.place = Place::IdScalar;
+                self.place = JsonPosition::IdScalar;
                 if byte == b'"' {
                     self.held.push(byte);
-                    self.place = Place::IdText;
+                    self.place = JsonPosition::IdText;
                     return Ok(at + 1);
                 }
                 return Ok(at);
             }
-            Place::Value(_) => match byte {
-                b'"' => self.place = Place::Text,
+            JsonPosition::Value(_) => match byte {
+                b'"' => self.place = JsonPosition::Text,
                 b'{' | b'[' => {
                     self.depth = 1;
-                    self.place = Place::Nested;
+                    self.place = JsonPosition::Nested;
                 }
-                _ => self.place = Place::Scalar,
+                _ => self.place = JsonPosition::Scalar,
             },
-            Place::Scalar => match byte {
-                b',' => self.place = Place::Between,
-                b'}' => self.place = Place::Done,
+            JsonPosition::Scalar => match byte {
+                b',' => self.place = JsonPosition::Between,
+                b'}' => self.place = JsonPosition::Done,
                 _ => {}
             },
-            Place::Text => return Ok(at + self.text(rest)),
-            Place::Nested => return Ok(at + self.nested(rest)),
-            Place::IdText => {
+            JsonPosition::Text => return Ok(at + self.text(rest)),
+            JsonPosition::Nested => return Ok(at + self.nested(rest)),
+            JsonPosition::IdText => {
                 let (len, ended) = self.string_part(rest);
                 return self.hold(rest, at, len, ended, work);
             }
-            Place::IdScalar => {
+            JsonPosition::IdScalar => {
                 let end = rest
                     .iter()
                     .position(|byte| matches!(byte, b',' | b'}' | b' ' | b'\t' | b'\n' | b'\r'));
                 return self.hold(rest, at, end.unwrap_or(rest.len()), end.is_some(), work);
             }
-            Place::Done => {}
+            JsonPosition::Done => {}
         }
         Ok(at + 1)
     }
@@ -252,7 +257,7 @@ impl StreamRewriter {
         self.held
             .extend_from_slice(part.get(..room).unwrap_or(part));
         if ended {
-            self.place = Place::Colon(self.held_key_is_id());
+            self.place = JsonPosition::Colon(self.held_key_is_id());
         }
         len
     }
@@ -272,8 +277,8 @@ impl StreamRewriter {
         let (len, ended) = self.string_part(rest);
         if ended {
             self.place = match self.depth {
-                0 => Place::Between,
-                _ => Place::Nested,
+                0 => JsonPosition::Between,
+                _ => JsonPosition::Nested,
             };
         }
         len
@@ -283,14 +288,14 @@ impl StreamRewriter {
         for (at, byte) in rest.iter().enumerate() {
             match byte {
                 b'"' => {
-                    self.place = Place::Text;
+                    self.place = JsonPosition::Text;
                     return at + 1;
                 }
                 b'{' | b'[' => self.depth += 1,
                 b'}' | b']' => {
                     self.depth -= 1;
                     if self.depth == 0 {
-                        self.place = Place::Between;
+                        self.place = JsonPosition::Between;
                         return at + 1;
                     }
                 }
@@ -307,7 +312,7 @@ impl StreamRewriter {
         at: usize,
         len: usize,
         ended: bool,
-        work: &mut Work,
+        work: &mut ChunkRewrite,
     ) -> Result<usize, StreamError> {
         if self.held.len() + len > WIRE_ID_BYTES_MAX {
             return Err(StreamError::IdTooLong);
@@ -317,11 +322,11 @@ impl StreamRewriter {
         work.copied = at + len;
         work.changed = true;
         if ended {
-            self.place = Place::Done;
+            self.place = JsonPosition::Done;
             let held = std::mem::take(&mut self.held);
             let answered = answered_by(&held);
             match &answered {
-                Answered::Client { id, .. } => work.out.extend_from_slice(id.as_bytes()),
+                RequestOrigin::Client { id, .. } => work.out.extend_from_slice(id.as_bytes()),
                 _ => work.out.extend_from_slice(&held),
             }
             self.answered = Some(answered);
@@ -331,10 +336,10 @@ impl StreamRewriter {
 }
 
 /// What the raw text of an id means, without borrowing it.
-fn answered_by(raw: &[u8]) -> Answered<'static> {
+fn answered_by(raw: &[u8]) -> RequestOrigin<'static> {
     match std::str::from_utf8(raw) {
-        Ok("null") => Answered::Nobody,
-        Ok(raw) if decode(raw).is_some() => Answered::of_value(raw).into_owned(),
-        _ => Answered::Foreign,
+        Ok("null") => RequestOrigin::Nobody,
+        Ok(raw) if decode(raw).is_some() => RequestOrigin::of_value(raw).into_owned(),
+        _ => RequestOrigin::Foreign,
     }
 }

@@ -26,7 +26,7 @@ pub trait ToolServer {
 }
 
 /// What the client is to be answered.
-pub enum Asked<'a, C> {
+pub enum ToolServerReply<'a, C> {
     /// This `result`, as JSON text.
     Result(String),
     /// This error.
@@ -54,22 +54,26 @@ pub fn asked<'a, S: ToolServer>(
     server: &Arc<S>,
     message: &Message<'a>,
     revision: Revision,
-) -> Asked<'a, S::Call> {
+) -> ToolServerReply<'a, S::Call> {
     let error = |kind: ErrorKind| ErrorBody::new(kind).answering(message.id());
     match message.method() {
-        Method::Initialize => Asked::Result(server.initialize(revision)),
-        Method::Ping => Asked::Result("{}".to_owned()),
+        Method::Initialize => ToolServerReply::Result(server.initialize(revision)),
+        Method::Ping => ToolServerReply::Result("{}".to_owned()),
         Method::ToolsList => match params::<ListParams>(message) {
-            Ok(ListParams { cursor: None }) => Asked::Result(server.tools_json().to_owned()),
+            Ok(ListParams { cursor: None }) => {
+                ToolServerReply::Result(server.tools_json().to_owned())
+            }
             // The list has one page, so no cursor was ever given.
-            Ok(_) => Asked::Error(error(ErrorKind::ParamsRefused).detail("unknown cursor")),
-            Err(cause) => Asked::Error(error(ErrorKind::ParamsRefused).detail(cause)),
+            Ok(_) => {
+                ToolServerReply::Error(error(ErrorKind::ParamsRefused).detail("unknown cursor"))
+            }
+            Err(cause) => ToolServerReply::Error(error(ErrorKind::ParamsRefused).detail(cause)),
         },
         Method::ToolsCall => match call(server, message) {
-            Ok(call) => Asked::Call(call),
-            Err(detail) => Asked::Error(error(ErrorKind::ParamsRefused).detail(detail)),
+            Ok(call) => ToolServerReply::Call(call),
+            Err(detail) => ToolServerReply::Error(error(ErrorKind::ParamsRefused).detail(detail)),
         },
-        _ => Asked::Error(error(ErrorKind::MethodNotFound)),
+        _ => ToolServerReply::Error(error(ErrorKind::MethodNotFound)),
     }
 }
 

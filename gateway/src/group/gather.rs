@@ -230,8 +230,12 @@ impl Scope {
         let text = call::list(&self.affinity.next_id(), listing, None);
         let message = Message::parse(text.as_bytes(), Sender::Client)?;
         match tool_server::asked(server, &message, self.revision) {
-            tool_server::Asked::Result(result) => Ok(Some(Page::read(listing, &result)?.entries)),
-            tool_server::Asked::Error(_) | tool_server::Asked::Call(_) => Ok(None),
+            tool_server::ToolServerReply::Result(result) => {
+                Ok(Some(Page::read(listing, &result)?.entries))
+            }
+            tool_server::ToolServerReply::Error(_) | tool_server::ToolServerReply::Call(_) => {
+                Ok(None)
+            }
         }
     }
 }

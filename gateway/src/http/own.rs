@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::answer;
 use super::late::{Before, soon_or_streamed};
-use mooring_protocol::tool_server::{Asked, asked};
+use mooring_protocol::tool_server::{ToolServerReply, asked};
 use mooring_protocol::{ErrorKind, Message, Revision, ToolServer, call};
 
 /// The call that a request makes, with the request's id as JSON text.
@@ -24,12 +24,12 @@ pub(super) fn call_of<S: ToolServer>(
         return Err(Box::new(answer::plain(ErrorKind::InvalidRequest, None)));
     };
     let reply = match asked(server, message, revision) {
-        Asked::Call(call) => return Ok((call, id.as_json().into())),
-        Asked::Result(result) => {
+        ToolServerReply::Call(call) => return Ok((call, id.as_json().into())),
+        ToolServerReply::Result(result) => {
             let text = call::result(id.as_json(), &result);
             answer::json(StatusCode::OK, text.into())
         }
-        Asked::Error(error) => answer::error(&error),
+        ToolServerReply::Error(error) => answer::error(&error),
     };
     Err(Box::new(reply))
 }

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::{id_json, respell};
 use crate::ids::{
-    Answered, Epoch, ID_BYTES_MAX, Id, Lane, Owner, Seal, ServerRequestId, WIRE_ID_BYTES_MAX,
-    Wrapped, gateway_id,
+    Epoch, ID_BYTES_MAX, Id, Lane, Owner, RequestOrigin, RewrittenId, Seal, ServerRequestId,
+    WIRE_ID_BYTES_MAX, gateway_id,
 };
 
 fn wrapped(owner: Owner, id: &str) -> String {
-    let wrapped = Wrapped {
+    let wrapped = RewrittenId {
         owner,
         id: Id::from_json(id).unwrap(),
     };
@@ -61,7 +61,11 @@ fn only_what_a_gateway_wrote_is_undone() {
         r#""boot:+1""#,
         r#""bo ot:1""#,
     ] {
-        assert_eq!(Answered::of_value(raw), Answered::Foreign, "{raw}");
+        assert_eq!(
+            RequestOrigin::of_value(raw),
+            RequestOrigin::Foreign,
+            "{raw}"
+        );
     }
     for raw in [
         "7",
@@ -113,8 +117,8 @@ proptest! {
     ) {
         let lane = lane.map(Lane);
         let wire = respell(&wrapped(Owner::Client(lane), &id), how);
-        let expected = Answered::Client { id: id.as_str().into(), lane };
-        prop_assert_eq!(Answered::of_value(&wire), expected);
+        let expected = RequestOrigin::Client { id: id.as_str().into(), lane };
+        prop_assert_eq!(RequestOrigin::of_value(&wire), expected);
         prop_assert_eq!(ServerRequestId::of_value(&wire), None);
     }
 
@@ -124,14 +128,14 @@ proptest! {
         let wire = respell(&wrapped(Owner::Server(epoch, seal), &id), how);
         let expected = ServerRequestId { epoch, id: id.as_str().into(), seal };
         prop_assert_eq!(ServerRequestId::of_value(&wire), Some(expected));
-        prop_assert_eq!(Answered::of_value(&wire), Answered::Foreign);
+        prop_assert_eq!(RequestOrigin::of_value(&wire), RequestOrigin::Foreign);
     }
 
     #[test]
     fn the_gateways_id_is_recognised(boot in "[A-Za-z0-9._-]{2,40}", sequence in any::<u64>(), how in 0..3_usize) {
         let wire = respell(&gateway_id(&boot, sequence).unwrap(), how);
-        let expected = Answered::Gateway { boot: boot.as_str().into(), sequence };
-        prop_assert_eq!(Answered::of_value(&wire), expected);
+        let expected = RequestOrigin::Gateway { boot: boot.as_str().into(), sequence };
+        prop_assert_eq!(RequestOrigin::of_value(&wire), expected);
     }
 }
 

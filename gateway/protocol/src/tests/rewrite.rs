@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{id_json, json, object_of, other_members, respell, space};
 use crate::Marker;
 use crate::envelope::{Message, Sender};
-use crate::ids::{Answered, Epoch, IdError, Lane};
+use crate::ids::{Epoch, IdError, Lane, RequestOrigin};
 use crate::rewrite::{RewriteError, into_bytes, rewrite_down, rewrite_up};
 
 const EPOCH: Epoch = Epoch(4);
@@ -19,15 +19,15 @@ fn up(text: &str) -> Result<(String, Option<Epoch>), RewriteError> {
     Ok((up.text.into_owned(), up.refers_to.map(|id| id.epoch)))
 }
 
-fn down(text: &str) -> Result<(String, Option<Answered<'static>>), RewriteError> {
+fn down(text: &str) -> Result<(String, Option<RequestOrigin<'static>>), RewriteError> {
     let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
     let down = rewrite_down(&message, &Marker::of(EPOCH))?;
-    let answers = down.answers.map(Answered::into_owned);
+    let answers = down.answers.map(RequestOrigin::into_owned);
     Ok((down.text.into_owned(), answers))
 }
 
-fn of_client(id: &'static str) -> Option<Answered<'static>> {
-    Some(Answered::Client {
+fn of_client(id: &'static str) -> Option<RequestOrigin<'static>> {
+    Some(RequestOrigin::Client {
         id: Cow::Borrowed(id),
         lane: None,
     })
@@ -76,7 +76,10 @@ fn progress_names_the_receivers_request() {
     );
     assert_eq!(up(&text("7")), Err(RewriteError::UnknownProgressToken));
     assert_eq!(down(&text(r#""c:7""#)), Ok((text("7"), of_client("7"))));
-    assert_eq!(down(&text("7")), Ok((text("7"), Some(Answered::Foreign))));
+    assert_eq!(
+        down(&text("7")),
+        Ok((text("7"), Some(RequestOrigin::Foreign)))
+    );
 }
 
 #[test]
@@ -90,14 +93,14 @@ fn responses_go_back_to_whoever_asked() {
         assert_eq!(up(&text(id)), Err(RewriteError::UnknownRequest), "{id}");
     }
     assert_eq!(down(&text(r#""c:7""#)), Ok((text("7"), of_client("7"))));
-    let own = Answered::Gateway {
+    let own = RequestOrigin::Gateway {
         boot: Cow::Borrowed("boot"),
         sequence: 2,
     };
     let raw = text(r#""boot:2""#);
     assert_eq!(down(&raw), Ok((raw.clone(), Some(own))));
     let raw = r#"{"error":{},"id":null}"#;
-    assert_eq!(down(raw), Ok((raw.to_owned(), Some(Answered::Nobody))));
+    assert_eq!(down(raw), Ok((raw.to_owned(), Some(RequestOrigin::Nobody))));
 }
 
 #[test]
@@ -157,7 +160,7 @@ proptest! {
         let message = Message::parse(raw.as_bytes(), Sender::Upstream).unwrap();
         let received = rewrite_down(&message, &Marker::of(EPOCH)).unwrap();
         prop_assert_eq!(&received.text, &answer(&id));
-        prop_assert_eq!(received.answers, Some(Answered::Client { id: id.as_str().into(), lane }));
+        prop_assert_eq!(received.answers, Some(RequestOrigin::Client { id: id.as_str().into(), lane }));
 
         if let (Some(token), Some(seen)) = (token, seen_token) {
             let progress = |token: &str| format!(r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"x":{arguments}}}}}"#);

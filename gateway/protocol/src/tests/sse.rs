@@ -6,10 +6,10 @@ use super::{chunks, cuts, id_json, json, string_literal};
 use crate::Marker;
 use crate::envelope::{Kind, Message, Sender};
 use crate::event::{Event, EventError, EventParser, comment};
-use crate::ids::{Answered, Epoch};
+use crate::ids::{Epoch, RequestOrigin};
 use crate::mark::Rebound;
 use crate::rewrite::rewrite_up;
-use crate::sse::{Passing, SseRewriter, Verdict};
+use crate::sse::{RewrittenEvent, SseRewriter, Verdict};
 
 const EVENT_BYTES_MAX: usize = 4096;
 const EPOCH: Epoch = Epoch(4);
@@ -39,16 +39,16 @@ fn rewritten(parts: &[&[u8]], verdict: Verdict<'_>) -> (String, Vec<String>) {
     for part in parts {
         let bytes = rewriter.push(part, |passing| {
             seen.push(match passing {
-                Passing::Message {
+                RewrittenEvent::Message {
                     message,
                     down,
                     event_id,
                 } => {
                     format!("{:?} {:?} {event_id:?}", message.kind(), down.answers)
                 }
-                Passing::OtherType { event, .. } => (*event).to_owned(),
-                Passing::NotAMessage(error) => error.to_string(),
-                Passing::NotRewritable(error) => error.to_string(),
+                RewrittenEvent::OtherType { event, .. } => (*event).to_owned(),
+                RewrittenEvent::NotAMessage(error) => error.to_string(),
+                RewrittenEvent::NotRewritable(error) => error.to_string(),
             });
             verdict
         });
@@ -213,7 +213,7 @@ fn a_mark_is_put_into_the_answer() {
     );
     assert_eq!(out, expected);
     let (id, lane) = ("7".into(), None);
-    let answers = Some(Answered::Client { id, lane });
+    let answers = Some(RequestOrigin::Client { id, lane });
     assert_eq!(
         seen,
         [

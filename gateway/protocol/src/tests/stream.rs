@@ -7,11 +7,11 @@ use proptest::sample::Index;
 use super::{chunks, cuts, id_json, json, object_of, other_members, respell, space};
 use crate::Marker;
 use crate::envelope::{Message, Sender};
-use crate::ids::{Answered, Epoch, WIRE_ID_BYTES_MAX, decode};
+use crate::ids::{Epoch, RequestOrigin, WIRE_ID_BYTES_MAX, decode};
 use crate::rewrite::rewrite_down;
 use crate::stream::{StreamError, StreamRewriter};
 
-fn streamed(parts: &[&[u8]]) -> Result<(Vec<u8>, Option<Answered<'static>>), StreamError> {
+fn streamed(parts: &[&[u8]]) -> Result<(Vec<u8>, Option<RequestOrigin<'static>>), StreamError> {
     let mut rewriter = StreamRewriter::new();
     let mut out = Vec::new();
     for part in parts {
@@ -69,10 +69,10 @@ fn it_says_whom_the_body_answers() {
     let (id, lane) = ("7".into(), None);
     assert_eq!(
         answered(r#"{"id":"c:7"}"#),
-        Some(Answered::Client { id, lane })
+        Some(RequestOrigin::Client { id, lane })
     );
-    assert_eq!(answered(r#"{"id":null}"#), Some(Answered::Nobody));
-    assert_eq!(answered(r#"{"id":7}"#), Some(Answered::Foreign));
+    assert_eq!(answered(r#"{"id":null}"#), Some(RequestOrigin::Nobody));
+    assert_eq!(answered(r#"{"id":7}"#), Some(RequestOrigin::Foreign));
     assert_eq!(answered(r#"{"result":7}"#), None);
 }
 

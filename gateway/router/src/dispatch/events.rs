@@ -19,8 +19,8 @@ use super::ordered::Ordered;
 use crate::affinity::{Affinity, Moved, Session};
 use crate::pooled::Unasked;
 use mooring_protocol::event::{Event, EventError, comment};
-use mooring_protocol::ids::{Answered, Epoch, Id};
-use mooring_protocol::sse::{Passing, SseRewriter, Verdict};
+use mooring_protocol::ids::{RequestOrigin, Epoch, Id};
+use mooring_protocol::sse::{RewrittenEvent, SseRewriter, Verdict};
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Marker, Rebound};
 use mooring_upstream::complaints::Complaints;
 use mooring_upstream::{ProbeResult, Server};
@@ -147,14 +147,14 @@ impl Events {
         keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
         let mark = moved.as_ref().map(Moved::told);
         rewriter.push(chunk, |passing| {
-            if let Passing::Message { message, .. } = passing {
+            if let RewrittenEvent::Message { message, .. } = passing {
                 *messages = messages.saturating_add(1);
                 if let Some(ordered) = ordered {
                     ordered.saw(message);
                 }
             }
             let verdict = judge(passing, audience, complaints, answering, mark.as_ref());
-            if let (Verdict::Mark(_), Passing::Message { message, .. }) = (&verdict, passing) {
+            if let (Verdict::Mark(_), RewrittenEvent::Message { message, .. }) = (&verdict, passing) {
                 *is_marked |= message.kind() == Kind::Result;
             }
             verdict
@@ -259,14 +259,14 @@ impl Events {
 
 /// Decides about one event: what belongs to this client passes, and the answer of the call is noted.
 fn judge<'v>(
-    passing: &Passing<'_>,
+    passing: &RewrittenEvent<'_>,
     audience: &Audience,
     complaints: &mut Complaints,
     answering: &mut Option<Answering>,
     mark: Option<&'v Rebound<'v>>,
 ) -> Verdict<'v> {
     match passing {
-        Passing::Message { message, down, .. } => {
+        RewrittenEvent::Message { message, down, .. } => {
             if message.kind() == Kind::Request
                 && let Audience::Shared(unasked) = audience
             {
@@ -277,25 +277,25 @@ fn judge<'v>(
                 return Verdict::Pass;
             }
             match &down.answers {
-                Some(Answered::Client { id, .. }) => {
+                Some(RequestOrigin::Client { id, .. }) => {
                     if answering.as_ref().is_some_and(|a| *a.id_json == **id) {
                         *answering = None;
                     }
                     mark.map_or(Verdict::Pass, Verdict::Mark)
                 }
-                Some(Answered::Nobody) => Verdict::Pass,
-                Some(Answered::Gateway { .. } | Answered::Foreign) | None => Verdict::Drop,
+                Some(RequestOrigin::Nobody) => Verdict::Pass,
+                Some(RequestOrigin::Gateway { .. } | RequestOrigin::Foreign) | None => Verdict::Drop,
             }
         }
-        Passing::OtherType { .. } => Verdict::Pass,
-        Passing::NotAMessage(error) => {
+        RewrittenEvent::OtherType { .. } => Verdict::Pass,
+        RewrittenEvent::NotAMessage(error) => {
             complaints.add(
                 "an upstream sent an event that is no message; it is dropped",
                 error,
             );
             Verdict::Drop
         }
-        Passing::NotRewritable(error) => {
+        RewrittenEvent::NotRewritable(error) => {
             complaints.add(
                 "an upstream sent a message that cannot be passed on; it is dropped",
                 error,

@@ -17,7 +17,7 @@ use crate::group::{Introduced, Member, introduce};
 use crate::http::answer;
 use crate::http::endpoint::with_session_id;
 use mooring_code::server::CodeServer;
-use mooring_protocol::tool_server::{Asked, asked};
+use mooring_protocol::tool_server::{ToolServerReply, asked};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, call};
 use mooring_router::affinity::{Introduction, OpenError, Session, SettleError};
 use mooring_upstream::Server;
@@ -151,8 +151,10 @@ fn code(
     revision: Revision,
 ) -> Result<Map<String, Value>, Absent> {
     match asked(server, message, revision) {
-        Asked::Result(result) => serde_json::from_str(&result).map_err(|_| Absent::Invalid),
-        Asked::Error(_) | Asked::Call(_) => Err(Absent::Invalid),
+        ToolServerReply::Result(result) => {
+            serde_json::from_str(&result).map_err(|_| Absent::Invalid)
+        }
+        ToolServerReply::Error(_) | ToolServerReply::Call(_) => Err(Absent::Invalid),
     }
 }
 
