@@ -17,7 +17,7 @@ use mooring_gateway::{
     CheckOutcome, ServeError, SettingsCheck, check_files, diagnose, logs, refuse_problems, serve,
     serve_stdio,
 };
-use mooring_settings::{Environment, Flags, Loaded, Settings, SettingsError, generate};
+use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
 
 /// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
@@ -200,11 +200,11 @@ fn run_sessions(arguments: SessionsArguments) -> u8 {
     }
 }
 
-fn load(arguments: ServeArguments) -> Result<Loaded, SettingsError> {
+fn load(arguments: ServeArguments) -> Result<LoadedSettings, SettingsError> {
     Settings::load(&Environment::of_process(), &arguments.into())
 }
 
-fn verdict(loaded: &Loaded, checks: &[SettingsCheck]) -> String {
+fn verdict(loaded: &LoadedSettings, checks: &[SettingsCheck]) -> String {
     let settings = &loaded.settings;
     let servers: Vec<String> = settings
         .servers

@@ -3,11 +3,11 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::knob::{About, Integer, Knob, Switch};
 use super::reader::Reader;
+use super::setting::{Integer, Setting, SettingInfo, Switch};
 
 pub(super) const ENABLED: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "affinity.enabled",
         "Whether sessions are kept with the upstream instance they started on. A server's own `affinity` \
          wins over this switch. False means that the clients of one user share upstream sessions, and with them \
@@ -22,7 +22,7 @@ pub(super) const ENABLED: Switch = Switch {
 };
 
 pub(super) const TTL_SECONDS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "affinity.ttl_seconds",
         "How long a session lives after its last use.",
     )
@@ -34,7 +34,7 @@ pub(super) const TTL_SECONDS: Integer = Integer {
 };
 
 pub(super) const MAX_SESSIONS_PER_PRINCIPAL: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "affinity.max_sessions_per_principal",
         "Most active sessions of one principal; 0 means no cap. A new session beyond it ends the principal's \
          least recently used one that is idle, and is refused with status 429 where none is. All gateways of a \
@@ -47,7 +47,7 @@ pub(super) const MAX_SESSIONS_PER_PRINCIPAL: Integer = Integer {
 };
 
 pub(super) const INITIALIZES_PER_MINUTE: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "affinity.initializes_per_minute",
         "Most sessions that one principal may begin within a minute, over the whole fleet; 0 means no limit. A further \
          `initialize` gets status 429 with Retry-After. Where `auth.mode` is `none`, all clients are one principal.",
@@ -59,7 +59,7 @@ pub(super) const INITIALIZES_PER_MINUTE: Integer = Integer {
 };
 
 pub(super) const REAP_INTERVAL_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "affinity.reap_interval_ms",
         "How often this process looks for sessions that expired or ended and still hold something upstream, to \
          delete it there. Each pause is up to a quarter shorter or longer, so that the processes of a fleet do not \
@@ -72,7 +72,7 @@ pub(super) const REAP_INTERVAL_MS: Integer = Integer {
 };
 
 pub(super) const TURN_WAIT_MAX_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "affinity.turn_wait_max_ms",
         "How long a tool call waits for its turn, where its server's `concurrency` is `serial`, before it is answered \
          with an error. It has then not run.",
@@ -84,13 +84,13 @@ pub(super) const TURN_WAIT_MAX_MS: Integer = Integer {
 };
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Switch(&ENABLED),
-    Knob::Integer(&TTL_SECONDS),
-    Knob::Integer(&MAX_SESSIONS_PER_PRINCIPAL),
-    Knob::Integer(&INITIALIZES_PER_MINUTE),
-    Knob::Integer(&REAP_INTERVAL_MS),
-    Knob::Integer(&TURN_WAIT_MAX_MS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Switch(&ENABLED),
+    Setting::Integer(&TTL_SECONDS),
+    Setting::Integer(&MAX_SESSIONS_PER_PRINCIPAL),
+    Setting::Integer(&INITIALIZES_PER_MINUTE),
+    Setting::Integer(&REAP_INTERVAL_MS),
+    Setting::Integer(&TURN_WAIT_MAX_MS),
 ];
 
 /// Whether something keeps its sessions with one upstream instance.

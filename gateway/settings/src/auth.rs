@@ -3,17 +3,17 @@
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::knob::{About, Choice, Disclosure, Knob, List, Named, Text};
 use super::reader::{Reader, Reason};
+use super::setting::{Choice, ChoiceOption, Disclosure, List, Setting, SettingInfo, Text};
 
 pub(super) const MODE: Choice<Mode> = Choice {
-    about: About::new("auth.mode", "How the principal of a request is found."),
-    default: Named {
+    about: SettingInfo::new("auth.mode", "How the principal of a request is found."),
+    default: ChoiceOption {
         name: "none",
         value: Mode::None,
         meaning: "everybody is the principal `local`; only on a loopback address",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "trusted-header",
         value: Mode::TrustedHeader,
         meaning: "a proxy that has checked the user names it in a header",
@@ -21,24 +21,24 @@ pub(super) const MODE: Choice<Mode> = Choice {
     later: &["jwt"],
 };
 
-pub(super) const USER_HEADER: Text = header_knob(
-    About::new(
+pub(super) const USER_HEADER: Text = header_setting(
+    SettingInfo::new(
         "auth.user_header",
         "The header that names the principal. The proxy must overwrite it on every request.",
     ),
     "x-mooring-user",
 );
 
-pub(super) const TEAMS_HEADER: Text = header_knob(
-    About::new(
+pub(super) const TEAMS_HEADER: Text = header_setting(
+    SettingInfo::new(
         "auth.teams_header",
         "The header that lists the principal's teams, separated by commas. The proxy must overwrite it.",
     ),
     "x-mooring-teams",
 );
 
-pub(super) const ROLES_HEADER: Text = header_knob(
-    About::new(
+pub(super) const ROLES_HEADER: Text = header_setting(
+    SettingInfo::new(
         "auth.roles_header",
         "The header that lists the principal's roles, separated by commas. The proxy must overwrite it.",
     ),
@@ -46,7 +46,7 @@ pub(super) const ROLES_HEADER: Text = header_knob(
 );
 
 pub(super) const TRUSTED_PEERS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "auth.trusted_peers",
         "The proxies whose headers are believed; a request from any other peer gets 403. Required where \
          `auth.mode` is `trusted-header`, refused where it is `none`.",
@@ -99,15 +99,15 @@ const STANDARD_HEADERS: &[&str] = &[
 ];
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Choice(&MODE),
-    Knob::Text(&USER_HEADER),
-    Knob::Text(&TEAMS_HEADER),
-    Knob::Text(&ROLES_HEADER),
-    Knob::List(&TRUSTED_PEERS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Choice(&MODE),
+    Setting::Text(&USER_HEADER),
+    Setting::Text(&TEAMS_HEADER),
+    Setting::Text(&ROLES_HEADER),
+    Setting::List(&TRUSTED_PEERS),
 ];
 
-const fn header_knob(about: About, default: &'static str) -> Text {
+const fn header_setting(about: SettingInfo, default: &'static str) -> Text {
     Text {
         about,
         default: Some(default),
@@ -177,8 +177,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     }
 }
 
-fn parse_header(reader: &mut Reader<'_>, knob: &'static Text) -> HeaderName {
-    let parsed = reader.text(knob, |text| {
+fn parse_header(reader: &mut Reader<'_>, setting: &'static Text) -> HeaderName {
+    let parsed = reader.text(setting, |text| {
         let name = HeaderName::try_from(text)
             .map_err(|_| "it cannot be the name of an HTTP header".to_owned())?;
         match STANDARD_HEADERS.contains(&name.as_str()) {
@@ -208,7 +208,7 @@ fn parse_peer(text: &str) -> Result<IpNet, Reason> {
 fn refuse_equal_headers(reader: &mut Reader<'_>, headers: &TrustedHeaderSettings) {
     let any_refused = [&USER_HEADER, &TEAMS_HEADER, &ROLES_HEADER]
         .iter()
-        .any(|knob| reader.was_refused(&knob.about));
+        .any(|setting| reader.was_refused(&setting.about));
     if any_refused {
         return;
     }
@@ -217,10 +217,10 @@ fn refuse_equal_headers(reader: &mut Reader<'_>, headers: &TrustedHeaderSettings
         (&ROLES_HEADER, &headers.roles_header, &headers.user_header),
         (&ROLES_HEADER, &headers.roles_header, &headers.teams_header),
     ];
-    for (knob, name, other) in pairs {
+    for (setting, name, other) in pairs {
         if name == other {
             reader.refuse(
-                &knob.about,
+                &setting.about,
                 format!("{:?}", name.as_str()),
                 "one header cannot mean two things".to_owned(),
                 "a header of its own for each of user, teams and roles".to_owned(),

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::knob::{About, Integer, Knob};
 use super::reader::Reader;
+use super::setting::{Integer, Setting, SettingInfo};
 
 pub(super) const CONNECTIONS_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.connections_max",
         "Most client connections at a time, and never more than half of the files that the system lets the process \
          open. In up to 64 connections beyond it, `/healthz`, `/readyz` and `/metrics` are answered, and everything else \
@@ -19,7 +19,7 @@ pub(super) const CONNECTIONS_MAX: Integer = Integer {
 };
 
 pub(super) const CONNECTIONS_PER_PEER_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.connections_per_peer_max",
         "Most client connections at a time from one IPv4 address or one IPv6 network of 64 bits; further ones are closed. \
          Loopback addresses and `auth.trusted_peers`, from where the connections of many clients come, have no such limit.",
@@ -31,7 +31,7 @@ pub(super) const CONNECTIONS_PER_PEER_MAX: Integer = Integer {
 };
 
 pub(super) const HEADER_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.header_timeout_ms",
         "How long the head of a request may take: of the first from the moment that the connection is accepted, of a \
          later one up to twice as long from its first byte. The connection is closed then.",
@@ -43,7 +43,7 @@ pub(super) const HEADER_TIMEOUT_MS: Integer = Integer {
 };
 
 pub(super) const IDLE_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.idle_timeout_ms",
         "How long a client connection is kept without an open request. A load balancer in front should let go of its \
          connections sooner, so that it never sends a request into one that is being closed.",
@@ -55,7 +55,7 @@ pub(super) const IDLE_TIMEOUT_MS: Integer = Integer {
 };
 
 pub(super) const HTTP2_STREAMS_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.http2_streams_max",
         "Most requests at a time in one HTTP/2 connection. HTTP/2 is spoken without TLS to clients that begin with it \
          (h2c with prior knowledge); 0 turns it off.",
@@ -67,12 +67,12 @@ pub(super) const HTTP2_STREAMS_MAX: Integer = Integer {
 };
 
 /// The rows of this part of the section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Integer(&CONNECTIONS_MAX),
-    Knob::Integer(&CONNECTIONS_PER_PEER_MAX),
-    Knob::Integer(&HEADER_TIMEOUT_MS),
-    Knob::Integer(&IDLE_TIMEOUT_MS),
-    Knob::Integer(&HTTP2_STREAMS_MAX),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Integer(&CONNECTIONS_MAX),
+    Setting::Integer(&CONNECTIONS_PER_PEER_MAX),
+    Setting::Integer(&HEADER_TIMEOUT_MS),
+    Setting::Integer(&IDLE_TIMEOUT_MS),
+    Setting::Integer(&HTTP2_STREAMS_MAX),
 ];
 
 /// What client connections may use up.
@@ -91,7 +91,7 @@ pub struct ConnectionSettings {
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> ConnectionSettings {
-    let mut count = |knob| usize::try_from(reader.integer(knob)).unwrap_or(usize::MAX);
+    let mut count = |setting| usize::try_from(reader.integer(setting)).unwrap_or(usize::MAX);
     let connections_max = count(&CONNECTIONS_MAX);
     let connections_per_peer_max = count(&CONNECTIONS_PER_PEER_MAX);
     let streams = u32::try_from(reader.integer(&HTTP2_STREAMS_MAX)).unwrap_or(u32::MAX);

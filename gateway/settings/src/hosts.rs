@@ -62,7 +62,7 @@ pub enum AllowedHosts {
 
 impl AllowedHosts {
     /// The names of this machine's loopback, and the address listened on.
-    pub(super) fn standard(address: IpAddr) -> Self {
+    pub(super) fn defaults_for(address: IpAddr) -> Self {
         let mut rules: Vec<HostRule> = [
             Host::Domain("localhost".to_owned()),
             Host::Ipv4(std::net::Ipv4Addr::LOCALHOST),
@@ -182,7 +182,7 @@ mod tests {
         fn check(allowed: &AllowedHosts, header: &str, expected: bool) {
             assert_eq!(allowed.allows(header), expected, "{header:?}");
         }
-        let standard = AllowedHosts::standard("10.0.0.7".parse().unwrap());
+        let standard = AllowedHosts::defaults_for("10.0.0.7".parse().unwrap());
         check(&standard, "localhost", true);
         check(&standard, "LOCALHOST:4444", true);
         check(&standard, "127.0.0.1:1", true);

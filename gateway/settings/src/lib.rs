@@ -13,7 +13,6 @@ mod connections;
 mod file;
 pub mod generate;
 mod hosts;
-pub mod knob;
 mod listen;
 mod log;
 mod paths;
@@ -21,6 +20,7 @@ mod peers;
 mod problem;
 mod reader;
 mod servers;
+pub mod setting;
 mod source;
 mod state_home;
 mod store;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 use file::FileTables;
 use reader::Reader;
-use servers::Standards;
+use servers::ServerDefaults;
 use source::{Layers, Value};
 
 pub use affinity::{Affinity, AffinitySettings};
@@ -91,7 +91,7 @@ pub struct Settings {
 
 /// Settings, and remarks about them that are worth a log line and no refusal.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedSettings {
     /// Everything that can be set, checked.
     pub settings: Settings,
     /// Remarks, as sentences for people.
@@ -104,7 +104,7 @@ impl Settings {
     /// # Errors
     /// Everything that is wrong, at once. Only a file that cannot be read or parsed is reported before its
     /// contents are looked at: without them the rest cannot be judged.
-    pub fn load(environment: &Environment, flags: &Flags) -> Result<Loaded, SettingsError> {
+    pub fn load(environment: &Environment, flags: &Flags) -> Result<LoadedSettings, SettingsError> {
         let mut errors = SettingsError::default();
         let file = read_file(environment, flags, &mut errors);
         parse(&file, environment, flags, errors)
@@ -173,7 +173,7 @@ fn parse(
     environment: &Environment,
     flags: &Flags,
     mut errors: SettingsError,
-) -> Result<Loaded, SettingsError> {
+) -> Result<LoadedSettings, SettingsError> {
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -196,7 +196,7 @@ fn parse(
     let auth = auth::parse(&mut reader);
     let log = log::parse(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
-    let standards = Standards {
+    let standards = ServerDefaults {
         affinity: match flags.wanted {
             // A client that starts its server itself is to find its session again when it starts the next.
             Some(_) => affinity::Affinity::Kept,
@@ -223,7 +223,7 @@ fn parse(
                 .to_owned(),
         );
     }
-    Ok(Loaded {
+    Ok(LoadedSettings {
         settings: Settings {
             listen,
             store,

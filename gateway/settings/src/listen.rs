@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::connections::{self, ConnectionSettings};
 use super::hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
-use super::knob::{About, Choice, Disclosure, Integer, Knob, List, Named, Text};
 use super::reader::{Reader, Reason};
+use super::setting::{Choice, ChoiceOption, Disclosure, Integer, List, Setting, SettingInfo, Text};
 
 pub(super) const ADDRESS: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.address",
         "The one address and port that clients connect to. An address that other machines can reach needs \
          `auth.mode` other than `none`. Port 0 lets the system choose a free port.",
@@ -21,7 +21,7 @@ pub(super) const ADDRESS: Text = Text {
 };
 
 pub(super) const ALLOWED_HOSTS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.allowed_hosts",
         "The Host headers that are answered; any other gets 421. This keeps a web page that points its own \
          name at this machine (DNS rebinding) away. A name without a port allows every port; `*` alone \
@@ -36,7 +36,7 @@ pub(super) const ALLOWED_HOSTS: List = List {
 };
 
 pub(super) const ALLOWED_ORIGINS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.allowed_origins",
         "The web origins whose pages may call the gateway: their browsers are answered as CORS asks, without \
          cookies. A request with any other Origin header gets 403. Requests without an Origin header do not \
@@ -54,7 +54,7 @@ pub(super) const ALLOWED_ORIGINS: List = List {
 };
 
 pub(super) const BODY_BYTES_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.body_bytes_max",
         "The largest request body that is read; a larger one gets 413.",
     ),
@@ -65,7 +65,7 @@ pub(super) const BODY_BYTES_MAX: Integer = Integer {
 };
 
 pub(super) const BODY_BUDGET_BYTES: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.body_budget_bytes",
         "The most bytes of all request bodies together that are held at a time, from the first byte that is read to the \
          moment at which the request needs its body no more. A request whose body no longer fits gets 503 with \
@@ -78,17 +78,17 @@ pub(super) const BODY_BUDGET_BYTES: Integer = Integer {
 };
 
 pub(super) const PROBE_DETAIL: Choice<ProbeDetail> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "listen.probe_detail",
         "Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are \
          told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.",
     ),
-    default: Named {
+    default: ChoiceOption {
         name: "trusted",
         value: ProbeDetail::Trusted,
         meaning: "loopback addresses and `auth.trusted_peers`",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "everyone",
         value: ProbeDetail::Everyone,
         meaning: "whoever can connect, for instance a scraper that is no proxy",
@@ -97,13 +97,13 @@ pub(super) const PROBE_DETAIL: Choice<ProbeDetail> = Choice {
 };
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&ADDRESS),
-    Knob::List(&ALLOWED_HOSTS),
-    Knob::List(&ALLOWED_ORIGINS),
-    Knob::Integer(&BODY_BYTES_MAX),
-    Knob::Integer(&BODY_BUDGET_BYTES),
-    Knob::Choice(&PROBE_DETAIL),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Text(&ADDRESS),
+    Setting::List(&ALLOWED_HOSTS),
+    Setting::List(&ALLOWED_ORIGINS),
+    Setting::Integer(&BODY_BYTES_MAX),
+    Setting::Integer(&BODY_BUDGET_BYTES),
+    Setting::Choice(&PROBE_DETAIL),
 ];
 
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4444);
@@ -182,7 +182,7 @@ fn parse_hosts(reader: &mut Reader<'_>, address: SocketAddr) -> AllowedHosts {
         name => HostRule::parse(name).map(Some),
     });
     let Some(items) = written else {
-        return AllowedHosts::standard(address.ip());
+        return AllowedHosts::defaults_for(address.ip());
     };
     let any = items.iter().any(Option::is_none);
     let rules: Vec<HostRule> = items.into_iter().flatten().collect();

@@ -1,16 +1,16 @@
 //! `[log]`: what is written to standard error, and how.
 
-use super::knob::{About, Choice, Knob, Named};
 use super::reader::Reader;
+use super::setting::{Choice, ChoiceOption, Setting, SettingInfo};
 
 pub(super) const FORMAT: Choice<LogFormat> = Choice {
-    about: About::new("log.format", "How a log line looks."),
-    default: Named {
+    about: SettingInfo::new("log.format", "How a log line looks."),
+    default: ChoiceOption {
         name: "text",
         value: LogFormat::Text,
         meaning: "for people",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "json",
         value: LogFormat::Json,
         meaning: "one JSON object a line, for collectors",
@@ -19,29 +19,29 @@ pub(super) const FORMAT: Choice<LogFormat> = Choice {
 };
 
 pub(super) const LEVEL: Choice<LogLevel> = Choice {
-    about: About::new("log.level", "The least severe line that is written."),
-    default: Named {
+    about: SettingInfo::new("log.level", "The least severe line that is written."),
+    default: ChoiceOption {
         name: "info",
         value: LogLevel::Info,
         meaning: "starts, stops, rebinds, degraded mode",
     },
     others: &[
-        Named {
+        ChoiceOption {
             name: "error",
             value: LogLevel::Error,
             meaning: "what needs a person",
         },
-        Named {
+        ChoiceOption {
             name: "warn",
             value: LogLevel::Warn,
             meaning: "and what lost state or was refused",
         },
-        Named {
+        ChoiceOption {
             name: "debug",
             value: LogLevel::Debug,
             meaning: "and a line or two for every request",
         },
-        Named {
+        ChoiceOption {
             name: "trace",
             value: LogLevel::Trace,
             meaning: "everything",
@@ -51,7 +51,7 @@ pub(super) const LEVEL: Choice<LogLevel> = Choice {
 };
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[Knob::Choice(&FORMAT), Knob::Choice(&LEVEL)];
+pub(super) const SETTINGS: &[Setting] = &[Setting::Choice(&FORMAT), Setting::Choice(&LEVEL)];
 
 /// How a log line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

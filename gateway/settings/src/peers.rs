@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use mooring_session::limits::ADDRESS_BYTES_MAX;
 
 use super::hosts::parse_host;
-use super::knob::{About, Disclosure, Knob, Text};
 use super::paths::absolute_file;
 use super::reader::{Reader, Reason};
 use super::servers::ServerSettings;
+use super::setting::{Disclosure, Setting, SettingInfo, Text};
 use super::store::{StoreLocation, StoreSettings};
 
 /// What makes a key file; said where one is missing.
@@ -24,7 +24,7 @@ pub const ADDRESS_TAG_BYTES: usize = 1 + 22;
 const PORT_BYTES_MORE: usize = 4;
 
 const LISTEN: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.peer_listen",
         "Where this process listens for the other workers, which forward to it what belongs to connections that it \
          holds. Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off public \
@@ -37,7 +37,7 @@ const LISTEN: Text = Text {
 };
 
 const ADVERTISE: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.peer_advertise",
         "The host and port under which the other workers reach `worker.peer_listen`. Required where that is a wildcard \
          address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.",
@@ -51,7 +51,7 @@ const ADVERTISE: Text = Text {
 };
 
 const FLEET_KEYS_FILE: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.fleet_keys_file",
         "The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to 128 \
          hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well. Nobody \
@@ -65,10 +65,10 @@ const FLEET_KEYS_FILE: Text = Text {
 };
 
 /// The rows of this part.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&LISTEN),
-    Knob::Text(&ADVERTISE),
-    Knob::Text(&FLEET_KEYS_FILE),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Text(&LISTEN),
+    Setting::Text(&ADVERTISE),
+    Setting::Text(&FLEET_KEYS_FILE),
 ];
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -221,7 +221,7 @@ impl PeerSettings {
     fn refuse_wildcard(&self, reader: &mut Reader<'_>, need: &str) {
         let was_refused = [&LISTEN, &ADVERTISE]
             .iter()
-            .any(|knob| reader.was_refused(&knob.about));
+            .any(|setting| reader.was_refused(&setting.about));
         if self.listen.ip().is_unspecified() && self.advertise.is_none() && !was_refused {
             reader.refuse(
                 &ADVERTISE.about,

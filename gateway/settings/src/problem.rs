@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::knob::Disclosure;
+use super::setting::Disclosure;
 
 /// Longest piece of a bad value that a message repeats, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 120;

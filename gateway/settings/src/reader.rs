@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::knob::{About, Choice, Disclosure, Integer, Knob, List, Map, Switch, Text};
 use super::problem::{Problem, SettingsError, shown};
-use super::source::{Source, Value, Written};
+use super::setting::{Choice, Disclosure, Integer, List, Map, Setting, SettingInfo, Switch, Text};
+use super::source::{Source, SourceValue, Value};
 
 /// Why a subsystem's parser refuses a text, as a sentence for people.
 pub(super) type Reason = String;
@@ -22,18 +22,18 @@ impl<'a> Reader<'a> {
         Self { source, errors }
     }
 
-    /// Whether a knob was written anywhere, rightly or wrongly.
-    pub(super) fn is_written(&self, about: &About) -> bool {
+    /// Whether a setting was written anywhere, rightly or wrongly.
+    pub(super) fn is_written(&self, about: &SettingInfo) -> bool {
         self.source.written(about).is_some()
     }
 
-    /// Whether a value of this knob was refused.
-    pub(super) fn was_refused(&self, about: &About) -> bool {
+    /// Whether a value of this setting was refused.
+    pub(super) fn was_refused(&self, about: &SettingInfo) -> bool {
         self.errors.concerns(about.key)
     }
 
-    /// How people know a knob, and where it stands.
-    pub(super) fn position(&self, about: &About) -> (String, String) {
+    /// How people know a setting, and where it stands.
+    pub(super) fn position(&self, about: &SettingInfo) -> (String, String) {
         match self.source.written(about) {
             Some(written) => (written.written_as, written.place),
             None => self.source.unwritten(about),
@@ -41,7 +41,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses a value that is fine by itself and impossible beside another.
-    pub(super) fn refuse(&mut self, about: &About, value: String, reason: Reason, allowed: String) {
+    pub(super) fn refuse(
+        &mut self,
+        about: &SettingInfo,
+        value: String,
+        reason: Reason,
+        allowed: String,
+    ) {
         let (written_as, place) = self.position(about);
         self.errors.push(Problem {
             key: about.key.to_owned(),
@@ -53,33 +59,34 @@ impl<'a> Reader<'a> {
         });
     }
 
-    pub(super) fn integer(&mut self, knob: &'static Integer) -> u64 {
-        let Some(written) = self.source.written(&knob.about) else {
-            return knob.default;
+    pub(super) fn integer(&mut self, setting: &'static Integer) -> u64 {
+        let Some(written) = self.source.written(&setting.about) else {
+            return setting.default;
         };
         let number = match &written.value {
             Value::Integer(number) => u64::try_from(*number).ok(),
             Value::Word(word) => word.trim().parse().ok(),
             _ => None,
         };
-        match number.filter(|number| (knob.least..=knob.most).contains(number)) {
+        match number.filter(|number| (setting.least..=setting.most).contains(number)) {
             Some(number) => number,
             None => {
-                self.note(Knob::Integer(knob), &written, String::new());
-                knob.default
+                self.note(Setting::Integer(setting), &written, String::new());
+                setting.default
             }
         }
     }
 
     /// The number, or `None` where leaving it out is a case of its own, and so it was.
-    pub(super) fn integer_if_written(&mut self, knob: &'static Integer) -> Option<u64> {
-        self.is_written(&knob.about).then(|| self.integer(knob))
+    pub(super) fn integer_if_written(&mut self, setting: &'static Integer) -> Option<u64> {
+        self.is_written(&setting.about)
+            .then(|| self.integer(setting))
     }
 
     /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
-    pub(super) fn switch(&mut self, knob: &'static Switch) -> bool {
-        let Some(written) = self.source.written(&knob.about) else {
-            return knob.default;
+    pub(super) fn switch(&mut self, setting: &'static Switch) -> bool {
+        let Some(written) = self.source.written(&setting.about) else {
+            return setting.default;
         };
         let value = match &written.value {
             Value::Switch(value) => Some(*value),
@@ -91,50 +98,50 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         value.unwrap_or_else(|| {
-            self.note(Knob::Switch(knob), &written, String::new());
-            knob.default
+            self.note(Setting::Switch(setting), &written, String::new());
+            setting.default
         })
     }
 
     /// What is written, or another value in the place of the default.
-    pub(super) fn switch_or(&mut self, knob: &'static Switch, unset: bool) -> bool {
-        if self.is_written(&knob.about) {
-            self.switch(knob)
+    pub(super) fn switch_or(&mut self, setting: &'static Switch, unset: bool) -> bool {
+        if self.is_written(&setting.about) {
+            self.switch(setting)
         } else {
             unset
         }
     }
 
-    pub(super) fn choice<T: Copy + std::fmt::Debug>(&mut self, knob: &'static Choice<T>) -> T {
-        let Some(written) = self.source.written(&knob.about) else {
-            return knob.default.value;
+    pub(super) fn choice<T: Copy + std::fmt::Debug>(&mut self, setting: &'static Choice<T>) -> T {
+        let Some(written) = self.source.written(&setting.about) else {
+            return setting.default.value;
         };
         let word = match &written.value {
             Value::Word(word) => Some(word.trim()),
             Value::Text(text) => Some(text.as_str()),
             _ => None,
         };
-        if let Some(option) = knob.options().find(|option| Some(option.name) == word) {
+        if let Some(option) = setting.options().find(|option| Some(option.name) == word) {
             return option.value;
         }
         let reason = match word {
-            Some(word) if knob.later.contains(&word) => {
+            Some(word) if setting.later.contains(&word) => {
                 format!("{word:?} is not served by this version of mooring")
             }
             _ => String::new(),
         };
-        self.note(Knob::Choice(knob), &written, reason);
-        knob.default.value
+        self.note(Setting::Choice(setting), &written, reason);
+        setting.default.value
     }
 
     /// The word's value, or another one in the place of the default.
     pub(super) fn choice_or<T: Copy + std::fmt::Debug>(
         &mut self,
-        knob: &'static Choice<T>,
+        setting: &'static Choice<T>,
         unset: T,
     ) -> T {
-        if self.is_written(&knob.about) {
-            self.choice(knob)
+        if self.is_written(&setting.about) {
+            self.choice(setting)
         } else {
             unset
         }
@@ -143,29 +150,32 @@ impl<'a> Reader<'a> {
     /// The text, its default, or `None` where neither is there or the text was refused.
     pub(super) fn text<T>(
         &mut self,
-        knob: &'static Text,
+        setting: &'static Text,
         parse: impl Fn(&str) -> Result<T, Reason>,
     ) -> Option<T> {
-        let Some(written) = self.source.written(&knob.about) else {
-            return parse(knob.default?).ok();
+        let Some(written) = self.source.written(&setting.about) else {
+            return parse(setting.default?).ok();
         };
-        let parsed =
-            match &written.value {
-                Value::Word(text) | Value::Text(text) if text.is_empty() => match knob.default {
-                    None => return None,
-                    Some(_) => Err("it is empty".to_owned()),
-                },
-                Value::Word(text) | Value::Text(text) if text.len() > knob.bytes_max => Err(
-                    format!("it has {} bytes, more than {}", text.len(), knob.bytes_max),
-                ),
-                Value::Word(text) => parse(text.trim()),
-                Value::Text(text) => parse(text),
-                other => Err(format!("it is {}, not a text", kind(other))),
-            };
+        let parsed = match &written.value {
+            Value::Word(text) | Value::Text(text) if text.is_empty() => match setting.default {
+                None => return None,
+                Some(_) => Err("it is empty".to_owned()),
+            },
+            Value::Word(text) | Value::Text(text) if text.len() > setting.bytes_max => {
+                Err(format!(
+                    "it has {} bytes, more than {}",
+                    text.len(),
+                    setting.bytes_max
+                ))
+            }
+            Value::Word(text) => parse(text.trim()),
+            Value::Text(text) => parse(text),
+            other => Err(format!("it is {}, not a text", kind(other))),
+        };
         match parsed {
             Ok(value) => Some(value),
             Err(reason) => {
-                self.note(Knob::Text(knob), &written, reason);
+                self.note(Setting::Text(setting), &written, reason);
                 None
             }
         }
@@ -174,31 +184,35 @@ impl<'a> Reader<'a> {
     /// The list, or `None` where it was not written or not one item of it could be used.
     pub(super) fn list<T>(
         &mut self,
-        knob: &'static List,
+        setting: &'static List,
         parse: impl Fn(&str) -> Result<T, Reason>,
     ) -> Option<Vec<T>> {
-        let written = self.source.written(&knob.about)?;
+        let written = self.source.written(&setting.about)?;
         let items: Vec<Value> = match &written.value {
             Value::Word(word) => word_items(word),
             Value::List(items) => items.clone(),
             other => {
                 let reason = format!("it is {}, not a list", kind(other));
-                self.note(Knob::List(knob), &written, reason);
+                self.note(Setting::List(setting), &written, reason);
                 return None;
             }
         };
-        if items.len() > knob.items_max {
-            let reason = format!("it has {} items, more than {}", items.len(), knob.items_max);
-            self.note(Knob::List(knob), &written, reason);
+        if items.len() > setting.items_max {
+            let reason = format!(
+                "it has {} items, more than {}",
+                items.len(),
+                setting.items_max
+            );
+            self.note(Setting::List(setting), &written, reason);
             return None;
         }
         let mut parsed = Vec::with_capacity(items.len());
         for item in &items {
-            match list_item(knob, item, &parse) {
+            match list_item(setting, item, &parse) {
                 Ok(value) => parsed.push(value),
                 Err(reason) => self.note(
-                    Knob::List(knob),
-                    &Written {
+                    Setting::List(setting),
+                    &SourceValue {
                         value: item.clone(),
                         ..written.clone()
                     },
@@ -210,22 +224,22 @@ impl<'a> Reader<'a> {
     }
 
     /// The table's entries as texts. Values are never repeated in a message: they may be secrets.
-    pub(super) fn map(&mut self, knob: &'static Map) -> BTreeMap<String, String> {
-        let Some(written) = self.source.written(&knob.about) else {
+    pub(super) fn map(&mut self, setting: &'static Map) -> BTreeMap<String, String> {
+        let Some(written) = self.source.written(&setting.about) else {
             return BTreeMap::new();
         };
         let Value::Table(table) = &written.value else {
             let reason = "it is not a table".to_owned();
-            self.note(Knob::Map(knob), &written, reason);
+            self.note(Setting::Map(setting), &written, reason);
             return BTreeMap::new();
         };
-        if table.len() > knob.entries_max {
+        if table.len() > setting.entries_max {
             let reason = format!(
                 "it has {} entries, more than {}",
                 table.len(),
-                knob.entries_max
+                setting.entries_max
             );
-            self.note(Knob::Map(knob), &written, reason);
+            self.note(Setting::Map(setting), &written, reason);
             return BTreeMap::new();
         }
         let mut texts = BTreeMap::new();
@@ -234,26 +248,26 @@ impl<'a> Reader<'a> {
                 texts.insert(name.clone(), text.clone());
             } else {
                 let reason = format!("the value of {name:?} is not a text");
-                self.note(Knob::Map(knob), &written, reason);
+                self.note(Setting::Map(setting), &written, reason);
             }
         }
         texts
     }
 
-    /// Notes a refused value together with what its knob allows.
-    pub(super) fn note(&mut self, knob: Knob, written: &Written, reason: Reason) {
-        let disclosure = match knob {
-            Knob::Text(text) => text.disclosure,
-            Knob::List(list) => list.disclosure,
+    /// Notes a refused value together with what its setting allows.
+    pub(super) fn note(&mut self, setting: Setting, written: &SourceValue, reason: Reason) {
+        let disclosure = match setting {
+            Setting::Text(text) => text.disclosure,
+            Setting::List(list) => list.disclosure,
             _ => Disclosure::Open,
         };
         self.errors.push(Problem {
-            key: knob.about().key.to_owned(),
+            key: setting.about().key.to_owned(),
             written_as: written.written_as.clone(),
             place: written.place.clone(),
             value: value_shown(&written.value, disclosure),
             reason,
-            allowed: knob.allowed(),
+            allowed: setting.allowed(),
         });
     }
 }
@@ -267,7 +281,7 @@ fn word_items(word: &str) -> Vec<Value> {
 }
 
 fn list_item<T>(
-    knob: &List,
+    setting: &List,
     item: &Value,
     parse: &impl Fn(&str) -> Result<T, Reason>,
 ) -> Result<T, Reason> {
@@ -277,11 +291,11 @@ fn list_item<T>(
     if text.is_empty() {
         return Err("an item is empty".to_owned());
     }
-    if text.len() > knob.item_bytes_max {
+    if text.len() > setting.item_bytes_max {
         return Err(format!(
             "the item has {} bytes, more than {}",
             text.len(),
-            knob.item_bytes_max
+            setting.item_bytes_max
         ));
     }
     parse(text)

@@ -1,9 +1,9 @@
-//! What the table of settings is made of: one constant per knob, read by the parser and by the three
-//! generated documents alike. A knob that is not in the table can neither be set nor be documented.
+//! What the table of settings is made of: one constant per setting, read by the parser and by the three
+//! generated documents alike. A setting that is not in the table can neither be set nor be documented.
 
-/// What every knob states, whatever its type.
+/// What every setting states, whatever its type.
 #[derive(Debug)]
-pub struct About {
+pub struct SettingInfo {
     /// `<section>.<name>`, the last part carrying the unit.
     pub key: &'static str,
     /// The name that an existing ContextForge environment file uses for the same thing.
@@ -18,8 +18,8 @@ pub struct About {
     pub unset: Option<&'static str>,
 }
 
-impl About {
-    /// A knob that only the file, the environment and the default can set.
+impl SettingInfo {
+    /// A setting that only the file, the environment and the default can set.
     pub(super) const fn new(key: &'static str, meaning: &'static str) -> Self {
         Self {
             key,
@@ -71,7 +71,7 @@ impl About {
 #[derive(Debug)]
 pub struct Integer {
     /// Name and meaning.
-    pub about: About,
+    pub about: SettingInfo,
     /// The unit as it is spoken: `seconds`, `bytes`.
     pub unit: &'static str,
     /// Value when unset.
@@ -86,7 +86,7 @@ pub struct Integer {
 #[derive(Debug)]
 pub struct Switch {
     /// Name and meaning.
-    pub about: About,
+    pub about: SettingInfo,
     /// Value when unset.
     pub default: bool,
 }
@@ -106,7 +106,7 @@ pub enum Disclosure {
 #[derive(Debug)]
 pub struct Text {
     /// Name and meaning.
-    pub about: About,
+    pub about: SettingInfo,
     /// Value when unset; `None` where leaving it out is a case of its own.
     pub default: Option<&'static str>,
     /// What is allowed, as the end of the sentence "allowed: ...".
@@ -121,7 +121,7 @@ pub struct Text {
 #[derive(Debug)]
 pub struct List {
     /// Name and meaning.
-    pub about: About,
+    pub about: SettingInfo,
     /// What one item may be, as the end of the sentence "allowed: a list of ...".
     pub shape: &'static str,
     /// Most items allowed.
@@ -136,7 +136,7 @@ pub struct List {
 #[derive(Debug)]
 pub struct Map {
     /// Name and meaning.
-    pub about: About,
+    pub about: SettingInfo,
     /// What an entry may be, as the end of the sentence "allowed: ...".
     pub shape: &'static str,
     /// Most entries allowed.
@@ -147,18 +147,18 @@ pub struct Map {
 #[derive(Debug)]
 pub struct Choice<T: 'static> {
     /// Name and meaning.
-    pub about: About,
+    pub about: SettingInfo,
     /// Value when unset.
-    pub default: Named<T>,
+    pub default: ChoiceOption<T>,
     /// The other words allowed.
-    pub others: &'static [Named<T>],
+    pub others: &'static [ChoiceOption<T>],
     /// Words that the contract knows and this version does not serve; refused with that reason.
     pub later: &'static [&'static str],
 }
 
 /// One word of a [`Choice`].
 #[derive(Debug)]
-pub struct Named<T> {
+pub struct ChoiceOption<T> {
     /// The word.
     pub name: &'static str,
     /// What the program sees.
@@ -169,7 +169,7 @@ pub struct Named<T> {
 
 impl<T> Choice<T> {
     /// Every word allowed, the default first.
-    pub fn options(&self) -> impl Iterator<Item = &Named<T>> {
+    pub fn options(&self) -> impl Iterator<Item = &ChoiceOption<T>> {
         std::iter::once(&self.default).chain(self.others)
     }
 }
@@ -177,13 +177,13 @@ impl<T> Choice<T> {
 /// A [`Choice`] without its type, as the generated documents see it.
 pub trait Words: std::fmt::Debug {
     /// Name and meaning.
-    fn about(&self) -> &About;
+    fn about(&self) -> &SettingInfo;
     /// Words with their meanings, the default first.
     fn words(&self) -> Vec<(&'static str, &'static str)>;
 }
 
 impl<T: std::fmt::Debug> Words for Choice<T> {
-    fn about(&self) -> &About {
+    fn about(&self) -> &SettingInfo {
         &self.about
     }
 
@@ -196,7 +196,7 @@ impl<T: std::fmt::Debug> Words for Choice<T> {
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
-pub enum Knob {
+pub enum Setting {
     /// A whole number.
     Integer(&'static Integer),
     /// True or false.
@@ -211,28 +211,28 @@ pub enum Knob {
     Choice(&'static dyn Words),
 }
 
-impl Knob {
+impl Setting {
     /// Name and meaning.
-    pub fn about(&self) -> &About {
+    pub fn about(&self) -> &SettingInfo {
         match self {
-            Self::Integer(knob) => &knob.about,
-            Self::Switch(knob) => &knob.about,
-            Self::Text(knob) => &knob.about,
-            Self::List(knob) => &knob.about,
-            Self::Map(knob) => &knob.about,
-            Self::Choice(knob) => knob.about(),
+            Self::Integer(setting) => &setting.about,
+            Self::Switch(setting) => &setting.about,
+            Self::Text(setting) => &setting.about,
+            Self::List(setting) => &setting.about,
+            Self::Map(setting) => &setting.about,
+            Self::Choice(setting) => setting.about(),
         }
     }
 
     /// What is allowed, as the end of the sentence "allowed: ...".
     pub fn allowed(&self) -> String {
         match self {
-            Self::Integer(knob) => knob.allowed(),
+            Self::Integer(setting) => setting.allowed(),
             Self::Switch(_) => Switch::ALLOWED.to_owned(),
-            Self::Text(knob) => knob.shape.to_owned(),
-            Self::List(knob) => knob.allowed(),
-            Self::Map(knob) => knob.shape.to_owned(),
-            Self::Choice(knob) => quoted(knob.words().into_iter().map(|(word, _)| word)),
+            Self::Text(setting) => setting.shape.to_owned(),
+            Self::List(setting) => setting.allowed(),
+            Self::Map(setting) => setting.shape.to_owned(),
+            Self::Choice(setting) => quoted(setting.words().into_iter().map(|(word, _)| word)),
         }
     }
 
@@ -242,11 +242,11 @@ impl Knob {
             return None;
         }
         match self {
-            Self::Integer(knob) => Some(knob.default.to_string()),
-            Self::Switch(knob) => Some(knob.default.to_string()),
-            Self::Text(knob) => knob.default.map(str::to_owned),
+            Self::Integer(setting) => Some(setting.default.to_string()),
+            Self::Switch(setting) => Some(setting.default.to_string()),
+            Self::Text(setting) => setting.default.map(str::to_owned),
             Self::List(_) | Self::Map(_) => None,
-            Self::Choice(knob) => knob.words().first().map(|(word, _)| (*word).to_owned()),
+            Self::Choice(setting) => setting.words().first().map(|(word, _)| (*word).to_owned()),
         }
     }
 }

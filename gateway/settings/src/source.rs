@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::file::{Entry, FileTables};
-use super::knob::About;
+use super::setting::SettingInfo;
 
 /// A value as it was written.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,19 +30,19 @@ pub(super) enum Value {
 
 /// A value with the name and the place it was written at.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Written {
+pub(super) struct SourceValue {
     pub(super) written_as: String,
     pub(super) place: String,
     pub(super) value: Value,
 }
 
-/// Something that can be asked for a knob's value.
+/// Something that can be asked for a setting's value.
 pub(super) trait Source {
     /// The value that wins, or `None` where it was not written.
-    fn written(&self, about: &About) -> Option<Written>;
+    fn written(&self, about: &SettingInfo) -> Option<SourceValue>;
 
-    /// How people know a knob that was not written, and where it would stand.
-    fn unwritten(&self, about: &About) -> (String, String) {
+    /// How people know a setting that was not written, and where it would stand.
+    fn unwritten(&self, about: &SettingInfo) -> (String, String) {
         (about.key.to_owned(), "default".to_owned())
     }
 }
@@ -121,28 +121,28 @@ pub(super) struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    fn flag(&self, about: &About) -> Option<Written> {
+    fn flag(&self, about: &SettingInfo) -> Option<SourceValue> {
         let flag = about.flag?;
         let text = self.flags.get(flag)?;
-        Some(Written {
+        Some(SourceValue {
             written_as: flag.to_owned(),
             place: "command line".to_owned(),
             value: Value::Word(text.to_owned()),
         })
     }
 
-    fn variable(&self, name: String) -> Option<Written> {
+    fn variable(&self, name: String) -> Option<SourceValue> {
         let value = self.environment.get(&name)?;
-        Some(Written {
+        Some(SourceValue {
             written_as: name,
             place: "environment".to_owned(),
             value,
         })
     }
 
-    fn file(&self, about: &About) -> Option<Written> {
+    fn file(&self, about: &SettingInfo) -> Option<SourceValue> {
         let entry = self.file.section(about.section())?.get(about.name())?;
-        Some(Written {
+        Some(SourceValue {
             written_as: about.key.to_owned(),
             place: self.file.place(entry.line),
             value: entry.value.clone(),
@@ -151,7 +151,7 @@ impl Layers<'_> {
 }
 
 impl Source for Layers<'_> {
-    fn written(&self, about: &About) -> Option<Written> {
+    fn written(&self, about: &SettingInfo) -> Option<SourceValue> {
         self.flag(about)
             .or_else(|| self.variable(about.environment_name()))
             .or_else(|| self.variable(about.seed?.to_owned()))

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
-use super::knob::{About, Choice, Disclosure, Integer, Knob, Named, Text};
 use super::paths::absolute_file;
 use super::problem::without_credentials;
 use super::reader::{Reader, Reason};
+use super::setting::{Choice, ChoiceOption, Disclosure, Integer, Setting, SettingInfo, Text};
 use super::source::Environment;
 use super::state_home::state_home;
 
 pub(super) const URL: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "store.url",
         "Where session records live: `embedded` is a SQLite file that the processes of one machine share; a \
          Redis URL names a server with the mooring module loaded, which any number of gateways share.",
@@ -30,7 +30,7 @@ pub(super) const URL: Text = Text {
 };
 
 pub(super) const PATH: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "store.path",
         "The file of the embedded store; its directory is made if it is missing. Without effect where \
          `store.url` names a Redis.",
@@ -43,16 +43,16 @@ pub(super) const PATH: Text = Text {
 };
 
 pub(super) const ON_UNAVAILABLE: Choice<OnUnavailable> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "store.on_unavailable",
         "What happens to requests while the store cannot be reached.",
     ),
-    default: Named {
+    default: ChoiceOption {
         name: "fallback",
         value: OnUnavailable::Fallback,
         meaning: "serve from memory what can be served safely, and say so in every reply",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "fail",
         value: OnUnavailable::Fail,
         meaning: "answer 503 with Retry-After until it is back",
@@ -61,7 +61,7 @@ pub(super) const ON_UNAVAILABLE: Choice<OnUnavailable> = Choice {
 };
 
 pub(super) const KEY_PREFIX: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "store.key_prefix",
         "What every Redis key starts with. The module's own setting `mooring.prefixes` must list it.",
     ),
@@ -72,7 +72,7 @@ pub(super) const KEY_PREFIX: Text = Text {
 };
 
 pub(super) const COMMAND_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "store.command_timeout_ms",
         "How long one command may take before the store counts as away for the request that sent it.",
     ),
@@ -83,12 +83,12 @@ pub(super) const COMMAND_TIMEOUT_MS: Integer = Integer {
 };
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&URL),
-    Knob::Text(&PATH),
-    Knob::Choice(&ON_UNAVAILABLE),
-    Knob::Text(&KEY_PREFIX),
-    Knob::Integer(&COMMAND_TIMEOUT_MS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Text(&URL),
+    Setting::Text(&PATH),
+    Setting::Choice(&ON_UNAVAILABLE),
+    Setting::Text(&KEY_PREFIX),
+    Setting::Integer(&COMMAND_TIMEOUT_MS),
 ];
 
 /// What happens to requests while the store is away.

@@ -1,6 +1,6 @@
 //! The one table of all settings, in the order in which people read it.
 
-use super::knob::Knob;
+use super::setting::Setting;
 use super::{
     affinity, auth, code, connections, listen, log, peers, servers, store, upstream, worker,
 };
@@ -13,12 +13,12 @@ pub struct Section {
     /// What it is about.
     pub meaning: &'static str,
     /// Its rows, by what they are about.
-    pub groups: &'static [&'static [Knob]],
+    pub groups: &'static [&'static [Setting]],
 }
 
 impl Section {
     /// Its rows.
-    pub fn knobs(&self) -> impl Iterator<Item = &'static Knob> {
+    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
         self.groups.iter().copied().flatten()
     }
 }
@@ -28,47 +28,47 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "listen",
         meaning: "Where clients connect, and which of their requests are heard.",
-        groups: &[listen::KNOBS, connections::KNOBS],
+        groups: &[listen::SETTINGS, connections::SETTINGS],
     },
     Section {
         name: "store",
         meaning: "Where session records live.",
-        groups: &[store::KNOBS],
+        groups: &[store::SETTINGS],
     },
     Section {
         name: "affinity",
         meaning: "Whether sessions keep their upstream instance, and for how long.",
-        groups: &[affinity::KNOBS],
+        groups: &[affinity::SETTINGS],
     },
     Section {
         name: "worker",
         meaning: "How this process is known to the fleet.",
-        groups: &[worker::KNOBS, peers::KNOBS],
+        groups: &[worker::SETTINGS, peers::SETTINGS],
     },
     Section {
         name: "upstream",
         meaning: "How upstream servers are talked to, and when one of their instances counts as lost.",
-        groups: &[upstream::KNOBS],
+        groups: &[upstream::SETTINGS],
     },
     Section {
         name: "code",
         meaning: "How servers of kind `code` run what agents write, and what they allow it.",
-        groups: code::KNOBS,
+        groups: code::SETTINGS,
     },
     Section {
         name: "auth",
         meaning: "Who a request is from, and who may say so.",
-        groups: &[auth::KNOBS],
+        groups: &[auth::SETTINGS],
     },
     Section {
         name: "default",
         meaning: "What `/mcp` means.",
-        groups: &[servers::DEFAULT_KNOBS],
+        groups: &[servers::DEFAULT_SETTINGS],
     },
     Section {
         name: "log",
         meaning: "What is written to standard error, and how.",
-        groups: &[log::KNOBS],
+        groups: &[log::SETTINGS],
     },
 ];
 
@@ -77,12 +77,12 @@ pub const SERVER: Section = Section {
     name: "servers",
     meaning: "The MCP servers, one `[[servers]]` table each, at most 256. Where there is none and `code.enabled` is true, \
               there is one of kind `code`, named `sandbox`. A field is refused at a server whose kind does not have it.",
-    groups: servers::KNOBS,
+    groups: servers::SETTINGS,
 };
 
-/// Every knob of [`SECTIONS`].
-pub(super) fn knobs() -> impl Iterator<Item = &'static Knob> {
-    SECTIONS.iter().flat_map(Section::knobs)
+/// Every setting of [`SECTIONS`].
+pub(super) fn all_settings() -> impl Iterator<Item = &'static Setting> {
+    SECTIONS.iter().flat_map(Section::settings)
 }
 
 #[cfg(test)]
@@ -92,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_used_once_and_every_knob_stands_in_its_section() {
+    fn every_name_is_used_once_and_every_setting_stands_in_its_section() {
         let mut names = BTreeSet::new();
         for section in SECTIONS.iter().chain([&SERVER]) {
-            for knob in section.knobs() {
-                let about = knob.about();
+            for setting in section.settings() {
+                let about = setting.about();
                 assert_eq!(about.section(), section.name, "{}", about.key);
                 let others = [about.seed, about.flag].into_iter().flatten();
                 let all = [about.key.to_owned(), about.environment_name()];
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn defaults_are_within_their_ranges() {
-        for knob in knobs() {
-            if let Knob::Integer(integer) = knob {
+        for setting in all_settings() {
+            if let Setting::Integer(integer) = setting {
                 let range = integer.least..=integer.most;
                 assert!(range.contains(&integer.default), "{}", integer.about.key);
             }
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn meanings_are_sentences() {
-        for knob in SECTIONS.iter().chain([&SERVER]).flat_map(Section::knobs) {
-            let about = knob.about();
+        for setting in SECTIONS.iter().chain([&SERVER]).flat_map(Section::settings) {
+            let about = setting.about();
             assert!(about.meaning.ends_with('.'), "{}", about.key);
             assert!(!about.meaning.contains("  "), "{}", about.key);
         }

@@ -2,11 +2,11 @@
 //! not know are refused, with the nearest known name. A misspelt setting that is silently ignored is a wrong setting.
 
 use super::file::{FileTables, Table};
-use super::knob::Disclosure;
 use super::problem::{Problem, SettingsError};
 use super::reader::{kind, value_shown};
+use super::setting::Disclosure;
 use super::source::{Environment, Value};
-use super::table::{SECTIONS, knobs};
+use super::table::{SECTIONS, all_settings};
 
 /// Names the settings file; read by the command line, not from the table.
 pub const CONFIG_VARIABLE: &str = "MOORING_CONFIG";
@@ -63,7 +63,10 @@ pub(super) fn refuse_unknown_keys(file: &FileTables, errors: &mut SettingsError)
         };
         match &entry.value {
             Value::Table(table) => {
-                let known: Vec<&str> = section.knobs().map(|knob| knob.about().name()).collect();
+                let known: Vec<&str> = section
+                    .settings()
+                    .map(|setting| setting.about().name())
+                    .collect();
                 refuse_unknown_fields(file, name, table, &known, errors);
             }
             other => errors.push(Problem {
@@ -124,13 +127,13 @@ pub(super) fn refuse_unknown_variables(
     environment: &Environment,
     errors: &mut SettingsError,
 ) -> Option<String> {
-    let mut known: Vec<String> = knobs()
-        .map(|knob| knob.about().environment_name())
+    let mut known: Vec<String> = all_settings()
+        .map(|setting| setting.about().environment_name())
         .collect();
     known.push(CONFIG_VARIABLE.to_owned());
     known.push(SERVERS_VARIABLE.to_owned());
     known.push(RUST_ACCELERATION.to_owned());
-    known.extend(knobs().filter_map(|knob| knob.about().seed.map(str::to_owned)));
+    known.extend(all_settings().filter_map(|setting| setting.about().seed.map(str::to_owned)));
     let mut remark = None;
     for name in environment.names() {
         let is_ours = name.starts_with(PREFIX) && !is_service_link(name);

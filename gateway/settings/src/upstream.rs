@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::knob::{About, Integer, Knob};
 use super::reader::Reader;
+use super::setting::{Integer, Setting, SettingInfo};
 
 pub(super) const CONNECT_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.connect_timeout_ms",
         "How long one attempt to connect to an instance may take.",
     ),
@@ -17,7 +17,7 @@ pub(super) const CONNECT_TIMEOUT_MS: Integer = Integer {
 };
 
 pub(super) const LOST_AFTER_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.lost_after_ms",
         "How long a refused connection is tried again before the instance counts as lost and its sessions \
          move to another one. Longer bridges a restart in place; shorter moves sessions sooner.",
@@ -29,7 +29,7 @@ pub(super) const LOST_AFTER_MS: Integer = Integer {
 };
 
 pub(super) const IDLE_CONNECTION_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.idle_connection_ms",
         "How long an idle connection is kept. Shorter than the keep-alive of the servers in use (5000 is \
          common), so that a connection is not reused in the moment its server closes it.",
@@ -41,7 +41,7 @@ pub(super) const IDLE_CONNECTION_MS: Integer = Integer {
 };
 
 pub(super) const CLAIM_LEASE_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.claim_lease_ms",
         "How long one worker may take to initialise an upstream session before another may try; at least \
          `upstream.response_headers_timeout_ms`.",
@@ -53,7 +53,7 @@ pub(super) const CLAIM_LEASE_MS: Integer = Integer {
 };
 
 pub(super) const RESPONSE_HEADERS_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.response_headers_timeout_ms",
         "How long an instance may take to begin its answer to `initialize` and to a probe. Calls of clients \
          have no such limit: a tool may take as long as its client waits.",
@@ -65,7 +65,7 @@ pub(super) const RESPONSE_HEADERS_TIMEOUT_MS: Integer = Integer {
 };
 
 pub(super) const EVENT_BYTES_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.event_bytes_max",
         "The largest single event of an upstream that is passed on; a larger one ends the reply with an \
          error. Answers that are JSON stream through at any length.",
@@ -77,7 +77,7 @@ pub(super) const EVENT_BYTES_MAX: Integer = Integer {
 };
 
 pub(super) const CLIENT_ANSWER_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.client_answer_timeout_ms",
         "How long what a server asks of a client (elicitation, sampling, roots) may wait for its answer before the \
          server is told that nobody answered. A person may be asked, so it is long.",
@@ -89,7 +89,7 @@ pub(super) const CLIENT_ANSWER_TIMEOUT_MS: Integer = Integer {
 };
 
 pub(super) const EVENT_LOG_EVENTS_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.event_log_events_max",
         "How many of its last events a session's connection of kind `stdio` or `sse` keeps for clients that resume a \
          stream with Last-Event-ID. Whoever has missed more is told so.",
@@ -101,7 +101,7 @@ pub(super) const EVENT_LOG_EVENTS_MAX: Integer = Integer {
 };
 
 pub(super) const EVENT_LOG_BYTES_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "upstream.event_log_bytes_max",
         "How many bytes these events may have together; the oldest go first.",
     ),
@@ -112,16 +112,16 @@ pub(super) const EVENT_LOG_BYTES_MAX: Integer = Integer {
 };
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Integer(&CONNECT_TIMEOUT_MS),
-    Knob::Integer(&LOST_AFTER_MS),
-    Knob::Integer(&IDLE_CONNECTION_MS),
-    Knob::Integer(&CLAIM_LEASE_MS),
-    Knob::Integer(&RESPONSE_HEADERS_TIMEOUT_MS),
-    Knob::Integer(&EVENT_BYTES_MAX),
-    Knob::Integer(&CLIENT_ANSWER_TIMEOUT_MS),
-    Knob::Integer(&EVENT_LOG_EVENTS_MAX),
-    Knob::Integer(&EVENT_LOG_BYTES_MAX),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Integer(&CONNECT_TIMEOUT_MS),
+    Setting::Integer(&LOST_AFTER_MS),
+    Setting::Integer(&IDLE_CONNECTION_MS),
+    Setting::Integer(&CLAIM_LEASE_MS),
+    Setting::Integer(&RESPONSE_HEADERS_TIMEOUT_MS),
+    Setting::Integer(&EVENT_BYTES_MAX),
+    Setting::Integer(&CLIENT_ANSWER_TIMEOUT_MS),
+    Setting::Integer(&EVENT_LOG_EVENTS_MAX),
+    Setting::Integer(&EVENT_LOG_BYTES_MAX),
 ];
 
 /// How upstream servers are talked to.
@@ -176,6 +176,6 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> UpstreamSettings {
     }
 }
 
-fn size(reader: &mut Reader<'_>, knob: &'static Integer) -> usize {
-    usize::try_from(reader.integer(knob)).unwrap_or(usize::MAX)
+fn size(reader: &mut Reader<'_>, setting: &'static Integer) -> usize {
+    usize::try_from(reader.integer(setting)).unwrap_or(usize::MAX)
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::knob::{About, Disclosure, Integer, Knob, Text};
 use super::peers::{self, PeerSettings};
 use super::reader::{Reader, Reason};
+use super::setting::{Disclosure, Integer, Setting, SettingInfo, Text};
 use super::store::StoreSettings;
 
 /// Longest worker name in bytes: the store's 128 for a worker's name and boot id together, less the boot id.
 const NAME_BYTES_MAX: usize = 96;
 
 pub(super) const NAME: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.name",
         "The name of this process in the fleet; a random boot id is added at every start. Two processes that \
          run at the same time must not share a name: the later one makes the earlier one count as dead.",
@@ -26,7 +26,7 @@ pub(super) const NAME: Text = Text {
 };
 
 pub(super) const BEAT_INTERVAL_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.beat_interval_ms",
         "How often this process tells the store that it lives.",
     ),
@@ -37,7 +37,7 @@ pub(super) const BEAT_INTERVAL_MS: Integer = Integer {
 };
 
 pub(super) const BEAT_TTL_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.beat_ttl_ms",
         "How long after its last beat this process counts as alive; at least twice `worker.beat_interval_ms`, \
          so that one lost beat does not kill it.",
@@ -49,7 +49,7 @@ pub(super) const BEAT_TTL_MS: Integer = Integer {
 };
 
 pub(super) const THREADS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.threads",
         "How many threads serve requests. One is the fastest up to the work of one core, because no request is \
          handed from thread to thread; for more, start more processes, or raise this.",
@@ -61,7 +61,7 @@ pub(super) const THREADS: Integer = Integer {
 };
 
 pub(super) const STOP_PATIENCE_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "worker.stop_patience_ms",
         "How long open replies may take to finish after SIGTERM; then they are cut and the process ends. Whoever stops \
          it (systemd, Kubernetes, docker compose) must wait longer than this before it kills.",
@@ -73,12 +73,12 @@ pub(super) const STOP_PATIENCE_MS: Integer = Integer {
 };
 
 /// The rows of this section.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&NAME),
-    Knob::Integer(&BEAT_INTERVAL_MS),
-    Knob::Integer(&BEAT_TTL_MS),
-    Knob::Integer(&THREADS),
-    Knob::Integer(&STOP_PATIENCE_MS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Text(&NAME),
+    Setting::Integer(&BEAT_INTERVAL_MS),
+    Setting::Integer(&BEAT_TTL_MS),
+    Setting::Integer(&THREADS),
+    Setting::Integer(&STOP_PATIENCE_MS),
 ];
 
 /// The name of this process in the fleet, without its boot id.

@@ -23,7 +23,7 @@ use crate::background;
 use crate::http::{App, upstreams};
 use mooring_code::calls::Upstreams;
 use mooring_code::catalog::{MountableServer, list_tools};
-use mooring_settings::{Loaded, OnUnavailable, Settings, StoreLocation};
+use mooring_settings::{LoadedSettings, OnUnavailable, Settings, StoreLocation};
 use mooring_store::{self as store, StoreOptions, StorePlace};
 use mooring_upstream::ContactOutcome;
 
@@ -88,8 +88,8 @@ impl Diagnosis {
 ///
 /// # Errors
 /// This process could not be set up.
-pub async fn diagnose(loaded: Loaded) -> Result<Diagnosis, ServeError> {
-    let Loaded { settings, remarks } = loaded;
+pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
+    let LoadedSettings { settings, remarks } = loaded;
     let servers: Vec<&str> = settings
         .servers
         .iter()

@@ -3,17 +3,17 @@
 
 use super::globs::Globs;
 use super::pair::{Pair, lists, switches};
-use crate::knob::{About, Integer, Knob, List, Switch};
 use crate::reader::{Reader, Reason};
+use crate::setting::{Integer, List, Setting, SettingInfo, Switch};
 
 const SHAPE: &str = "patterns for server/tool, with *, ? and [...], such as github/* or */delete_*";
 
 const ALLOWED: &str = "Whether code may call the tools of other servers.";
 
 const ALLOW_TOOL_CALLS: Pair<Switch> = switches(
-    About::new("code.default_allow_tool_calls", ALLOWED)
+    SettingInfo::new("code.default_allow_tool_calls", ALLOWED)
         .seed("CODE_EXECUTION_DEFAULT_ALLOW_TOOL_CALLS"),
-    About::new("servers.sandbox_policy.allow_tool_calls", ALLOWED)
+    SettingInfo::new("servers.sandbox_policy.allow_tool_calls", ALLOWED)
         .aliases(&["sandbox_policy.permissions.network.allow_tool_calls"])
         .unset("as `code.default_allow_tool_calls` says"),
     true,
@@ -23,10 +23,10 @@ const ALLOW: &str = "Which tools of other servers code may call, out of those th
                      one of them.";
 
 const TOOL_ALLOW_PATTERNS: Pair<List> = lists(
-    About::new("code.default_tool_allow_patterns", ALLOW)
+    SettingInfo::new("code.default_tool_allow_patterns", ALLOW)
         .seed("CODE_EXECUTION_DEFAULT_TOOL_ALLOW_PATTERNS")
         .unset("every tool"),
-    About::new("servers.sandbox_policy.tool_allow_patterns", ALLOW)
+    SettingInfo::new("servers.sandbox_policy.tool_allow_patterns", ALLOW)
         .aliases(&["sandbox_policy.permissions.tools.allow"])
         .unset("as `code.default_tool_allow_patterns` says"),
     SHAPE,
@@ -35,17 +35,17 @@ const TOOL_ALLOW_PATTERNS: Pair<List> = lists(
 const DENY: &str = "Which tools of other servers code may not call, whatever is allowed.";
 
 const TOOL_DENY_PATTERNS: Pair<List> = lists(
-    About::new("code.default_tool_deny_patterns", DENY)
+    SettingInfo::new("code.default_tool_deny_patterns", DENY)
         .seed("CODE_EXECUTION_DEFAULT_TOOL_DENY_PATTERNS")
         .unset("no tool"),
-    About::new("servers.sandbox_policy.tool_deny_patterns", DENY)
+    SettingInfo::new("servers.sandbox_policy.tool_deny_patterns", DENY)
         .aliases(&["sandbox_policy.permissions.tools.deny"])
         .unset("as `code.default_tool_deny_patterns` says"),
     SHAPE,
 );
 
 const CALLS_PER_RUN: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.calls_per_run",
         "How many calls of tools one run may make; the next one is answered with an error.",
     ),
@@ -56,7 +56,7 @@ const CALLS_PER_RUN: Integer = Integer {
 };
 
 const CALLS_AT_ONCE: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.calls_at_once",
         "How many calls of one run go to tools at the same time; more wait their turn.",
     ),
@@ -67,19 +67,19 @@ const CALLS_AT_ONCE: Integer = Integer {
 };
 
 /// The rows of `[code]`.
-pub(super) const STANDARD_KNOBS: &[Knob] = &[
-    Knob::Switch(&ALLOW_TOOL_CALLS.standard),
-    Knob::List(&TOOL_ALLOW_PATTERNS.standard),
-    Knob::List(&TOOL_DENY_PATTERNS.standard),
-    Knob::Integer(&CALLS_PER_RUN),
-    Knob::Integer(&CALLS_AT_ONCE),
+pub(super) const INHERITED_SETTINGS: &[Setting] = &[
+    Setting::Switch(&ALLOW_TOOL_CALLS.standard),
+    Setting::List(&TOOL_ALLOW_PATTERNS.standard),
+    Setting::List(&TOOL_DENY_PATTERNS.standard),
+    Setting::Integer(&CALLS_PER_RUN),
+    Setting::Integer(&CALLS_AT_ONCE),
 ];
 
 /// The rows of `sandbox_policy`.
-pub(super) const OWN_KNOBS: &[Knob] = &[
-    Knob::Switch(&ALLOW_TOOL_CALLS.own),
-    Knob::List(&TOOL_ALLOW_PATTERNS.own),
-    Knob::List(&TOOL_DENY_PATTERNS.own),
+pub(super) const OWN_SETTINGS: &[Setting] = &[
+    Setting::Switch(&ALLOW_TOOL_CALLS.own),
+    Setting::List(&TOOL_ALLOW_PATTERNS.own),
+    Setting::List(&TOOL_DENY_PATTERNS.own),
 ];
 
 /// Which tools of other servers code may call, and how often.
@@ -128,8 +128,8 @@ pub enum CallVerdict {
 }
 
 /// What `[code]` says for every server.
-pub(super) fn parse_standard(reader: &mut Reader<'_>) -> CallPolicy {
-    let globs = |reader: &mut Reader<'_>, knob| parse_globs(reader, knob).unwrap_or_default();
+pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> CallPolicy {
+    let globs = |reader: &mut Reader<'_>, setting| parse_globs(reader, setting).unwrap_or_default();
     CallPolicy {
         are_allowed: reader.switch(&ALLOW_TOOL_CALLS.standard),
         allow: globs(reader, &TOOL_ALLOW_PATTERNS.standard),
@@ -140,9 +140,10 @@ pub(super) fn parse_standard(reader: &mut Reader<'_>) -> CallPolicy {
 }
 
 /// What a server says, and the standard where it says nothing.
-pub(super) fn parse_own(reader: &mut Reader<'_>, standard: &CallPolicy) -> CallPolicy {
-    let mut globs =
-        |knob, standard: &Globs| parse_globs(reader, knob).unwrap_or_else(|| standard.clone());
+pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: &CallPolicy) -> CallPolicy {
+    let mut globs = |setting, standard: &Globs| {
+        parse_globs(reader, setting).unwrap_or_else(|| standard.clone())
+    };
     let allow = globs(&TOOL_ALLOW_PATTERNS.own, &standard.allow);
     let deny = globs(&TOOL_DENY_PATTERNS.own, &standard.deny);
     CallPolicy {
@@ -153,8 +154,8 @@ pub(super) fn parse_own(reader: &mut Reader<'_>, standard: &CallPolicy) -> CallP
     }
 }
 
-fn parse_globs(reader: &mut Reader<'_>, knob: &'static List) -> Option<Globs> {
-    Some(Globs::new(reader.list(knob, for_tools)?))
+fn parse_globs(reader: &mut Reader<'_>, setting: &'static List) -> Option<Globs> {
+    Some(Globs::new(reader.list(setting, for_tools)?))
 }
 
 /// A pattern without a slash, and without anything that could stand for one, would silently match no tool.

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use crate::knob::{About, Disclosure, Text};
 use crate::paths::absolute;
 use crate::reader::{Reader, Reason};
+use crate::setting::{Disclosure, SettingInfo, Text};
 use crate::source::Environment;
 use crate::state_home::state_home;
 
 pub(super) const BASE_DIR: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "code.base_dir",
         "The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted at \
          each. It is made if it is missing.",

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mooring_sandbox::Limits;
 
-use crate::knob::{About, Integer, Knob};
 use crate::reader::Reader;
+use crate::setting::{Integer, Setting, SettingInfo};
 
 /// One number of a policy, at both places where it can be written.
 struct Limit {
@@ -49,14 +49,14 @@ impl Limit {
     ) -> Self {
         Self {
             standard: Integer {
-                about: About::new(names.standard, meaning),
+                about: SettingInfo::new(names.standard, meaning),
                 unit,
                 default,
                 least,
                 most,
             },
             own: Integer {
-                about: About::new(names.own, meaning)
+                about: SettingInfo::new(names.own, meaning)
                     .aliases(names.nested)
                     .unset(names.unset),
                 unit,
@@ -169,7 +169,7 @@ const SESSION_TTL_SECONDS: Limit = Limit::new(
 .seed("CODE_EXECUTION_SESSION_TTL_SECONDS");
 
 const OUTPUT_BYTES_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.output_bytes_max",
         "Most bytes of a run's output, and of its error output, that are kept. What comes after is read, counted and \
          dropped, and the answer says so.",
@@ -181,32 +181,32 @@ const OUTPUT_BYTES_MAX: Integer = Integer {
 };
 
 /// The rows of `[code]`.
-pub(crate) const STANDARD_KNOBS: &[Knob] = &[
-    Knob::Integer(&SESSION_TTL_SECONDS.standard),
-    Knob::Integer(&WALL_TIME_MS.standard),
-    Knob::Integer(&CPU_PERCENT.standard),
-    Knob::Integer(&CPU_TIME_MS.standard),
-    Knob::Integer(&MEMORY_MB.standard),
-    Knob::Integer(&FILE_MB.standard),
-    Knob::Integer(&DISK_MB.standard),
-    Knob::Integer(&FILES.standard),
-    Knob::Integer(&PROCESSES.standard),
-    Knob::Integer(&RUNS_PER_MINUTE.standard),
-    Knob::Integer(&OUTPUT_BYTES_MAX),
+pub(crate) const INHERITED_SETTINGS: &[Setting] = &[
+    Setting::Integer(&SESSION_TTL_SECONDS.standard),
+    Setting::Integer(&WALL_TIME_MS.standard),
+    Setting::Integer(&CPU_PERCENT.standard),
+    Setting::Integer(&CPU_TIME_MS.standard),
+    Setting::Integer(&MEMORY_MB.standard),
+    Setting::Integer(&FILE_MB.standard),
+    Setting::Integer(&DISK_MB.standard),
+    Setting::Integer(&FILES.standard),
+    Setting::Integer(&PROCESSES.standard),
+    Setting::Integer(&RUNS_PER_MINUTE.standard),
+    Setting::Integer(&OUTPUT_BYTES_MAX),
 ];
 
 /// The rows of `sandbox_policy`.
-pub(crate) const OWN_KNOBS: &[Knob] = &[
-    Knob::Integer(&SESSION_TTL_SECONDS.own),
-    Knob::Integer(&WALL_TIME_MS.own),
-    Knob::Integer(&CPU_PERCENT.own),
-    Knob::Integer(&CPU_TIME_MS.own),
-    Knob::Integer(&MEMORY_MB.own),
-    Knob::Integer(&FILE_MB.own),
-    Knob::Integer(&DISK_MB.own),
-    Knob::Integer(&FILES.own),
-    Knob::Integer(&PROCESSES.own),
-    Knob::Integer(&RUNS_PER_MINUTE.own),
+pub(crate) const OWN_SETTINGS: &[Setting] = &[
+    Setting::Integer(&SESSION_TTL_SECONDS.own),
+    Setting::Integer(&WALL_TIME_MS.own),
+    Setting::Integer(&CPU_PERCENT.own),
+    Setting::Integer(&CPU_TIME_MS.own),
+    Setting::Integer(&MEMORY_MB.own),
+    Setting::Integer(&FILE_MB.own),
+    Setting::Integer(&DISK_MB.own),
+    Setting::Integer(&FILES.own),
+    Setting::Integer(&PROCESSES.own),
+    Setting::Integer(&RUNS_PER_MINUTE.own),
 ];
 
 /// The numbers, before the processor time that follows from others is known.
@@ -224,7 +224,7 @@ pub(super) struct Numbers {
     processes: u64,
 }
 
-pub(super) fn parse_standard(reader: &mut Reader<'_>) -> Numbers {
+pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> Numbers {
     Numbers {
         runs_per_minute: reader.integer(&RUNS_PER_MINUTE.standard),
         session_ttl_seconds: reader.integer(&SESSION_TTL_SECONDS.standard),
@@ -244,7 +244,7 @@ pub(super) fn parse_output_bytes(reader: &mut Reader<'_>) -> usize {
 }
 
 /// A server's own numbers, and the standard ones where it has none.
-pub(super) fn parse_own(reader: &mut Reader<'_>, standard: &Numbers) -> Numbers {
+pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: &Numbers) -> Numbers {
     let mut own = |limit: &'static Limit, standard: u64| {
         reader.integer_if_written(&limit.own).unwrap_or(standard)
     };

@@ -25,9 +25,9 @@ use std::time::Duration;
 
 use mooring_sandbox::Tier;
 
-use super::knob::{About, Choice, Integer, Knob, Named, Switch};
 use super::reader::Reader;
 use super::servers::{ServerKind, ServerSettings};
+use super::setting::{Choice, ChoiceOption, Integer, Setting, SettingInfo, Switch};
 use super::source::Environment;
 
 pub use calls::{CallPolicy, CallVerdict};
@@ -47,7 +47,7 @@ use policy::PolicyDraft;
 use tokens::TokensDraft;
 
 const ENABLED: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "code.enabled",
         "Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named \
          `sandbox`.",
@@ -57,13 +57,13 @@ const ENABLED: Switch = Switch {
 };
 
 const ISOLATION: Choice<Tier> = Choice {
-    about: About::new("code.isolation", "How strong the walls around a run are."),
-    default: Named {
+    about: SettingInfo::new("code.isolation", "How strong the walls around a run are."),
+    default: ChoiceOption {
         name: "strict",
         value: Tier::Strict,
         meaning: "every layer, or nothing runs",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "degraded",
         value: Tier::Degraded,
         meaning: "for machines without user namespaces or mounts: file access rules, the system call filter and \
@@ -73,7 +73,7 @@ const ISOLATION: Choice<Tier> = Choice {
 };
 
 const RUNS_AT_ONCE: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.runs_at_once",
         "Most runs at the same time in this process; more wait their turn.",
     ),
@@ -84,37 +84,37 @@ const RUNS_AT_ONCE: Integer = Integer {
 };
 
 /// The rows of this section, by what they are about.
-pub(super) const KNOBS: &[&[Knob]] = &[
+pub(super) const SETTINGS: &[&[Setting]] = &[
     &[
-        Knob::Switch(&ENABLED),
-        Knob::Text(&directory::BASE_DIR),
-        Knob::Choice(&ISOLATION),
-        Knob::Integer(&RUNS_AT_ONCE),
+        Setting::Switch(&ENABLED),
+        Setting::Text(&directory::BASE_DIR),
+        Setting::Choice(&ISOLATION),
+        Setting::Integer(&RUNS_AT_ONCE),
     ],
-    runtime::KNOBS,
-    tools::KNOBS,
-    patterns::KNOBS,
-    limits::STANDARD_KNOBS,
-    calls::STANDARD_KNOBS,
-    network::STANDARD_KNOBS,
-    trees::STANDARD_KNOBS,
-    tokens::STANDARD_KNOBS,
-    records::KNOBS,
+    runtime::SETTINGS,
+    tools::SETTINGS,
+    patterns::SETTINGS,
+    limits::INHERITED_SETTINGS,
+    calls::INHERITED_SETTINGS,
+    network::INHERITED_SETTINGS,
+    trees::INHERITED_SETTINGS,
+    tokens::INHERITED_SETTINGS,
+    records::SETTINGS,
 ];
 
 /// The rows that a server of kind `code` has for itself.
-pub(super) const SERVER_KNOBS: &[&[Knob]; 8] = &[
+pub(super) const SERVER_SETTINGS: &[&[Setting]; 8] = &[
     &[
-        Knob::Choice(&stubs::STUB_LANGUAGE),
-        Knob::Choice(&runtime::OWN),
+        Setting::Choice(&stubs::STUB_LANGUAGE),
+        Setting::Choice(&runtime::OWN),
     ],
-    limits::OWN_KNOBS,
-    calls::OWN_KNOBS,
-    network::OWN_KNOBS,
-    trees::OWN_KNOBS,
-    mounts::KNOBS,
-    tokens::OWN_KNOBS,
-    skills::KNOBS,
+    limits::OWN_SETTINGS,
+    calls::OWN_SETTINGS,
+    network::OWN_SETTINGS,
+    trees::OWN_SETTINGS,
+    mounts::SETTINGS,
+    tokens::OWN_SETTINGS,
+    skills::SETTINGS,
 ];
 
 /// How servers of kind `code` run what agents write.
@@ -169,7 +169,7 @@ pub struct CodeServerSettings {
 
 /// What servers inherit from `[code]`.
 #[derive(Debug)]
-pub(super) struct CodeStandard {
+pub(super) struct CodeDefaults {
     policy: PolicyDraft,
     tokens: TokensDraft,
 }
@@ -178,7 +178,7 @@ pub(super) struct CodeStandard {
 #[derive(Debug)]
 pub(super) struct CodeSection {
     pub(super) is_enabled: bool,
-    pub(super) standard: CodeStandard,
+    pub(super) standard: CodeDefaults,
     settings: CodeSettings,
 }
 
@@ -193,9 +193,9 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeS
     let runtimes = runtime::parse(reader, environment);
     let tools = tools::parse(reader);
     let patterns = patterns::parse(reader);
-    let standard = CodeStandard {
-        policy: PolicyDraft::standard(reader),
-        tokens: TokensDraft::standard(reader),
+    let standard = CodeDefaults {
+        policy: PolicyDraft::parse_defaults(reader),
+        tokens: TokensDraft::parse_defaults(reader),
     };
     let tokens_key_file = tokens::parse_key_file(reader);
     let kept = records::parse(reader);
@@ -225,19 +225,19 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeS
 
 impl CodeServerSettings {
     /// What a server says of itself, and the standard where it says nothing.
-    pub(super) fn parse(reader: &mut Reader<'_>, standard: &CodeStandard) -> Self {
-        let policy = PolicyDraft::own(reader, &standard.policy).policy();
+    pub(super) fn parse(reader: &mut Reader<'_>, standard: &CodeDefaults) -> Self {
+        let policy = PolicyDraft::parse_overrides(reader, &standard.policy).policy();
         Self {
             stub_format: stubs::parse(reader, policy.language),
             policy,
             mounts: mounts::parse(reader),
-            tokenization: TokensDraft::own(reader, &standard.tokens).settings(),
+            tokenization: TokensDraft::parse_overrides(reader, &standard.tokens).settings(),
             skills: skills::parse(reader),
         }
     }
 
     /// A server that says nothing of itself.
-    pub(super) fn standard(standard: &CodeStandard) -> Self {
+    pub(super) fn from_defaults(standard: &CodeDefaults) -> Self {
         let policy = standard.policy.policy();
         Self {
             stub_format: StubFormat::of(policy.language),

@@ -2,16 +2,16 @@
 
 use super::globs::Globs;
 use super::pair::patterns;
-use crate::knob::{About, Disclosure, Knob, List};
 use crate::reader::Reader;
 use crate::servers::parse_tag;
+use crate::setting::{Disclosure, List, Setting, SettingInfo};
 
 const TAG_SHAPE: &str = "tags of servers or of tools, at most 64 bytes each";
 const SERVER_SHAPE: &str = "patterns for ids of servers, with *, ? and [...]";
 const TOOL_SHAPE: &str = "patterns for names of tools, or for server/tool, with *, ? and [...], such as get_* or github/*";
 
 const INCLUDE_TAGS: List = tags(
-    About::new(
+    SettingInfo::new(
         "servers.mount_rules.include_tags",
         "Only tools with one of these tags are mounted. A tool has its server's `tags` and its own.",
     )
@@ -19,7 +19,7 @@ const INCLUDE_TAGS: List = tags(
 );
 
 const EXCLUDE_TAGS: List = tags(
-    About::new(
+    SettingInfo::new(
         "servers.mount_rules.exclude_tags",
         "Tools with one of these tags are not mounted. A tool has its server's `tags` and its own.",
     )
@@ -27,7 +27,7 @@ const EXCLUDE_TAGS: List = tags(
 );
 
 const INCLUDE_SERVERS: List = patterns(
-    About::new(
+    SettingInfo::new(
         "servers.mount_rules.include_servers",
         "Only tools of these servers are mounted.",
     )
@@ -36,7 +36,7 @@ const INCLUDE_SERVERS: List = patterns(
 );
 
 const EXCLUDE_SERVERS: List = patterns(
-    About::new(
+    SettingInfo::new(
         "servers.mount_rules.exclude_servers",
         "Tools of these servers are not mounted.",
     )
@@ -45,7 +45,7 @@ const EXCLUDE_SERVERS: List = patterns(
 );
 
 const INCLUDE_TOOLS: List = patterns(
-    About::new(
+    SettingInfo::new(
         "servers.mount_rules.include_tools",
         "Only these tools are mounted. A pattern with a slash is held against `server/tool`, one without against the \
          tool's own name.",
@@ -55,7 +55,7 @@ const INCLUDE_TOOLS: List = patterns(
 );
 
 const EXCLUDE_TOOLS: List = patterns(
-    About::new(
+    SettingInfo::new(
         "servers.mount_rules.exclude_tools",
         "These tools are not mounted. A pattern with a slash is held against `server/tool`, one without against the \
          tool's own name.",
@@ -64,7 +64,7 @@ const EXCLUDE_TOOLS: List = patterns(
     TOOL_SHAPE,
 );
 
-const fn tags(about: About) -> List {
+const fn tags(about: SettingInfo) -> List {
     List {
         about,
         shape: TAG_SHAPE,
@@ -75,13 +75,13 @@ const fn tags(about: About) -> List {
 }
 
 /// The rows of a server's `mount_rules`.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::List(&INCLUDE_TAGS),
-    Knob::List(&EXCLUDE_TAGS),
-    Knob::List(&INCLUDE_SERVERS),
-    Knob::List(&EXCLUDE_SERVERS),
-    Knob::List(&INCLUDE_TOOLS),
-    Knob::List(&EXCLUDE_TOOLS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::List(&INCLUDE_TAGS),
+    Setting::List(&EXCLUDE_TAGS),
+    Setting::List(&INCLUDE_SERVERS),
+    Setting::List(&EXCLUDE_SERVERS),
+    Setting::List(&INCLUDE_TOOLS),
+    Setting::List(&EXCLUDE_TOOLS),
 ];
 
 /// Which tools of other servers are mounted. An empty list that includes, includes everything.
@@ -125,8 +125,8 @@ impl MountRules {
 pub(super) fn parse(reader: &mut Reader<'_>) -> MountRules {
     let include_tags = reader.list(&INCLUDE_TAGS, parse_tag).unwrap_or_default();
     let exclude_tags = reader.list(&EXCLUDE_TAGS, parse_tag).unwrap_or_default();
-    let mut globs = |knob: &'static List| {
-        let patterns = reader.list(knob, |text| Ok(text.to_owned()));
+    let mut globs = |setting: &'static List| {
+        let patterns = reader.list(setting, |text| Ok(text.to_owned()));
         Globs::new(patterns.unwrap_or_default())
     };
     MountRules {

@@ -1,8 +1,8 @@
 //! What of the network code reaches: nothing, or public addresses over HTTP through the gateway.
 
 use super::pair::{Pair, integers, switches};
-use crate::knob::{About, Integer, Knob, Switch};
 use crate::reader::Reader;
+use crate::setting::{Integer, Setting, SettingInfo, Switch};
 
 /// Connections where HTTP is allowed and their number is not said.
 const CONNECTIONS_DEFAULT: u32 = 8;
@@ -11,9 +11,9 @@ const RAW_HTTP: &str = "Whether code may reach public addresses over HTTP and HT
                         private and link-local addresses, the gateway and its store are never reached.";
 
 const ALLOW_RAW_HTTP: Pair<Switch> = switches(
-    About::new("code.default_allow_raw_http", RAW_HTTP)
+    SettingInfo::new("code.default_allow_raw_http", RAW_HTTP)
         .seed("CODE_EXECUTION_DEFAULT_ALLOW_RAW_HTTP"),
-    About::new("servers.sandbox_policy.allow_raw_http", RAW_HTTP)
+    SettingInfo::new("servers.sandbox_policy.allow_raw_http", RAW_HTTP)
         .aliases(&["sandbox_policy.permissions.network.allow_raw_http"])
         .unset("as `code.default_allow_raw_http` says"),
     false,
@@ -23,9 +23,9 @@ const CONNECTIONS: &str = "How many connections a run may have open at the same 
                            8. Where it is not allowed, there is no other number than 0.";
 
 const MAX_NETWORK_CONNECTIONS: Pair<Integer> = integers(
-    About::new("code.default_max_network_connections", CONNECTIONS)
+    SettingInfo::new("code.default_max_network_connections", CONNECTIONS)
         .seed("CODE_EXECUTION_DEFAULT_MAX_NETWORK_CONNECTIONS"),
-    About::new(
+    SettingInfo::new(
         "servers.sandbox_policy.max_network_connections",
         CONNECTIONS,
     )
@@ -37,15 +37,15 @@ const MAX_NETWORK_CONNECTIONS: Pair<Integer> = integers(
 );
 
 /// The rows of `[code]`.
-pub(super) const STANDARD_KNOBS: &[Knob] = &[
-    Knob::Integer(&MAX_NETWORK_CONNECTIONS.standard),
-    Knob::Switch(&ALLOW_RAW_HTTP.standard),
+pub(super) const INHERITED_SETTINGS: &[Setting] = &[
+    Setting::Integer(&MAX_NETWORK_CONNECTIONS.standard),
+    Setting::Switch(&ALLOW_RAW_HTTP.standard),
 ];
 
 /// The rows of `sandbox_policy`.
-pub(super) const OWN_KNOBS: &[Knob] = &[
-    Knob::Integer(&MAX_NETWORK_CONNECTIONS.own),
-    Knob::Switch(&ALLOW_RAW_HTTP.own),
+pub(super) const OWN_SETTINGS: &[Setting] = &[
+    Setting::Integer(&MAX_NETWORK_CONNECTIONS.own),
+    Setting::Switch(&ALLOW_RAW_HTTP.own),
 ];
 
 /// What of the network code reaches.
@@ -73,14 +73,14 @@ impl NetworkPolicy {
 }
 
 /// What `[code]` says for every server.
-pub(super) fn parse_standard(reader: &mut Reader<'_>) -> NetworkPolicy {
+pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> NetworkPolicy {
     let is_http_allowed = reader.switch(&ALLOW_RAW_HTTP.standard);
     let written = parse_connections(reader, &MAX_NETWORK_CONNECTIONS.standard, is_http_allowed);
     NetworkPolicy::new(is_http_allowed, written.unwrap_or(0))
 }
 
 /// What a server says, and the standard where it says nothing.
-pub(super) fn parse_own(reader: &mut Reader<'_>, standard: NetworkPolicy) -> NetworkPolicy {
+pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: NetworkPolicy) -> NetworkPolicy {
     let (is_http_allowed, connections) = match standard {
         NetworkPolicy::None => (false, 0),
         NetworkPolicy::PublicHttp { connections_max } => (true, connections_max.into()),
@@ -93,13 +93,13 @@ pub(super) fn parse_own(reader: &mut Reader<'_>, standard: NetworkPolicy) -> Net
 /// The number, where there is one. Connections that nothing may open are a permission that is not there.
 fn parse_connections(
     reader: &mut Reader<'_>,
-    knob: &'static Integer,
+    setting: &'static Integer,
     is_http_allowed: bool,
 ) -> Option<u64> {
-    let connections = reader.integer_if_written(knob)?;
-    if connections > 0 && !is_http_allowed && !reader.was_refused(&knob.about) {
+    let connections = reader.integer_if_written(setting)?;
+    if connections > 0 && !is_http_allowed && !reader.was_refused(&setting.about) {
         reader.refuse(
-            &knob.about,
+            &setting.about,
             connections.to_string(),
             "raw HTTP is not allowed, so code can open none".to_owned(),
             "0, or allow_raw_http = true beside it".to_owned(),

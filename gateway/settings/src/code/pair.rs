@@ -1,8 +1,8 @@
-//! Knobs that stand at two places: in `[code]`, as the default of all servers, and in a server's `sandbox_policy`.
+//! Settings that exist twice: in `[code]`, as the default of all servers, and in a server's `sandbox_policy`.
 
-use crate::knob::{About, Disclosure, Integer, List, Switch};
+use crate::setting::{Disclosure, Integer, List, SettingInfo, Switch};
 
-/// One knob at both of its places.
+/// One setting at both of its places.
 pub(super) struct Pair<K> {
     /// In `[code]`.
     pub(super) standard: K,
@@ -11,7 +11,11 @@ pub(super) struct Pair<K> {
 }
 
 /// A switch at both places.
-pub(super) const fn switches(standard: About, own: About, default: bool) -> Pair<Switch> {
+pub(super) const fn switches(
+    standard: SettingInfo,
+    own: SettingInfo,
+    default: bool,
+) -> Pair<Switch> {
     Pair {
         standard: Switch {
             about: standard,
@@ -26,8 +30,8 @@ pub(super) const fn switches(standard: About, own: About, default: bool) -> Pair
 
 /// A number at both places.
 pub(super) const fn integers(
-    standard: About,
-    own: About,
+    standard: SettingInfo,
+    own: SettingInfo,
     unit: &'static str,
     default: u64,
     (least, most): (u64, u64),
@@ -51,7 +55,11 @@ pub(super) const fn integers(
 }
 
 /// A list of patterns at both places.
-pub(super) const fn lists(standard: About, own: About, shape: &'static str) -> Pair<List> {
+pub(super) const fn lists(
+    standard: SettingInfo,
+    own: SettingInfo,
+    shape: &'static str,
+) -> Pair<List> {
     Pair {
         standard: patterns(standard, shape),
         own: patterns(own, shape),
@@ -59,7 +67,7 @@ pub(super) const fn lists(standard: About, own: About, shape: &'static str) -> P
 }
 
 /// A list of patterns: at most 256 of at most 512 bytes.
-pub(super) const fn patterns(about: About, shape: &'static str) -> List {
+pub(super) const fn patterns(about: SettingInfo, shape: &'static str) -> List {
     List {
         about,
         shape,

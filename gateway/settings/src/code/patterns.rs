@@ -3,8 +3,8 @@
 use regex::{Regex, RegexBuilder};
 
 use super::pair;
-use crate::knob::{About, Knob, List};
 use crate::reader::{Reader, Reason};
+use crate::setting::{List, Setting, SettingInfo};
 
 /// Largest compiled pattern in bytes: a list of them must not take the gateway's memory.
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
@@ -14,7 +14,7 @@ const SHAPE: &str =
 const UNSET: &str = "the built-in list; an empty list refuses nothing";
 
 const PYTHON: List = list(
-    About::new(
+    SettingInfo::new(
         "code.python_dangerous_patterns",
         "Python code in which one of these patterns is found is refused before it runs, with the pattern named.",
     )
@@ -22,7 +22,7 @@ const PYTHON: List = list(
 );
 
 const TYPESCRIPT: List = list(
-    About::new(
+    SettingInfo::new(
         "code.typescript_dangerous_patterns",
         "TypeScript and JavaScript code in which one of these patterns is found is refused before it runs, with the \
          pattern named.",
@@ -30,12 +30,12 @@ const TYPESCRIPT: List = list(
     .seed("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS"),
 );
 
-const fn list(about: About) -> List {
+const fn list(about: SettingInfo) -> List {
     pair::patterns(about.unset(UNSET), SHAPE)
 }
 
 /// The rows of `[code]` about patterns.
-pub(super) const KNOBS: &[Knob] = &[Knob::List(&PYTHON), Knob::List(&TYPESCRIPT)];
+pub(super) const SETTINGS: &[Setting] = &[Setting::List(&PYTHON), Setting::List(&TYPESCRIPT)];
 
 /// Patterns of code that is refused before it runs. `None` means the built-in ones, an empty list none at all.
 #[derive(Debug, Clone, Default)]

@@ -41,26 +41,26 @@ pub(super) struct PolicyDraft {
 
 impl PolicyDraft {
     /// What `[code]` says for every server.
-    pub(super) fn standard(reader: &mut Reader<'_>) -> Self {
+    pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> Self {
         trees::check_standard(reader);
         Self {
             language: reader.choice(&runtime::DEFAULT),
-            numbers: limits::parse_standard(reader),
+            numbers: limits::parse_defaults(reader),
             output_bytes: limits::parse_output_bytes(reader),
-            calls: calls::parse_standard(reader),
-            network: network::parse_standard(reader),
+            calls: calls::parse_defaults(reader),
+            network: network::parse_defaults(reader),
         }
     }
 
     /// What one server says, and the standard where it says nothing.
-    pub(super) fn own(reader: &mut Reader<'_>, standard: &Self) -> Self {
+    pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: &Self) -> Self {
         trees::check_own(reader);
         Self {
             language: reader.choice_or(&runtime::OWN, standard.language),
-            numbers: limits::parse_own(reader, &standard.numbers),
+            numbers: limits::parse_overrides(reader, &standard.numbers),
             output_bytes: standard.output_bytes,
-            calls: calls::parse_own(reader, &standard.calls),
-            network: network::parse_own(reader, standard.network),
+            calls: calls::parse_overrides(reader, &standard.calls),
+            network: network::parse_overrides(reader, standard.network),
         }
     }
 

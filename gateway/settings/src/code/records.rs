@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use crate::knob::{About, Integer, Knob, Switch};
 use crate::reader::Reader;
+use crate::setting::{Integer, Setting, SettingInfo, Switch};
 
 const MIB: u64 = 1024 * 1024;
 
 const REPLAY_ENABLED: Switch = Switch {
-    about: About::new("code.replay_enabled", "Whether runs may be replayed.")
+    about: SettingInfo::new("code.replay_enabled", "Whether runs may be replayed.")
         .seed("CODE_EXECUTION_REPLAY_ENABLED"),
     default: true,
 };
 
 const MAX_PERSISTED_OUTPUT_CHARS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.max_persisted_output_chars",
         "Most characters of a run's output, and of its error output, that its record keeps.",
     )
@@ -26,7 +26,7 @@ const MAX_PERSISTED_OUTPUT_CHARS: Integer = Integer {
 };
 
 const RUNS_KEPT_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.runs_kept_max",
         "Of how many runs of one server the records are kept; the oldest go first.",
     ),
@@ -37,7 +37,7 @@ const RUNS_KEPT_MAX: Integer = Integer {
 };
 
 const RUNS_KEPT_DAYS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.runs_kept_days",
         "How long the record of a run is kept after the run began.",
     ),
@@ -48,7 +48,7 @@ const RUNS_KEPT_DAYS: Integer = Integer {
 };
 
 const RUNS_KEPT_MB: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.runs_kept_mb",
         "How much the records of one server's runs take on the volume; the oldest finished ones go first.",
     ),
@@ -59,7 +59,7 @@ const RUNS_KEPT_MB: Integer = Integer {
 };
 
 const RUNS_KEPT_MB_PER_USER: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.runs_kept_mb_per_user",
         "How much the records of one user's runs take of that.",
     ),
@@ -70,7 +70,7 @@ const RUNS_KEPT_MB_PER_USER: Integer = Integer {
 };
 
 const RECORDS_MIN_FREE_MB: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.records_min_free_mb",
         "Free space of the volume below which runs are recorded without code, output and bodies of calls; the record says \
          so. 0 is no floor.",
@@ -82,7 +82,7 @@ const RECORDS_MIN_FREE_MB: Integer = Integer {
 };
 
 const CATALOG_TTL_SECONDS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.catalog_ttl_seconds",
         "How long what other servers said of their tools is believed before they are asked again.",
     ),
@@ -93,20 +93,20 @@ const CATALOG_TTL_SECONDS: Integer = Integer {
 };
 
 /// The rows of `[code]`.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Switch(&REPLAY_ENABLED),
-    Knob::Integer(&MAX_PERSISTED_OUTPUT_CHARS),
-    Knob::Integer(&RUNS_KEPT_MAX),
-    Knob::Integer(&RUNS_KEPT_DAYS),
-    Knob::Integer(&RUNS_KEPT_MB),
-    Knob::Integer(&RUNS_KEPT_MB_PER_USER),
-    Knob::Integer(&RECORDS_MIN_FREE_MB),
-    Knob::Integer(&CATALOG_TTL_SECONDS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Switch(&REPLAY_ENABLED),
+    Setting::Integer(&MAX_PERSISTED_OUTPUT_CHARS),
+    Setting::Integer(&RUNS_KEPT_MAX),
+    Setting::Integer(&RUNS_KEPT_DAYS),
+    Setting::Integer(&RUNS_KEPT_MB),
+    Setting::Integer(&RUNS_KEPT_MB_PER_USER),
+    Setting::Integer(&RECORDS_MIN_FREE_MB),
+    Setting::Integer(&CATALOG_TTL_SECONDS),
 ];
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct RecordSettings {
     pub(super) replay_enabled: bool,
     pub(super) persisted_output_chars_max: usize,
     pub(super) runs_kept_max: usize,
@@ -117,15 +117,15 @@ pub(super) struct Kept {
     pub(super) catalog_ttl: Duration,
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>) -> Kept {
-    let mut count = |knob| usize::try_from(reader.integer(knob)).unwrap_or(usize::MAX);
+pub(super) fn parse(reader: &mut Reader<'_>) -> RecordSettings {
+    let mut count = |setting| usize::try_from(reader.integer(setting)).unwrap_or(usize::MAX);
     let persisted_output_chars_max = count(&MAX_PERSISTED_OUTPUT_CHARS);
     let runs_kept_max = count(&RUNS_KEPT_MAX);
-    let mut bytes = |knob| reader.integer(knob) * MIB;
+    let mut bytes = |setting| reader.integer(setting) * MIB;
     let runs_kept_bytes = bytes(&RUNS_KEPT_MB);
     let user_runs_kept_bytes = bytes(&RUNS_KEPT_MB_PER_USER);
     let records_free_bytes_min = bytes(&RECORDS_MIN_FREE_MB);
-    Kept {
+    RecordSettings {
         runs_kept_bytes,
         user_runs_kept_bytes,
         records_free_bytes_min,

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::Language;
-use crate::knob::{About, Choice, Disclosure, Knob, Named, Switch, Text};
 use crate::paths::absolute_file;
 use crate::reader::Reader;
+use crate::setting::{Choice, ChoiceOption, Disclosure, Setting, SettingInfo, Switch, Text};
 use crate::source::{Environment, Value};
 
 pub(super) const DEFAULT: Choice<Language> = runtime(
-    About::new(
+    SettingInfo::new(
         "code.default_runtime",
         "What runs code that names no language, and whose session the file tools use.",
     )
@@ -18,7 +18,7 @@ pub(super) const DEFAULT: Choice<Language> = runtime(
 );
 
 pub(super) const OWN: Choice<Language> = runtime(
-    About::new(
+    SettingInfo::new(
         "servers.sandbox_policy.runtime",
         "What runs code that names no language, and whose session the file tools use.",
     )
@@ -26,15 +26,15 @@ pub(super) const OWN: Choice<Language> = runtime(
     .unset("as `code.default_runtime` says"),
 );
 
-const fn runtime(about: About) -> Choice<Language> {
+const fn runtime(about: SettingInfo) -> Choice<Language> {
     Choice {
         about,
-        default: Named {
+        default: ChoiceOption {
             name: "python",
             value: Language::Python,
             meaning: "python3",
         },
-        others: &[Named {
+        others: &[ChoiceOption {
             name: "deno",
             value: Language::TypeScript,
             meaning: "deno, for TypeScript and JavaScript",
@@ -44,7 +44,7 @@ const fn runtime(about: About) -> Choice<Language> {
 }
 
 const FALLBACK_ENABLED: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "code.python_fallback_enabled",
         "Whether code without a language runs as Python, in the same sandbox, on a server whose runtime is deno while \
          deno is not installed. Otherwise such a run is refused.",
@@ -54,7 +54,7 @@ const FALLBACK_ENABLED: Switch = Switch {
 };
 
 const PYTHON_PATH: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "code.python_path",
         "The Python interpreter that runs code. It and its library must be where the sandbox shows them: below /usr.",
     ),
@@ -65,7 +65,7 @@ const PYTHON_PATH: Text = Text {
 };
 
 const DENO_PATH: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "code.deno_path",
         "The deno that runs TypeScript and JavaScript.",
     )
@@ -79,11 +79,11 @@ const DENO_PATH: Text = Text {
 };
 
 /// The rows of `[code]` about runtimes.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Choice(&DEFAULT),
-    Knob::Switch(&FALLBACK_ENABLED),
-    Knob::Text(&PYTHON_PATH),
-    Knob::Text(&DENO_PATH),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Choice(&DEFAULT),
+    Setting::Switch(&FALLBACK_ENABLED),
+    Setting::Text(&PYTHON_PATH),
+    Setting::Text(&DENO_PATH),
 ];
 
 /// What becomes of code without a language on a server whose runtime is an absent `deno`.

@@ -1,10 +1,10 @@
 //! Whose skills a server has, and whether somebody has to approve them.
 
-use crate::knob::{About, Disclosure, Knob, Switch, Text};
 use crate::reader::{Reader, Reason};
+use crate::setting::{Disclosure, Setting, SettingInfo, Switch, Text};
 
 const SKILLS_SCOPE: Text = Text {
-    about: About::new("servers.skills_scope", "Whose skills the server has.")
+    about: SettingInfo::new("servers.skills_scope", "Whose skills the server has.")
         .unset("those that were made at this server"),
     default: None,
     shape: "team:<id> or user:<email>, the name at most 250 bytes without control characters",
@@ -13,7 +13,7 @@ const SKILLS_SCOPE: Text = Text {
 };
 
 const SKILLS_REQUIRE_APPROVAL: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.skills_require_approval",
         "Whether a new skill waits for somebody with the right to approve it. Otherwise it is there as soon as it is made.",
     ),
@@ -21,9 +21,9 @@ const SKILLS_REQUIRE_APPROVAL: Switch = Switch {
 };
 
 /// The rows of one server.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&SKILLS_SCOPE),
-    Knob::Switch(&SKILLS_REQUIRE_APPROVAL),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Text(&SKILLS_SCOPE),
+    Setting::Switch(&SKILLS_REQUIRE_APPROVAL),
 ];
 
 /// Whose skills a server has.

@@ -1,27 +1,27 @@
 //! What a server's stubs are written in.
 
 use crate::Language;
-use crate::knob::{About, Choice, Named};
 use crate::reader::Reader;
+use crate::setting::{Choice, ChoiceOption, SettingInfo};
 
 pub(super) const STUB_LANGUAGE: Choice<StubFormat> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.stub_language",
         "What `/tools` describes the tools of other servers in.",
     )
     .unset("the language of the server's runtime"),
-    default: Named {
+    default: ChoiceOption {
         name: "python",
         value: StubFormat::Python,
         meaning: "functions for Python, which code imports",
     },
     others: &[
-        Named {
+        ChoiceOption {
             name: "typescript",
             value: StubFormat::TypeScript,
             meaning: "functions for TypeScript, which code imports",
         },
-        Named {
+        ChoiceOption {
             name: "json",
             value: StubFormat::Json,
             meaning: "descriptions to be read, without functions",

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use regex::Regex;
 
 use super::patterns::compile;
-use crate::knob::{About, Choice, Disclosure, Knob, List, Named, Switch, Text};
 use crate::paths::absolute_file;
 use crate::reader::{Reader, Reason};
+use crate::setting::{Choice, ChoiceOption, Disclosure, List, Setting, SettingInfo, Switch, Text};
 
 /// Most patterns of one server.
 const PATTERNS_MAX: usize = 32;
@@ -19,13 +19,13 @@ const ENABLED: &str = "Whether personal data in what tools answer and in what ru
                        the arguments of tools by the data.";
 
 const ENABLED_STANDARD: Switch = Switch {
-    about: About::new("code.default_tokenization_enabled", ENABLED)
+    about: SettingInfo::new("code.default_tokenization_enabled", ENABLED)
         .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
     default: false,
 };
 
 const ENABLED_OWN: Switch = Switch {
-    about: About::new("servers.tokenization.enabled", ENABLED)
+    about: SettingInfo::new("servers.tokenization.enabled", ENABLED)
         .unset("as `code.default_tokenization_enabled` says"),
     default: false,
 };
@@ -34,17 +34,17 @@ const TYPES: &str = "Which personal data is replaced: e-mail addresses, telephon
                      numbers with a right check digit, and the texts under keys that are or end with `name`.";
 
 const TYPES_STANDARD: List = types(
-    About::new("code.default_tokenization_types", TYPES)
+    SettingInfo::new("code.default_tokenization_types", TYPES)
         .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES")
         .unset("all of them"),
 );
 
 const TYPES_OWN: List = types(
-    About::new("servers.tokenization.types", TYPES)
+    SettingInfo::new("servers.tokenization.types", TYPES)
         .unset("as `code.default_tokenization_types` says"),
 );
 
-const fn types(about: About) -> List {
+const fn types(about: SettingInfo) -> List {
     List {
         about,
         shape: "email, phone, ssn, credit_card and name",
@@ -57,16 +57,17 @@ const fn types(about: About) -> List {
 const STRATEGY: &str = "Which way data is replaced.";
 
 const STRATEGY_STANDARD: Choice<()> = strategy(
-    About::new("code.default_tokenization_strategy", STRATEGY)
+    SettingInfo::new("code.default_tokenization_strategy", STRATEGY)
         .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
 );
 
-const STRATEGY_OWN: Choice<()> = strategy(About::new("servers.tokenization.strategy", STRATEGY));
+const STRATEGY_OWN: Choice<()> =
+    strategy(SettingInfo::new("servers.tokenization.strategy", STRATEGY));
 
-const fn strategy(about: About) -> Choice<()> {
+const fn strategy(about: SettingInfo) -> Choice<()> {
     Choice {
         about,
-        default: Named {
+        default: ChoiceOption {
             name: "bidirectional",
             value: (),
             meaning: "on the way out, and back on the way to a tool",
@@ -80,14 +81,14 @@ const PATTERNS: &str = "Further data that is replaced: what a regular expression
                         Patterns win over the built-in types.";
 
 const PATTERNS_STANDARD: List =
-    custom(About::new("code.default_tokenization_patterns", PATTERNS).unset("none"));
+    custom(SettingInfo::new("code.default_tokenization_patterns", PATTERNS).unset("none"));
 
 const PATTERNS_OWN: List = custom(
-    About::new("servers.tokenization.patterns", PATTERNS)
+    SettingInfo::new("servers.tokenization.patterns", PATTERNS)
         .unset("as `code.default_tokenization_patterns` says"),
 );
 
-const fn custom(about: About) -> List {
+const fn custom(about: SettingInfo) -> List {
     List {
         about,
         shape: "CATEGORY=regular expression, the category 1 to 24 capital letters, digits and _ with a letter at the start \
@@ -99,7 +100,7 @@ const fn custom(about: About) -> List {
 }
 
 const TOKENS_KEY_FILE: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "code.tokens_key_file",
         "The file with the key that the sessions' maps of tokens are encrypted with, the same at every gateway: 32 bytes, \
          as 64 hexadecimal digits or in base64. Nobody but the gateway may read it.",
@@ -112,20 +113,20 @@ const TOKENS_KEY_FILE: Text = Text {
 };
 
 /// The rows of `[code]`.
-pub(super) const STANDARD_KNOBS: &[Knob] = &[
-    Knob::Switch(&ENABLED_STANDARD),
-    Knob::List(&TYPES_STANDARD),
-    Knob::Choice(&STRATEGY_STANDARD),
-    Knob::List(&PATTERNS_STANDARD),
-    Knob::Text(&TOKENS_KEY_FILE),
+pub(super) const INHERITED_SETTINGS: &[Setting] = &[
+    Setting::Switch(&ENABLED_STANDARD),
+    Setting::List(&TYPES_STANDARD),
+    Setting::Choice(&STRATEGY_STANDARD),
+    Setting::List(&PATTERNS_STANDARD),
+    Setting::Text(&TOKENS_KEY_FILE),
 ];
 
 /// The rows of a server's `tokenization`.
-pub(super) const OWN_KNOBS: &[Knob] = &[
-    Knob::Switch(&ENABLED_OWN),
-    Knob::List(&TYPES_OWN),
-    Knob::Choice(&STRATEGY_OWN),
-    Knob::List(&PATTERNS_OWN),
+pub(super) const OWN_SETTINGS: &[Setting] = &[
+    Setting::Switch(&ENABLED_OWN),
+    Setting::List(&TYPES_OWN),
+    Setting::Choice(&STRATEGY_OWN),
+    Setting::List(&PATTERNS_OWN),
 ];
 
 /// Personal data that is known without a pattern.
@@ -197,7 +198,7 @@ pub(super) struct TokensDraft {
 
 impl TokensDraft {
     /// What `[code]` says for every server.
-    pub(super) fn standard(reader: &mut Reader<'_>) -> Self {
+    pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> Self {
         reader.choice(&STRATEGY_STANDARD);
         let types = reader.list(&TYPES_STANDARD, parse_type);
         let patterns = reader.list(&PATTERNS_STANDARD, parse_pattern);
@@ -211,7 +212,7 @@ impl TokensDraft {
     }
 
     /// What a server says, and the standard where it says nothing.
-    pub(super) fn own(reader: &mut Reader<'_>, standard: &Self) -> Self {
+    pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: &Self) -> Self {
         reader.choice(&STRATEGY_OWN);
         let settings = &standard.settings;
         let types = reader.list(&TYPES_OWN, parse_type).map(distinct);

@@ -1,7 +1,7 @@
 //! Which tools a `code` server offers, and how much the file tools answer.
 
-use crate::knob::{About, Choice, Integer, Knob, Named, Switch};
 use crate::reader::Reader;
+use crate::setting::{Choice, ChoiceOption, Integer, Setting, SettingInfo, Switch};
 
 /// A tool of a `code` server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub enum AnswerForm {
 }
 
 const ANSWER: Choice<AnswerForm> = Choice {
-    about: About::new("code.answer", "How much the tools answer."),
-    default: Named {
+    about: SettingInfo::new("code.answer", "How much the tools answer."),
+    default: ChoiceOption {
         name: "brief",
         value: AnswerForm::Brief,
         meaning: "what was asked for, which of a run is what it printed; metrics, calls and isolation are in `_meta`",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "full",
         value: AnswerForm::Full,
         meaning: "the whole object of ADR-0041, as structured content and as JSON text",
@@ -44,7 +44,7 @@ const ANSWER: Choice<AnswerForm> = Choice {
 };
 
 const SHELL_EXEC_ENABLED: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "code.shell_exec_enabled",
         "Whether `shell_exec` is offered.",
     )
@@ -53,25 +53,25 @@ const SHELL_EXEC_ENABLED: Switch = Switch {
 };
 
 const FS_BROWSE_ENABLED: Switch = Switch {
-    about: About::new("code.fs_browse_enabled", "Whether `fs_browse` is offered.")
+    about: SettingInfo::new("code.fs_browse_enabled", "Whether `fs_browse` is offered.")
         .seed("CODE_EXECUTION_FS_BROWSE_ENABLED"),
     default: true,
 };
 
 const FS_READ_ENABLED: Switch = Switch {
-    about: About::new("code.fs_read_enabled", "Whether `fs_read` is offered.")
+    about: SettingInfo::new("code.fs_read_enabled", "Whether `fs_read` is offered.")
         .seed("CODE_EXECUTION_FS_READ_ENABLED"),
     default: true,
 };
 
 const FS_WRITE_ENABLED: Switch = Switch {
-    about: About::new("code.fs_write_enabled", "Whether `fs_write` is offered.")
+    about: SettingInfo::new("code.fs_write_enabled", "Whether `fs_write` is offered.")
         .seed("CODE_EXECUTION_FS_WRITE_ENABLED"),
     default: true,
 };
 
 const TOOL_SEARCH_ENABLED: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "code.tool_search_enabled",
         "Whether `tool_search` is offered.",
     ),
@@ -79,7 +79,7 @@ const TOOL_SEARCH_ENABLED: Switch = Switch {
 };
 
 const FS_READ_MAX_SIZE_BYTES: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.fs_read_max_size_bytes",
         "Largest file that `fs_read` answers; a larger one is refused.",
     )
@@ -91,7 +91,7 @@ const FS_READ_MAX_SIZE_BYTES: Integer = Integer {
 };
 
 const FS_BROWSE_DEFAULT_MAX_ENTRIES: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.fs_browse_default_max_entries",
         "Most entries that `fs_browse` lists where the call does not say; at most `code.fs_browse_max_entries`.",
     )
@@ -103,7 +103,7 @@ const FS_BROWSE_DEFAULT_MAX_ENTRIES: Integer = Integer {
 };
 
 const FS_BROWSE_MAX_ENTRIES: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "code.fs_browse_max_entries",
         "Most entries that a call of `fs_browse` may ask for.",
     )
@@ -115,16 +115,16 @@ const FS_BROWSE_MAX_ENTRIES: Integer = Integer {
 };
 
 /// The rows of `[code]` about tools.
-pub(crate) const KNOBS: &[Knob] = &[
-    Knob::Switch(&SHELL_EXEC_ENABLED),
-    Knob::Switch(&FS_BROWSE_ENABLED),
-    Knob::Switch(&FS_READ_ENABLED),
-    Knob::Switch(&FS_WRITE_ENABLED),
-    Knob::Switch(&TOOL_SEARCH_ENABLED),
-    Knob::Choice(&ANSWER),
-    Knob::Integer(&FS_READ_MAX_SIZE_BYTES),
-    Knob::Integer(&FS_BROWSE_DEFAULT_MAX_ENTRIES),
-    Knob::Integer(&FS_BROWSE_MAX_ENTRIES),
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting::Switch(&SHELL_EXEC_ENABLED),
+    Setting::Switch(&FS_BROWSE_ENABLED),
+    Setting::Switch(&FS_READ_ENABLED),
+    Setting::Switch(&FS_WRITE_ENABLED),
+    Setting::Switch(&TOOL_SEARCH_ENABLED),
+    Setting::Choice(&ANSWER),
+    Setting::Integer(&FS_READ_MAX_SIZE_BYTES),
+    Setting::Integer(&FS_BROWSE_DEFAULT_MAX_ENTRIES),
+    Setting::Integer(&FS_BROWSE_MAX_ENTRIES),
 ];
 
 /// Which tools a `code` server offers, and how much they answer.

@@ -2,8 +2,8 @@
 //! accepted, so that a policy of ContextForge's works, and any other would promise what nothing keeps.
 
 use super::pair::{Pair, lists};
-use crate::knob::{About, Knob, List};
 use crate::reader::{Reader, Reason};
+use crate::setting::{List, Setting, SettingInfo};
 
 const NOT_SERVED: &str = "it is not served by this version of mooring";
 
@@ -12,10 +12,10 @@ const READ: &str = "What code and the file tools may read. This version knows th
 const READ_SHAPE: &str = "/tools/**, /skills/**, /scratch/** and /results/**, all four";
 
 const READ_PATHS: Pair<List> = lists(
-    About::new("code.default_filesystem_read_paths", READ)
+    SettingInfo::new("code.default_filesystem_read_paths", READ)
         .seed("CODE_EXECUTION_DEFAULT_FILESYSTEM_READ_PATHS")
         .unset("all four"),
-    About::new("servers.sandbox_policy.filesystem_read_paths", READ)
+    SettingInfo::new("servers.sandbox_policy.filesystem_read_paths", READ)
         .aliases(&["sandbox_policy.permissions.filesystem.read"])
         .unset("all four"),
     READ_SHAPE,
@@ -26,10 +26,10 @@ const WRITE: &str = "What code and the file tools may write. This version knows 
 const WRITE_SHAPE: &str = "/scratch/** and /results/**, both";
 
 const WRITE_PATHS: Pair<List> = lists(
-    About::new("code.default_filesystem_write_paths", WRITE)
+    SettingInfo::new("code.default_filesystem_write_paths", WRITE)
         .seed("CODE_EXECUTION_DEFAULT_FILESYSTEM_WRITE_PATHS")
         .unset("both"),
-    About::new("servers.sandbox_policy.filesystem_write_paths", WRITE)
+    SettingInfo::new("servers.sandbox_policy.filesystem_write_paths", WRITE)
         .aliases(&["sandbox_policy.permissions.filesystem.write"])
         .unset("both"),
     WRITE_SHAPE,
@@ -40,27 +40,27 @@ const DENY: &str = "What code may not see whatever else is allowed. These direct
 const DENY_SHAPE: &str = "/etc/**, /proc/** and /sys/**";
 
 const DENY_PATHS: Pair<List> = lists(
-    About::new("code.default_filesystem_deny_paths", DENY)
+    SettingInfo::new("code.default_filesystem_deny_paths", DENY)
         .seed("CODE_EXECUTION_DEFAULT_FILESYSTEM_DENY_PATHS")
         .unset("all three"),
-    About::new("servers.sandbox_policy.filesystem_deny_paths", DENY)
+    SettingInfo::new("servers.sandbox_policy.filesystem_deny_paths", DENY)
         .aliases(&["sandbox_policy.permissions.filesystem.deny"])
         .unset("all three"),
     DENY_SHAPE,
 );
 
 /// The rows of `[code]`.
-pub(super) const STANDARD_KNOBS: &[Knob] = &[
-    Knob::List(&READ_PATHS.standard),
-    Knob::List(&WRITE_PATHS.standard),
-    Knob::List(&DENY_PATHS.standard),
+pub(super) const INHERITED_SETTINGS: &[Setting] = &[
+    Setting::List(&READ_PATHS.standard),
+    Setting::List(&WRITE_PATHS.standard),
+    Setting::List(&DENY_PATHS.standard),
 ];
 
 /// The rows of `sandbox_policy`.
-pub(super) const OWN_KNOBS: &[Knob] = &[
-    Knob::List(&READ_PATHS.own),
-    Knob::List(&WRITE_PATHS.own),
-    Knob::List(&DENY_PATHS.own),
+pub(super) const OWN_SETTINGS: &[Setting] = &[
+    Setting::List(&READ_PATHS.own),
+    Setting::List(&WRITE_PATHS.own),
+    Setting::List(&DENY_PATHS.own),
 ];
 
 /// Checks what `[code]` says of these.
@@ -82,27 +82,27 @@ const WRITABLE: [&str; 2] = ["/scratch", "/results"];
 const NEVER_SHOWN: [&str; 3] = ["/etc", "/proc", "/sys"];
 
 /// The list has to name every one of `trees`, and may do so in any order and spelling.
-fn refuse_other_trees(reader: &mut Reader<'_>, knob: &'static List, trees: &[&'static str]) {
-    let Some(named) = reader.list(knob, |text| whole_tree(text, trees)) else {
+fn refuse_other_trees(reader: &mut Reader<'_>, setting: &'static List, trees: &[&'static str]) {
+    let Some(named) = reader.list(setting, |text| whole_tree(text, trees)) else {
         return;
     };
     let missing = trees.iter().find(|tree| !named.contains(tree));
     if let Some(tree) = missing
-        && !reader.was_refused(&knob.about)
+        && !reader.was_refused(&setting.about)
     {
         reader.refuse(
-            &knob.about,
+            &setting.about,
             format!("{named:?}"),
             format!(
                 "{tree} is missing; a part of the trees is not served by this version of mooring"
             ),
-            knob.shape.to_owned(),
+            setting.shape.to_owned(),
         );
     }
 }
 
-fn refuse_unknown_denials(reader: &mut Reader<'_>, knob: &'static List) {
-    reader.list(knob, |text| whole_tree(text, &NEVER_SHOWN));
+fn refuse_unknown_denials(reader: &mut Reader<'_>, setting: &'static List) {
+    reader.list(setting, |text| whole_tree(text, &NEVER_SHOWN));
 }
 
 /// Which of `trees` a pattern means, all of it.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::knob::Knob;
+use super::super::setting::Setting;
 use super::super::table::{SECTIONS, Section};
 use super::wrapped;
 
@@ -32,13 +32,13 @@ pub fn environment_example() -> String {
 
 fn push_section(text: &mut String, section: &Section) {
     let _ = write!(text, "\n# {}: {}\n", section.name, section.meaning);
-    for knob in section.knobs() {
+    for setting in section.settings() {
         text.push('\n');
-        for line in wrapped(&description(knob), WIDTH) {
+        for line in wrapped(&description(setting), WIDTH) {
             let _ = writeln!(text, "# {line}");
         }
-        let about = knob.about();
-        let default = knob.default_text().unwrap_or_default();
+        let about = setting.about();
+        let default = setting.default_text().unwrap_or_default();
         let _ = writeln!(text, "#{}={default}", about.environment_name());
         if let Some(seed) = about.seed {
             let _ = writeln!(text, "# Older name: {seed}");
@@ -46,13 +46,17 @@ fn push_section(text: &mut String, section: &Section) {
     }
 }
 
-fn description(knob: &Knob) -> String {
-    let about = knob.about();
-    let separator = match knob {
-        Knob::List(_) => ", separated by commas or as a JSON array",
+fn description(setting: &Setting) -> String {
+    let about = setting.about();
+    let separator = match setting {
+        Setting::List(_) => ", separated by commas or as a JSON array",
         _ => "",
     };
-    let mut text = format!("{} Allowed: {}{separator}.", about.meaning, knob.allowed());
+    let mut text = format!(
+        "{} Allowed: {}{separator}.",
+        about.meaning,
+        setting.allowed()
+    );
     if let Some(unset) = about.unset {
         let _ = write!(text, " Unset: {unset}.");
     }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::knob::{About, Knob};
 use super::super::servers::kinds_with;
+use super::super::setting::{Setting, SettingInfo};
 use super::super::table::{SECTIONS, SERVER, Section};
 
 const HEAD: &str = "\
@@ -74,24 +74,24 @@ pub fn reference_page() -> String {
 
 fn push_section(text: &mut String, title: &str, section: &Section) {
     let _ = write!(text, "\n## `{title}`\n\n{}\n", section.meaning);
-    for knob in section.knobs() {
-        push_knob(text, title, knob);
+    for setting in section.settings() {
+        push_setting(text, title, setting);
     }
 }
 
-fn push_knob(text: &mut String, title: &str, knob: &Knob) {
-    let about = knob.about();
+fn push_setting(text: &mut String, title: &str, setting: &Setting) {
+    let about = setting.about();
     let _ = write!(text, "\n### `{}`\n\n{}\n\n", about.key, about.meaning);
-    if let Knob::Choice(choice) = knob {
+    if let Setting::Choice(choice) = setting {
         for (word, meaning) in choice.words() {
             let _ = writeln!(text, "- `{word}`: {meaning}");
         }
     } else {
-        let _ = writeln!(text, "- Allowed: {}", knob.allowed());
+        let _ = writeln!(text, "- Allowed: {}", setting.allowed());
     }
-    match (knob.default_text(), about.unset) {
+    match (setting.default_text(), about.unset) {
         (Some(default), _) => {
-            let _ = writeln!(text, "- Default: `{default}`{}", unit(knob));
+            let _ = writeln!(text, "- Default: `{default}`{}", unit(setting));
         }
         (None, Some(unset)) => {
             let _ = writeln!(text, "- Unset: {unset}");
@@ -122,7 +122,7 @@ fn push_knob(text: &mut String, title: &str, knob: &Knob) {
 }
 
 /// The kinds of servers that have this field, where not every one has it.
-fn push_kinds(text: &mut String, about: &About) {
+fn push_kinds(text: &mut String, about: &SettingInfo) {
     let kinds: Vec<String> = kinds_with(about)
         .iter()
         .map(|kind| format!("`{kind}`"))
@@ -132,9 +132,9 @@ fn push_kinds(text: &mut String, about: &About) {
     }
 }
 
-fn unit(knob: &Knob) -> String {
-    match knob {
-        Knob::Integer(integer) => format!(" {}", integer.unit),
+fn unit(setting: &Setting) -> String {
+    match setting {
+        Setting::Integer(integer) => format!(" {}", integer.unit),
         _ => String::new(),
     }
 }

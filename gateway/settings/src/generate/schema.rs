@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::knob::{Knob, List};
 use super::super::servers::{SERVERS_MAX, kinds_with};
+use super::super::setting::{List, Setting};
 use super::super::table::{SECTIONS, SERVER, Section};
 
 /// One schema object. A struct keeps the order of its keys whatever the features of the JSON library.
@@ -45,13 +45,13 @@ struct Node {
         rename = "additionalProperties",
         skip_serializing_if = "Option::is_none"
     )]
-    others: Option<Others>,
+    others: Option<AdditionalProperties>,
 }
 
 /// What properties beyond the named ones may be.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Others {
+enum AdditionalProperties {
     Allowed(bool),
     Shaped(Box<Node>),
 }
@@ -84,7 +84,7 @@ pub fn json_schema() -> String {
             .to_owned(),
         kind: Some("object"),
         properties,
-        others: Some(Others::Allowed(false)),
+        others: Some(AdditionalProperties::Allowed(false)),
         ..Node::default()
     };
     // A tree of texts, numbers and string keys always serialises.
@@ -98,11 +98,11 @@ fn table(section: &Section) -> Node {
         description: section.meaning.to_owned(),
         ..closed_table()
     };
-    for knob in section.knobs() {
-        let about = knob.about();
-        put(&mut table, about.name(), value(knob));
+    for setting in section.settings() {
+        let about = setting.about();
+        put(&mut table, about.name(), value(setting));
         for alias in about.aliases {
-            put(&mut table, alias, value(knob));
+            put(&mut table, alias, value(setting));
         }
     }
     table
@@ -112,7 +112,7 @@ fn table(section: &Section) -> Node {
 fn closed_table() -> Node {
     Node {
         kind: Some("object"),
-        others: Some(Others::Allowed(false)),
+        others: Some(AdditionalProperties::Allowed(false)),
         ..Node::default()
     }
 }
@@ -130,47 +130,47 @@ fn put(table: &mut Node, name: &'static str, property: Node) {
     }
 }
 
-fn value(knob: &Knob) -> Node {
+fn value(setting: &Setting) -> Node {
     let described = Node {
-        description: description(knob),
+        description: description(setting),
         ..Node::default()
     };
-    let default = knob.default_text();
-    match knob {
-        Knob::Integer(integer) => Node {
+    let default = setting.default_text();
+    match setting {
+        Setting::Integer(integer) => Node {
             kind: Some("integer"),
             default: default.is_some().then(|| integer.default.into()),
             minimum: Some(integer.least),
             maximum: Some(integer.most),
             ..described
         },
-        Knob::Switch(switch) => Node {
+        Setting::Switch(switch) => Node {
             kind: Some("boolean"),
             default: default.is_some().then(|| switch.default.into()),
             ..described
         },
-        Knob::Text(text) => Node {
+        Setting::Text(text) => Node {
             kind: Some("string"),
             default: default.map(Value::from),
             length_max: Some(text.bytes_max),
             ..described
         },
-        Knob::List(list) => Node {
+        Setting::List(list) => Node {
             kind: Some("array"),
             items_max: Some(list.items_max),
             items: Some(Box::new(item(list))),
             ..described
         },
-        Knob::Map(map) => Node {
+        Setting::Map(map) => Node {
             kind: Some("object"),
             properties_max: Some(map.entries_max),
-            others: Some(Others::Shaped(Box::new(Node {
+            others: Some(AdditionalProperties::Shaped(Box::new(Node {
                 kind: Some("string"),
                 ..Node::default()
             }))),
             ..described
         },
-        Knob::Choice(choice) => {
+        Setting::Choice(choice) => {
             let words: Vec<&'static str> =
                 choice.words().into_iter().map(|(word, _)| word).collect();
             Node {
@@ -191,13 +191,13 @@ fn item(list: &List) -> Node {
     }
 }
 
-fn description(knob: &Knob) -> String {
-    let about = knob.about();
-    let allowed = match knob {
+fn description(setting: &Setting) -> String {
+    let about = setting.about();
+    let allowed = match setting {
         // Said by the schema itself.
-        Knob::Switch(_) | Knob::Choice(_) => String::new(),
-        Knob::Integer(integer) => format!(" Unit: {}.", integer.unit),
-        _ => format!(" Allowed: {}.", knob.allowed()),
+        Setting::Switch(_) | Setting::Choice(_) => String::new(),
+        Setting::Integer(integer) => format!(" Unit: {}.", integer.unit),
+        _ => format!(" Allowed: {}.", setting.allowed()),
     };
     let kinds = match kinds_with(about).join(", ") {
         every if every.is_empty() => every,

@@ -2,16 +2,16 @@
 //! several of them: the flag wins over the variable, and that over the file. An agent that is known needs neither: its name says everything.
 
 use super::super::file::{Entry, FileTables, Table};
-use super::super::knob::About;
 use super::super::problem::{Problem, SettingsError};
 use super::super::reader::{kind, value_shown};
-use super::super::source::{Environment, Source, Value, Written};
+use super::super::setting::SettingInfo;
+use super::super::source::{Environment, Source, SourceValue, Value};
 use super::agent::PROFILE;
 use super::instance::INSTANCES;
 use super::kinds::{AGENT, KIND, STDIO};
 use super::stdio::command::{ARGS, COMMAND, split_words};
 use super::{ID, SERVERS_MAX, agent, fields};
-use crate::knob::Disclosure;
+use crate::setting::Disclosure;
 use crate::unknown::SERVERS_VARIABLE;
 
 const FLAG: &str = "--server";
@@ -59,14 +59,14 @@ pub(super) struct ServerEntry<'a> {
 #[derive(Debug, Clone, Copy)]
 struct FlagServer<'a> {
     id: &'a str,
-    says: FlagSays<'a>,
+    says: FlagTarget<'a>,
     written_as: &'static str,
     place: &'static str,
 }
 
 /// What a flag says of a server besides its id.
 #[derive(Debug, Clone, Copy)]
-enum FlagSays<'a> {
+enum FlagTarget<'a> {
     /// Where its instances are.
     Instances(&'a str),
     /// Which program it is.
@@ -77,26 +77,26 @@ enum FlagSays<'a> {
 
 impl ServerEntry<'_> {
     /// The field under its own name or, where that is not written, another one.
-    fn field(&self, about: &About) -> Option<(String, &Entry)> {
+    fn field(&self, about: &SettingInfo) -> Option<(String, &Entry)> {
         let (index, table) = self.table?;
         let (found, entry) =
             fields::names(about).find_map(|name| Some((name, fields::find(table, name)?)))?;
         Some((format!("servers[{index}].{found}"), entry))
     }
 
-    fn flagged(&self, about: &About) -> Option<Written> {
+    fn flagged(&self, about: &SettingInfo) -> Option<SourceValue> {
         let flag = self.flag?;
         let word = |text: &str| Value::Word(text.to_owned());
         let value = match (about.key, flag.says) {
             (key, _) if key == ID.about.key => word(flag.id),
-            (key, FlagSays::Instances(urls)) if key == INSTANCES.about.key => word(urls),
-            (key, FlagSays::Command(_)) if key == KIND.about.key => word(STDIO),
-            (key, FlagSays::Command(text)) if key == COMMAND.about.key => list_of_words(text),
-            (key, FlagSays::Agent) if key == KIND.about.key => word(AGENT),
-            (key, FlagSays::Agent) if key == PROFILE.about.key => word(flag.id),
+            (key, FlagTarget::Instances(urls)) if key == INSTANCES.about.key => word(urls),
+            (key, FlagTarget::Command(_)) if key == KIND.about.key => word(STDIO),
+            (key, FlagTarget::Command(text)) if key == COMMAND.about.key => list_of_words(text),
+            (key, FlagTarget::Agent) if key == KIND.about.key => word(AGENT),
+            (key, FlagTarget::Agent) if key == PROFILE.about.key => word(flag.id),
             _ => return None,
         };
-        Some(Written {
+        Some(SourceValue {
             written_as: format!("{} {}", flag.written_as, flag.id),
             place: flag.place.to_owned(),
             value,
@@ -104,12 +104,12 @@ impl ServerEntry<'_> {
     }
 
     /// What a table says that has a command and not its kind, as the settings of other MCP clients are.
-    fn kind_of_command(&self) -> Option<Written> {
+    fn kind_of_command(&self) -> Option<SourceValue> {
         let (written_as, entry) = self.field(&COMMAND.about)?;
         if self.field(&KIND.about).is_some() || self.field(&PROFILE.about).is_some() {
             return None;
         }
-        Some(Written {
+        Some(SourceValue {
             written_as,
             place: self.file.place(entry.line),
             value: Value::Word(STDIO.to_owned()),
@@ -136,7 +136,7 @@ impl ServerEntry<'_> {
 }
 
 impl Source for ServerEntry<'_> {
-    fn written(&self, about: &About) -> Option<Written> {
+    fn written(&self, about: &SettingInfo) -> Option<SourceValue> {
         if let Some(written) = self.flagged(about) {
             return Some(written);
         }
@@ -156,14 +156,14 @@ impl Source for ServerEntry<'_> {
             }
             value => value.clone(),
         };
-        Some(Written {
+        Some(SourceValue {
             written_as,
             place: self.file.place(entry.line),
             value,
         })
     }
 
-    fn unwritten(&self, about: &About) -> (String, String) {
+    fn unwritten(&self, about: &SettingInfo) -> (String, String) {
         let Some((index, table)) = self.table else {
             let flag = self.flag.map(|flag| (flag.written_as, flag.place));
             let (written_as, place) = flag.unwrap_or((FLAG, "command line"));
@@ -211,7 +211,7 @@ pub(super) fn collect<'a>(
             .filter(|id| agent::is_profile(id))
             .map(|id| FlagServer {
                 id,
-                says: FlagSays::Agent,
+                says: FlagTarget::Agent,
                 written_as: FLAG,
                 place: "command line",
             }),
@@ -285,9 +285,9 @@ fn flag_servers<'a>(texts: &'a [ServerText], errors: &mut SettingsError) -> Vec<
                 servers.push(FlagServer {
                     id,
                     says: if is_command(says) {
-                        FlagSays::Command(says)
+                        FlagTarget::Command(says)
                     } else {
-                        FlagSays::Instances(says)
+                        FlagTarget::Instances(says)
                     },
                     written_as,
                     place,

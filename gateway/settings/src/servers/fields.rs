@@ -2,15 +2,15 @@
 //! which names no field has. Unknown names are refused, and so is a field that is written under two names.
 
 use super::super::file::{Entry, FileTables, Table};
-use super::super::knob::{About, Disclosure, Knob};
 use super::super::problem::{Problem, SettingsError};
 use super::super::reader::{kind, value_shown};
+use super::super::setting::{Disclosure, Setting, SettingInfo};
 use super::super::source::Value;
 use super::super::table::SERVER;
 use super::super::unknown::key_problem;
 
 /// Every name of a field, its own first.
-pub(super) fn names(about: &About) -> impl Iterator<Item = &'static str> {
+pub(super) fn names(about: &SettingInfo) -> impl Iterator<Item = &'static str> {
     std::iter::once(about.name()).chain(about.aliases.iter().copied())
 }
 
@@ -28,8 +28,8 @@ pub(super) fn find<'a>(table: &'a Table, name: &str) -> Option<&'a Entry> {
 /// Notes every name of the table that no field has, and every field that is written twice.
 pub(super) fn refuse(file: &FileTables, index: usize, table: &Table, errors: &mut SettingsError) {
     refuse_unknown(file, &format!("servers[{index}]"), "", table, errors);
-    for knob in SERVER.knobs() {
-        refuse_twice(file, index, table, knob, errors);
+    for setting in SERVER.settings() {
+        refuse_twice(file, index, table, setting, errors);
     }
 }
 
@@ -45,9 +45,9 @@ fn refuse_unknown(
     for (name, entry) in table {
         let place = file.place(entry.line);
         let written_as = format!("{server}.{path}{name}");
-        let is_field = SERVER
-            .knobs()
-            .any(|knob| names(knob.about()).any(|field| field.strip_prefix(path) == Some(name)));
+        let is_field = SERVER.settings().any(|setting| {
+            names(setting.about()).any(|field| field.strip_prefix(path) == Some(name))
+        });
         match &entry.value {
             _ if is_field => {}
             Value::Table(inner) if known.contains(&name.as_str()) => {
@@ -69,8 +69,8 @@ fn refuse_unknown(
 /// What may stand in the table that `path` leads to, each once.
 fn names_below(path: &str) -> Vec<&'static str> {
     let mut known = Vec::new();
-    for knob in SERVER.knobs() {
-        for name in names(knob.about()) {
+    for setting in SERVER.settings() {
+        for name in names(setting.about()) {
             let first = name
                 .strip_prefix(path)
                 .map(|rest| rest.split_once('.').map_or(rest, |(first, _)| first));
@@ -84,10 +84,10 @@ fn refuse_twice(
     file: &FileTables,
     index: usize,
     table: &Table,
-    knob: &Knob,
+    setting: &Setting,
     errors: &mut SettingsError,
 ) {
-    let about = knob.about();
+    let about = setting.about();
     let mut written = names(about).filter_map(|name| Some((name, find(table, name)?)));
     if let (Some(_), Some((name, entry))) = (written.next(), written.next()) {
         let all: Vec<&str> = names(about).collect();

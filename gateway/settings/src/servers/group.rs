@@ -1,9 +1,9 @@
 //! A server of kind `group`: several of the other servers behind one endpoint. A member is there, is neither a group nor
 //! an agent, and stands in the list once, so that a request ends at a server in one step.
 
-use super::super::knob::{About, Disclosure, Knob, List, Switch, quoted};
 use super::super::problem::SettingsError;
 use super::super::reader::Reader;
+use super::super::setting::{Disclosure, List, Setting, SettingInfo, Switch, quoted};
 use super::entry::ServerEntry;
 use super::{ID, ServerId, ServerKind, ServerSettings};
 
@@ -11,7 +11,7 @@ use super::{ID, ServerId, ServerKind, ServerSettings};
 const MEMBERS_MAX: usize = 32;
 
 const MEMBERS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.members",
         "The ids of the servers that the group consists of, in the order in which their tools are listed. Required for \
          the kind `group`. They stay reachable by themselves. A session of the group is kept at every member that it \
@@ -24,7 +24,7 @@ const MEMBERS: List = List {
 };
 
 const UNIQUE_NAMES: Switch = Switch {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.unique_names",
         "Whether the members' tools and prompts have names of their own, which the group then leaves as they are. Of \
          two equal names the first member's wins, and a log line says so. Otherwise each is prefixed with its \
@@ -34,7 +34,7 @@ const UNIQUE_NAMES: Switch = Switch {
 };
 
 /// The fields of a server of kind `group`.
-pub(super) const KNOBS: &[Knob] = &[Knob::List(&MEMBERS), Knob::Switch(&UNIQUE_NAMES)];
+pub(super) const SETTINGS: &[Setting] = &[Setting::List(&MEMBERS), Setting::Switch(&UNIQUE_NAMES)];
 
 /// How a group names what its members offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::super::knob::{About, Knob, Map};
 use super::super::reader::{Reader, Reason};
-use super::super::source::{Environment, Value, Written};
+use super::super::setting::{Map, Setting, SettingInfo};
+use super::super::source::{Environment, SourceValue, Value};
 use super::borrowed;
 
 /// Longest value in bytes.
@@ -35,7 +35,7 @@ const RESERVED: [&str; 17] = [
 ];
 
 const HEADERS: Map = Map {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.headers",
         "Headers that every request to this server carries, such as its credentials. A value `env:NAME` is \
          taken from the environment variable NAME. Values are never logged.",
@@ -47,7 +47,7 @@ const HEADERS: Map = Map {
 };
 
 /// The field of every server that is reached over HTTP.
-pub(super) const KNOBS: &[Knob] = &[Knob::Map(&HEADERS)];
+pub(super) const SETTINGS: &[Setting] = &[Setting::Map(&HEADERS)];
 
 /// The extra headers of requests to one server. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -78,12 +78,12 @@ pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> Upstr
             }
             Err(reason) => {
                 let (written_as, place) = reader.position(&HEADERS.about);
-                let written = Written {
+                let written = SourceValue {
                     written_as: format!("{written_as}.{name}"),
                     place,
                     value: Value::Other(String::new()),
                 };
-                reader.note(Knob::Map(&HEADERS), &written, reason);
+                reader.note(Setting::Map(&HEADERS), &written, reason);
             }
         }
     }

@@ -6,14 +6,14 @@ use std::fmt;
 use http::Uri;
 use url::Url;
 
-use super::super::knob::{About, Disclosure, Knob, List};
 use super::super::reader::{Reader, Reason};
+use super::super::setting::{Disclosure, List, Setting, SettingInfo};
 
 /// Longest URL in bytes: the limit of an instance's name in a session record.
 const URL_BYTES_MAX: usize = 128;
 
 pub(super) const INSTANCES: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.instances",
         "Where the server runs: one URL for each of its equal instances; for the kind `sse` that of its event stream, \
          such as http://127.0.0.1:3001/sse. Required for the kinds `http` and `sse`. The URLs are stored with sessions \
@@ -27,7 +27,7 @@ pub(super) const INSTANCES: List = List {
 };
 
 /// The field of every server that is reached over HTTP.
-pub(super) const KNOBS: &[Knob] = &[Knob::List(&INSTANCES)];
+pub(super) const SETTINGS: &[Setting] = &[Setting::List(&INSTANCES)];
 
 /// Where one instance of a server is reached. Equal instances have equal names, whatever way the URL was
 /// written: every gateway of a fleet must know an instance by the same name.

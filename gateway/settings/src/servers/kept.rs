@@ -2,27 +2,27 @@
 //! for each other, and what happens when the place is lost.
 
 use super::super::affinity::Affinity;
-use super::super::knob::{About, Choice, Knob, Named};
 use super::super::reader::Reader;
+use super::super::setting::{Choice, ChoiceOption, Setting, SettingInfo};
 
 pub(super) const AFFINITY: Choice<ServerAffinity> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.affinity",
         "Whether this server's sessions keep their instance. Sessions of the kinds `stdio` and `sse` live in one \
          connection and are always kept: there `off` is refused.",
     ),
-    default: Named {
+    default: ChoiceOption {
         name: "inherit",
         value: ServerAffinity::Inherit,
         meaning: "as `affinity.enabled` says; where that is unset, as the server itself decides",
     },
     others: &[
-        Named {
+        ChoiceOption {
             name: "on",
             value: ServerAffinity::On,
             meaning: "yes",
         },
-        Named {
+        ChoiceOption {
             name: "off",
             value: ServerAffinity::Off,
             meaning: "no: any call may go to any instance, over upstream sessions that the clients of one user share",
@@ -32,18 +32,18 @@ pub(super) const AFFINITY: Choice<ServerAffinity> = Choice {
 };
 
 pub(super) const CONCURRENCY: Choice<Concurrency> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.concurrency",
         "Whether tool calls (`tools/call`) of one kept session may run at the same time, over the whole fleet. \
          Nothing else waits for a turn: answers, cancellations, progress and lists pass at once.",
     ),
-    default: Named {
+    default: ChoiceOption {
         name: "serial",
         value: Concurrency::Serial,
         meaning: "one after another, in the order of arrival; a call that waits for its client lets the next one run. \
                   `affinity.turn_wait_max_ms` limits the wait",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "parallel",
         value: Concurrency::Parallel,
         meaning: "side by side",
@@ -52,17 +52,17 @@ pub(super) const CONCURRENCY: Choice<Concurrency> = Choice {
 };
 
 pub(super) const ON_UPSTREAM_LOSS: Choice<OnUpstreamLoss> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.on_upstream_loss",
         "What happens to a session whose instance, process or connection was lost.",
     ),
-    default: Named {
+    default: ChoiceOption {
         name: "reinitialize",
         value: OnUpstreamLoss::Reinitialize,
         meaning: "a new upstream session on another instance, in a new process or over a new connection, and the \
                   client is told that state was lost",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "fail",
         value: OnUpstreamLoss::Fail,
         meaning: "404, so that the client initializes again",
@@ -71,10 +71,10 @@ pub(super) const ON_UPSTREAM_LOSS: Choice<OnUpstreamLoss> = Choice {
 };
 
 /// The fields of every server that is somewhere else.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Choice(&AFFINITY),
-    Knob::Choice(&CONCURRENCY),
-    Knob::Choice(&ON_UPSTREAM_LOSS),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Choice(&AFFINITY),
+    Setting::Choice(&CONCURRENCY),
+    Setting::Choice(&ON_UPSTREAM_LOSS),
 ];
 
 /// The words of `servers.affinity`, before the global switch is applied.

@@ -2,9 +2,9 @@
 //! would be a wish that nobody hears.
 
 use super::super::code;
-use super::super::knob::{About, Choice, Knob, Named, quoted};
 use super::super::reader::Reader;
-use super::{COMMON_KNOBS, agent, group, headers, instance, kept, stdio};
+use super::super::setting::{Choice, ChoiceOption, Setting, SettingInfo, quoted};
+use super::{COMMON_SETTINGS, agent, group, headers, instance, kept, stdio};
 
 pub(super) const HTTP: &str = "http";
 pub(super) const CODE: &str = "code";
@@ -14,41 +14,41 @@ pub(super) const GROUP: &str = "group";
 pub(super) const AGENT: &str = "agent";
 
 pub(super) const KIND: Choice<Kind> = Choice {
-    about: About::new("servers.kind", "What the server is and how it is reached.")
+    about: SettingInfo::new("servers.kind", "What the server is and how it is reached.")
         .aliases(&["type", "server_type"]),
-    default: Named {
+    default: ChoiceOption {
         name: HTTP,
         value: Kind::Http,
         meaning: "MCP over Streamable HTTP, at one or more instances",
     },
     others: &[
-        Named {
+        ChoiceOption {
             name: CODE,
             value: Kind::Code,
             meaning: "the gateway itself: it runs code in a sandbox and keeps its files",
         },
-        Named {
+        ChoiceOption {
             name: "code_execution",
             value: Kind::Code,
             meaning: "the same as `code`",
         },
-        Named {
+        ChoiceOption {
             name: STDIO,
             value: Kind::Stdio,
             meaning: "a program that the gateway starts, once for each session, and speaks to over its standard input \
                       and output",
         },
-        Named {
+        ChoiceOption {
             name: SSE,
             value: Kind::Sse,
             meaning: "MCP over HTTP+SSE of 2024-11-05, at one or more instances",
         },
-        Named {
+        ChoiceOption {
             name: GROUP,
             value: Kind::Group,
             meaning: "several of the other servers behind one endpoint",
         },
-        Named {
+        ChoiceOption {
             name: AGENT,
             value: Kind::Agent,
             meaning: "a command-line agent that the gateway runs once for each call; a call can take up the conversation \
@@ -84,17 +84,17 @@ impl Kind {
 }
 
 /// The fields of one `[[servers]]` table, by the kinds that have them.
-pub(crate) const KNOBS: &[&[Knob]] = &{
-    let [own, limits, calls, network, trees, mounts, tokens, skills] = *code::SERVER_KNOBS;
+pub(crate) const SETTINGS: &[&[Setting]] = &{
+    let [own, limits, calls, network, trees, mounts, tokens, skills] = *code::SERVER_SETTINGS;
     [
-        COMMON_KNOBS,
-        instance::KNOBS,
-        kept::KNOBS,
-        headers::KNOBS,
-        stdio::PROGRAM_KNOBS,
-        stdio::KNOBS,
-        group::KNOBS,
-        agent::KNOBS,
+        COMMON_SETTINGS,
+        instance::SETTINGS,
+        kept::SETTINGS,
+        headers::SETTINGS,
+        stdio::PROGRAM_SETTINGS,
+        stdio::SETTINGS,
+        group::SETTINGS,
+        agent::SETTINGS,
         own,
         limits,
         calls,
@@ -107,22 +107,31 @@ pub(crate) const KNOBS: &[&[Knob]] = &{
 };
 
 /// What each kind has beyond the fields of all.
-const FIELDS: [(&str, &[&[Knob]]); 6] = [
-    (HTTP, &[instance::KNOBS, kept::KNOBS, headers::KNOBS]),
-    (CODE, code::SERVER_KNOBS),
-    (STDIO, &[kept::KNOBS, stdio::PROGRAM_KNOBS, stdio::KNOBS]),
-    (SSE, &[instance::KNOBS, kept::KNOBS, headers::KNOBS]),
-    (GROUP, &[group::KNOBS]),
-    (AGENT, &[stdio::PROGRAM_KNOBS, agent::KNOBS]),
+const FIELDS: [(&str, &[&[Setting]]); 6] = [
+    (
+        HTTP,
+        &[instance::SETTINGS, kept::SETTINGS, headers::SETTINGS],
+    ),
+    (CODE, code::SERVER_SETTINGS),
+    (
+        STDIO,
+        &[kept::SETTINGS, stdio::PROGRAM_SETTINGS, stdio::SETTINGS],
+    ),
+    (
+        SSE,
+        &[instance::SETTINGS, kept::SETTINGS, headers::SETTINGS],
+    ),
+    (GROUP, &[group::SETTINGS]),
+    (AGENT, &[stdio::PROGRAM_SETTINGS, agent::SETTINGS]),
 ];
 
 /// The kinds that have this field; none where every kind has it.
-pub(crate) fn kinds_with(about: &About) -> Vec<&'static str> {
+pub(crate) fn kinds_with(about: &SettingInfo) -> Vec<&'static str> {
     FIELDS
         .iter()
         .filter(|(_, groups)| {
-            let mut knobs = groups.iter().copied().flatten();
-            knobs.any(|knob| knob.about().key == about.key)
+            let mut settings = groups.iter().copied().flatten();
+            settings.any(|setting| setting.about().key == about.key)
         })
         .map(|(kind, _)| *kind)
         .collect()
@@ -130,8 +139,8 @@ pub(crate) fn kinds_with(about: &About) -> Vec<&'static str> {
 
 /// Refuses fields that only servers of other kinds have.
 pub(super) fn refuse_foreign_fields(reader: &mut Reader<'_>, kind: &str) {
-    for knob in KNOBS.iter().copied().flatten() {
-        let about = knob.about();
+    for setting in SETTINGS.iter().copied().flatten() {
+        let about = setting.about();
         let kinds = kinds_with(about);
         if kinds.is_empty() || kinds.contains(&kind) || !reader.is_written(about) {
             continue;

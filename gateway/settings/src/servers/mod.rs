@@ -19,9 +19,9 @@ use std::fmt;
 use super::affinity::Affinity;
 use super::code::{CodeSection, CodeServerSettings};
 use super::file::FileTables;
-use super::knob::{About, Disclosure, Knob, List, Text};
 use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
+use super::setting::{Disclosure, List, Setting, SettingInfo, Text};
 use super::source::{Environment, Flags};
 
 use entry::{ServerEntry, ServerText};
@@ -36,7 +36,7 @@ pub use headers::UpstreamHeaders;
 pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub use kept::{Concurrency, OnUpstreamLoss};
-pub(super) use kinds::{KNOBS, kinds_with};
+pub(super) use kinds::{SETTINGS, kinds_with};
 pub use sse::SseServerSettings;
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 
@@ -47,7 +47,7 @@ pub(super) const SERVERS_MAX: usize = 256;
 const STANDARD_ID: &str = "sandbox";
 
 pub(super) const ID: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.id",
         "The server's name, as in `/servers/<id>/mcp`. Required.",
     ),
@@ -58,7 +58,7 @@ pub(super) const ID: Text = Text {
 };
 
 const TAGS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.tags",
         "Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code` choose \
          by them.",
@@ -71,10 +71,14 @@ const TAGS: List = List {
 };
 
 /// The fields that every server has.
-const COMMON_KNOBS: &[Knob] = &[Knob::Text(&ID), Knob::Choice(&KIND), Knob::List(&TAGS)];
+const COMMON_SETTINGS: &[Setting] = &[
+    Setting::Text(&ID),
+    Setting::Choice(&KIND),
+    Setting::List(&TAGS),
+];
 
 pub(super) const DEFAULT_SERVER: Text = Text {
-    about: About::new("default.server", "The server that `/mcp` means.")
+    about: SettingInfo::new("default.server", "The server that `/mcp` means.")
         .unset("the only server where there is just one; with several, `/mcp` answers 404"),
     default: None,
     shape: "the id of a configured server",
@@ -83,7 +87,7 @@ pub(super) const DEFAULT_SERVER: Text = Text {
 };
 
 /// The rows of `[default]`.
-pub(super) const DEFAULT_KNOBS: &[Knob] = &[Knob::Text(&DEFAULT_SERVER)];
+pub(super) const DEFAULT_SETTINGS: &[Setting] = &[Setting::Text(&DEFAULT_SERVER)];
 
 /// The name of a server: 1 to 60 bytes of `[A-Za-z0-9._-]`, first a letter or digit, without `__`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -170,7 +174,7 @@ pub struct ServerSettings {
 
 /// What servers inherit.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Standards<'a> {
+pub(super) struct ServerDefaults<'a> {
     pub(super) affinity: Affinity,
     pub(super) code: &'a CodeSection,
 }
@@ -180,7 +184,7 @@ pub(super) fn parse(
     file: &FileTables,
     flags: &Flags,
     environment: &Environment,
-    standards: Standards<'_>,
+    standards: ServerDefaults<'_>,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
     let texts = ServerText::all(&flags.servers, environment);
@@ -188,7 +192,7 @@ pub(super) fn parse(
     if entries.is_empty() && standards.code.is_enabled {
         return vec![ServerSettings {
             id: ServerId(STANDARD_ID.to_owned()),
-            kind: ServerKind::Code(CodeServerSettings::standard(&standards.code.standard)),
+            kind: ServerKind::Code(CodeServerSettings::from_defaults(&standards.code.standard)),
             tags: Vec::new(),
         }];
     }
@@ -216,7 +220,7 @@ pub(super) fn parse(
 fn parse_one(
     entry: &ServerEntry<'_>,
     environment: &Environment,
-    standards: Standards<'_>,
+    standards: ServerDefaults<'_>,
     errors: &mut SettingsError,
 ) -> Option<ServerSettings> {
     let mut reader = Reader::new(entry, errors);
@@ -280,7 +284,7 @@ pub(super) fn parse_default(
     // With a server refused, the id may well be the one that is missing.
     if !known && !reader.was_refused(&ID.about) {
         let ids: Vec<&str> = servers.iter().map(|server| server.id.as_str()).collect();
-        let allowed = match super::knob::quoted(ids.iter().copied()) {
+        let allowed = match super::setting::quoted(ids.iter().copied()) {
             none if none.is_empty() => "nothing, as long as no server is configured".to_owned(),
             ids => ids,
         };

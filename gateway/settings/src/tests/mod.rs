@@ -26,7 +26,11 @@ use super::*;
 const ONE_SERVER: &str =
     "[[servers]]\nid = \"tools\"\ninstances = [\"http://127.0.0.1:9001/mcp\"]\n";
 
-fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Loaded, SettingsError> {
+fn load(
+    file: &str,
+    variables: &[(&str, &str)],
+    flags: &Flags,
+) -> Result<LoadedSettings, SettingsError> {
     let mut errors = SettingsError::default();
     let file = FileTables::parse("m.toml".to_owned(), file, &mut errors);
     let home = [("HOME", "/home/ada")];

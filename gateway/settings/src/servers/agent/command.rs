@@ -3,11 +3,11 @@
 use super::super::stdio::command::{COMMAND, parse_word, parse_words, refuse_missing};
 use super::profile::{PROFILE, Profile};
 use super::template::CommandTemplate;
-use crate::knob::{About, Disclosure, List};
 use crate::reader::Reader;
+use crate::setting::{Disclosure, List, SettingInfo};
 
 pub(super) const RESUME: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.resume",
         "The arguments with which the agent takes up an earlier session, whose id it gave: `{session}`. They stand where \
          `servers.command` has the argument `{resume}`, else at its end.",
@@ -51,16 +51,16 @@ fn checked(reader: &mut Reader<'_>, command: &[String], resume: &[String]) -> Co
     match CommandTemplate::parse(command, resume) {
         Ok(template) => template,
         Err(error) => {
-            let knob = if error.is_about_resume() {
+            let setting = if error.is_about_resume() {
                 &RESUME
             } else {
                 &COMMAND
             };
             reader.refuse(
-                &knob.about,
+                &setting.about,
                 "[...]".to_owned(),
                 error.to_string(),
-                knob.allowed(),
+                setting.allowed(),
             );
             CommandTemplate::default()
         }

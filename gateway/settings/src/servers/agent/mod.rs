@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::knob::{About, Disclosure, Integer, Knob, List, Text};
 use super::super::paths::absolute;
 use super::super::reader::{Reader, Reason};
+use super::super::setting::{Disclosure, Integer, List, Setting, SettingInfo, Text};
 use super::super::source::Environment;
 use super::super::state_home::home;
 use super::stdio::{self, ChildVariables, variables};
@@ -29,7 +29,7 @@ pub use template::{CommandTemplate, TemplateError};
 const DESCRIPTION_STANDARD: &str = "Gives a prompt to a command-line agent and returns its answer.";
 
 const UNKNOWN_SESSION: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.unknown_session",
         "Texts by which the agent says that it does not know the session that it is to resume. A run that fails and \
          prints one of them, on either stream, is begun afresh, once, and the reply says so.",
@@ -42,7 +42,7 @@ const UNKNOWN_SESSION: List = List {
 };
 
 const DESCRIPTION: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.description",
         "What clients and their models are told of the server's one tool.",
     )
@@ -54,7 +54,7 @@ const DESCRIPTION: Text = Text {
 };
 
 const DIRECTORY: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.directory",
         "The directory in which the agent works where a call names none. A call may name directories within it.",
     )
@@ -66,7 +66,7 @@ const DIRECTORY: Text = Text {
 };
 
 const WORK_FOLDERS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.work_folders",
         "Further directories that a call may name as its `workFolder`, with everything in them.",
     )
@@ -78,7 +78,7 @@ const WORK_FOLDERS: List = List {
 };
 
 const TIMEOUT_SECONDS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.timeout_seconds",
         "How long one run may take; then it and every process that it started are killed.",
     ),
@@ -89,7 +89,7 @@ const TIMEOUT_SECONDS: Integer = Integer {
 };
 
 const OUTPUT_BYTES_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.output_bytes_max",
         "Most bytes that one run may print; a run that prints more is ended, and the call fails.",
     ),
@@ -100,7 +100,7 @@ const OUTPUT_BYTES_MAX: Integer = Integer {
 };
 
 const SESSION_TTL_SECONDS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.session_ttl_seconds",
         "How long after its last call a conversation can be taken up.",
     ),
@@ -111,7 +111,7 @@ const SESSION_TTL_SECONDS: Integer = Integer {
 };
 
 const SESSIONS_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.sessions_max",
         "Most conversations of one principal that can be taken up, at all agent servers together: the largest \
          number that one of them has counts. One more makes the server forget the one that was not used for longest.",
@@ -123,25 +123,25 @@ const SESSIONS_MAX: Integer = Integer {
 };
 
 /// The fields that only a server of kind `agent` has.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Choice(&PROFILE),
-    Knob::List(&command::RESUME),
-    Knob::Choice(&output::OUTPUT),
-    Knob::Text(&output::SESSION_POINTER),
-    Knob::Text(&output::RESULT_POINTER),
-    Knob::List(&output::RESULT_WHERE),
-    Knob::Choice(&output::RESULTS),
-    Knob::Text(&output::ERROR_POINTER),
-    Knob::Text(&output::PROGRESS_POINTER),
-    Knob::List(&output::PROGRESS_WHERE),
-    Knob::List(&UNKNOWN_SESSION),
-    Knob::Text(&DESCRIPTION),
-    Knob::Text(&DIRECTORY),
-    Knob::List(&WORK_FOLDERS),
-    Knob::Integer(&TIMEOUT_SECONDS),
-    Knob::Integer(&OUTPUT_BYTES_MAX),
-    Knob::Integer(&SESSION_TTL_SECONDS),
-    Knob::Integer(&SESSIONS_MAX),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Choice(&PROFILE),
+    Setting::List(&command::RESUME),
+    Setting::Choice(&output::OUTPUT),
+    Setting::Text(&output::SESSION_POINTER),
+    Setting::Text(&output::RESULT_POINTER),
+    Setting::List(&output::RESULT_WHERE),
+    Setting::Choice(&output::RESULTS),
+    Setting::Text(&output::ERROR_POINTER),
+    Setting::Text(&output::PROGRESS_POINTER),
+    Setting::List(&output::PROGRESS_WHERE),
+    Setting::List(&UNKNOWN_SESSION),
+    Setting::Text(&DESCRIPTION),
+    Setting::Text(&DIRECTORY),
+    Setting::List(&WORK_FOLDERS),
+    Setting::Integer(&TIMEOUT_SECONDS),
+    Setting::Integer(&OUTPUT_BYTES_MAX),
+    Setting::Integer(&SESSION_TTL_SECONDS),
+    Setting::Integer(&SESSIONS_MAX),
 ];
 
 /// Whether an agent is known by this name.

@@ -2,24 +2,24 @@
 
 use super::output_rules::{Condition, OutputForm, OutputRules, Pointer, Results};
 use super::profile::{PROFILE, Profile};
-use crate::knob::{About, Choice, Disclosure, Knob, List, Named, Text};
 use crate::reader::{Reader, Reason};
+use crate::setting::{Choice, ChoiceOption, Disclosure, List, Setting, SettingInfo, Text};
 
 pub(super) const OUTPUT: Choice<OutputForm> = Choice {
-    about: About::new("servers.output", "What the agent prints.")
+    about: SettingInfo::new("servers.output", "What the agent prints.")
         .unset("as the profile has it, else `json`"),
-    default: Named {
+    default: ChoiceOption {
         name: "json",
         value: OutputForm::Json,
         meaning: "one JSON document",
     },
     others: &[
-        Named {
+        ChoiceOption {
             name: "json_lines",
             value: OutputForm::JsonLines,
             meaning: "one JSON value a line",
         },
-        Named {
+        ChoiceOption {
             name: "text",
             value: OutputForm::Text,
             meaning: "plain text, which all is the result; it has no session id, so every run is fresh",
@@ -29,7 +29,7 @@ pub(super) const OUTPUT: Choice<OutputForm> = Choice {
 };
 
 pub(super) const SESSION_POINTER: Text = pointer(
-    About::new(
+    SettingInfo::new(
         "servers.session_pointer",
         "Where the output has the id under which the agent resumes.",
     )
@@ -37,7 +37,7 @@ pub(super) const SESSION_POINTER: Text = pointer(
 );
 
 pub(super) const RESULT_POINTER: Text = pointer(
-    About::new(
+    SettingInfo::new(
         "servers.result_pointer",
         "Where the output has the agent's answer. Required without a `profile`, but for the output `text`.",
     )
@@ -45,7 +45,7 @@ pub(super) const RESULT_POINTER: Text = pointer(
 );
 
 pub(super) const RESULT_WHERE: List = conditions(
-    About::new(
+    SettingInfo::new(
         "servers.result_where",
         "What has to stand in a value of the output, all of it, for its answer to count.",
     )
@@ -53,17 +53,17 @@ pub(super) const RESULT_WHERE: List = conditions(
 );
 
 pub(super) const RESULTS: Choice<Results> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.results",
         "What becomes of several answers in one output.",
     )
     .unset("as the profile has it, else `last`"),
-    default: Named {
+    default: ChoiceOption {
         name: "last",
         value: Results::Last,
         meaning: "the last one is the result",
     },
-    others: &[Named {
+    others: &[ChoiceOption {
         name: "joined",
         value: Results::Joined,
         meaning: "all of them are the result, with blank lines between them",
@@ -72,7 +72,7 @@ pub(super) const RESULTS: Choice<Results> = Choice {
 };
 
 pub(super) const ERROR_POINTER: Text = pointer(
-    About::new(
+    SettingInfo::new(
         "servers.error_pointer",
         "Where the output says that the run failed: by anything but `false` and `null`. A run whose exit code is not 0 \
          has failed in any case.",
@@ -81,7 +81,7 @@ pub(super) const ERROR_POINTER: Text = pointer(
 );
 
 pub(super) const PROGRESS_POINTER: Text = pointer(
-    About::new(
+    SettingInfo::new(
         "servers.progress_pointer",
         "Where the output has text that a client is shown while it waits.",
     )
@@ -89,7 +89,7 @@ pub(super) const PROGRESS_POINTER: Text = pointer(
 );
 
 pub(super) const PROGRESS_WHERE: List = conditions(
-    About::new(
+    SettingInfo::new(
         "servers.progress_where",
         "What has to stand in a value of the output, all of it, for its text to be shown.",
     )
@@ -97,17 +97,17 @@ pub(super) const PROGRESS_WHERE: List = conditions(
 );
 
 /// What says something only of JSON.
-const OF_JSON: [Knob; 7] = [
-    Knob::Text(&SESSION_POINTER),
-    Knob::Text(&RESULT_POINTER),
-    Knob::List(&RESULT_WHERE),
-    Knob::Choice(&RESULTS),
-    Knob::Text(&ERROR_POINTER),
-    Knob::Text(&PROGRESS_POINTER),
-    Knob::List(&PROGRESS_WHERE),
+const OF_JSON: [Setting; 7] = [
+    Setting::Text(&SESSION_POINTER),
+    Setting::Text(&RESULT_POINTER),
+    Setting::List(&RESULT_WHERE),
+    Setting::Choice(&RESULTS),
+    Setting::Text(&ERROR_POINTER),
+    Setting::Text(&PROGRESS_POINTER),
+    Setting::List(&PROGRESS_WHERE),
 ];
 
-const fn pointer(about: About) -> Text {
+const fn pointer(about: SettingInfo) -> Text {
     Text {
         about,
         default: None,
@@ -117,7 +117,7 @@ const fn pointer(about: About) -> Text {
     }
 }
 
-const fn conditions(about: About) -> List {
+const fn conditions(about: SettingInfo) -> List {
     List {
         about,
         shape: "texts of at most 512 bytes, each a JSON pointer (RFC 6901) and what stands there, such as \
@@ -188,10 +188,10 @@ fn text_rules() -> OutputRules {
 
 /// Beside plain text they would be wishes that nobody hears.
 fn refuse_pointers(reader: &mut Reader<'_>) {
-    for knob in OF_JSON {
-        if reader.is_written(knob.about()) {
+    for setting in OF_JSON {
+        if reader.is_written(setting.about()) {
             reader.refuse(
-                knob.about(),
+                setting.about(),
                 String::new(),
                 "the agent's output is plain text, in which nothing is looked for".to_owned(),
                 "nothing, or output = \"json\" or \"json_lines\"".to_owned(),
@@ -217,11 +217,11 @@ fn refuse_missing_result(reader: &mut Reader<'_>) {
 /// Written and empty, it is none, whatever the profile has.
 fn parse_pointer(
     reader: &mut Reader<'_>,
-    knob: &'static Text,
+    setting: &'static Text,
     of_profile: Option<&str>,
 ) -> Option<Pointer> {
-    if reader.is_written(&knob.about) {
-        reader.text(knob, to_pointer)
+    if reader.is_written(&setting.about) {
+        reader.text(setting, to_pointer)
     } else {
         of_profile.and_then(|text| Pointer::parse(text).ok())
     }
@@ -229,11 +229,11 @@ fn parse_pointer(
 
 fn parse_conditions(
     reader: &mut Reader<'_>,
-    knob: &'static List,
+    setting: &'static List,
     of_profile: Option<&[&str]>,
 ) -> Vec<Condition> {
-    if reader.is_written(&knob.about) {
-        return reader.list(knob, to_condition).unwrap_or_default();
+    if reader.is_written(&setting.about) {
+        return reader.list(setting, to_condition).unwrap_or_default();
     }
     let texts = of_profile.unwrap_or_default().iter();
     texts

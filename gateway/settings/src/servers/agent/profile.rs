@@ -6,38 +6,38 @@
 //! The tests run each program, in the version that docs/agents.md names, against a stand-in for its model.
 
 use super::output_rules::{OutputForm, Results};
-use crate::knob::{About, Choice, Named};
+use crate::setting::{Choice, ChoiceOption, SettingInfo};
 
 pub(in super::super) const PROFILE: Choice<Option<&Profile>> = Choice {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.profile",
         "Which agent it is. The profile says what the fields from `servers.command` and `servers.resume` to \
          `servers.description` are; each that is written wins over it. The agent is installed and logged in by \
          yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What it may \
          do without asking is its own default; give a `command` with its flags to allow more.",
     ),
-    default: Named {
+    default: ChoiceOption {
         name: "none",
         value: None,
         meaning: "another one: the fields say everything",
     },
     others: &[
-        Named {
+        ChoiceOption {
             name: "claude",
             value: Some(&CLAUDE),
             meaning: "Claude Code, `claude -p`",
         },
-        Named {
+        ChoiceOption {
             name: "codex",
             value: Some(&CODEX),
             meaning: "Codex CLI, `codex exec`",
         },
-        Named {
+        ChoiceOption {
             name: "gemini",
             value: Some(&GEMINI),
             meaning: "Gemini CLI, `gemini --prompt`",
         },
-        Named {
+        ChoiceOption {
             name: "opencode",
             value: Some(&OPENCODE),
             meaning: "OpenCode, `opencode run`",

@@ -3,11 +3,11 @@
 
 use std::fmt;
 
-use crate::knob::{About, Disclosure, List};
 use crate::reader::{Reader, Reason};
+use crate::setting::{Disclosure, List, SettingInfo};
 
 pub(in crate::servers) const COMMAND: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.command",
         "The program and its arguments, each a text of its own: no shell reads them. In the file also one text: the \
          program, with its arguments in `args` or behind spaces; quotes keep words together. A server with a command and \
@@ -26,7 +26,7 @@ pub(in crate::servers) const COMMAND: List = List {
 };
 
 pub(in crate::servers) const ARGS: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.args",
         "Further arguments of `command`, as the settings of other MCP clients have them.",
     )

@@ -8,9 +8,9 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::knob::{About, Disclosure, Integer, Knob, Text};
 use super::super::paths::absolute;
 use super::super::reader::{Reader, Reason};
+use super::super::setting::{Disclosure, Integer, Setting, SettingInfo, Text};
 use super::super::source::Environment;
 use super::kept::{self, Concurrency, OnUpstreamLoss};
 use super::kinds;
@@ -19,7 +19,7 @@ pub use command::CommandLine;
 pub use variables::{ChildVariables, INHERITED_DEFAULT};
 
 const CWD: Text = Text {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.cwd",
         "The directory in which the program is started.",
     )
@@ -31,7 +31,7 @@ const CWD: Text = Text {
 };
 
 const CHILDREN_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.children_max",
         "Most processes of this server at the same time in this worker. When a session needs one more, the process that \
          was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is refused.",
@@ -43,7 +43,7 @@ const CHILDREN_MAX: Integer = Integer {
 };
 
 const IDLE_TIMEOUT_SECONDS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.idle_timeout_seconds",
         "How long a process may be idle before it is stopped; 0 means until its session ends. The session's next call \
          starts a new process, and its reply says that state was lost. A process with a request in flight is not idle, nor is \
@@ -56,7 +56,7 @@ const IDLE_TIMEOUT_SECONDS: Integer = Integer {
 };
 
 const START_TIMEOUT_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.start_timeout_ms",
         "How long a new process may take to answer `initialize`. Programs such as npx download what they run at \
          the first start.",
@@ -68,7 +68,7 @@ const START_TIMEOUT_MS: Integer = Integer {
 };
 
 const STOP_GRACE_MS: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.stop_grace_ms",
         "How long a process may take to end after its standard input was closed, and again after SIGTERM; then it \
          and every process that it started are killed.",
@@ -80,7 +80,7 @@ const STOP_GRACE_MS: Integer = Integer {
 };
 
 const OPEN_FILES_MAX: Integer = Integer {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.open_files_max",
         "Most files and sockets that one process may have open; 0 leaves it the gateway's own limit.",
     ),
@@ -91,21 +91,21 @@ const OPEN_FILES_MAX: Integer = Integer {
 };
 
 /// The fields of every server that is a program started here.
-pub(super) const PROGRAM_KNOBS: &[Knob] = &[
-    Knob::List(&command::COMMAND),
-    Knob::List(&command::ARGS),
-    Knob::Map(&variables::ENV),
-    Knob::List(&variables::INHERIT_ENV),
-    Knob::Integer(&CHILDREN_MAX),
+pub(super) const PROGRAM_SETTINGS: &[Setting] = &[
+    Setting::List(&command::COMMAND),
+    Setting::List(&command::ARGS),
+    Setting::Map(&variables::ENV),
+    Setting::List(&variables::INHERIT_ENV),
+    Setting::Integer(&CHILDREN_MAX),
 ];
 
 /// The fields that only a server of kind `stdio` has.
-pub(super) const KNOBS: &[Knob] = &[
-    Knob::Text(&CWD),
-    Knob::Integer(&IDLE_TIMEOUT_SECONDS),
-    Knob::Integer(&START_TIMEOUT_MS),
-    Knob::Integer(&STOP_GRACE_MS),
-    Knob::Integer(&OPEN_FILES_MAX),
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting::Text(&CWD),
+    Setting::Integer(&IDLE_TIMEOUT_SECONDS),
+    Setting::Integer(&START_TIMEOUT_MS),
+    Setting::Integer(&STOP_GRACE_MS),
+    Setting::Integer(&OPEN_FILES_MAX),
 ];
 
 /// One server of kind `stdio`.

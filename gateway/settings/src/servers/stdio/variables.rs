@@ -5,9 +5,9 @@
 use std::fmt;
 
 use super::super::borrowed;
-use crate::knob::{About, Disclosure, Knob, List, Map};
 use crate::reader::{Reader, Reason};
-use crate::source::{Environment, Value, Written};
+use crate::setting::{Disclosure, List, Map, Setting, SettingInfo};
+use crate::source::{Environment, SourceValue, Value};
 
 /// Variables that a child inherits where nothing else is configured: what the official SDKs pass on, and what decides
 /// about language, time and temporary files.
@@ -27,7 +27,7 @@ const VALUE_BYTES_MAX: usize = 32_768;
 const NAME_BYTES_MAX: usize = 128;
 
 pub(super) const ENV: Map = Map {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.env",
         "Environment variables of the program, such as its credentials. A value `env:NAME` is taken from the gateway's \
          environment variable NAME. They win over inherited ones. Values are never logged.",
@@ -38,7 +38,7 @@ pub(super) const ENV: Map = Map {
 };
 
 pub(super) const INHERIT_ENV: List = List {
-    about: About::new(
+    about: SettingInfo::new(
         "servers.inherit_env",
         "Further variables that the program inherits from the gateway, where they are set. It always inherits PATH, \
          HOME, LANG, LC_ALL, LC_CTYPE, TZ, TMPDIR, USER, LOGNAME, SHELL and TERM, and never anything else.",
@@ -96,12 +96,12 @@ pub(in crate::servers) fn parse(
             Ok(variable) => given.push(variable),
             Err(reason) => {
                 let (written_as, place) = reader.position(&ENV.about);
-                let written = Written {
+                let written = SourceValue {
                     written_as: format!("{written_as}.{name}"),
                     place,
                     value: Value::Other(String::new()),
                 };
-                reader.note(Knob::Map(&ENV), &written, reason);
+                reader.note(Setting::Map(&ENV), &written, reason);
             }
         }
     }
