@@ -41,7 +41,7 @@ pub struct Conversations {
 
 /// What is known of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct ConversationState {
     /// The id by which the agent takes it up; none where it has not run yet.
     pub agent_session: Option<String>,
     /// The fence of that.
@@ -52,7 +52,7 @@ pub struct Known {
 
 /// What became of a new id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum SaveOutcome {
     /// It is what the conversation is taken up by.
     Now,
     /// Another run of the conversation ended in between, and its id stands.
@@ -61,7 +61,7 @@ pub enum Kept {
 
 /// Why the id of a conversation is not kept.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum SaveError {
     /// The store refused, or could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -70,11 +70,11 @@ pub enum KeepError {
     Name(#[from] NameError),
 }
 
-impl From<KeepError> for ConversationError {
-    fn from(error: KeepError) -> Self {
+impl From<SaveError> for ConversationError {
+    fn from(error: SaveError) -> Self {
         match error {
-            KeepError::Store(error) => Self::Store(error),
-            KeepError::Name(error) => Self::Name(error),
+            SaveError::Store(error) => Self::Store(error),
+            SaveError::Name(error) => Self::Name(error),
         }
     }
 }
@@ -188,7 +188,7 @@ impl Conversations {
     ///
     /// # Errors
     /// The store refused, or could not be asked.
-    pub async fn known(&self, session: &Session) -> Result<Known, StoreError> {
+    pub async fn known(&self, session: &Session) -> Result<ConversationState, StoreError> {
         let record = self.store.get(&session.key).await?;
         if record.principal != session.principal {
             return Err(StoreError::Refused(Refusal::Denied));
@@ -198,12 +198,12 @@ impl Conversations {
 
     /// What a record says of the conversation.
     #[must_use]
-    pub fn known_in(&self, record: &RecordView) -> Known {
+    pub fn known_in(&self, record: &RecordView) -> ConversationState {
         let binding = record
             .bindings
             .iter()
             .find(|binding| binding.server == self.server && binding.state == BindingState::Bound);
-        binding.map_or_else(Known::default, |binding| Known {
+        binding.map_or_else(ConversationState::default, |binding| ConversationState {
             agent_session: (binding.upstream_session.as_ref())
                 .map(|id| id.as_str().to_owned())
                 .filter(|id| is_argument(id)),
@@ -220,16 +220,16 @@ impl Conversations {
         &self,
         session: &Session,
         parent: &ParentSession,
-        known: &Known,
+        known: &ConversationState,
         agent_session: &str,
-    ) -> Result<Kept, ConversationError> {
+    ) -> Result<SaveOutcome, ConversationError> {
         let id = UpstreamSession::parse(agent_session.as_bytes())?;
         let kept = match known.epoch {
             Some(epoch) => self.replace(session, epoch, &id, RUN).await,
             None => self.bind(session, &id).await,
         };
         match kept {
-            Err(KeepError::Store(StoreError::Refused(
+            Err(SaveError::Store(StoreError::Refused(
                 Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
             ))) => {
                 self.begin(session, parent).await?;
@@ -242,8 +242,12 @@ impl Conversations {
     /// Gives a conversation that has no id its first.
     ///
     /// # Errors
-    /// See [`KeepError`].
-    pub async fn bind(&self, session: &Session, id: &UpstreamSession) -> Result<Kept, KeepError> {
+    /// See [`SaveError`].
+    pub async fn bind(
+        &self,
+        session: &Session,
+        id: &UpstreamSession,
+    ) -> Result<SaveOutcome, SaveError> {
         let request = Bind {
             principal: session.principal.clone(),
             server: self.server.clone(),
@@ -261,14 +265,14 @@ impl Conversations {
     /// Replaces the id that is fenced by `epoch`, for a reason that people read.
     ///
     /// # Errors
-    /// See [`KeepError`].
+    /// See [`SaveError`].
     pub async fn replace(
         &self,
         session: &Session,
         epoch: u64,
         id: &UpstreamSession,
         reason: &[u8],
-    ) -> Result<Kept, KeepError> {
+    ) -> Result<SaveOutcome, SaveError> {
         let request = Rebind {
             principal: session.principal.clone(),
             server: self.server.clone(),
@@ -329,6 +333,10 @@ pub(crate) fn is_argument(id: &str) -> bool {
     !id.is_empty() && !id.starts_with('-') && !id.chars().any(char::is_control)
 }
 
-const fn kept(won: bool) -> Kept {
-    if won { Kept::Now } else { Kept::Superseded }
+const fn kept(won: bool) -> SaveOutcome {
+    if won {
+        SaveOutcome::Now
+    } else {
+        SaveOutcome::Superseded
+    }
 }

@@ -55,9 +55,9 @@ pub struct RunSpec {
 
 /// A run that is over: no process of it is left.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct CompletedRun {
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ProcessExit,
     /// What was found in its output, up to its end.
     pub findings: Findings,
     /// Whether a line of its output, or one of the last of its standard error, has a text of
@@ -71,7 +71,7 @@ pub struct Ran {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProcessExit {
     /// By itself, or by a signal of somebody else's.
     Exited {
         /// What it said; none where a signal ended it.
@@ -89,7 +89,7 @@ pub enum Ending {
     Broken(String),
 }
 
-impl Ending {
+impl ProcessExit {
     /// Whether it ended by itself and said that all is well.
     #[must_use]
     pub fn is_success(&self) -> bool {
@@ -130,7 +130,7 @@ pub async fn run(
     rules: Arc<OutputRules>,
     on_progress: impl FnMut(String) + Send,
     stop: CancellationToken,
-) -> Result<Ran, StartError> {
+) -> Result<CompletedRun, StartError> {
     let Child { link, stderr, .. } = children.start(&spec.child(), label).await?;
     let began = Instant::now();
     let Link {
@@ -143,11 +143,11 @@ pub async fn run(
     let mut output = Output::new(spec, rules);
     let ending = tokio::select! {
         biased;
-        () = stop.cancelled() => Ending::Stopped,
-        () = tokio::time::sleep(spec.time_limit) => Ending::TimedOut,
+        () = stop.cancelled() => ProcessExit::Stopped,
+        () = tokio::time::sleep(spec.time_limit) => ProcessExit::TimedOut,
         read = output.read(&mut from_server, on_progress) => match read {
             Ok(()) => ending(&end),
-            Err(TooLong) => Ending::OutputTooLong,
+            Err(OutputLimitExceeded) => ProcessExit::OutputTooLong,
         },
     };
     // Nobody wants it any more, nor what it still prints.
@@ -155,7 +155,7 @@ pub async fn run(
     gone.cancelled().await;
     let stderr = stderr.lines();
     let is_unknown = stderr.iter().any(|line| spec.says_unknown(line.as_bytes()));
-    Ok(Ran {
+    Ok(CompletedRun {
         ending,
         findings: output.reader.finish(),
         says_unknown_session: output.says_unknown_session || is_unknown,
@@ -172,7 +172,7 @@ impl RunSpec {
 }
 
 /// More was printed than is taken.
-pub struct TooLong;
+pub struct OutputLimitExceeded;
 
 /// What is read of a run's output.
 struct Output<'s> {
@@ -197,11 +197,14 @@ impl<'s> Output<'s> {
         &mut self,
         lines: &mut mpsc::Receiver<Bytes>,
         mut on_progress: impl FnMut(String) + Send,
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), OutputLimitExceeded> {
         while let Some(line) = lines.recv().await {
             // The last line may have no newline, for which one byte is counted all the same.
             let bytes = line.len().saturating_add(1);
-            self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(TooLong)?;
+            self.bytes_left = self
+                .bytes_left
+                .checked_sub(bytes)
+                .ok_or(OutputLimitExceeded)?;
             self.says_unknown_session |= self.spec.says_unknown(&line);
             if let Some(progress) = self.reader.line(&line) {
                 on_progress(progress);
@@ -212,15 +215,17 @@ impl<'s> Output<'s> {
 }
 
 /// How it ended that there was no more to read.
-fn ending(end: &watch::Receiver<Option<LinkEnd>>) -> Ending {
+fn ending(end: &watch::Receiver<Option<LinkEnd>>) -> ProcessExit {
     match &*end.borrow() {
-        Some(LinkEnd::Exited(status)) => Ending::Exited {
+        Some(LinkEnd::Exited(status)) => ProcessExit::Exited {
             code: status.code(),
             said: status.to_string(),
         },
-        Some(LinkEnd::MessageTooLong { .. }) => Ending::OutputTooLong,
-        Some(other @ (LinkEnd::Closed | LinkEnd::Broken(_))) => Ending::Broken(other.to_string()),
-        None => Ending::Broken("nobody said how it ended".to_owned()),
+        Some(LinkEnd::MessageTooLong { .. }) => ProcessExit::OutputTooLong,
+        Some(other @ (LinkEnd::Closed | LinkEnd::Broken(_))) => {
+            ProcessExit::Broken(other.to_string())
+        }
+        None => ProcessExit::Broken("nobody said how it ended".to_owned()),
     }
 }
 

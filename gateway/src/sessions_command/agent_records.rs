@@ -22,7 +22,7 @@ use super::SessionsError;
 use super::agent_record::{labels, parent, used_at_ms};
 use super::policy::Policy;
 use super::target::Owner;
-use mooring_agent::conversations::{Conversations, KeepError, Kept};
+use mooring_agent::conversations::{Conversations, SaveError, SaveOutcome};
 use mooring_agent::session_file::Entry;
 use mooring_router::affinity::Session;
 use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
@@ -146,7 +146,7 @@ impl<'a> AgentRecords<'a> {
             return Ok(Put::NoRoom);
         };
         let id = UpstreamSession::parse(entry.agent_session.as_bytes())?;
-        if self.conversations.bind(session, &id).await? == Kept::Superseded {
+        if self.conversations.bind(session, &id).await? == SaveOutcome::Superseded {
             return Ok(Put::Overtaken);
         }
         if !is_new {
@@ -165,10 +165,10 @@ impl<'a> AgentRecords<'a> {
         let id = UpstreamSession::parse(entry.agent_session.as_bytes())?;
         let replaced = self.conversations.replace(session, epoch, &id, REASON);
         match replaced.await {
-            Ok(Kept::Now) => {}
+            Ok(SaveOutcome::Now) => {}
             // It was ended or moved since it was looked at.
-            Ok(Kept::Superseded)
-            | Err(KeepError::Store(StoreError::Refused(
+            Ok(SaveOutcome::Superseded)
+            | Err(SaveError::Store(StoreError::Refused(
                 Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
             ))) => return Ok(Put::Overtaken),
             Err(error) => return Err(error.into()),

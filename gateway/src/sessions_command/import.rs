@@ -10,7 +10,7 @@ use super::target::{Owner, Target};
 use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use crate::client::table::{printable, shortened};
-use mooring_agent::session_file::{self, Entry, ReadError, Reading};
+use mooring_agent::session_file::{self, Entry, ReadError, SessionFileContents};
 use mooring_code::volume::unix_now_ms;
 
 /// What stands for standard input.
@@ -49,7 +49,7 @@ pub(super) async fn run(
     let store = target.open().await?;
     let records = AgentRecords::new(&store, &owner)?;
     let expired = reading.expired();
-    let Reading {
+    let SessionFileContents {
         mut entries,
         skipped,
     } = reading;
@@ -85,7 +85,7 @@ pub(super) async fn run(
     })
 }
 
-fn read(file: &Path, now_ms: u64, owner: &Owner) -> Result<Reading, ReadError> {
+fn read(file: &Path, now_ms: u64, owner: &Owner) -> Result<SessionFileContents, ReadError> {
     let ttl = owner.policy.session_ttl;
     if file == Path::new(STANDARD_INPUT) {
         session_file::read_from(std::io::stdin().lock(), now_ms, ttl)

@@ -23,7 +23,7 @@ use self::target::Target;
 use crate::cli::{
     EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, SessionsArguments, SessionsCommand,
 };
-use mooring_agent::conversations::KeepError;
+use mooring_agent::conversations::SaveError;
 use mooring_agent::session_file::{ReadError, WriteError};
 use mooring_settings::SettingsError;
 use mooring_store::{OpenError, StoreError};
@@ -117,11 +117,11 @@ pub enum SessionsError {
     SeveralSessions,
 }
 
-impl From<KeepError> for SessionsError {
-    fn from(error: KeepError) -> Self {
+impl From<SaveError> for SessionsError {
+    fn from(error: SaveError) -> Self {
         match error {
-            KeepError::Store(error) => Self::Store(error),
-            KeepError::Name(error) => Self::Record(error),
+            SaveError::Store(error) => Self::Store(error),
+            SaveError::Name(error) => Self::Record(error),
         }
     }
 }

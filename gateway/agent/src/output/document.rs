@@ -1,6 +1,6 @@
 //! Output that is one JSON document, with warnings before and behind it, as agents print them.
 
-use super::written::Written;
+use super::json_value::JsonValue;
 
 /// Longest output that is read as one document, in bytes. Whoever runs an agent ends it before that; a longer one is
 /// none, and nothing is found in it.
@@ -34,7 +34,7 @@ impl Document {
     }
 
     /// Looks at the document, where there is one: the first object or array that fills its lines.
-    pub(super) fn look<T>(&self, look: impl FnOnce(Written<'_>) -> T) -> Option<T> {
+    pub(super) fn look<T>(&self, look: impl FnOnce(JsonValue<'_>) -> T) -> Option<T> {
         let text = String::from_utf8_lossy(&self.bytes);
         let beginnings = text
             .match_indices('\n')
@@ -50,8 +50,8 @@ impl Document {
 }
 
 /// The value that a text begins with, where nothing else stands in its last line.
-fn filling(text: &str) -> Option<Written<'_>> {
-    let (value, rest) = Written::first(text)?;
+fn filling(text: &str) -> Option<JsonValue<'_>> {
+    let (value, rest) = JsonValue::first(text)?;
     let line = rest.lines().next().unwrap_or_default();
     line.trim_ascii().is_empty().then_some(value)
 }

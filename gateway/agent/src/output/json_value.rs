@@ -13,9 +13,9 @@ use mooring_settings::{Condition, Pointer};
 
 /// One JSON value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Written<'a>(&'a RawValue);
+pub(super) struct JsonValue<'a>(&'a RawValue);
 
-impl<'a> Written<'a> {
+impl<'a> JsonValue<'a> {
     /// A text that is one value and nothing else.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok().map(Self)
@@ -81,7 +81,10 @@ impl<'a> Written<'a> {
     fn step(self, step: &str) -> Option<Self> {
         // The outermost brackets alone are entered: what is within is passed over without recursion.
         let mut deserializer = serde_json::Deserializer::from_str(self.0.get());
-        Step(step).deserialize(&mut deserializer).ok()?.map(Self)
+        PathStep(step)
+            .deserialize(&mut deserializer)
+            .ok()?
+            .map(Self)
     }
 
     fn shape(self) -> Shape {
@@ -115,9 +118,9 @@ fn unescaped(step: &str) -> Cow<'_, str> {
 }
 
 /// The member of that name, or the element of that number.
-struct Step<'s>(&'s str);
+struct PathStep<'s>(&'s str);
 
-impl<'de> DeserializeSeed<'de> for Step<'_> {
+impl<'de> DeserializeSeed<'de> for PathStep<'_> {
     type Value = Option<&'de RawValue>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -125,7 +128,7 @@ impl<'de> DeserializeSeed<'de> for Step<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Step<'_> {
+impl<'de> Visitor<'de> for PathStep<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

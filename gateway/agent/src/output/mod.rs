@@ -2,10 +2,10 @@
 //! settings' [`OutputRules`](mooring_settings::OutputRules) say they stand.
 
 mod document;
-mod kept;
+mod json_value;
 mod progress;
 mod reader;
-mod written;
+mod truncated_text;
 
 pub use document::DOCUMENT_BYTES_MAX;
 pub use progress::PROGRESS_BYTES_MAX;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use mooring_session::limits::UPSTREAM_SESSION_BYTES_MAX;
 
 use super::document::Document;
-use super::kept::Kept;
+use super::json_value::JsonValue;
 use super::progress;
-use super::written::Written;
+use super::truncated_text::TruncatedText;
 use mooring_settings::{Condition, OutputForm, OutputRules, Results};
 
 /// What stands between results that are joined.
@@ -39,7 +39,7 @@ pub struct Findings {
 pub struct OutputReader {
     rules: Arc<OutputRules>,
     document: Document,
-    result: Option<Kept>,
+    result: Option<TruncatedText>,
     result_bytes_max: usize,
     session: Option<String>,
     says_error: bool,
@@ -72,7 +72,7 @@ impl OutputReader {
                 let line = line.trim_ascii();
                 if line.starts_with(b"{") || line.starts_with(b"[") {
                     let line = String::from_utf8_lossy(line);
-                    return self.value(Written::parse(&line)?);
+                    return self.value(JsonValue::parse(&line)?);
                 }
             }
         }
@@ -84,7 +84,7 @@ impl OutputReader {
     pub fn finish(mut self) -> Findings {
         let document = std::mem::take(&mut self.document);
         document.look(|value| self.value(value));
-        let (mut result, is_cut) = match self.result.map(Kept::into_text) {
+        let (mut result, is_cut) = match self.result.map(TruncatedText::into_text) {
             Some((text, is_cut)) => (Some(text), is_cut),
             None => (None, document.is_too_long()),
         };
@@ -112,15 +112,15 @@ impl OutputReader {
         }
         let result = self
             .result
-            .get_or_insert_with(|| Kept::new(result_bytes_max));
+            .get_or_insert_with(|| TruncatedText::new(result_bytes_max));
         result.push(&String::from_utf8_lossy(line));
     }
 
     /// Takes what the rules point to in a value, and answers its progress text.
-    fn value(&mut self, value: Written<'_>) -> Option<String> {
+    fn value(&mut self, value: JsonValue<'_>) -> Option<String> {
         let rules = Arc::clone(&self.rules);
         let at = |pointer: &Option<_>| pointer.as_ref().and_then(|pointer| value.at(pointer));
-        if let Some(session) = at(&rules.session_pointer).and_then(Written::scalar)
+        if let Some(session) = at(&rules.session_pointer).and_then(JsonValue::scalar)
             && is_session(&session)
         {
             self.session = Some(session.into_owned());
@@ -133,14 +133,14 @@ impl OutputReader {
             });
         }
         if all_met(value, &rules.result_where)
-            && let Some(result) = at(&rules.result_pointer).and_then(Written::text)
+            && let Some(result) = at(&rules.result_pointer).and_then(JsonValue::text)
         {
             self.take_result(&result);
         }
         if !all_met(value, &rules.progress_where) {
             return None;
         }
-        let progress = at(&rules.progress_pointer).and_then(Written::scalar);
+        let progress = at(&rules.progress_pointer).and_then(JsonValue::scalar);
         progress.and_then(|text| progress::line(&text))
     }
 
@@ -148,7 +148,7 @@ impl OutputReader {
         let result_bytes_max = self.result_bytes_max;
         let result = self
             .result
-            .get_or_insert_with(|| Kept::new(result_bytes_max));
+            .get_or_insert_with(|| TruncatedText::new(result_bytes_max));
         match self.rules.results {
             Results::Last => result.clear(),
             Results::Joined if text.is_empty() || result.is_empty() => {}
@@ -158,7 +158,7 @@ impl OutputReader {
     }
 }
 
-fn all_met(value: Written<'_>, conditions: &[Condition]) -> bool {
+fn all_met(value: JsonValue<'_>, conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| value.meets(condition))
 }
 

@@ -2,13 +2,13 @@
 
 /// The beginning of a text.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct TruncatedText {
     text: String,
     bytes_max: usize,
     is_cut: bool,
 }
 
-impl Kept {
+impl TruncatedText {
     /// Nothing yet, and at most so many bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
@@ -53,7 +53,7 @@ mod tests {
     fn a_text_is_cut_between_characters() {
         #[track_caller]
         fn check(bytes_max: usize, texts: &[&str], expected: &str, is_cut: bool) {
-            let mut kept = Kept::new(bytes_max);
+            let mut kept = TruncatedText::new(bytes_max);
             for text in texts {
                 kept.push(text);
             }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::output::Findings;
-use crate::process::{Ending, Ran};
+use crate::process::{CompletedRun, ProcessExit};
 
 /// Most of what the program wrote to its standard error that is told, in characters.
 const STDERR_CHARS_MAX: usize = 2_000;
 
 /// What is told of a call besides its run.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct CallNotes {
     pub(super) parent: Option<String>,
     pub(super) is_resumed: bool,
     /// Why the agent began anew.
@@ -22,12 +22,12 @@ pub(super) struct Told {
 }
 
 /// Whether a run did what it was asked.
-pub(super) fn is_success(ran: &Ran) -> bool {
+pub(super) fn is_success(ran: &CompletedRun) -> bool {
     ran.ending.is_success() && !ran.findings.says_error
 }
 
 /// The `result` of a call whose run was made.
-pub(super) fn of_run(ran: &Ran, told: &Told) -> String {
+pub(super) fn of_run(ran: &CompletedRun, told: &CallNotes) -> String {
     let Findings {
         session,
         result,
@@ -48,7 +48,7 @@ pub(super) fn of_run(ran: &Ran, told: &Told) -> String {
         text.push(')');
     }
     let exit_code = match ran.ending {
-        Ending::Exited { code, .. } => code,
+        ProcessExit::Exited { code, .. } => code,
         _ => None,
     };
     let content = json!({
@@ -90,16 +90,16 @@ fn result_json(text: &str, content: &Value, is_error: bool) -> String {
     .to_string()
 }
 
-fn how_it_failed(ran: &Ran) -> String {
+fn how_it_failed(ran: &CompletedRun) -> String {
     let how = match &ran.ending {
-        Ending::Exited { .. } if ran.ending.is_success() => {
+        ProcessExit::Exited { .. } if ran.ending.is_success() => {
             "the agent says that it failed".to_owned()
         }
-        Ending::Exited { said, .. } => format!("the agent's program failed: {said}"),
-        Ending::TimedOut => "the agent took too long, and was ended".to_owned(),
-        Ending::OutputTooLong => "the agent printed too much, and was ended".to_owned(),
-        Ending::Stopped => "the call was cancelled, and the agent was ended".to_owned(),
-        Ending::Broken(_) => "the connection to the agent's program broke".to_owned(),
+        ProcessExit::Exited { said, .. } => format!("the agent's program failed: {said}"),
+        ProcessExit::TimedOut => "the agent took too long, and was ended".to_owned(),
+        ProcessExit::OutputTooLong => "the agent printed too much, and was ended".to_owned(),
+        ProcessExit::Stopped => "the call was cancelled, and the agent was ended".to_owned(),
+        ProcessExit::Broken(_) => "the connection to the agent's program broke".to_owned(),
     };
     let said = ran.findings.error.clone().unwrap_or_default();
     let stderr = ran.stderr.join("\n");

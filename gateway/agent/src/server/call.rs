@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Told, is_success, of_run, refused};
+use super::answer::{CallNotes, is_success, of_run, refused};
 use super::failure::Failure;
 use super::request::AgentRequest;
 use super::{AgentServer, CallContext, Progress};
-use crate::conversations::{Kept, Known, is_argument};
+use crate::conversations::{ConversationState, SaveOutcome, is_argument};
 use crate::folder;
 use crate::lock::{LockError, ProcessLock};
 use crate::parent::ParentSession;
-use crate::process::{Ending, Ran, RunSpec, run};
+use crate::process::{CompletedRun, ProcessExit, RunSpec, run};
 use mooring_metrics::{self as metrics, AgentOutcome};
 use mooring_router::affinity::{InFlightKind, Session, Turn};
 use mooring_upstream::stdio::{Environment, Label, ProcessLimits};
@@ -51,8 +51,8 @@ pub struct Call {
 }
 
 /// A conversation that is this call's alone for as long as this is there. Fields are dropped in their order.
-struct Held {
-    known: Known,
+struct LockedConversation {
+    known: ConversationState,
     _lock: Option<ProcessLock>,
     _turn: Turn,
 }
@@ -94,7 +94,7 @@ impl AgentServer {
             let ran = self
                 .run(&request.prompt, None, &folder, "-", context, stop)
                 .await?;
-            return Ok(of_run(&ran, &Told::default()));
+            return Ok(of_run(&ran, &CallNotes::default()));
         };
         let session = (self.conversations).session(&context.principal, parent.as_str())?;
         // Keeps the record from expiring while the call waits and works.
@@ -105,10 +105,10 @@ impl AgentServer {
         let resumed_by =
             (held.known.agent_session.as_deref()).filter(|_| can_resume && !is_elsewhere);
         let run = |id| self.run(&request.prompt, id, &folder, &session.digest, context, stop);
-        let mut told = Told {
+        let mut told = CallNotes {
             parent: Some(parent.as_str().to_owned()),
             is_resumed: resumed_by.is_some(),
-            ..Told::default()
+            ..CallNotes::default()
         };
         if is_elsewhere {
             told.started_fresh = Some(OTHER_FOLDER);
@@ -130,7 +130,7 @@ impl AgentServer {
     }
 
     /// Whether the conversation is at a folder where this call is not, and the agent cannot resume it from here.
-    fn is_elsewhere(&self, known: &Known, folder: &Path) -> bool {
+    fn is_elsewhere(&self, known: &ConversationState, folder: &Path) -> bool {
         let last = known.folder.as_deref();
         self.settings.is_bound_to_folder
             && last.is_some_and(|last| last != folder.to_string_lossy())
@@ -152,7 +152,7 @@ impl AgentServer {
         session: &Session,
         parent: &ParentSession,
         stop: &CancellationToken,
-    ) -> Result<Held, Failure> {
+    ) -> Result<LockedConversation, Failure> {
         let holding = async {
             self.conversations.begin(session, parent).await?;
             let turn = self
@@ -162,7 +162,7 @@ impl AgentServer {
             let lock = self.lock(session).await?;
             // Only now nobody else replaces it.
             let known = self.conversations.known(session).await?;
-            Ok(Held {
+            Ok(LockedConversation {
                 known,
                 _lock: lock,
                 _turn: turn,
@@ -199,7 +199,7 @@ impl AgentServer {
         session: &str,
         context: &CallContext,
         stop: &CancellationToken,
-    ) -> Result<Ran, Failure> {
+    ) -> Result<CompletedRun, Failure> {
         let spec = self.spec(prompt, resumed_by, folder);
         let label = Label {
             server: self.id.as_str().into(),
@@ -215,7 +215,7 @@ impl AgentServer {
         let rules = Arc::clone(&self.settings.rules);
         let ran = run(&self.children, &spec, label, rules, tell, stop.clone()).await?;
         metrics::agent_run(outcome(&ran), ran.wall_time);
-        if let Ending::Broken(reason) = &ran.ending {
+        if let ProcessExit::Broken(reason) = &ran.ending {
             tracing::warn!(server = %self.id, session, reason, "the connection to an agent's program broke");
         }
         Ok(ran)
@@ -251,16 +251,16 @@ impl AgentServer {
         &self,
         session: &Session,
         parent: &ParentSession,
-        known: &Known,
-        ran: &Ran,
+        known: &ConversationState,
+        ran: &CompletedRun,
     ) -> Option<&'static str> {
         let id = ran.findings.session.as_deref()?;
         if !is_argument(id) {
             return Some(NOT_KEPT);
         }
         match self.conversations.keep(session, parent, known, id).await {
-            Ok(Kept::Now) => None,
-            Ok(Kept::Superseded) => Some(SUPERSEDED),
+            Ok(SaveOutcome::Now) => None,
+            Ok(SaveOutcome::Superseded) => Some(SUPERSEDED),
             Err(error) => {
                 tracing::error!(session = %session.digest, %error, "the id of an agent's conversation was not kept");
                 Some(NOT_KEPT)
@@ -271,21 +271,21 @@ impl AgentServer {
 
 /// Whether the agent did nothing but say that it does not know the conversation. What it was stopped at, or answered, it
 /// did.
-fn is_unknown(ran: &Ran) -> bool {
-    matches!(ran.ending, Ending::Exited { .. })
+fn is_unknown(ran: &CompletedRun) -> bool {
+    matches!(ran.ending, ProcessExit::Exited { .. })
         && !is_success(ran)
         && ran.findings.result.is_none()
         && ran.says_unknown_session
 }
 
 /// What is counted of a run, and noted in its conversation's record.
-fn outcome(ran: &Ran) -> AgentOutcome {
+fn outcome(ran: &CompletedRun) -> AgentOutcome {
     match ran.ending {
-        Ending::Exited { .. } if is_success(ran) => AgentOutcome::Completed,
-        Ending::Exited { .. } => AgentOutcome::Failed,
-        Ending::TimedOut => AgentOutcome::TimedOut,
-        Ending::Stopped => AgentOutcome::Cancelled,
-        Ending::OutputTooLong | Ending::Broken(_) => AgentOutcome::Broken,
+        ProcessExit::Exited { .. } if is_success(ran) => AgentOutcome::Completed,
+        ProcessExit::Exited { .. } => AgentOutcome::Failed,
+        ProcessExit::TimedOut => AgentOutcome::TimedOut,
+        ProcessExit::Stopped => AgentOutcome::Cancelled,
+        ProcessExit::OutputTooLong | ProcessExit::Broken(_) => AgentOutcome::Broken,
     }
 }
 

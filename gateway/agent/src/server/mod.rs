@@ -10,7 +10,7 @@ mod call;
 mod failure;
 mod protocol;
 mod request;
-mod running;
+mod run_registry;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use mooring_session::names::{NameError, Principal, ServerName};
 use tokio::sync::mpsc;
 
-use self::running::Running;
+use self::run_registry::RunRegistry;
 use super::conversations::Conversations;
 use super::lock::ProcessLocks;
 use mooring_router::affinity::Affinity;
@@ -47,7 +47,7 @@ pub struct AgentServer {
     children: Children,
     /// There where other processes may use the same store without knowing of this one's turns.
     locks: Option<ProcessLocks>,
-    running: Running,
+    running: RunRegistry,
     tools_json: Box<str>,
 }
 
@@ -106,7 +106,7 @@ impl AgentServers {
                 affinity: affinity.clone(),
                 children: Children::new(settings.children_max.get(), Launcher::default()),
                 locks: locks.clone(),
-                running: Running::default(),
+                running: RunRegistry::default(),
                 tools_json: protocol::tools_json(id, settings).into(),
                 settings: settings.clone(),
                 id: name,

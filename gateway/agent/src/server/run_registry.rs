@@ -15,7 +15,7 @@ type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
 
 /// What goes on.
 #[derive(Debug, Default)]
-pub(super) struct Running {
+pub(super) struct RunRegistry {
     by_request: Arc<Stops>,
     all: CancellationToken,
     count: watch::Sender<usize>,
@@ -30,7 +30,7 @@ pub(super) struct Run {
     count: watch::Sender<usize>,
 }
 
-impl Running {
+impl RunRegistry {
     /// A run begins.
     pub(super) fn begin(&self, request: Option<RequestName>) -> Run {
         let stop = self.all.child_token();
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_client_ends_its_own_runs_alone() {
-        let running = Running::default();
+        let running = RunRegistry::default();
         let (ada, bob) = (running.begin(request("ada")), running.begin(request("bob")));
         running.stop(&request("ada").unwrap_or_else(|| unreachable!()));
         assert!(ada.stop.is_cancelled());
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn when_the_gateway_stops_all_of_them_end() {
-        let running = Running::default();
+        let running = RunRegistry::default();
         let run = running.begin(None);
         running.stop_all();
         assert!(run.stop.is_cancelled());
@@ -116,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_idle_when_the_last_of_them_is_over() {
-        let running = Running::default();
+        let running = RunRegistry::default();
         let (one, other) = (running.begin(None), running.begin(None));
         let mut idle = std::pin::pin!(running.idle());
         drop(one);

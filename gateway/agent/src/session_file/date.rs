@@ -9,7 +9,7 @@ const MS_PER_DAY: i64 = 24 * 60 * MS_PER_MINUTE;
 /// Milliseconds since 1970 of `2026-01-14T23:15:00Z` and its like: a day alone, or a day and a time to the minute, the
 /// second or a fraction of it, in UTC or with an offset. None for anything else, and for days and times that are not.
 pub(super) fn unix_ms(text: &str) -> Option<i64> {
-    let mut rest = Rest(text.trim());
+    let mut rest = DateParser(text.trim());
     let (year, month, day) = date(&mut rest)?;
     let days = days_since_1970(year, month, day);
     if rest.0.is_empty() {
@@ -24,9 +24,9 @@ pub(super) fn unix_ms(text: &str) -> Option<i64> {
 }
 
 /// What is still to be read.
-struct Rest<'a>(&'a str);
+struct DateParser<'a>(&'a str);
 
-impl Rest<'_> {
+impl DateParser<'_> {
     /// So many digits as a number.
     fn digits(&mut self, count: usize) -> Option<i64> {
         let (digits, rest) = self.0.split_at_checked(count)?;
@@ -48,7 +48,7 @@ impl Rest<'_> {
     }
 }
 
-fn date(rest: &mut Rest<'_>) -> Option<(i64, i64, i64)> {
+fn date(rest: &mut DateParser<'_>) -> Option<(i64, i64, i64)> {
     let year = rest.digits(4)?;
     let month = rest.part('-', 12).filter(|month| *month >= 1)?;
     let day = rest.part('-', days_of(year, month))?;
@@ -56,7 +56,7 @@ fn date(rest: &mut Rest<'_>) -> Option<(i64, i64, i64)> {
 }
 
 /// Milliseconds of the day. 24:00 is the end of it.
-fn time(rest: &mut Rest<'_>) -> Option<i64> {
+fn time(rest: &mut DateParser<'_>) -> Option<i64> {
     let hour = rest.digits(2).filter(|hour| *hour <= 24)?;
     let minute = rest.part(':', 59)?;
     let mut ms = 0;
@@ -68,7 +68,7 @@ fn time(rest: &mut Rest<'_>) -> Option<i64> {
 }
 
 /// Milliseconds of a fraction of a second; further digits are dropped.
-fn fraction(rest: &mut Rest<'_>) -> Option<i64> {
+fn fraction(rest: &mut DateParser<'_>) -> Option<i64> {
     if rest.one_of(&['.', ',']).is_none() {
         return Some(0);
     }
@@ -82,7 +82,7 @@ fn fraction(rest: &mut Rest<'_>) -> Option<i64> {
 }
 
 /// Milliseconds by which the zone is ahead of UTC.
-fn offset(rest: &mut Rest<'_>) -> Option<i64> {
+fn offset(rest: &mut DateParser<'_>) -> Option<i64> {
     let sign = match rest.one_of(&['Z', 'z', '+', '-'])? {
         '+' => 1,
         '-' => -1,

@@ -27,16 +27,16 @@ pub struct Entry {
 
 /// An entry that is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedEntry {
     /// Its key, as it was written. It comes from elsewhere, and is to be made harmless before it is shown.
     pub key: String,
     /// Why.
-    pub reason: Reason,
+    pub reason: SkipReason,
 }
 
 /// Why an entry is not taken. No reason repeats a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum SkipReason {
     /// The key is empty.
     #[error("the key is empty")]
     KeyEmpty,
@@ -97,62 +97,62 @@ fn of_hours(length: Duration) -> String {
 
 /// Now, and how long a session that is not used lives.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment {
+pub(super) struct EntryClock {
     pub(super) now_ms: u64,
     pub(super) ttl: Duration,
 }
 
 /// Checks the key of an entry.
-pub(super) fn parent(key: &str) -> Result<(), Reason> {
+pub(super) fn parent(key: &str) -> Result<(), SkipReason> {
     match key.len() {
-        0 => Err(Reason::KeyEmpty),
-        length if length > PARENT_BYTES_MAX => Err(Reason::KeyTooLong),
+        0 => Err(SkipReason::KeyEmpty),
+        length if length > PARENT_BYTES_MAX => Err(SkipReason::KeyTooLong),
         _ => LabelValue::parse(key.as_bytes())
             .map(drop)
-            .map_err(|_| Reason::KeyControl),
+            .map_err(|_| SkipReason::KeyControl),
     }
 }
 
 /// What an entry's value says: the agent's session, and its last use. A use in the future counts as one of now: clocks
 /// of two machines differ, and no session may live for longer than the others by that.
-pub(super) fn value(raw: &str, moment: Moment) -> Result<(String, u64), Reason> {
+pub(super) fn value(raw: &str, moment: EntryClock) -> Result<(String, u64), SkipReason> {
     if !raw.starts_with('{') {
-        return Err(Reason::NotAnObject(kind(raw)));
+        return Err(SkipReason::NotAnObject(kind(raw)));
     }
     if raw.len() > ENTRY_BYTES_MAX {
-        return Err(Reason::TooLarge);
+        return Err(SkipReason::TooLarge);
     }
-    let value: Value = serde_json::from_str(raw).map_err(|_| Reason::Unreadable)?;
+    let value: Value = serde_json::from_str(raw).map_err(|_| SkipReason::Unreadable)?;
     let session = session(string(&value, SESSION)?)?;
-    let written = date::unix_ms(string(&value, UPDATED_AT)?).ok_or(Reason::NotADate)?;
+    let written = date::unix_ms(string(&value, UPDATED_AT)?).ok_or(SkipReason::NotADate)?;
     // Before 1970 nothing was used.
     let updated_at_ms = u64::try_from(written).unwrap_or(0).min(moment.now_ms);
     if moment.now_ms - updated_at_ms > Millis::from(moment.ttl).get() {
-        return Err(Reason::Expired(moment.ttl));
+        return Err(SkipReason::Expired(moment.ttl));
     }
     Ok((session, updated_at_ms))
 }
 
-fn session(text: &str) -> Result<String, Reason> {
+fn session(text: &str) -> Result<String, SkipReason> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(Reason::SessionBlank);
+        return Err(SkipReason::SessionBlank);
     }
     if text.len() > AGENT_SESSION_BYTES_MAX {
-        return Err(Reason::SessionTooLong);
+        return Err(SkipReason::SessionTooLong);
     }
     if text.starts_with('-') {
-        return Err(Reason::SessionOption);
+        return Err(SkipReason::SessionOption);
     }
-    UpstreamSession::parse(text.as_bytes()).map_err(|_| Reason::SessionAlphabet)?;
+    UpstreamSession::parse(text.as_bytes()).map_err(|_| SkipReason::SessionAlphabet)?;
     Ok(text.to_owned())
 }
 
-fn string<'a>(value: &'a Value, member: &'static str) -> Result<&'a str, Reason> {
+fn string<'a>(value: &'a Value, member: &'static str) -> Result<&'a str, SkipReason> {
     match value.get(member) {
-        None => Err(Reason::Missing(member)),
+        None => Err(SkipReason::Missing(member)),
         Some(Value::String(text)) => Ok(text),
-        Some(other) => Err(Reason::NotAString(member, kind(&other.to_string()))),
+        Some(other) => Err(SkipReason::NotAString(member, kind(&other.to_string()))),
     }
 }
 

@@ -21,8 +21,8 @@ mod members;
 mod read;
 mod write;
 
-pub use self::entry::{Entry, Reason, Skipped};
-pub use self::read::{ReadError, Reading, parse, read, read_from};
+pub use self::entry::{Entry, SkipReason, SkippedEntry};
+pub use self::read::{ReadError, SessionFileContents, parse, read, read_from};
 pub use self::write::{WriteError, text, write};
 
 /// Largest file that is read: about a hundred times what a thousand sessions take.

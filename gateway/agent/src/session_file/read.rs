@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::FILE_BYTES_MAX;
-use super::entry::{self, Entry, Moment, Reason, Skipped};
+use super::entry::{self, Entry, EntryClock, SkipReason, SkippedEntry};
 use super::members::Members;
 
 /// A pipe would be waited for, so a file is opened without waiting.
@@ -20,18 +20,18 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// What a file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct SessionFileContents {
     /// What can be used, in the order of the file, each parent once.
     pub entries: Vec<Entry>,
     /// What cannot, in the order of the file.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedEntry>,
 }
 
-impl Reading {
+impl SessionFileContents {
     /// How many of those that are skipped were good, and are too old.
     #[must_use]
     pub fn expired(&self) -> usize {
-        let is_expired = |skipped: &&Skipped| matches!(skipped.reason, Reason::Expired(_));
+        let is_expired = |skipped: &&SkippedEntry| matches!(skipped.reason, SkipReason::Expired(_));
         self.skipped.iter().filter(is_expired).count()
     }
 }
@@ -84,7 +84,7 @@ pub enum ReadError {
 ///
 /// # Errors
 /// The file as a whole cannot be used. See [`ReadError`].
-pub fn read(path: &Path, now_ms: u64, ttl: Duration) -> Result<Reading, ReadError> {
+pub fn read(path: &Path, now_ms: u64, ttl: Duration) -> Result<SessionFileContents, ReadError> {
     let opened = |source| ReadError::Open {
         path: path.to_owned(),
         source,
@@ -106,7 +106,11 @@ pub fn read(path: &Path, now_ms: u64, ttl: Duration) -> Result<Reading, ReadErro
 ///
 /// # Errors
 /// See [`read`].
-pub fn read_from(source: impl Read, now_ms: u64, ttl: Duration) -> Result<Reading, ReadError> {
+pub fn read_from(
+    source: impl Read,
+    now_ms: u64,
+    ttl: Duration,
+) -> Result<SessionFileContents, ReadError> {
     let mut bytes = Vec::new();
     let read = source
         .take(FILE_BYTES_MAX.saturating_add(1))
@@ -123,7 +127,7 @@ pub fn read_from(source: impl Read, now_ms: u64, ttl: Duration) -> Result<Readin
 ///
 /// # Errors
 /// See [`read`].
-pub fn parse(bytes: &[u8], now_ms: u64, ttl: Duration) -> Result<Reading, ReadError> {
+pub fn parse(bytes: &[u8], now_ms: u64, ttl: Duration) -> Result<SessionFileContents, ReadError> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
     let behind_spaces = text.trim_start();
@@ -136,7 +140,7 @@ pub fn parse(bytes: &[u8], now_ms: u64, ttl: Duration) -> Result<Reading, ReadEr
         return Err(ReadError::NotAnObject(entry::kind(behind_spaces)));
     }
     let Members(members) = serde_json::from_str(text).map_err(|error| syntax(&error))?;
-    Ok(sorted_out(&members, Moment { now_ms, ttl }))
+    Ok(sorted_out(&members, EntryClock { now_ms, ttl }))
 }
 
 fn syntax(error: &serde_json::Error) -> ReadError {
@@ -149,7 +153,7 @@ fn syntax(error: &serde_json::Error) -> ReadError {
     ReadError::Syntax(error.to_string())
 }
 
-fn sorted_out(members: &[(&RawValue, &RawValue)], moment: Moment) -> Reading {
+fn sorted_out(members: &[(&RawValue, &RawValue)], moment: EntryClock) -> SessionFileContents {
     let keys: Vec<Result<String, Cow<'_, str>>> =
         members.iter().map(|(key, _)| text(key)).collect();
     let last: HashMap<&str, usize> = keys
@@ -157,11 +161,11 @@ fn sorted_out(members: &[(&RawValue, &RawValue)], moment: Moment) -> Reading {
         .enumerate()
         .filter_map(|(at, key)| Some((key.as_deref().ok()?, at)))
         .collect();
-    let mut reading = Reading::default();
+    let mut reading = SessionFileContents::default();
     for (at, ((_, value), key)) in members.iter().zip(&keys).enumerate() {
         let taken = match key {
-            Err(_) => Err(Reason::KeyNotText),
-            Ok(key) if last.get(key.as_str()) != Some(&at) => Err(Reason::Repeated),
+            Err(_) => Err(SkipReason::KeyNotText),
+            Ok(key) if last.get(key.as_str()) != Some(&at) => Err(SkipReason::Repeated),
             Ok(key) => entry::parent(key).and_then(|()| entry::value(value.get(), moment)),
         };
         let key = match key {
@@ -174,7 +178,7 @@ fn sorted_out(members: &[(&RawValue, &RawValue)], moment: Moment) -> Reading {
                 agent_session,
                 updated_at_ms,
             }),
-            Err(reason) => reading.skipped.push(Skipped { key, reason }),
+            Err(reason) => reading.skipped.push(SkippedEntry { key, reason }),
         }
     }
     reading

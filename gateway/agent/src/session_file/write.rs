@@ -56,7 +56,7 @@ struct Members<'a>(Vec<&'a Entry>);
 impl Serialize for Members<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let member = |entry: &&Entry| {
-            let value = Written {
+            let value = EntryValue {
                 session: entry.agent_session.clone(),
                 updated_at: rfc3339(entry.updated_at_ms),
             };
@@ -67,7 +67,7 @@ impl Serialize for Members<'_> {
 }
 
 #[derive(Serialize)]
-struct Written {
+struct EntryValue {
     #[serde(rename = "claudeSessionId")]
     session: String,
     #[serde(rename = "updatedAt")]

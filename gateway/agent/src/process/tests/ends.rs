@@ -56,7 +56,7 @@ async fn what_takes_too_long_is_ended_with_all_that_it_started() {
         let mut spec = with_daemon(&pids, &then);
         spec.time_limit = Duration::from_secs(limit_seconds);
         let ran = ran(&spec, OutputForm::Text).await;
-        assert_eq!(ran.ending, Ending::TimedOut);
+        assert_eq!(ran.ending, ProcessExit::TimedOut);
         assert!(ran.wall_time >= spec.time_limit);
         if ran.findings.result.as_deref() == Some("half") {
             assert_dead(&pids_in(&pids).await);
@@ -90,7 +90,7 @@ async fn a_stopped_run_leaves_nothing() {
         pids
     };
     let (ran, pids) = tokio::join!(running, stopping);
-    assert_eq!(ran.unwrap().ending, Ending::Stopped);
+    assert_eq!(ran.unwrap().ending, ProcessExit::Stopped);
     assert_dead(&pids);
     assert_eq!(children.running(), 0);
 }
@@ -119,13 +119,13 @@ async fn a_flood_ends_it() {
     let mut spec = shell("while :; do echo 0123456789; done");
     spec.output_bytes_max = 1000;
     let flood = ran(&spec, OutputForm::Text).await;
-    assert_eq!(flood.ending, Ending::OutputTooLong);
+    assert_eq!(flood.ending, ProcessExit::OutputTooLong);
     assert_eq!(flood.findings.result.unwrap().len(), 1000 / 11 * 11 - 1);
 
     let mut spec = shell("echo ok; while :; do printf 0123456789; done");
     spec.line_bytes_max = 1000;
     let line = ran(&spec, OutputForm::Text).await;
-    assert_eq!(line.ending, Ending::OutputTooLong);
+    assert_eq!(line.ending, ProcessExit::OutputTooLong);
     assert_eq!(line.findings.result.as_deref(), Some("ok"));
 }
 
@@ -136,7 +136,7 @@ async fn what_fits_exactly_does_not_end_it() {
     assert_eq!(result_of(&spec).await, "0123456789\n012345678");
     spec.output_bytes_max = 20;
     let ran = ran(&spec, OutputForm::Text).await;
-    assert_eq!(ran.ending, Ending::OutputTooLong);
+    assert_eq!(ran.ending, ProcessExit::OutputTooLong);
 }
 
 /// The parent of a process.
@@ -161,6 +161,6 @@ async fn a_run_whose_supervisor_is_killed_leaves_nothing() {
         pids
     };
     let (ran, pids) = tokio::join!(ran(&spec, OutputForm::Text), killing);
-    assert!(matches!(ran.ending, Ending::Broken(_)), "{ran:?}");
+    assert!(matches!(ran.ending, ProcessExit::Broken(_)), "{ran:?}");
     assert_dead(&pids);
 }

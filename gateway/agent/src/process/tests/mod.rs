@@ -75,7 +75,7 @@ fn shell(script: &str) -> RunSpec {
     program("/bin/sh", &["-c", script])
 }
 
-async fn ran(spec: &RunSpec, form: OutputForm) -> Ran {
+async fn ran(spec: &RunSpec, form: OutputForm) -> CompletedRun {
     let stop = CancellationToken::new();
     let children = children();
     let ran = run(&children, spec, label(), rules(form), drop, stop);
@@ -159,7 +159,7 @@ async fn how_it_ended_is_told() {
     ] {
         let ran = ran(&shell(script), OutputForm::Text).await;
         let said = said.to_owned();
-        assert_eq!(ran.ending, Ending::Exited { code, said });
+        assert_eq!(ran.ending, ProcessExit::Exited { code, said });
         assert_eq!(ran.ending.is_success(), code == Some(0));
     }
 }

@@ -13,14 +13,14 @@ mod writing;
 
 use std::time::Duration;
 
-use super::{Entry, ReadError, Reading, parse};
+use super::{Entry, ReadError, SessionFileContents, parse};
 
 /// 2026-01-15T00:00:00Z.
 const NOW_MS: u64 = 1_768_435_200_000;
 const HOUR_MS: u64 = 3_600_000;
 const TTL: Duration = Duration::from_secs(24 * 3_600);
 
-fn read(text: &str) -> Result<Reading, ReadError> {
+fn read(text: &str) -> Result<SessionFileContents, ReadError> {
     parse(text.as_bytes(), NOW_MS, TTL)
 }
 

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::super::{
-    AGENT_SESSION_BYTES_MAX, ENTRY_BYTES_MAX, FILE_BYTES_MAX, PARENT_BYTES_MAX, Reason, Skipped,
-    date, read as read_file, read_from,
+    AGENT_SESSION_BYTES_MAX, ENTRY_BYTES_MAX, FILE_BYTES_MAX, PARENT_BYTES_MAX, SkipReason,
+    SkippedEntry, date, read as read_file, read_from,
 };
 use super::*;
 
@@ -13,11 +13,11 @@ const GOOD: &str = r#"{"claudeSessionId": "eff82f41", "updatedAt": "2026-01-14T2
 
 /// The only entry's fate.
 #[track_caller]
-fn one(text: &str) -> Result<Entry, Reason> {
+fn one(text: &str) -> Result<Entry, SkipReason> {
     let mut reading = read(text).unwrap();
     match (reading.entries.pop(), reading.skipped.pop()) {
         (Some(entry), None) => Ok(entry),
-        (None, Some(Skipped { reason, .. })) => Err(reason),
+        (None, Some(SkippedEntry { reason, .. })) => Err(reason),
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -40,7 +40,7 @@ fn the_file_of_that_project_is_read() {
         NOW_MS - 45 * 60_000,
     );
     assert_eq!(read(text).unwrap().entries, [expected]);
-    assert_eq!(read("{}").unwrap(), Reading::default());
+    assert_eq!(read("{}").unwrap(), SessionFileContents::default());
 }
 
 #[test]
@@ -53,46 +53,49 @@ fn a_bad_entry_is_named_with_its_reason_and_costs_no_other() {
     let id = "claudeSessionId";
     let at = "updatedAt";
     for (value, expected) in [
-        ("null".to_owned(), Reason::NotAnObject("null")),
-        ("[]".to_owned(), Reason::NotAnObject("an array")),
-        ("7".to_owned(), Reason::NotAnObject("a number")),
-        ("true".to_owned(), Reason::NotAnObject("a boolean")),
-        (quoted("eff82f41"), Reason::NotAnObject("a string")),
-        ("{}".to_owned(), Reason::Missing(id)),
+        ("null".to_owned(), SkipReason::NotAnObject("null")),
+        ("[]".to_owned(), SkipReason::NotAnObject("an array")),
+        ("7".to_owned(), SkipReason::NotAnObject("a number")),
+        ("true".to_owned(), SkipReason::NotAnObject("a boolean")),
+        (quoted("eff82f41"), SkipReason::NotAnObject("a string")),
+        ("{}".to_owned(), SkipReason::Missing(id)),
         (
             r#"{"updatedAt": "2026-01-14"}"#.to_owned(),
-            Reason::Missing(id),
+            SkipReason::Missing(id),
         ),
         (
             r#"{"claudeSessionId": "a"}"#.to_owned(),
-            Reason::Missing(at),
+            SkipReason::Missing(at),
         ),
-        (session("null"), Reason::NotAString(id, "null")),
-        (session("17"), Reason::NotAString(id, "a number")),
-        (session("[\"a\"]"), Reason::NotAString(id, "an array")),
-        (session("\"\""), Reason::SessionBlank),
-        (session("\" \\t \""), Reason::SessionBlank),
-        (session("\"a b\""), Reason::SessionAlphabet),
-        (session("\"a\\u0000\""), Reason::SessionAlphabet),
-        (session("\"caf\u{e9}\""), Reason::SessionAlphabet),
-        (session("\"--dangerous\""), Reason::SessionOption),
+        (session("null"), SkipReason::NotAString(id, "null")),
+        (session("17"), SkipReason::NotAString(id, "a number")),
+        (session("[\"a\"]"), SkipReason::NotAString(id, "an array")),
+        (session("\"\""), SkipReason::SessionBlank),
+        (session("\" \\t \""), SkipReason::SessionBlank),
+        (session("\"a b\""), SkipReason::SessionAlphabet),
+        (session("\"a\\u0000\""), SkipReason::SessionAlphabet),
+        (session("\"caf\u{e9}\""), SkipReason::SessionAlphabet),
+        (session("\"--dangerous\""), SkipReason::SessionOption),
         (
             session(&quoted(&"a".repeat(AGENT_SESSION_BYTES_MAX + 1))),
-            Reason::SessionTooLong,
+            SkipReason::SessionTooLong,
         ),
-        (session("\"\\ud800\""), Reason::Unreadable),
-        (used("null"), Reason::NotAString(at, "null")),
-        (used("1768432500000"), Reason::NotAString(at, "a number")),
-        (used("{}"), Reason::NotAString(at, "an object")),
-        (used("\"\""), Reason::NotADate),
-        (used("\"NaN\""), Reason::NotADate),
-        (used("\"yesterday\""), Reason::NotADate),
-        (used(&deep), Reason::Unreadable),
+        (session("\"\\ud800\""), SkipReason::Unreadable),
+        (used("null"), SkipReason::NotAString(at, "null")),
+        (
+            used("1768432500000"),
+            SkipReason::NotAString(at, "a number"),
+        ),
+        (used("{}"), SkipReason::NotAString(at, "an object")),
+        (used("\"\""), SkipReason::NotADate),
+        (used("\"NaN\""), SkipReason::NotADate),
+        (used("\"yesterday\""), SkipReason::NotADate),
+        (used(&deep), SkipReason::Unreadable),
         (
             session(&quoted(&"a".repeat(ENTRY_BYTES_MAX))),
-            Reason::TooLarge,
+            SkipReason::TooLarge,
         ),
-        (used("\"2026-01-13T23:59:59Z\""), Reason::Expired(TTL)),
+        (used("\"2026-01-13T23:59:59Z\""), SkipReason::Expired(TTL)),
     ] {
         let text = format!(r#"{{"first": {GOOD}, "bad": {value}, "last": {GOOD}}}"#);
         let reading = read(&text).unwrap();
@@ -100,7 +103,7 @@ fn a_bad_entry_is_named_with_its_reason_and_costs_no_other() {
         assert_eq!(parents, ["first", "last"], "{value}");
         let key = "bad".to_owned();
         let reason = expected;
-        assert_eq!(reading.skipped, [Skipped { key, reason }], "{value}");
+        assert_eq!(reading.skipped, [SkippedEntry { key, reason }], "{value}");
     }
 }
 
@@ -115,12 +118,12 @@ fn keys_are_ids_of_sessions() {
         key("\u{6771}\u{4eac} 7").unwrap().parent,
         "\u{6771}\u{4eac} 7"
     );
-    assert_eq!(key(""), Err(Reason::KeyEmpty));
-    assert_eq!(key(&too_long), Err(Reason::KeyTooLong));
-    assert_eq!(key("a\u{1b}[2J"), Err(Reason::KeyControl));
+    assert_eq!(key(""), Err(SkipReason::KeyEmpty));
+    assert_eq!(key(&too_long), Err(SkipReason::KeyTooLong));
+    assert_eq!(key("a\u{1b}[2J"), Err(SkipReason::KeyControl));
     assert_eq!(
         one(&format!(r#"{{"a\ud800": {GOOD}}}"#)),
-        Err(Reason::KeyNotText)
+        Err(SkipReason::KeyNotText)
     );
 }
 
@@ -136,7 +139,7 @@ fn of_a_key_that_is_repeated_the_last_one_counts() {
         .map(|e| (e.parent.as_str(), e.agent_session.as_str()))
         .collect();
     assert_eq!(sessions, [("b", "eff82f41"), ("a", "last")]);
-    assert_eq!(reading.skipped[0].reason, Reason::Repeated);
+    assert_eq!(reading.skipped[0].reason, SkipReason::Repeated);
     let with_bad_one = read(&format!(r#"{{"a": {GOOD}, "a": null}}"#)).unwrap();
     assert_eq!(with_bad_one.entries, []);
     let member_twice = format!(
@@ -193,8 +196,11 @@ fn dates_are_those_that_mean_the_same_everywhere() {
 fn sessions_expire_after_the_time_to_live_and_a_use_in_the_future_is_one_of_now() {
     let at = |date: &str| one(&with_date(date)).map(|entry| entry.updated_at_ms);
     assert_eq!(at("2026-01-14T00:00:00.000Z"), Ok(NOW_MS - 24 * HOUR_MS));
-    assert_eq!(at("2026-01-13T23:59:59.999Z"), Err(Reason::Expired(TTL)));
-    assert_eq!(at("1969-12-31T00:00:00Z"), Err(Reason::Expired(TTL)));
+    assert_eq!(
+        at("2026-01-13T23:59:59.999Z"),
+        Err(SkipReason::Expired(TTL))
+    );
+    assert_eq!(at("1969-12-31T00:00:00Z"), Err(SkipReason::Expired(TTL)));
     assert_eq!(at("2026-01-15T00:00:01Z"), Ok(NOW_MS));
     assert_eq!(at("9999-12-31T23:59:59Z"), Ok(NOW_MS));
     let reading = read(&format!(
@@ -248,7 +254,7 @@ fn bytes_that_are_no_text_cost_their_own_entry() {
     bytes.extend(b"\xff\", \"updatedAt\": \"2026-01-14T23:15:00Z\"}}");
     let reading = parse(&bytes, NOW_MS, TTL).unwrap();
     assert_eq!(reading.entries.len(), 1);
-    assert_eq!(reading.skipped[0].reason, Reason::SessionAlphabet);
+    assert_eq!(reading.skipped[0].reason, SkipReason::SessionAlphabet);
 }
 
 #[test]
