@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use mooring_code::proxy::{AddressPolicy, Proxy, ProxyOptions, RefusedRequest, Traffic};
 use mooring_sandbox::{
-    Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, TakeListener, Tier,
-    Trees,
+    Job, Launcher, Limits, ListenerCallback, Network, Options, Program, RunEnd, Sandbox,
+    SessionTrees, StopHandle, Tier,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,7 +53,7 @@ async fn run(program: Program, policy: AddressPolicy) -> Ran {
         connections_max: 8,
         on_refused: Box::new(move |refused| report.lock().unwrap().push(refused.clone())),
     });
-    let network = Network::Proxy(TakeListener::new(take));
+    let network = Network::Proxy(ListenerCallback::new(take));
     let outcome = tokio::task::spawn_blocking(move || {
         let session = TempDir::new().unwrap();
         let tree = |name: &str| {
@@ -61,7 +61,7 @@ async fn run(program: Program, policy: AddressPolicy) -> Ran {
             fs::create_dir(&path).unwrap();
             OwnedFd::from(File::open(path).unwrap())
         };
-        let trees = Trees {
+        let trees = SessionTrees {
             tools: tree("tools"),
             skills: tree("skills"),
             scratch: tree("scratch"),
@@ -75,13 +75,13 @@ async fn run(program: Program, policy: AddressPolicy) -> Ran {
             bridge: None,
             network,
         };
-        sandbox().run(job, &Stop::new().unwrap()).unwrap()
+        sandbox().run(job, &StopHandle::new().unwrap()).unwrap()
     })
     .await
     .unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let errors = said(&outcome.stderr.bytes);
-    assert_eq!(outcome.ended, Ended::Exited(0), "{errors}");
+    assert_eq!(outcome.ended, RunEnd::Exited(0), "{errors}");
     Ran {
         output: said(&outcome.stdout.bytes),
         traffic: proxy.end().await,

@@ -20,7 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, Tier, Trees,
+    Job, Launcher, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees, StopHandle,
+    Tier,
 };
 use tempfile::TempDir;
 
@@ -198,11 +199,11 @@ fn run_walled(sandbox: &Sandbox, ground: &Ground, subject: &Subject) -> Duration
         network: Network::None,
     };
     let outcome = sandbox
-        .run(job, &Stop::new().expect("a handle"))
+        .run(job, &StopHandle::new().expect("a handle"))
         .expect("it runs");
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         String::from_utf8_lossy(&outcome.stderr.bytes)
     );
@@ -263,9 +264,9 @@ impl Ground {
         Self(directory)
     }
 
-    fn trees(&self) -> Trees {
+    fn trees(&self) -> SessionTrees {
         let open = |name| OwnedFd::from(File::open(self.0.path().join(name)).expect("a directory"));
-        Trees {
+        SessionTrees {
             tools: open("tools"),
             skills: open("skills"),
             scratch: open("scratch"),

@@ -13,7 +13,7 @@ pub struct Job {
     /// What runs.
     pub program: Program,
     /// What it sees.
-    pub trees: Trees,
+    pub trees: SessionTrees,
     /// What it may use.
     pub limits: Limits,
     /// What the program has as descriptor 3: one end of a socket pair, whose other end the caller holds. A pipeline's
@@ -31,7 +31,7 @@ pub enum Network {
     None,
     /// One port of its own loopback, [`PROXY_PORT`], where the host answers as an HTTP proxy. In the strict tier alone:
     /// without a network namespace, what is to be kept from it would be kept by the filter of system calls alone.
-    Proxy(TakeListener),
+    Proxy(ListenerCallback),
 }
 
 /// Where the proxy of [`Network::Proxy`] is found, on 127.0.0.1.
@@ -39,9 +39,9 @@ pub const PROXY_PORT: u16 = 3128;
 
 /// Takes the socket that listens inside, before the program is started, on the thread of the run. Whoever takes it
 /// accepts on it, and closes it at the end of the run: the run's network namespace lasts as long as it.
-pub struct TakeListener(Box<dyn FnOnce(OwnedFd) + Send>);
+pub struct ListenerCallback(Box<dyn FnOnce(OwnedFd) + Send>);
 
-impl TakeListener {
+impl ListenerCallback {
     /// By this function. It must not block.
     pub fn new(take: impl FnOnce(OwnedFd) + Send + 'static) -> Self {
         Self(Box::new(take))
@@ -52,9 +52,9 @@ impl TakeListener {
     }
 }
 
-impl fmt::Debug for TakeListener {
+impl fmt::Debug for ListenerCallback {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TakeListener").finish()
+        formatter.debug_struct("ListenerCallback").finish()
     }
 }
 
@@ -99,7 +99,7 @@ pub enum Argument {
 /// The trees that a run sees, each an open directory. None of them is ever changed: what a run writes to the last two
 /// stands in a layer, or in the degraded tier in a copy.
 #[derive(Debug)]
-pub struct Trees {
+pub struct SessionTrees {
     /// Mounted at `/tools`.
     pub tools: OwnedFd,
     /// Mounted at `/skills`.

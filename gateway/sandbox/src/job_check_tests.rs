@@ -13,7 +13,7 @@ use super::*;
 use std::fs::File;
 use std::time::Duration;
 
-use crate::job::{Network, Trees};
+use crate::job::{Network, SessionTrees};
 
 fn limits() -> Limits {
     Limits {
@@ -31,7 +31,7 @@ fn limits() -> Limits {
 
 fn checked(program: Program, limits: Limits) -> Result<(), JobError> {
     let open = || File::open("/").expect("a directory").into();
-    let trees = Trees {
+    let trees = SessionTrees {
         tools: open(),
         skills: open(),
         scratch: open(),

@@ -23,11 +23,11 @@ mod tier;
 pub mod tree;
 
 pub use helper::{helper, is_helper};
-pub use job::{Argument, Job, Network, PROXY_PORT, Program, Stage, TakeListener, Trees};
+pub use job::{Argument, Job, ListenerCallback, Network, PROXY_PORT, Program, SessionTrees, Stage};
 pub use job_check::JobError;
 pub use limits::{LimitError, Limits};
 pub use options::{Launcher, Options};
-pub use outcome::{Changes, Ended, Outcome, Output, Stopped, Usage};
-pub use run::{ProbeError, RunError, Sandbox, Stop};
+pub use outcome::{Changes, Outcome, Output, RunEnd, StopReason, Usage};
+pub use run::{ProbeError, RunError, Sandbox, StopHandle};
 pub use runtimes::{Runtime, Runtimes, TOOLS};
 pub use tier::{Layer, Tier};

@@ -10,7 +10,7 @@ use crate::tier::{Layer, Tier};
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
-    pub ended: Ended,
+    pub ended: RunEnd,
     /// What it wrote to its standard output.
     pub stdout: Output,
     /// What it wrote to its standard error.
@@ -29,18 +29,18 @@ pub struct Outcome {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// The program ended by itself, with this exit code.
     Exited(i32),
     /// The program was ended by a signal that nobody here sent, such as its own abort.
     Signalled(i32),
     /// It was stopped.
-    Stopped(Stopped),
+    Stopped(StopReason),
 }
 
 /// Why a run was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopReason {
     /// It took longer than its wall time.
     WallTime,
     /// It used more processor time than it may.

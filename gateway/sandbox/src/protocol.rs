@@ -71,9 +71,9 @@ pub enum FromHelper {
     /// much of a control group's memory is files.
     Started,
     /// No process of the run is left. Carries the two upper directories in the strict tier, nothing in the degraded one.
-    Finished(Finished),
+    Finished(FinishReport),
     /// A step failed, and nothing of the program has run.
-    Failed(Failed),
+    Failed(StepFailure),
 }
 
 /// What is to be run, and within which walls.
@@ -82,7 +82,7 @@ pub struct Spec {
     /// Which walls. A wall of the tier that cannot be built is a [`FromHelper::Failed`].
     pub tier: WireTier,
     /// What runs the program.
-    pub runtime: Runtime,
+    pub runtime: WireRuntime,
     /// Files and directories of the host, by absolute path, that the program sees read-only at the same path, besides
     /// the runtime's binaries and the system's shared libraries: the standard library of python.
     pub seen: Vec<PathBuf>,
@@ -128,7 +128,7 @@ impl From<Tier> for WireTier {
 
 /// What runs the program. Paths are absolute, of the host, without a link in them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Runtime {
+pub enum WireRuntime {
     /// The program's bytes are python source.
     Python {
         /// The interpreter.
@@ -139,7 +139,7 @@ pub enum Runtime {
         /// The one binary.
         binary: PathBuf,
         /// What an idle deno counts as data (`VmData`), which its memory limit stands on top of. It belongs to a
-        /// version: measured by the probe. [`Runtime::DENO_DATA_BYTES`] before that.
+        /// version: measured by the probe. [`WireRuntime::DENO_DATA_BYTES`] before that.
         data_bytes: u64,
     },
     /// The program's bytes are the JSON of a `Vec<Stage>`.
@@ -149,7 +149,7 @@ pub enum Runtime {
     },
 }
 
-impl Runtime {
+impl WireRuntime {
     /// `VmData` of an idle deno 2.9, with room for its compiler's threads.
     pub const DENO_DATA_BYTES: u64 = 640 * 1024 * 1024;
 
@@ -180,7 +180,7 @@ pub struct WireLimits {
 
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct FinishReport {
     /// Wait status of the main process (of the last stage of a pipeline), for `ExitStatus::from_raw`. None where
     /// process 1 was killed before the program ended.
     pub status: Option<i32>,
@@ -192,7 +192,7 @@ pub struct Finished {
 
 /// Which step failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failed {
+pub struct StepFailure {
     /// Name of the step: `namespaces`, `root`, `overlay`, `landlock`, ...
     pub step: String,
     /// The kernel's error number, 0 where there is none.
@@ -213,7 +213,7 @@ pub struct SpecDescriptors<D> {
     pub scratch: D,
     /// Likewise `/results`.
     pub results: D,
-    /// The program's bytes, see [`Runtime`]. A regular file (a memfd) that is read from its beginning.
+    /// The program's bytes, see [`WireRuntime`]. A regular file (a memfd) that is read from its beginning.
     pub program: D,
     /// The system call filter of the tier, [`crate::helper::filter`]. A regular file likewise: one sealed memfd can
     /// serve all runs, because it is read without moving its offset.

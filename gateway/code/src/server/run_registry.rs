@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mooring_sandbox::Stop;
+use mooring_sandbox::StopHandle;
 
 /// The runs of this process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct RunRegistry(Arc<Mutex<StoppableRuns>>);
 
 #[derive(Debug, Default)]
 struct StoppableRuns {
-    stops: HashMap<u64, Stop>,
+    stops: HashMap<u64, StopHandle>,
     next: u64,
     is_stopping: bool,
 }
@@ -24,7 +24,7 @@ struct StoppableRuns {
 pub(super) struct RunRegistration {
     stops: RunRegistry,
     number: u64,
-    stop: Stop,
+    stop: StopHandle,
 }
 
 impl RunRegistry {
@@ -33,7 +33,7 @@ impl RunRegistry {
     /// # Errors
     /// The process has no file descriptor left.
     pub(super) fn begin(&self) -> io::Result<RunRegistration> {
-        let stop = Stop::new()?;
+        let stop = StopHandle::new()?;
         let mut running = self.lock();
         let number = running.next;
         running.next = number.wrapping_add(1);
@@ -53,7 +53,7 @@ impl RunRegistry {
     pub(super) fn ask_all(&self) {
         let mut running = self.lock();
         running.is_stopping = true;
-        running.stops.values().for_each(Stop::ask);
+        running.stops.values().for_each(StopHandle::ask);
     }
 
     fn lock(&self) -> MutexGuard<'_, StoppableRuns> {
@@ -64,7 +64,7 @@ impl RunRegistry {
 
 impl RunRegistration {
     /// What the run is told to stop by.
-    pub(super) const fn stop(&self) -> &Stop {
+    pub(super) const fn stop(&self) -> &StopHandle {
         &self.stop
     }
 }

@@ -9,10 +9,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use mooring_sandbox::tree::{self, CommitError, Committed, SessionDirectory, View};
+use mooring_sandbox::tree::{self, CommitError, CommitReport, SessionDirectory, View};
 use mooring_sandbox::{
-    Ended, Job, Layer, Limits, Network, Outcome, Output, Program, Sandbox, Stop, TakeListener,
-    Tier, Trees, Usage,
+    Job, Layer, Limits, ListenerCallback, Network, Outcome, Output, Program, RunEnd, Sandbox,
+    SessionTrees, StopHandle, Tier, Usage,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -63,14 +63,14 @@ pub(super) enum WrittenFiles {
 
 /// What came of it.
 pub(super) struct RunResult {
-    pub(super) ended: Ended,
+    pub(super) ended: RunEnd,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
     pub(super) usage: Usage,
     pub(super) tier: Tier,
     pub(super) layers: Vec<Layer>,
     /// What of its files was kept, or why none was. None where none were to be.
-    pub(super) committed: Option<Result<Committed, CommitError>>,
+    pub(super) committed: Option<Result<CommitReport, CommitError>>,
     /// Where its output is, where that is too long for its answer.
     pub(super) saved_stdout: Option<SavedOutput>,
     /// The same of its error output.
@@ -223,7 +223,7 @@ impl CodeServer {
         };
         let (proxy, give) = Proxy::prepare(options);
         let noting = tokio::spawn(note_all(recording.events(), told));
-        let network = Network::Proxy(TakeListener::new(give));
+        let network = Network::Proxy(ListenerCallback::new(give));
         (Some((proxy, noting)), network)
     }
 }
@@ -240,7 +240,7 @@ async fn note_all(events: RunEvents, mut told: mpsc::Receiver<SecurityEvent>) {
 /// What a run does on its own thread.
 fn run_held(
     sandbox: &Sandbox,
-    stop: &Stop,
+    stop: &StopHandle,
     held: LockedSession,
     run: Run,
     (bridge, network): (Option<OwnedFd>, Network),
@@ -308,8 +308,8 @@ fn with_long_output_saved(
 }
 
 /// What the run sees.
-fn trees(view: &View) -> std::io::Result<Trees> {
-    Ok(Trees {
+fn trees(view: &View) -> std::io::Result<SessionTrees> {
+    Ok(SessionTrees {
         tools: view.tools.try_clone()?,
         skills: view.skills.try_clone()?,
         scratch: view.scratch.try_clone()?,
@@ -323,7 +323,7 @@ fn commit(
     outcome: &Outcome,
     limits: &Limits,
     turn: Option<u64>,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReport, CommitError> {
     match outcome.tier {
         Tier::Strict => tree::commit(session, &outcome.changes, limits, turn),
         Tier::Degraded => tree::commit_copy(session, &outcome.changes, limits, turn),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mooring_sandbox::tree::{self, VirtualPath, Written};
+use mooring_sandbox::tree::{self, VirtualPath, WriteReport};
 use mooring_session::names::Principal;
 use mooring_session::rules::{Create, Revival, Touch};
 use mooring_session::time::Millis;
@@ -244,7 +244,7 @@ impl CodeServer {
         language: Option<Language>,
         path: VirtualPath,
         content: String,
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteReport, Failure> {
         let mut known = self.know(context, language).await?;
         let limits = self.policy.limits.clone();
         let work = async {

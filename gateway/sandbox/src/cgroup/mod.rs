@@ -23,14 +23,14 @@ use crate::tier::Layer;
 
 /// Where groups are made.
 #[derive(Debug)]
-pub(crate) enum Groups {
+pub(crate) enum CgroupBackend {
     V2(v2::Hierarchy),
     V1(v1::Hierarchies),
     /// Nowhere.
     Unavailable,
 }
 
-impl Groups {
+impl CgroupBackend {
     /// Finds out by making one, and removes what killed processes left.
     pub(crate) fn probe() -> Self {
         if let Some(hierarchy) = v2::Hierarchy::find() {
@@ -63,10 +63,10 @@ impl Groups {
     }
 
     /// A group of its own for one run, empty, with its limits written. `None` where none can be made.
-    pub(crate) fn make(&self, limits: &GroupLimits) -> io::Result<Option<Group>> {
+    pub(crate) fn make(&self, limits: &CgroupLimits) -> io::Result<Option<Cgroup>> {
         Ok(match self {
-            Self::V2(hierarchy) => Some(Group::V2(hierarchy.make(limits)?)),
-            Self::V1(hierarchies) => Some(Group::V1(hierarchies.make(limits)?)),
+            Self::V2(hierarchy) => Some(Cgroup::V2(hierarchy.make(limits)?)),
+            Self::V1(hierarchies) => Some(Cgroup::V1(hierarchies.make(limits)?)),
             Self::Unavailable => None,
         })
     }
@@ -74,7 +74,7 @@ impl Groups {
 
 /// What a group holds its processes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GroupLimits {
+pub(crate) struct CgroupLimits {
     /// All of it: what the run may have as memory, and what it may write, which stands in memory too.
     pub(crate) memory_bytes: u64,
     pub(crate) cpu_percent: u32,
@@ -82,7 +82,7 @@ pub(crate) struct GroupLimits {
     pub(crate) processes: u32,
 }
 
-impl GroupLimits {
+impl CgroupLimits {
     /// What process 1 and the kernel need for themselves.
     const OVERHEAD_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -112,7 +112,7 @@ const CPU_PERIOD_US: u64 = 100_000;
 
 /// What a group's processes use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct GroupUsage {
+pub(crate) struct CgroupUsage {
     /// Private and shared memory at this moment, files in memory included, caches not.
     pub(crate) memory_bytes: u64,
     /// Of all processes that ever were in it. `None` where no controller counts it.
@@ -123,12 +123,12 @@ pub(crate) struct GroupUsage {
 
 /// The group of one run. Dropping it kills what is in it and removes it.
 #[derive(Debug)]
-pub(crate) enum Group {
-    V2(v2::Group),
-    V1(v1::Group),
+pub(crate) enum Cgroup {
+    V2(v2::CgroupV2),
+    V1(v1::CgroupV1),
 }
 
-impl Group {
+impl Cgroup {
     /// Files by which a process with one thread moves itself in, for [`crate::protocol::SpecDescriptors::doors`]. None
     /// where it has to be moved by [`Self::attach`].
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
@@ -154,7 +154,7 @@ impl Group {
         }
     }
 
-    pub(crate) fn usage(&self) -> io::Result<GroupUsage> {
+    pub(crate) fn usage(&self) -> io::Result<CgroupUsage> {
         match self {
             Self::V2(group) => group.usage(),
             Self::V1(group) => group.usage(),

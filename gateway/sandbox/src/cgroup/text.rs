@@ -65,7 +65,7 @@ struct NamedError {
 
 /// Which hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind<'a> {
+pub(super) enum CgroupVersion<'a> {
     V2,
     /// The one with this controller.
     V1(&'a str),
@@ -74,7 +74,11 @@ pub(super) enum Kind<'a> {
 /// This process's own group in a hierarchy, from the two files that tell: `/proc/self/mountinfo`, where the hierarchy
 /// is mounted, and `/proc/self/cgroup`, where in it this process is. `None` where it is not mounted, or where what is
 /// mounted does not hold this process's group.
-pub(super) fn own_group(kind: Kind<'_>, mountinfo: &str, membership: &str) -> Option<PathBuf> {
+pub(super) fn own_group(
+    kind: CgroupVersion<'_>,
+    mountinfo: &str,
+    membership: &str,
+) -> Option<PathBuf> {
     let group = membership.lines().find_map(|line| group_of(kind, line))?;
     mountinfo
         .lines()
@@ -86,27 +90,27 @@ pub(super) fn own_group(kind: Kind<'_>, mountinfo: &str, membership: &str) -> Op
 }
 
 /// A line "5:cpu,cpuacct:/group"; version 2 is "0::/group".
-fn group_of<'a>(kind: Kind<'_>, line: &'a str) -> Option<&'a str> {
+fn group_of<'a>(kind: CgroupVersion<'_>, line: &'a str) -> Option<&'a str> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
     let is_meant = match kind {
-        Kind::V2 => number == "0" && controllers.is_empty(),
-        Kind::V1(controller) => controllers.split(',').any(|name| name == controller),
+        CgroupVersion::V2 => number == "0" && controllers.is_empty(),
+        CgroupVersion::V1(controller) => controllers.split(',').any(|name| name == controller),
     };
     is_meant.then_some(group)
 }
 
 /// A line "36 35 0:30 /root /mount/point rw - cgroup cgroup rw,memory": the root and the mount point. A mount point
 /// with an octal escape in it is nothing that anybody mounts a hierarchy at; it is not found.
-fn mount_of<'a>(kind: Kind<'_>, line: &'a str) -> Option<(&'a str, &'a str)> {
+fn mount_of<'a>(kind: CgroupVersion<'_>, line: &'a str) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(3);
     let (root, mount) = (front.next()?, front.next()?);
     let mut back = back.split(' ');
     let (filesystem, options) = (back.next()?, back.nth(1)?);
     let is_meant = match kind {
-        Kind::V2 => filesystem == "cgroup2",
-        Kind::V1(controller) => {
+        CgroupVersion::V2 => filesystem == "cgroup2",
+        CgroupVersion::V1(controller) => {
             filesystem == "cgroup" && options.split(',').any(|name| name == controller)
         }
     };

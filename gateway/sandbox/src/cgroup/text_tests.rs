@@ -34,19 +34,31 @@ fn the_own_group_is_found_below_its_mount() {
     };
     let hybrid = |kind, expected| check(kind, HYBRID_MOUNTS, HYBRID_MEMBERSHIP, expected);
     hybrid(
-        Kind::V1("memory"),
+        CgroupVersion::V1("memory"),
         Some("/sys/fs/cgroup/memory/service/one"),
     );
-    hybrid(Kind::V1("cpu"), Some("/sys/fs/cgroup/cpu,cpuacct/"));
-    hybrid(Kind::V1("cpuacct"), Some("/sys/fs/cgroup/cpu,cpuacct/"));
-    hybrid(Kind::V2, Some("/sys/fs/cgroup/unified/user.slice/a"));
-    hybrid(Kind::V1("pids"), None);
+    hybrid(
+        CgroupVersion::V1("cpu"),
+        Some("/sys/fs/cgroup/cpu,cpuacct/"),
+    );
+    hybrid(
+        CgroupVersion::V1("cpuacct"),
+        Some("/sys/fs/cgroup/cpu,cpuacct/"),
+    );
+    hybrid(
+        CgroupVersion::V2,
+        Some("/sys/fs/cgroup/unified/user.slice/a"),
+    );
+    hybrid(CgroupVersion::V1("pids"), None);
     let container = |kind, expected| check(kind, CONTAINER_MOUNTS, CONTAINER_MEMBERSHIP, expected);
-    container(Kind::V1("memory"), Some("/sys/fs/cgroup/memory/inner"));
-    container(Kind::V2, Some("/sys/fs/cgroup/"));
+    container(
+        CgroupVersion::V1("memory"),
+        Some("/sys/fs/cgroup/memory/inner"),
+    );
+    container(CgroupVersion::V2, Some("/sys/fs/cgroup/"));
     // What is mounted is another container's part of the hierarchy.
     check(
-        Kind::V1("memory"),
+        CgroupVersion::V1("memory"),
         CONTAINER_MOUNTS,
         "4:memory:/docker/other",
         None,

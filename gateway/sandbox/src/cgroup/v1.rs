@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::leaf::{self, Leaf};
-use super::text::{self, Kind};
-use super::{CPU_PERIOD_US, GroupLimits, GroupUsage};
+use super::text::{self, CgroupVersion};
+use super::{CPU_PERIOD_US, CgroupLimits, CgroupUsage};
 
 /// This process's own groups.
 #[derive(Debug)]
@@ -24,14 +24,15 @@ impl Hierarchies {
     pub(super) fn find() -> Option<Self> {
         let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = |controller| text::own_group(Kind::V1(controller), &mountinfo, &membership);
+        let own =
+            |controller| text::own_group(CgroupVersion::V1(controller), &mountinfo, &membership);
         let found = Self {
             memory: own("memory")?,
             pids: own("pids")?,
             cpu: own("cpu")?,
             cpuacct: own("cpuacct"),
         };
-        found.make(&GroupLimits::PROBE).ok()?;
+        found.make(&CgroupLimits::PROBE).ok()?;
         Some(found)
     }
 
@@ -46,7 +47,7 @@ impl Hierarchies {
         self.cpuacct.as_deref().filter(|path| *path != self.cpu)
     }
 
-    pub(super) fn make(&self, limits: &GroupLimits) -> io::Result<Group> {
+    pub(super) fn make(&self, limits: &CgroupLimits) -> io::Result<CgroupV1> {
         let name = leaf::next_name()?;
         let memory = Leaf::make(&self.memory, &name)?;
         text::write(memory.path(), "memory.limit_in_bytes", limits.memory_bytes)?;
@@ -66,7 +67,7 @@ impl Hierarchies {
             Some(base) => Some(Leaf::make(base, &name)?),
             None => None,
         };
-        Ok(Group {
+        Ok(CgroupV1 {
             memory,
             pids,
             cpu,
@@ -77,14 +78,14 @@ impl Hierarchies {
 
 /// One run's groups.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CgroupV1 {
     memory: Leaf,
     pids: Leaf,
     cpu: Leaf,
     cpuacct: Option<Leaf>,
 }
 
-impl Group {
+impl CgroupV1 {
     /// One for each hierarchy.
     pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         let leaves = [&self.memory, &self.pids, &self.cpu];
@@ -101,10 +102,10 @@ impl Group {
         self.pids.kill_each()
     }
 
-    pub(super) fn usage(&self) -> io::Result<GroupUsage> {
+    pub(super) fn usage(&self) -> io::Result<CgroupUsage> {
         let memory = text::read(self.memory.path(), "memory.stat")?;
         let control = text::read(self.memory.path(), "memory.oom_control")?;
-        Ok(GroupUsage {
+        Ok(CgroupUsage {
             memory_bytes: text::value(&memory, "rss") + text::value(&memory, "shmem"),
             cpu_time: self.cpu_time(),
             was_out_of_memory: text::value(&control, "oom_kill") > 0,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::process::Pid;
 
 use super::leaf::{self, Leaf};
-use super::text::{self, Kind};
-use super::{CPU_PERIOD_US, GroupLimits, GroupUsage};
+use super::text::{self, CgroupVersion};
+use super::{CPU_PERIOD_US, CgroupLimits, CgroupUsage};
 
 /// Into which host processes step down, so that their parent group can have the groups of runs.
 const HOSTS: &str = "mooring-hosts";
@@ -28,7 +28,7 @@ impl Hierarchy {
     pub(super) fn find() -> Option<Self> {
         let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-        let own = text::own_group(Kind::V2, &mountinfo, &membership)?;
+        let own = text::own_group(CgroupVersion::V2, &mountinfo, &membership)?;
         let hierarchy = Self {
             base: base_of(&own),
         };
@@ -38,7 +38,7 @@ impl Hierarchy {
         if !has_all(&hierarchy.base, "cgroup.subtree_control") {
             hierarchy.take_controllers(own == hierarchy.base).ok()?;
         }
-        hierarchy.make(&GroupLimits::PROBE).ok()?;
+        hierarchy.make(&CgroupLimits::PROBE).ok()?;
         Some(hierarchy)
     }
 
@@ -67,7 +67,7 @@ impl Hierarchy {
         second
     }
 
-    pub(super) fn make(&self, limits: &GroupLimits) -> io::Result<Group> {
+    pub(super) fn make(&self, limits: &CgroupLimits) -> io::Result<CgroupV2> {
         let leaf = Leaf::make(&self.base, &leaf::next_name()?)?;
         let path = leaf.path();
         text::write(path, "memory.max", limits.memory_bytes)?;
@@ -80,7 +80,7 @@ impl Hierarchy {
             "cpu.max",
             format!("{} {CPU_PERIOD_US}", limits.cpu_quota_us()),
         )?;
-        Ok(Group(leaf))
+        Ok(CgroupV2(leaf))
     }
 }
 
@@ -103,9 +103,9 @@ fn has_all(directory: &Path, file: &str) -> bool {
 
 /// One run's group.
 #[derive(Debug)]
-pub(crate) struct Group(Leaf);
+pub(crate) struct CgroupV2(Leaf);
 
-impl Group {
+impl CgroupV2 {
     pub(super) fn attach(&self, pid: Pid) -> io::Result<()> {
         self.0.attach(pid)
     }
@@ -121,11 +121,11 @@ impl Group {
         }
     }
 
-    pub(super) fn usage(&self) -> io::Result<GroupUsage> {
+    pub(super) fn usage(&self) -> io::Result<CgroupUsage> {
         let memory = text::read(self.0.path(), "memory.stat")?;
         let events = text::read(self.0.path(), "memory.events")?;
         let cpu = text::read(self.0.path(), "cpu.stat")?;
-        Ok(GroupUsage {
+        Ok(CgroupUsage {
             memory_bytes: text::value(&memory, "anon") + text::value(&memory, "shmem"),
             cpu_time: Some(Duration::from_micros(text::value(&cpu, "usage_usec"))),
             was_out_of_memory: text::value(&events, "oom_kill") > 0,

@@ -16,7 +16,7 @@ use super::error::{Cause, StepError};
 use super::places::Places;
 use super::root::{DEVICES, LIBRARIES};
 use crate::job::PROXY_PORT;
-use crate::protocol::{Runtime, Spec, WireNetwork};
+use crate::protocol::{Spec, WireNetwork, WireRuntime};
 
 /// With namespaces and a root of its own, the newest that the kernel has. What the later ones add, other walls hold as
 /// well: truncation of what is mounted read-only, ports, devices, and (from the sixth on) signals and abstract sockets
@@ -105,7 +105,7 @@ fn in_root(spec: &Spec) -> Result<Vec<Rule>, PathFdError> {
             rules.push((PathFd::new(path)?, run()));
         }
     }
-    if let Runtime::Python { binary } = &spec.runtime {
+    if let WireRuntime::Python { binary } = &spec.runtime {
         rules.push((PathFd::new(binary)?, run_file()));
     }
     for path in WRITABLE {
@@ -134,8 +134,8 @@ fn around(spec: &Spec, places: &Places) -> Result<Vec<Rule>, PathFdError> {
         }
     }
     let binaries: Vec<&PathBuf> = match &spec.runtime {
-        Runtime::Python { binary } | Runtime::Deno { binary, .. } => vec![binary],
-        Runtime::Tools { binaries } => binaries.values().collect(),
+        WireRuntime::Python { binary } | WireRuntime::Deno { binary, .. } => vec![binary],
+        WireRuntime::Tools { binaries } => binaries.values().collect(),
     };
     for binary in binaries {
         rules.push((PathFd::new(binary)?, run_file()));

@@ -14,15 +14,17 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::error::{Cause, StepError, at};
-use super::first_process::{self, First, FromFirst, Walls};
+use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
 use super::outer::{Request, is_told_to_go, pair};
 use super::own_user::OwnUser;
-use super::private::PrivateDirectory;
-use super::process::{self, Side};
-use super::program::Program;
+use super::private::PrivateDirectoryView;
+use super::process::{self, ForkSide};
+use super::program::PreparedProgram;
 use super::{descriptors, seccomp};
 use crate::limits::Limits;
-use crate::protocol::{Failed, Finished, FromHelper, ToHelper, WireNetwork, receive, send};
+use crate::protocol::{
+    FinishReport, FromHelper, StepFailure, ToHelper, WireNetwork, receive, send,
+};
 
 /// Does what the host asks.
 pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> {
@@ -38,9 +40,9 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
     process::outlive_parent()?;
     process::hide_memory()?;
     process::adopt_orphans()?;
-    let directory = PrivateDirectory::find(&passed)?;
+    let directory = PrivateDirectoryView::find(&passed)?;
     let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
-    let program = Program::new(&spec, &directory.places, bytes)?;
+    let program = PreparedProgram::new(&spec, &directory.places, bytes)?;
     let filter =
         descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
     drop(passed);
@@ -53,13 +55,13 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
     }
     let (near, far) = pair()?;
     match process::fork()? {
-        Side::Child => {
+        ForkSide::Child => {
             drop(near);
-            first_process::run(First {
+            first_process::run(FirstProcess {
                 spec: &spec,
                 program: &program,
                 filter: &filter,
-                walls: Walls::Private {
+                isolation: ExistingIsolation::Private {
                     places: directory.places,
                     user,
                 },
@@ -68,7 +70,7 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
                 channel: far,
             })
         }
-        Side::Parent(leader) => {
+        ForkSide::Parent(leader) => {
             drop((far, bridge));
             accompany(host, &near, leader)
         }
@@ -76,11 +78,11 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
 }
 
 /// How the run went on, as far as it can be told before everything of it is dead.
-enum Last {
+enum LeaderResult {
     /// The wait status of the program, where it is known.
     Ended(Option<i32>),
     /// No program runs.
-    Failed(Failed),
+    Failed(StepFailure),
 }
 
 /// Passes on what the leader says, until it or the host is gone; then ends the run.
@@ -94,8 +96,8 @@ fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepErr
         .map_err(at("wait for the run"))
         .map_err(StepError::Fork)?;
     let told = match last? {
-        Last::Failed(failed) => FromHelper::Failed(failed),
-        Last::Ended(status) => FromHelper::Finished(Finished {
+        LeaderResult::Failed(failed) => FromHelper::Failed(failed),
+        LeaderResult::Ended(status) => FromHelper::Finished(FinishReport {
             status,
             cpu_us: used.cpu_us,
             memory_peak_bytes: used.memory_peak_bytes,
@@ -104,22 +106,26 @@ fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepErr
     Ok(send(host.as_fd(), &told, &[])?)
 }
 
-fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<Last, StepError> {
+fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<LeaderResult, StepError> {
     if !is_told_to_go(host, leader, None)? {
-        return Ok(Last::Ended(None));
+        return Ok(LeaderResult::Ended(None));
     }
     // Where the leader is gone already, what it said is still to be read.
     let _ = send(first.as_fd(), &ToHelper::Go, &[]);
     let mut status = None;
     while is_said_first(first, host)? {
-        match receive::<FromFirst>(first.as_fd())? {
-            Some((FromFirst::Started, _)) => send(host.as_fd(), &FromHelper::Started, &[])?,
-            Some((FromFirst::Ended(ended), _)) => status = Some(ended),
-            Some((FromFirst::Failed(failed), _)) => return Ok(Last::Failed(failed)),
+        match receive::<FirstProcessMessage>(first.as_fd())? {
+            Some((FirstProcessMessage::Started, _)) => {
+                send(host.as_fd(), &FromHelper::Started, &[])?
+            }
+            Some((FirstProcessMessage::Ended(ended), _)) => status = Some(ended),
+            Some((FirstProcessMessage::Failed(failed), _)) => {
+                return Ok(LeaderResult::Failed(failed));
+            }
             None => break,
         }
     }
-    Ok(Last::Ended(status))
+    Ok(LeaderResult::Ended(status))
 }
 
 /// Waits for either side; whether it was the first, whose word goes before the other's end.

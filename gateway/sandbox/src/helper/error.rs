@@ -7,7 +7,7 @@ use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::protocol::{Failed, ProtocolError};
+use crate::protocol::{ProtocolError, StepFailure};
 
 /// What exactly a step did when it failed.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl StepError {
     }
 }
 
-impl From<&StepError> for Failed {
+impl From<&StepError> for StepFailure {
     fn from(error: &StepError) -> Self {
         Self {
             step: error.step().to_owned(),

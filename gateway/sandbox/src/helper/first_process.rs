@@ -14,27 +14,27 @@ use super::error::{Cause, StepError, at};
 use super::own_user::{self, OwnUser};
 use super::places::Places;
 use super::process_limit::KernelSettings;
-use super::program::{Last, Program, Started};
+use super::program::{LastProcess, MainProcesses, PreparedProgram};
 use super::{access_rules, capabilities, control_group, descriptors, process, rlimits, seccomp};
-use crate::protocol::{Failed, Spec, ToHelper, WireLimits, receive, send};
+use crate::protocol::{Spec, StepFailure, ToHelper, WireLimits, receive, send};
 
 /// What process 1 tells the helper outside.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum FromFirst {
+pub(super) enum FirstProcessMessage {
     /// The program runs.
     Started,
     /// The program has ended, with this wait status.
     Ended(i32),
     /// A step failed, and no program runs.
-    Failed(Failed),
+    Failed(StepFailure),
 }
 
 /// All that process 1 needs.
-pub(super) struct First<'a> {
+pub(super) struct FirstProcess<'a> {
     pub(super) spec: &'a Spec,
-    pub(super) program: &'a Program,
+    pub(super) program: &'a PreparedProgram,
     pub(super) filter: &'a [u8],
-    pub(super) walls: Walls,
+    pub(super) isolation: ExistingIsolation,
     /// Into the run's control group, see [`crate::protocol::SpecDescriptors::doors`].
     pub(super) doors: Vec<OwnedFd>,
     /// For the program, which alone has it once it runs.
@@ -43,7 +43,7 @@ pub(super) struct First<'a> {
 }
 
 /// What stands around this process already, and decides what it builds itself.
-pub(super) enum Walls {
+pub(super) enum ExistingIsolation {
     /// Namespaces and a root of its own: it is process 1.
     Root {
         settings: KernelSettings,
@@ -57,14 +57,14 @@ pub(super) enum Walls {
 }
 
 /// Be process 1.
-pub(super) fn run(first: First<'_>) -> ! {
+pub(super) fn run(first: FirstProcess<'_>) -> ! {
     let channel = first.channel;
     let told = control_group::step_into(first.doors)
-        .and_then(|()| confine(first.spec, first.filter, first.walls))
+        .and_then(|()| confine(first.spec, first.filter, first.isolation))
         .and_then(|()| course(first.program, first.bridge, &channel))
         .map_or_else(
-            |error| FromFirst::Failed(Failed::from(&error)),
-            FromFirst::Ended,
+            |error| FirstProcessMessage::Failed(StepFailure::from(&error)),
+            FirstProcessMessage::Ended,
         );
     // Where nobody listens any more, the run is over all the same.
     let _ = send(channel.as_fd(), &told, &[]);
@@ -72,9 +72,9 @@ pub(super) fn run(first: First<'_>) -> ! {
 }
 
 /// Builds the walls that a process builds around itself. The filter comes last: it denies what the others need.
-fn confine(spec: &Spec, filter: &[u8], walls: Walls) -> Result<(), StepError> {
-    match walls {
-        Walls::Root { settings, places } => {
+fn confine(spec: &Spec, filter: &[u8], isolation: ExistingIsolation) -> Result<(), StepError> {
+    match isolation {
+        ExistingIsolation::Root { settings, places } => {
             process::die_with_parent()?;
             settings.limit_processes(spec.limits.processes)?;
             begin(&places)?;
@@ -82,7 +82,7 @@ fn confine(spec: &Spec, filter: &[u8], walls: Walls) -> Result<(), StepError> {
             capabilities::drop_all()?;
             access_rules::apply_in_root(spec)?;
         }
-        Walls::Private { places, user } => {
+        ExistingIsolation::Private { places, user } => {
             process::die_with_parent()?;
             process::adopt_orphans()?;
             begin(&places)?;
@@ -116,7 +116,11 @@ fn begin(places: &Places) -> Result<(), StepError> {
 }
 
 /// Waits for the word, starts the program, and waits for its end.
-fn course(program: &Program, bridge: Option<OwnedFd>, channel: &OwnedFd) -> Result<i32, StepError> {
+fn course(
+    program: &PreparedProgram,
+    bridge: Option<OwnedFd>,
+    channel: &OwnedFd,
+) -> Result<i32, StepError> {
     match receive::<ToHelper>(channel.as_fd())? {
         Some((ToHelper::Go, _)) => {}
         Some((ToHelper::Spec(_), _)) => return Err(StepError::Spec(Cause::words("a second spec"))),
@@ -127,15 +131,15 @@ fn course(program: &Program, bridge: Option<OwnedFd>, channel: &OwnedFd) -> Resu
         }
     }
     let started = program.start(bridge)?;
-    send(channel.as_fd(), &FromFirst::Started, &[])?;
+    send(channel.as_fd(), &FirstProcessMessage::Started, &[])?;
     Ok(wait(started))
 }
 
 /// Waits for every main process, and meanwhile for whatever else ends.
-fn wait(mut started: Started) -> i32 {
+fn wait(mut started: MainProcesses) -> i32 {
     let mut last = match started.last {
-        Last::Status(status) => status,
-        Last::Process(_) => 0,
+        LastProcess::Status(status) => status,
+        LastProcess::Process(_) => 0,
     };
     while !started.running.is_empty() {
         let Ok(Some((pid, status))) =
@@ -145,7 +149,7 @@ fn wait(mut started: Started) -> i32 {
         };
         let pid = pid.as_raw_nonzero().get();
         started.running.remove(&pid);
-        if matches!(started.last, Last::Process(process) if process == pid) {
+        if matches!(started.last, LastProcess::Process(process) if process == pid) {
             last = WaitStatus::as_raw(status);
         }
     }

@@ -9,18 +9,18 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::{Cause, StepError, at};
-use super::first_process::{self, First, FromFirst, Walls};
+use super::first_process::{self, ExistingIsolation, FirstProcess, FirstProcessMessage};
 use super::identity::{self, Outside};
 use super::places::Places;
-use super::process::{self, Side};
+use super::process::{self, ForkSide};
 use super::process_limit::KernelSettings;
-use super::program::Program;
+use super::program::PreparedProgram;
 use super::root::{Root, Text, Upper};
-use super::trees::Trees;
+use super::trees::NamespaceTrees;
 use super::{degraded, descriptors, namespaces, network, seccomp};
 use crate::limits::Limits;
 use crate::protocol::{
-    Failed, Finished, FromHelper, Spec, SpecDescriptors, ToHelper, WireTier, receive, send,
+    FinishReport, FromHelper, Spec, SpecDescriptors, StepFailure, ToHelper, WireTier, receive, send,
 };
 
 /// Does what the host asks, once.
@@ -28,7 +28,11 @@ pub(super) fn run() -> Result<(), StepError> {
     let host = descriptors::take_channel()?;
     let result = course(&host);
     if let Err(error) = &result {
-        send(host.as_fd(), &FromHelper::Failed(Failed::from(error)), &[])?;
+        send(
+            host.as_fd(),
+            &FromHelper::Failed(StepFailure::from(error)),
+            &[],
+        )?;
     }
     result
 }
@@ -51,7 +55,7 @@ fn strict(host: &OwnedFd, request: Request) -> Result<(), StepError> {
     let bridge = passed.bridge.take();
     let bytes = descriptors::read_all(passed.program.as_fd(), Limits::SOURCE_BYTES_MAX, "program")?;
     let places = Places::beneath("/");
-    let program = Program::new(&spec, &places, bytes)?;
+    let program = PreparedProgram::new(&spec, &places, bytes)?;
     let filter =
         descriptors::read_all(passed.filter.as_fd(), seccomp::PROGRAM_BYTES_MAX, "filter")?;
     let settings = KernelSettings::open();
@@ -60,19 +64,19 @@ fn strict(host: &OwnedFd, request: Request) -> Result<(), StepError> {
 
     let (near, far) = pair()?;
     match process::fork()? {
-        Side::Child => {
+        ForkSide::Child => {
             drop((near, upper, listener));
-            first_process::run(First {
+            first_process::run(FirstProcess {
                 spec: &spec,
                 program: &program,
                 filter: &filter,
-                walls: Walls::Root { settings, places },
+                isolation: ExistingIsolation::Root { settings, places },
                 doors,
                 bridge,
                 channel: far,
             })
         }
-        Side::Parent(pid) => {
+        ForkSide::Parent(pid) => {
             drop((far, bridge));
             accompany(host, &near, pid, &upper, listener)
         }
@@ -112,7 +116,7 @@ fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
 /// Leaves the host: from here on this process stands in the run's namespaces and root.
 fn build(
     spec: &Spec,
-    program: &Program,
+    program: &PreparedProgram,
     passed: SpecDescriptors<OwnedFd>,
 ) -> Result<Upper, StepError> {
     let outside = Outside::read();
@@ -121,7 +125,7 @@ fn build(
     // Only now: the kernel gives the maps of a hidden process to root.
     process::hide_memory()?;
     identity::name_host()?;
-    let trees = Trees::reopen(&passed)?;
+    let trees = NamespaceTrees::reopen(&passed)?;
     drop(passed);
     let text = program.text().map(|(path, bytes)| Text { path, bytes });
     Root::build(spec, &trees, text.as_ref())?.enter()
@@ -166,11 +170,11 @@ fn accompany(
 
     let layers = [upper.scratch.as_fd(), upper.results.as_fd()];
     let mut status = None;
-    while let Some((told, _)) = receive::<FromFirst>(first.as_fd())? {
+    while let Some((told, _)) = receive::<FirstProcessMessage>(first.as_fd())? {
         match told {
-            FromFirst::Started => send(host.as_fd(), &FromHelper::Started, &layers)?,
-            FromFirst::Ended(ended) => status = Some(ended),
-            FromFirst::Failed(failed) => {
+            FirstProcessMessage::Started => send(host.as_fd(), &FromHelper::Started, &layers)?,
+            FirstProcessMessage::Ended(ended) => status = Some(ended),
+            FirstProcessMessage::Failed(failed) => {
                 return Ok(send(host.as_fd(), &FromHelper::Failed(failed), &[])?);
             }
         }
@@ -178,7 +182,7 @@ fn accompany(
     let used = process::wait(pid)
         .map_err(at("wait for process 1"))
         .map_err(StepError::Fork)?;
-    let finished = Finished {
+    let finished = FinishReport {
         status,
         cpu_us: used.cpu_us,
         memory_peak_bytes: used.memory_peak_bytes,

@@ -25,12 +25,12 @@ const TEXT_MODE: Mode = Mode::from_raw_mode(0o444);
 const SHARED_MODE: Mode = Mode::from_raw_mode(0o750);
 
 /// The directory, found again by its path.
-pub(super) struct PrivateDirectory {
+pub(super) struct PrivateDirectoryView {
     directory: OwnedFd,
     pub(super) places: Places,
 }
 
-impl PrivateDirectory {
+impl PrivateDirectoryView {
     /// Finds it: the directory in which the four trees stand under their own names.
     pub(super) fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
         find(passed).map_err(StepError::Trees)
@@ -77,7 +77,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<PrivateDirectory, Cause> {
+fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<PrivateDirectoryView, Cause> {
     let link = format!("/proc/self/fd/{}", passed.scratch.as_raw_fd());
     let scratch: PathBuf = fs::read_link(link).map_err(at("scratch"))?;
     let root = scratch
@@ -100,7 +100,7 @@ fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<PrivateDirectory, Cause> {
             )));
         }
     }
-    Ok(PrivateDirectory {
+    Ok(PrivateDirectoryView {
         directory,
         places: Places::beneath(root),
     })

@@ -11,13 +11,13 @@ use rustix::process::{
 use super::error::{StepError, at};
 
 /// What a process and all that it waited for have used.
-pub(super) struct Used {
+pub(super) struct ProcessUsage {
     pub(super) cpu_us: u64,
     pub(super) memory_peak_bytes: u64,
 }
 
 /// Which side of a fork this is.
-pub(super) enum Side {
+pub(super) enum ForkSide {
     Parent(Pid),
     Child,
 }
@@ -89,25 +89,25 @@ pub(super) fn hide_memory() -> Result<(), StepError> {
 }
 
 /// Begins the child, which goes on from here with a copy of everything.
-pub(super) fn fork() -> Result<Side, StepError> {
+pub(super) fn fork() -> Result<ForkSide, StepError> {
     // SAFETY: this process has one thread, so that the child finds no lock held by another one.
     match unsafe { libc::fork() } {
-        0 => Ok(Side::Child),
+        0 => Ok(ForkSide::Child),
         number => match Pid::from_raw(number) {
-            Some(pid) if number > 0 => Ok(Side::Parent(pid)),
+            Some(pid) if number > 0 => Ok(ForkSide::Parent(pid)),
             _ => Err(StepError::Fork(at("fork")(std::io::Error::last_os_error()))),
         },
     }
 }
 
 /// Waits for the end of a child.
-pub(super) fn wait(pid: Pid) -> Result<Used, Errno> {
+pub(super) fn wait(pid: Pid) -> Result<ProcessUsage, Errno> {
     wait_for(pid.as_raw_nonzero().get())
 }
 
 /// Waits for the end of every child, adopted ones included.
-pub(super) fn wait_for_all() -> Result<Used, Errno> {
-    let mut all = Used {
+pub(super) fn wait_for_all() -> Result<ProcessUsage, Errno> {
+    let mut all = ProcessUsage {
         cpu_us: 0,
         memory_peak_bytes: 0,
     };
@@ -126,7 +126,7 @@ pub(super) fn wait_for_all() -> Result<Used, Errno> {
 /// In place of a child's number.
 const ANY_CHILD: i32 = -1;
 
-fn wait_for(number: i32) -> Result<Used, Errno> {
+fn wait_for(number: i32) -> Result<ProcessUsage, Errno> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     loop {
@@ -142,7 +142,7 @@ fn wait_for(number: i32) -> Result<Used, Errno> {
     }
     // SAFETY: all bytes were zero, which is a value of this structure of numbers, before the call wrote its own.
     let usage = unsafe { usage.assume_init() };
-    Ok(Used {
+    Ok(ProcessUsage {
         cpu_us: microseconds(usage.ru_utime).saturating_add(microseconds(usage.ru_stime)),
         // The kernel counts kibibytes.
         memory_peak_bytes: u64::try_from(usage.ru_maxrss)

@@ -6,7 +6,7 @@
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::error::{StepError, at};
-use crate::protocol::{Runtime, WireLimits};
+use crate::protocol::{WireLimits, WireRuntime};
 
 /// Address space that an interpreter and its libraries take before the program's own memory.
 const BASE_BYTES: u64 = 64 * 1024 * 1024;
@@ -30,17 +30,17 @@ const CPU_GRACE_SECONDS: u64 = 1;
 type Entry = (Resource, u64, u64);
 
 /// What a run of this kind gets.
-fn table(runtime: &Runtime, limits: &WireLimits) -> Vec<Entry> {
+fn table(runtime: &WireRuntime, limits: &WireLimits) -> Vec<Entry> {
     let (memory, stack) = match runtime {
         // V8 reserves gigabytes of address space that it never uses: only what it writes to can be counted.
-        Runtime::Deno { data_bytes, .. } => (
+        WireRuntime::Deno { data_bytes, .. } => (
             (
                 Resource::Data,
                 data_bytes.saturating_add(limits.memory_bytes),
             ),
             STACK_DENO_BYTES,
         ),
-        Runtime::Python { .. } | Runtime::Tools { .. } => (
+        WireRuntime::Python { .. } | WireRuntime::Tools { .. } => (
             (Resource::As, limits.memory_bytes.saturating_add(BASE_BYTES)),
             STACK_BYTES,
         ),
@@ -64,7 +64,7 @@ fn table(runtime: &Runtime, limits: &WireLimits) -> Vec<Entry> {
 }
 
 /// Sets them, for this process and all that follow. A limit that is already lower is left as it is.
-pub(super) fn apply(runtime: &Runtime, limits: &WireLimits) -> Result<(), StepError> {
+pub(super) fn apply(runtime: &WireRuntime, limits: &WireLimits) -> Result<(), StepError> {
     // A write beyond the limit is an error that the program can tell, as python has it, not its silent end.
     // SAFETY: this process has one thread, and nothing that is called back is installed.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -24,7 +24,7 @@ fn soft(entries: &[Entry], resource: Resource) -> Option<u64> {
 #[test]
 fn python_is_limited_by_its_address_space() {
     let entries = table(
-        &Runtime::Python {
+        &WireRuntime::Python {
             binary: "/usr/bin/python3".into(),
         },
         &LIMITS,
@@ -38,7 +38,7 @@ fn python_is_limited_by_its_address_space() {
 
 #[test]
 fn deno_is_limited_by_its_data_on_top_of_an_idle_one() {
-    let runtime = Runtime::Deno {
+    let runtime = WireRuntime::Deno {
         binary: "/opt/deno".into(),
         data_bytes: 600,
     };
@@ -57,7 +57,7 @@ fn processor_time_warns_before_it_kills_and_is_never_zero() {
         ..LIMITS
     };
     let entries = table(
-        &Runtime::Python {
+        &WireRuntime::Python {
             binary: "/usr/bin/python3".into(),
         },
         &limits,
@@ -78,10 +78,10 @@ fn the_largest_numbers_do_not_overflow() {
         ..LIMITS
     };
     for runtime in [
-        Runtime::Python {
+        WireRuntime::Python {
             binary: "/usr/bin/python3".into(),
         },
-        Runtime::Deno {
+        WireRuntime::Deno {
             binary: "/opt/deno".into(),
             data_bytes: u64::MAX,
         },

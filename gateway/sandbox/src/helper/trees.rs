@@ -14,14 +14,14 @@ use super::error::{Cause, StepError, at};
 use crate::protocol::SpecDescriptors;
 
 /// The trees as directories of this namespace.
-pub(super) struct Trees {
+pub(super) struct NamespaceTrees {
     pub(super) tools: OwnedFd,
     pub(super) skills: OwnedFd,
     pub(super) scratch: OwnedFd,
     pub(super) results: OwnedFd,
 }
 
-impl Trees {
+impl NamespaceTrees {
     /// Opens all four again.
     pub(super) fn reopen(descriptors: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
         let again = |name, directory| reopen(name, directory).map_err(StepError::Trees);

@@ -21,7 +21,7 @@ use crate::options::Options;
 pub use error::RunError;
 pub(crate) use kernel_objects::KernelObjects;
 pub(crate) use private::PrivateDirectory;
-pub use stop::Stop;
+pub use stop::StopHandle;
 pub(crate) use watch::Witness;
 pub(crate) use watchdog::descendants;
 
@@ -29,9 +29,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 pub use self::probe::ProbeError;
-use crate::cgroup::{Group, GroupLimits, Groups};
+use crate::cgroup::{Cgroup, CgroupBackend, CgroupLimits};
 use crate::helper::{self, Connections};
-use crate::job::{Job, Network, TakeListener, Trees};
+use crate::job::{Job, ListenerCallback, Network, SessionTrees};
 use crate::limits::Limits;
 use crate::outcome::{Changes, Outcome};
 use crate::protocol::{self, Spec, SpecDescriptors, ToHelper, WireNetwork};
@@ -46,7 +46,7 @@ use watch::{State, Watch};
 #[derive(Debug)]
 pub struct Sandbox {
     options: Options,
-    groups: Groups,
+    groups: CgroupBackend,
     layers: Vec<Layer>,
     runtimes: Runtimes,
     filters: Filters,
@@ -60,7 +60,7 @@ impl Sandbox {
     /// [`ProbeError`], which names the wall that does not stand.
     pub fn probe(options: Options) -> Result<Self, ProbeError> {
         let filters = Filters::compile(options.tier)?;
-        let groups = Groups::probe();
+        let groups = CgroupBackend::probe();
         if options.tier == Tier::Degraded {
             private::sweep().map_err(RunError::host("sweep the directories of runs"))?;
         }
@@ -98,7 +98,7 @@ impl Sandbox {
     /// # Errors
     /// [`RunError`], where the walls could not be built or did not last: there is no outcome then, and nothing that
     /// the program wrote is kept. A program that fails or is stopped is an [`Outcome`].
-    pub fn run(&self, job: Job, stop: &Stop) -> Result<Outcome, RunError> {
+    pub fn run(&self, job: Job, stop: &StopHandle) -> Result<Outcome, RunError> {
         self.run_witnessed(job, stop, None)
     }
 
@@ -106,7 +106,7 @@ impl Sandbox {
     pub(crate) fn run_witnessed(
         &self,
         job: Job,
-        stop: &Stop,
+        stop: &StopHandle,
         witness: Option<Witness<'_>>,
     ) -> Result<Outcome, RunError> {
         let (begun, begun_cpu) = (Instant::now(), thread_cpu_time());
@@ -130,10 +130,10 @@ impl Sandbox {
         };
         let group = self
             .groups
-            .make(&GroupLimits::of(&job.limits, memory_for_files))
+            .make(&CgroupLimits::of(&job.limits, memory_for_files))
             .map_err(RunError::host("control group: make"))?;
         let (helper, streams) = Helper::start(&self.options.launcher)?;
-        let doors = group.as_ref().map_or(Ok(Vec::new()), Group::doors);
+        let doors = group.as_ref().map_or(Ok(Vec::new()), Cgroup::doors);
         let doors = doors.map_err(RunError::host("control group: open"))?;
         self.brief(&helper, spec, &program, trees, job.bridge.as_ref(), &doors)?;
         // The program alone holds the bridge's end from here on: its closing is to be seen.
@@ -166,7 +166,10 @@ impl Sandbox {
     }
 
     /// What the helper is told of the network, and who is to answer there.
-    fn network(&self, network: Network) -> Result<(WireNetwork, Option<TakeListener>), RunError> {
+    fn network(
+        &self,
+        network: Network,
+    ) -> Result<(WireNetwork, Option<ListenerCallback>), RunError> {
         match (network, self.tier()) {
             (Network::None, _) => Ok((WireNetwork::None, None)),
             (Network::Proxy(listening), Tier::Strict) => {
@@ -180,7 +183,7 @@ impl Sandbox {
     /// The copies that a run of the degraded tier works on.
     fn private(
         &self,
-        trees: &Trees,
+        trees: &SessionTrees,
         limits: &Limits,
         temporary_bytes: u64,
     ) -> Result<Option<PrivateDirectory>, RunError> {
@@ -198,7 +201,7 @@ impl Sandbox {
         helper: &Helper,
         spec: Spec,
         program: &OwnedFd,
-        trees: &Trees,
+        trees: &SessionTrees,
         bridge: Option<&OwnedFd>,
         doors: &[OwnedFd],
     ) -> Result<(), RunError> {

@@ -20,9 +20,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::job::Trees;
+use crate::job::SessionTrees;
 use crate::limits::Limits;
-use crate::outcome::{Changes, Stopped};
+use crate::outcome::{Changes, StopReason};
 use crate::tree::{self, Mount};
 
 /// What `/tools` and `/skills` may hold together, copied for every run.
@@ -53,14 +53,18 @@ pub(crate) struct PrivateDirectory {
     name: String,
     /// Locked for as long as it is open.
     _directory: OwnedFd,
-    trees: Trees,
+    trees: SessionTrees,
     temporary: OwnedFd,
     temporary_bytes: u64,
 }
 
 impl PrivateDirectory {
     /// Makes one, with copies of `trees`. What is neither a file nor a directory in them is left out.
-    pub(super) fn make(trees: &Trees, limits: &Limits, temporary_bytes: u64) -> io::Result<Self> {
+    pub(super) fn make(
+        trees: &SessionTrees,
+        limits: &Limits,
+        temporary_bytes: u64,
+    ) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let parent = open_parent()?;
         let name = format!(
@@ -93,7 +97,7 @@ impl PrivateDirectory {
     }
 
     /// The copies, for the run.
-    pub(super) const fn trees(&self) -> &Trees {
+    pub(super) const fn trees(&self) -> &SessionTrees {
         &self.trees
     }
 
@@ -111,7 +115,7 @@ impl PrivateDirectory {
     }
 
     /// Whether the run has written more than it may. What cannot be measured is too much: the run made it so.
-    pub(super) fn excess(&self, limits: &Limits) -> Option<Stopped> {
+    pub(super) fn excess(&self, limits: &Limits) -> Option<StopReason> {
         let usage = |tree: &OwnedFd| tree::usage(tree.as_fd());
         let is_within = || -> io::Result<bool> {
             let kept = usage(&self.trees.scratch)?.plus(usage(&self.trees.results)?);
@@ -121,7 +125,7 @@ impl PrivateDirectory {
                 && temporary.bytes <= self.temporary_bytes
                 && temporary.inodes <= TEMPORARY_INODES)
         };
-        (!is_within().unwrap_or(false)).then_some(Stopped::Disk)
+        (!is_within().unwrap_or(false)).then_some(StopReason::Disk)
     }
 }
 
@@ -188,7 +192,11 @@ fn make(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     Ok(openat(at, name, DIRECTORY, Mode::empty())?)
 }
 
-fn fill(directory: &OwnedFd, trees: &Trees, limits: &Limits) -> io::Result<(Trees, OwnedFd)> {
+fn fill(
+    directory: &OwnedFd,
+    trees: &SessionTrees,
+    limits: &Limits,
+) -> io::Result<(SessionTrees, OwnedFd)> {
     let mounted = Limits {
         disk_bytes: MOUNTED_BYTES_MAX,
         inodes: MOUNTED_INODES_MAX,
@@ -210,7 +218,7 @@ fn fill(directory: &OwnedFd, trees: &Trees, limits: &Limits) -> io::Result<(Tree
     let text = make(directory, "code")?;
     fchmod(&text, Mode::from_raw_mode(0o755))?;
     let temporary = make(directory, "tmp")?;
-    let trees = Trees {
+    let trees = SessionTrees {
         tools,
         skills,
         scratch,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::error::RunError;
-use crate::job::{Program, Stage, Trees};
+use crate::job::{Program, SessionTrees, Stage};
 use crate::limits::Limits;
-use crate::protocol::{Runtime as WireRuntime, Spec, WireLimits, WireNetwork};
+use crate::protocol::{Spec, WireLimits, WireNetwork, WireRuntime};
 use crate::runtimes::{Runtime, Runtimes};
 use crate::tier::{Layer, Tier};
 use crate::tree;
@@ -120,7 +120,11 @@ fn present<'a>(name: &str, runtime: &'a Runtime) -> Result<&'a Path, RunError> {
 /// The limits as numbers that the kernel takes. What earlier runs left counts against the disk's bytes. It does not count
 /// against the layer's inodes: each deletion takes one, so that a session at its limit could not be cleaned up. What a
 /// run makes beyond the limit is refused when it is committed.
-pub(super) fn wire_limits(tier: Tier, limits: &Limits, trees: &Trees) -> io::Result<WireLimits> {
+pub(super) fn wire_limits(
+    tier: Tier,
+    limits: &Limits,
+    trees: &SessionTrees,
+) -> io::Result<WireLimits> {
     let (mut bytes, mut entries) = (limits.disk_bytes, 0_u64);
     // In the degraded tier the program writes into the trees themselves, and there is no layer to size.
     if tier == Tier::Strict {

@@ -10,12 +10,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// Stops one run. A clone stops the same run.
 #[derive(Debug, Clone)]
-pub struct Stop {
+pub struct StopHandle {
     /// Readable from the moment when a stop was asked for. Nobody reads it.
     asked: Arc<OwnedFd>,
 }
 
-impl Stop {
+impl StopHandle {
     /// A handle that nobody has used yet.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Stop {
     }
 }
 
-impl AsFd for Stop {
+impl AsFd for StopHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.asked.as_fd()
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::outcome::{Ended, Stopped};
+use crate::outcome::{RunEnd, StopReason};
 
 /// What is known when a run is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     /// Why this side killed it, if it did.
-    pub(super) stopped: Option<Stopped>,
+    pub(super) stopped: Option<StopReason>,
     /// How the program itself ended. `None` where it was gone before anybody could see.
     pub(super) status: Option<ExitStatus>,
     /// Whether the kernel killed a process of it for want of memory.
@@ -25,27 +25,27 @@ pub(super) struct Facts {
 impl Facts {
     /// A program that ended by itself has ended by itself, also where it was about to be stopped. What the kernel did
     /// for want of memory counts first: how the program's other processes took it says nothing.
-    pub(super) fn verdict(&self) -> Ended {
+    pub(super) fn verdict(&self) -> RunEnd {
         if self.was_out_of_memory {
-            return Ended::Stopped(Stopped::Memory);
+            return RunEnd::Stopped(StopReason::Memory);
         }
         let code = self.status.and_then(|status| status.code());
         if let Some(code) = code {
-            return Ended::Exited(code);
+            return RunEnd::Exited(code);
         }
         if let Some(stopped) = self.stopped {
-            return Ended::Stopped(stopped);
+            return RunEnd::Stopped(stopped);
         }
         let signal = self.status.and_then(|status| status.signal());
         let signal = signal.unwrap_or(Signal::KILL.as_raw());
         if signal == Signal::XCPU.as_raw() {
-            return Ended::Stopped(Stopped::CpuTime);
+            return RunEnd::Stopped(StopReason::CpuTime);
         }
         // The hard limit of processor time kills outright.
         if signal == Signal::KILL.as_raw() && self.cpu_time >= self.cpu_time_max {
-            return Ended::Stopped(Stopped::CpuTime);
+            return RunEnd::Stopped(StopReason::CpuTime);
         }
-        Ended::Signalled(signal)
+        RunEnd::Signalled(signal)
     }
 }
 

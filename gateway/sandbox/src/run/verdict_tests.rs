@@ -21,10 +21,10 @@ fn signalled(signal: Signal) -> Option<ExitStatus> {
 }
 
 fn check(
-    stopped: Option<Stopped>,
+    stopped: Option<StopReason>,
     status: Option<ExitStatus>,
     cpu_time: Duration,
-    expected: Ended,
+    expected: RunEnd,
 ) {
     let facts = Facts {
         stopped,
@@ -40,7 +40,7 @@ fn check(
     };
     assert_eq!(
         facts.verdict(),
-        Ended::Stopped(Stopped::Memory),
+        RunEnd::Stopped(StopReason::Memory),
         "{facts:?}"
     );
 }
@@ -48,46 +48,51 @@ fn check(
 #[test]
 fn every_ending_has_its_word() {
     let little = Duration::from_secs(1);
-    check(None, exited(0), little, Ended::Exited(0));
-    check(None, exited(1), LIMIT, Ended::Exited(1));
-    check(Some(Stopped::WallTime), exited(3), little, Ended::Exited(3));
+    check(None, exited(0), little, RunEnd::Exited(0));
+    check(None, exited(1), LIMIT, RunEnd::Exited(1));
     check(
-        Some(Stopped::WallTime),
-        signalled(Signal::KILL),
+        Some(StopReason::WallTime),
+        exited(3),
         little,
-        Ended::Stopped(Stopped::WallTime),
+        RunEnd::Exited(3),
     );
     check(
-        Some(Stopped::WallTime),
+        Some(StopReason::WallTime),
+        signalled(Signal::KILL),
+        little,
+        RunEnd::Stopped(StopReason::WallTime),
+    );
+    check(
+        Some(StopReason::WallTime),
         None,
         LIMIT,
-        Ended::Stopped(Stopped::WallTime),
+        RunEnd::Stopped(StopReason::WallTime),
     );
     check(
-        Some(Stopped::Asked),
+        Some(StopReason::Asked),
         None,
         little,
-        Ended::Stopped(Stopped::Asked),
+        RunEnd::Stopped(StopReason::Asked),
     );
     check(
-        Some(Stopped::Memory),
+        Some(StopReason::Memory),
         signalled(Signal::KILL),
         little,
-        Ended::Stopped(Stopped::Memory),
+        RunEnd::Stopped(StopReason::Memory),
     );
     check(
         None,
         signalled(Signal::XCPU),
         little,
-        Ended::Stopped(Stopped::CpuTime),
+        RunEnd::Stopped(StopReason::CpuTime),
     );
     check(
         None,
         signalled(Signal::KILL),
         LIMIT,
-        Ended::Stopped(Stopped::CpuTime),
+        RunEnd::Stopped(StopReason::CpuTime),
     );
-    check(None, signalled(Signal::KILL), little, Ended::Signalled(9));
-    check(None, signalled(Signal::ABORT), LIMIT, Ended::Signalled(6));
-    check(None, None, little, Ended::Signalled(9));
+    check(None, signalled(Signal::KILL), little, RunEnd::Signalled(9));
+    check(None, signalled(Signal::ABORT), LIMIT, RunEnd::Signalled(6));
+    check(None, None, little, RunEnd::Signalled(9));
 }

@@ -18,14 +18,14 @@ use super::private::PrivateDirectory;
 use super::pump::Pump;
 use super::ready::Ready;
 use super::spawn::{Helper, KILL_WAIT, Process};
-use super::stop::Stop;
+use super::stop::StopHandle;
 use super::verdict::Facts;
 use super::watchdog;
-use crate::cgroup::{Group, GroupUsage};
-use crate::job::TakeListener;
+use crate::cgroup::{Cgroup, CgroupUsage};
+use crate::job::ListenerCallback;
 use crate::limits::Limits;
-use crate::outcome::{Ended, Output, Stopped, Usage};
-use crate::protocol::{self, Finished, FromHelper, ToHelper};
+use crate::outcome::{Output, RunEnd, StopReason, Usage};
+use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
 use crate::thread_time::thread_cpu_time;
 
 /// For building the walls.
@@ -37,8 +37,8 @@ const LOOK_WATCHDOG: Duration = Duration::from_millis(50);
 /// What is watched.
 pub(super) struct Watch<'a, 'w> {
     pub(super) helper: Helper,
-    pub(super) group: Option<Group>,
-    pub(super) stop: &'a Stop,
+    pub(super) group: Option<Cgroup>,
+    pub(super) stop: &'a StopHandle,
     pub(super) limits: &'a Limits,
     pub(super) stdout: Pump,
     pub(super) stderr: Pump,
@@ -46,7 +46,7 @@ pub(super) struct Watch<'a, 'w> {
     /// The directory of a run of the degraded tier, whose files are watched.
     pub(super) private: Option<&'a PrivateDirectory>,
     /// Who answers at the socket that listens inside.
-    pub(super) listening: Option<TakeListener>,
+    pub(super) listening: Option<ListenerCallback>,
     pub(super) witness: Option<Witness<'w>>,
 }
 
@@ -69,9 +69,9 @@ pub(super) struct State {
     /// The program's process group, in the degraded tier.
     leader: Option<Pid>,
     pub(super) started: Option<Instant>,
-    pub(super) stopped: Option<Stopped>,
+    pub(super) stopped: Option<StopReason>,
     /// The most that was ever measured of each.
-    most: GroupUsage,
+    most: CgroupUsage,
     objects: ObjectsMeter,
     chunk: Box<[u8; Pump::CHUNK]>,
 }
@@ -89,7 +89,7 @@ impl State {
             leader: None,
             started: None,
             stopped: None,
-            most: GroupUsage::default(),
+            most: CgroupUsage::default(),
             objects: ObjectsMeter::default(),
             chunk: Box::new([0; Pump::CHUNK]),
         }
@@ -102,8 +102,8 @@ impl State {
 }
 
 /// A run of which nothing is left.
-pub(super) struct Over {
-    pub(super) ended: Ended,
+pub(super) struct FinishedRun {
+    pub(super) ended: RunEnd,
     pub(super) stdout: Output,
     pub(super) stderr: Output,
     pub(super) usage: Usage,
@@ -113,7 +113,7 @@ pub(super) struct Over {
 
 impl Watch<'_, '_> {
     /// Until nothing of the run is left, also where the answer is an error.
-    pub(super) fn until_over(mut self) -> Result<Over, RunError> {
+    pub(super) fn until_over(mut self) -> Result<FinishedRun, RunError> {
         let last = self.until_finished();
         let killed = self.until_dead();
         let (finished, descriptors) = last?;
@@ -121,7 +121,7 @@ impl Watch<'_, '_> {
         self.over(finished, descriptors)
     }
 
-    fn until_finished(&mut self) -> Result<(Finished, Vec<OwnedFd>), RunError> {
+    fn until_finished(&mut self) -> Result<(FinishReport, Vec<OwnedFd>), RunError> {
         loop {
             let ready = Ready::next(self)?;
             if ready.stdout {
@@ -139,7 +139,7 @@ impl Watch<'_, '_> {
                 return Err(self.died());
             }
             if ready.asked {
-                self.end(Stopped::Asked);
+                self.end(StopReason::Asked);
             }
             self.look()?;
         }
@@ -154,7 +154,7 @@ impl Watch<'_, '_> {
     }
 
     /// One message of the helper; its last one is returned.
-    fn listen(&mut self) -> Result<Option<(Finished, Vec<OwnedFd>)>, RunError> {
+    fn listen(&mut self) -> Result<Option<(FinishReport, Vec<OwnedFd>)>, RunError> {
         let Some((message, descriptors)) =
             protocol::receive(self.helper.socket()).map_err(out_of_turn)?
         else {
@@ -242,12 +242,12 @@ impl Watch<'_, '_> {
             || usage.memory_bytes > self.memory_bytes_max()
             || has_too_many_objects
         {
-            self.end(Stopped::Memory);
+            self.end(StopReason::Memory);
         } else if usage
             .cpu_time
             .is_some_and(|used| used + self.state.host_cpu_time() >= self.limits.cpu_time)
         {
-            self.end(Stopped::CpuTime);
+            self.end(StopReason::CpuTime);
         } else if let Some(why) = self.private.and_then(|private| private.excess(self.limits)) {
             self.end(why);
         }
@@ -260,7 +260,7 @@ impl Watch<'_, '_> {
                 seconds: SETUP_WAIT.as_secs(),
             }),
             (Some(_), None) => {
-                self.end(Stopped::WallTime);
+                self.end(StopReason::WallTime);
                 Ok(())
             }
             // It was killed and the helper has not said so. What it wrote is lost with the helper.
@@ -269,7 +269,7 @@ impl Watch<'_, '_> {
     }
 
     /// Kills the whole tree. The helper, which stands outside, answers with how it ended and what was written.
-    fn end(&mut self, why: Stopped) {
+    fn end(&mut self, why: StopReason) {
         if self.state.stopped.is_some() {
             return;
         }
@@ -341,7 +341,7 @@ impl Watch<'_, '_> {
         RunError::HelperDied { during, status }
     }
 
-    fn measure(&mut self) -> Result<GroupUsage, RunError> {
+    fn measure(&mut self) -> Result<CgroupUsage, RunError> {
         let usage = match &self.group {
             Some(group) => group
                 .usage()
@@ -385,7 +385,11 @@ impl Watch<'_, '_> {
         }
     }
 
-    fn over(mut self, finished: Finished, descriptors: Vec<OwnedFd>) -> Result<Over, RunError> {
+    fn over(
+        mut self,
+        finished: FinishReport,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<FinishedRun, RunError> {
         let now = Instant::now();
         if self.group.is_some() {
             self.measure()?;
@@ -397,7 +401,7 @@ impl Watch<'_, '_> {
             .unwrap_or_default()
             .max(Duration::from_micros(finished.cpu_us));
         let host_cpu_time = self.state.host_cpu_time();
-        let peak = self.group.as_ref().and_then(Group::memory_peak_bytes);
+        let peak = self.group.as_ref().and_then(Cgroup::memory_peak_bytes);
         let peak = peak.unwrap_or(most.memory_bytes.max(finished.memory_peak_bytes));
         let started = self.state.started.unwrap_or(now);
         let facts = Facts {
@@ -407,7 +411,7 @@ impl Watch<'_, '_> {
             cpu_time,
             cpu_time_max: self.limits.cpu_time,
         };
-        Ok(Over {
+        Ok(FinishedRun {
             ended: facts.verdict(),
             stdout: self.stdout.finish(&mut self.state.chunk),
             stderr: self.stderr.finish(&mut self.state.chunk),

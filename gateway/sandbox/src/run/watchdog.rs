@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::cgroup::GroupUsage;
+use crate::cgroup::CgroupUsage;
 
 /// Processes looked at in one measurement; more than any run may have.
 const PROCESSES_MAX: usize = 8192;
@@ -24,8 +24,8 @@ const PROCESSES_MAX: usize = 8192;
 const TICKS_PER_SECOND: u64 = 100;
 
 /// What all descendants of `root` use; the root itself is not counted.
-pub(super) fn measure(root: Pid) -> io::Result<GroupUsage> {
-    let mut usage = GroupUsage::default();
+pub(super) fn measure(root: Pid) -> io::Result<CgroupUsage> {
+    let mut usage = CgroupUsage::default();
     let mut cpu_ticks = 0;
     for pid in descendants(root)? {
         // One that has ended meanwhile is counted by its parent, the next time.

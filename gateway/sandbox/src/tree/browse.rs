@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::error::TreeError;
 use super::name;
-use super::open::{self, Kind};
+use super::open::{self, FileKind};
 use super::path::{Mount, VirtualPath};
 use super::read::modified_at_ms;
 use super::usage::is_self_or_parent;
@@ -68,7 +68,7 @@ pub struct Entry {
     /// Its name, [escaped](super::escaped) where it is one that a session's file may not have.
     pub name: String,
     /// What stands there.
-    pub kind: Kind,
+    pub kind: FileKind,
     /// The length of a regular file; 0 for anything else.
     pub size_bytes: u64,
     /// When it was last written, in milliseconds since 1970.
@@ -77,8 +77,8 @@ pub struct Entry {
 
 impl Entry {
     fn new(name: String, stat: &Stat) -> Self {
-        let kind = Kind::of(stat);
-        let size_bytes = if kind == Kind::File {
+        let kind = FileKind::of(stat);
+        let size_bytes = if kind == FileKind::File {
             u64::try_from(stat.st_size).unwrap_or(0)
         } else {
             0
@@ -188,7 +188,7 @@ fn not_listed(view: &View, path: &VirtualPath, errno: Errno) -> TreeError {
         && let Some(mount) = path.mount()
         && let Ok(held) = open::hold(view.mount(mount), path.beneath().as_str())
         && let Ok(stat) = fstat(held.as_fd())
-        && Kind::of(&stat) == Kind::Other
+        && FileKind::of(&stat) == FileKind::Other
     {
         return TreeError::Special(path.clone());
     }

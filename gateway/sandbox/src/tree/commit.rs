@@ -14,7 +14,7 @@ use super::journal::{self, JOURNAL, Journal, LastTurn, TURN};
 use super::layer::Marks;
 use super::open;
 use super::path::Mount;
-use super::plan::{Plan, Refused};
+use super::plan::{Plan, RefusedEntry};
 use super::recover::recover_with;
 use super::session::SessionDirectory;
 use super::stage::Stager;
@@ -26,7 +26,7 @@ use crate::thread_time::thread_cpu_time;
 
 /// What a commit kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitReport {
     /// Files written.
     pub files: u64,
     /// Directories made.
@@ -36,7 +36,7 @@ pub struct Committed {
     /// Bytes written.
     pub bytes: u64,
     /// Entries that were not kept: the first hundred.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedEntry>,
     /// How many were not kept in all.
     pub refused_total: u64,
     /// What the session's trees hold now.
@@ -146,7 +146,7 @@ pub fn commit(
     changes: &Changes,
     limits: &Limits,
     turn: Option<u64>,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReport, CommitError> {
     commit_with(session, changes, limits, turn, &mut ())
 }
 
@@ -162,7 +162,7 @@ pub fn commit_with(
     limits: &Limits,
     turn: Option<u64>,
     checkpoint: &mut dyn Checkpoint,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReport, CommitError> {
     use std::os::fd::AsFd as _;
 
     let layers = [
@@ -180,7 +180,7 @@ pub(super) fn keep(
     limits: &Limits,
     turn: Option<u64>,
     checkpoint: &mut dyn Checkpoint,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReport, CommitError> {
     recover_with(session, checkpoint)?;
     refuse_overtaken(session, turn)?;
     let before = measured(session)?;
@@ -214,7 +214,7 @@ pub(super) fn keep(
     }
     recover_with(session, checkpoint)?;
     let usage = before.minus(plan.removed).plus(plan.staged);
-    Ok(Committed {
+    Ok(CommitReport {
         files: plan.files,
         directories: plan.directories,
         deleted: plan.deleted,

@@ -21,7 +21,7 @@ const ATTEMPTS_MAX: usize = 64;
 
 /// What stands at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -30,7 +30,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl FileKind {
     /// The word for it in answers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -70,7 +70,7 @@ pub(super) fn directory_made_ours<P: Arg + Copy>(at: impl AsFd, path: P) -> Resu
     match directory(at.as_fd(), path) {
         Err(Errno::ACCESS) => {
             let held = hold(at.as_fd(), path)?;
-            if Kind::of(&fs::fstat(&held)?) != Kind::Directory {
+            if FileKind::of(&fs::fstat(&held)?) != FileKind::Directory {
                 return Err(Errno::NOTDIR);
             }
             make_ours(&held, Mode::RWXU)?;

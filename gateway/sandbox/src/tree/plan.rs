@@ -13,16 +13,16 @@ const REFUSED_LISTED_MAX: usize = 100;
 
 /// An entry that was not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedEntry {
     /// Its path as agents know it, [escaped](super::escaped).
     pub path: String,
     /// Why.
-    pub reason: Reason,
+    pub reason: RefusalReason,
 }
 
 /// Why an entry was not kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum RefusalReason {
     /// A name that files of a session may not have.
     #[error("{0}")]
     Name(NameFault),
@@ -57,7 +57,7 @@ pub(super) struct Plan {
     pub(super) files: u64,
     pub(super) directories: u64,
     pub(super) deleted: u64,
-    pub(super) refused: Vec<Refused>,
+    pub(super) refused: Vec<RefusedEntry>,
     pub(super) refused_total: u64,
     slots: u64,
 }
@@ -82,11 +82,11 @@ impl Plan {
         new_name(slot)
     }
 
-    pub(super) fn refuse(&mut self, path: &Path, name: &CStr, reason: Reason) {
+    pub(super) fn refuse(&mut self, path: &Path, name: &CStr, reason: RefusalReason) {
         self.refused_total += 1;
         if self.refused.len() < REFUSED_LISTED_MAX {
             let path = format!("/{}/{}", path.text, name::escaped(name.to_bytes()));
-            self.refused.push(Refused { path, reason });
+            self.refused.push(RefusedEntry { path, reason });
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use rustix::fs::{Stat, fstat};
 
 use super::error::TreeError;
-use super::open::{self, Kind};
+use super::open::{self, FileKind};
 use super::path::{Mount, VirtualPath};
 use super::view::View;
 
@@ -59,15 +59,15 @@ pub fn read(view: &View, path: &VirtualPath, bytes_max: u64) -> Result<FileConte
 }
 
 fn refuse_all_but_own_file(path: &VirtualPath, mount: Mount, stat: &Stat) -> Result<(), TreeError> {
-    match Kind::of(stat) {
-        Kind::Directory => Err(TreeError::IsADirectory(path.clone())),
-        Kind::Other => Err(TreeError::Special(path.clone())),
+    match FileKind::of(stat) {
+        FileKind::Directory => Err(TreeError::IsADirectory(path.clone())),
+        FileKind::Other => Err(TreeError::Special(path.clone())),
         // The host writes the read-only trees and may link their files; what an agent can write may not be a second
         // name of something else.
-        Kind::File if mount.is_writable() && stat.st_nlink != 1 => {
+        FileKind::File if mount.is_writable() && stat.st_nlink != 1 => {
             Err(TreeError::Linked(path.clone()))
         }
-        Kind::File => Ok(()),
+        FileKind::File => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use super::usage::is_self_or_parent;
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovered {
+pub enum RecoveryOutcome {
     /// Nothing was left.
     Nothing,
     /// A commit had not come to its moment: what it had prepared was dropped, and the old trees stand.
@@ -29,7 +29,7 @@ pub enum Recovered {
 /// # Errors
 ///
 /// See [`CommitError`]; it can be called again.
-pub fn recover(session: &SessionDirectory) -> Result<Recovered, CommitError> {
+pub fn recover(session: &SessionDirectory) -> Result<RecoveryOutcome, CommitError> {
     recover_with(session, &mut ())
 }
 
@@ -37,7 +37,7 @@ pub fn recover(session: &SessionDirectory) -> Result<Recovered, CommitError> {
 pub(super) fn recover_with(
     session: &SessionDirectory,
     checkpoint: &mut dyn Checkpoint,
-) -> Result<Recovered, CommitError> {
+) -> Result<RecoveryOutcome, CommitError> {
     let journal = journal::load::<Journal>(session.host(), JOURNAL);
     let is_completed = match journal {
         Ok(None) => false,
@@ -61,9 +61,9 @@ pub(super) fn recover_with(
     };
     let is_dropped = drop_staging(session, checkpoint)?;
     Ok(match (is_completed, is_dropped) {
-        (true, _) => Recovered::Completed,
-        (false, true) => Recovered::Dropped,
-        (false, false) => Recovered::Nothing,
+        (true, _) => RecoveryOutcome::Completed,
+        (false, true) => RecoveryOutcome::Dropped,
+        (false, false) => RecoveryOutcome::Nothing,
     })
 }
 

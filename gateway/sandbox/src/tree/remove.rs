@@ -60,7 +60,7 @@ fn single_name(name: &OsStr) -> io::Result<CString> {
 
 /// Removes everything in `top`.
 fn empty(top: OwnedFd) -> io::Result<()> {
-    let mut top = Flattened {
+    let mut top = RemovalTop {
         listing: Dir::read_from(&top)?,
         directory: top,
         moved: 0,
@@ -76,7 +76,7 @@ fn empty(top: OwnedFd) -> io::Result<()> {
 }
 
 /// The top of the tree that is removed, to which directories are moved up.
-struct Flattened {
+struct RemovalTop {
     directory: OwnedFd,
     listing: Dir,
     /// The last number that was given to a directory as its name in the top.
@@ -85,7 +85,7 @@ struct Flattened {
     followed: u64,
 }
 
-impl Flattened {
+impl RemovalTop {
     /// Removes each entry that is listed, with all that is moved up on the way, and returns how many were listed.
     fn pass(&mut self) -> io::Result<u64> {
         let mut seen = 0;

@@ -16,9 +16,9 @@ use super::commit::{Checkpoint, CommitError};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::layer::{Marks, is_opaque, is_whiteout, special_name};
 use super::name;
-use super::open::{self, Kind};
+use super::open::{self, FileKind};
 use super::path::{DEPTH_MAX, Mount, PATH_BYTES_MAX};
-use super::plan::{Path, Plan, Reason};
+use super::plan::{Path, Plan, RefusalReason};
 use super::standing::{standing, standing_kind};
 use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
@@ -165,7 +165,8 @@ impl Stager<'_> {
             Ok(found) => found,
             Err(Errno::NOENT) => return Ok(None),
             Err(_) => {
-                self.plan.refuse(&level.path, raw_name, Reason::Unreadable);
+                self.plan
+                    .refuse(&level.path, raw_name, RefusalReason::Unreadable);
                 return Ok(None);
             }
         };
@@ -175,7 +176,8 @@ impl Stager<'_> {
             // No file that is kept has such a name, so its deletion means nothing.
             Err(_) if is_deletion => return Ok(None),
             Err(fault) => {
-                self.plan.refuse(&level.path, raw_name, Reason::Name(fault));
+                self.plan
+                    .refuse(&level.path, raw_name, RefusalReason::Name(fault));
                 return Ok(None);
             }
         };
@@ -189,7 +191,7 @@ impl Stager<'_> {
                 self.plan.refuse(&level.path, raw_name, reason);
                 Ok(None)
             }
-            None if Kind::of(&stat) == Kind::Directory => {
+            None if FileKind::of(&stat) == FileKind::Directory => {
                 self.keep_directory(level, path, raw_name)
             }
             None => self
@@ -199,17 +201,17 @@ impl Stager<'_> {
     }
 
     /// Why an entry is not kept, as far as its inode and its place tell.
-    fn refusal(&self, path: &Path, stat: &Stat) -> Option<Reason> {
+    fn refusal(&self, path: &Path, stat: &Stat) -> Option<RefusalReason> {
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-        let kind = Kind::of(stat);
+        let kind = FileKind::of(stat);
         if path.depth > DEPTH_MAX {
-            Some(Reason::TooDeep)
+            Some(RefusalReason::TooDeep)
         } else if path.text.len() >= PATH_BYTES_MAX {
-            Some(Reason::PathTooLong)
-        } else if kind == Kind::Other {
-            Some(Reason::Special(special_name(stat)))
-        } else if kind == Kind::File && size_bytes > self.limits.file_bytes {
-            Some(Reason::TooLarge { size_bytes })
+            Some(RefusalReason::PathTooLong)
+        } else if kind == FileKind::Other {
+            Some(RefusalReason::Special(special_name(stat)))
+        } else if kind == FileKind::File && size_bytes > self.limits.file_bytes {
+            Some(RefusalReason::TooLarge { size_bytes })
         } else {
             None
         }
@@ -233,7 +235,8 @@ impl Stager<'_> {
         (held, stat): (&OwnedFd, &Stat),
     ) -> Result<(), CommitError> {
         let Ok(source) = open::reopen_made_ours(held) else {
-            self.plan.refuse(&level.path, name, Reason::Unreadable);
+            self.plan
+                .refuse(&level.path, name, RefusalReason::Unreadable);
             return Ok(());
         };
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
@@ -251,7 +254,9 @@ impl Stager<'_> {
             Target::Kept(lower) => {
                 match standing(lower.as_fd(), name)? {
                     // A rename writes over a file in one step.
-                    Some((Kind::File, held)) => self.plan.removed = self.plan.removed.plus(held),
+                    Some((FileKind::File, held)) => {
+                        self.plan.removed = self.plan.removed.plus(held)
+                    }
                     Some((_, held)) => self.plan.remove(path.text.clone(), held),
                     None => {}
                 }
@@ -275,7 +280,8 @@ impl Stager<'_> {
             .fd()
             .map_err(CommitError::system("list a layer"))?;
         let Ok(opened) = open::directory_made_ours(at, name) else {
-            self.plan.refuse(&level.path, name, Reason::Unreadable);
+            self.plan
+                .refuse(&level.path, name, RefusalReason::Unreadable);
             return Ok(None);
         };
         let target = match &level.target {
@@ -285,7 +291,7 @@ impl Stager<'_> {
                 self.prepare_directory(self.staging, slot.as_str())?
             }
             Target::Kept(lower) => match standing_kind(lower.as_fd(), name)? {
-                Some(Kind::Directory) if !is_opaque(&opened) => Target::Kept(
+                Some(FileKind::Directory) if !is_opaque(&opened) => Target::Kept(
                     open::directory(lower, name)
                         .map_err(CommitError::system("open a directory"))?,
                 ),

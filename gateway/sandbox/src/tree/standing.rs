@@ -7,16 +7,16 @@ use rustix::fs::{self, AtFlags};
 use rustix::io::Errno;
 
 use super::commit::CommitError;
-use super::open::{self, Kind};
+use super::open::{self, FileKind};
 use super::usage::{TreeUsage, usage};
 
 /// What stands at a name of a kept tree.
 pub(super) fn standing_kind(
     lower: BorrowedFd<'_>,
     name: &CStr,
-) -> Result<Option<Kind>, CommitError> {
+) -> Result<Option<FileKind>, CommitError> {
     match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(Kind::of(&stat))),
+        Ok(stat) => Ok(Some(FileKind::of(&stat))),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(CommitError::system("look at a file")(errno)),
     }
@@ -26,22 +26,22 @@ pub(super) fn standing_kind(
 pub(super) fn standing(
     lower: BorrowedFd<'_>,
     name: &CStr,
-) -> Result<Option<(Kind, TreeUsage)>, CommitError> {
+) -> Result<Option<(FileKind, TreeUsage)>, CommitError> {
     let stat = match fs::statat(lower, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(CommitError::system("look at a file")(errno)),
     };
-    let kind = Kind::of(&stat);
+    let kind = FileKind::of(&stat);
     let itself = TreeUsage {
-        bytes: if kind == Kind::File {
+        bytes: if kind == FileKind::File {
             u64::try_from(stat.st_size).unwrap_or(0)
         } else {
             0
         },
         inodes: 1,
     };
-    if kind != Kind::Directory {
+    if kind != FileKind::Directory {
         return Ok(Some((kind, itself)));
     }
     let directory =

@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, statat};
 use rustix::io::Errno;
 
-use super::open::{self, Kind};
+use super::open::{self, FileKind};
 
 /// Deepest tree that is measured. What a session keeps is never deeper than a path may be; anything deeper was left by
 /// a run, and is refused rather than followed with a file descriptor per level.
@@ -68,14 +68,14 @@ pub fn usage(directory: BorrowedFd<'_>) -> io::Result<TreeUsage> {
             other => other?,
         };
         total.inodes += 1;
-        match Kind::of(&stat) {
-            Kind::File => {
+        match FileKind::of(&stat) {
+            FileKind::File => {
                 total.bytes = total
                     .bytes
                     .saturating_add(u64::try_from(stat.st_size).unwrap_or(0))
             }
-            Kind::Other => {}
-            Kind::Directory => {
+            FileKind::Other => {}
+            FileKind::Directory => {
                 let next: OwnedFd = match open::directory(at, entry.file_name()) {
                     Err(Errno::NOENT | Errno::NOTDIR) => continue,
                     other => other?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::fs::{self, Mode};
 
-use super::commit::{CommitError, Committed, keep, looks};
+use super::commit::{CommitError, CommitReport, keep, looks};
 use super::copy::{Copier, DIRECTORY_MODE};
 use super::layer::Marks;
 use super::open;
@@ -89,7 +89,7 @@ pub fn commit_copy(
     work: &Changes,
     limits: &Limits,
     turn: Option<u64>,
-) -> Result<Committed, CommitError> {
+) -> Result<CommitReport, CommitError> {
     let trees = [
         (Mount::Scratch, work.scratch.as_fd()),
         (Mount::Results, work.results.as_fd()),

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::commit::CommitError;
 use super::copy::{self, DIRECTORY_MODE};
 use super::error::TreeError;
-use super::open::{self, Kind};
+use super::open::{self, FileKind};
 use super::path::VirtualPath;
 use super::read::modified_at_ms;
 use super::recover::recover;
@@ -22,7 +22,7 @@ use crate::limits::Limits;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteReport {
     /// Length of the file.
     pub size_bytes: u64,
     /// When it was written, in milliseconds since 1970.
@@ -42,18 +42,18 @@ pub fn write(
     path: &VirtualPath,
     content: &[u8],
     limits: &Limits,
-) -> Result<Written, TreeError> {
+) -> Result<WriteReport, TreeError> {
     recover(session).map_err(unrecovered)?;
     let tree = path.mount().and_then(|mount| session.tree(mount));
     let tree = tree.ok_or_else(|| TreeError::ReadOnly(path.clone()))?;
-    let place = Place::find(tree, path)?;
+    let place = WriteLocation::find(tree, path)?;
     let usage_after = fitting(session, &place, content, limits)?;
     let staging = Staging::begin(session).map_err(TreeError::system("make a staging directory"))?;
     let written = place.write(&staging, content);
     // What is left of it is dropped by the next opener where it cannot be now.
     let _ = staging.discard(session);
     let stat = written?;
-    Ok(Written {
+    Ok(WriteReport {
         size_bytes: content.len() as u64,
         modified_at_ms: modified_at_ms(&stat),
         usage: usage_after,
@@ -61,7 +61,7 @@ pub fn write(
 }
 
 /// Where a file goes.
-struct Place<'a> {
+struct WriteLocation<'a> {
     path: &'a VirtualPath,
     /// The deepest directory on the way that exists.
     directory: OwnedFd,
@@ -71,7 +71,7 @@ struct Place<'a> {
     old: Option<Stat>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> WriteLocation<'a> {
     fn find(tree: BorrowedFd<'_>, path: &'a VirtualPath) -> Result<Self, TreeError> {
         let step = "open a directory";
         let mut directory = open::directory(tree, c".").map_err(TreeError::system(step))?;
@@ -162,10 +162,10 @@ fn standing_file(
     match fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(TreeError::system("look at a file")(errno)),
-        Ok(stat) => match Kind::of(&stat) {
-            Kind::File => Ok(Some(stat)),
-            Kind::Directory => Err(TreeError::IsADirectory(path.clone())),
-            Kind::Other => Err(TreeError::Special(path.clone())),
+        Ok(stat) => match FileKind::of(&stat) {
+            FileKind::File => Ok(Some(stat)),
+            FileKind::Directory => Err(TreeError::IsADirectory(path.clone())),
+            FileKind::Other => Err(TreeError::Special(path.clone())),
         },
     }
 }
@@ -173,7 +173,7 @@ fn standing_file(
 /// What the session's trees will hold, where that is allowed.
 fn fitting(
     session: &SessionDirectory,
-    place: &Place<'_>,
+    place: &WriteLocation<'_>,
     content: &[u8],
     limits: &Limits,
 ) -> Result<TreeUsage, TreeError> {

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use mooring_sandbox::{
-    Ended, Job, Launcher, Limits, Network, Options, Program, Sandbox, Stop, Tier, Trees, Usage,
+    Job, Launcher, Limits, Network, Options, Program, RunEnd, Sandbox, SessionTrees, StopHandle,
+    Tier, Usage,
 };
 
 use crate::aftermath::Before;
@@ -25,7 +26,7 @@ pub(crate) struct Arena<'a> {
 /// What a run came to, its streams as text.
 #[derive(Debug)]
 pub(crate) struct Run {
-    pub(crate) ended: Ended,
+    pub(crate) ended: RunEnd,
     pub(crate) stdout: String,
     pub(crate) stdout_written: u64,
     pub(crate) stderr: String,
@@ -84,7 +85,7 @@ impl<'a> Arena<'a> {
                 source: source.to_owned(),
             },
             limits,
-            &Stop::new().unwrap(),
+            &StopHandle::new().unwrap(),
         )
     }
 
@@ -94,12 +95,12 @@ impl<'a> Arena<'a> {
                 source: source.to_owned(),
             },
             limits,
-            &Stop::new().unwrap(),
+            &StopHandle::new().unwrap(),
         )
     }
 
     /// Runs a program with a bridge where nobody answers, and sees to it that it read nothing of others and left nothing.
-    pub(crate) fn run(&self, program: Program, limits: Limits, stop: &Stop) -> Run {
+    pub(crate) fn run(&self, program: Program, limits: Limits, stop: &StopHandle) -> Run {
         let before = Before::look(self.planted);
         let (host, bridge) = UnixStream::pair().unwrap();
         let run = self.run_connected(program, limits, stop, bridge.into(), Network::None);
@@ -113,7 +114,7 @@ impl<'a> Arena<'a> {
         &self,
         program: Program,
         limits: Limits,
-        stop: &Stop,
+        stop: &StopHandle,
         bridge: OwnedFd,
         network: Network,
     ) -> Run {
@@ -147,15 +148,15 @@ impl<'a> Arena<'a> {
     pub(crate) fn is_fine(&self) {
         let number = random();
         let run = self.python(&format!("print('fine', {number})"));
-        assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+        assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
         assert_eq!(run.stdout, format!("fine {number}\n"));
     }
 }
 
 /// The trees of the planted session.
-pub(crate) fn trees(planted: &Planted) -> Trees {
+pub(crate) fn trees(planted: &Planted) -> SessionTrees {
     let open = |path: &Path| OwnedFd::from(File::open(path).unwrap());
-    Trees {
+    SessionTrees {
         tools: open(&planted.tools()),
         skills: open(&planted.skills()),
         scratch: open(&planted.scratch()),

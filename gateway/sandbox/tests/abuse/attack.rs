@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use mooring_sandbox::{Ended, Limits};
+use mooring_sandbox::{Limits, RunEnd};
 
 use crate::aftermath::MARKER;
 use crate::arena::{Arena, limits};
@@ -11,7 +11,7 @@ use crate::outside::Control;
 
 /// Where an attack has to be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusedEntry {
     InBothTiers,
     /// The degraded tier does not promise it.
     InStrict,
@@ -25,7 +25,7 @@ pub(crate) struct Attack {
     pub(crate) name: &'static str,
     /// The body of a function that does it and may return what it got, or raises.
     pub(crate) body: &'static str,
-    pub(crate) refused: Refused,
+    pub(crate) refused: RefusedEntry,
 }
 
 /// Refused in both tiers.
@@ -34,7 +34,7 @@ pub(crate) const fn attack(number: u16, name: &'static str, body: &'static str) 
         number,
         name,
         body,
-        refused: Refused::InBothTiers,
+        refused: RefusedEntry::InBothTiers,
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) const fn strict_attack(number: u16, name: &'static str, body: &'stati
         number,
         name,
         body,
-        refused: Refused::InStrict,
+        refused: RefusedEntry::InStrict,
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn check_python(
         &arena.python_outside(&source(Side::Outside), control),
     );
     let run = arena.python(&source(Side::Inside));
-    assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+    assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
     refused(arena, attacks, &run.stdout);
     arena.is_fine();
 }
@@ -120,7 +120,7 @@ pub(crate) fn check_typescript(arena: &Arena<'_>, names: Names<'_>, attacks: &[A
         ..limits()
     };
     let run = arena.typescript_within(&source(Side::Inside), within);
-    assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+    assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
     refused(arena, attacks, &run.stdout);
     arena.is_fine();
 }
@@ -183,7 +183,7 @@ fn refused(arena: &Arena<'_>, attacks: &[Attack], said: &str) {
     let verdicts = verdicts(said);
     let failed: Vec<_> = attacks
         .iter()
-        .filter(|attack| arena.is_strict() || attack.refused == Refused::InBothTiers)
+        .filter(|attack| arena.is_strict() || attack.refused == RefusedEntry::InBothTiers)
         .filter(|attack| {
             verdicts
                 .get(&(attack.number, attack.name))

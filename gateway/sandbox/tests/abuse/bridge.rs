@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use mooring_sandbox::{Argument, Ended, Limits, Network, Program, Stage, Stop, Stopped};
+use mooring_sandbox::{Argument, Limits, Network, Program, RunEnd, Stage, StopHandle, StopReason};
 
 use crate::aftermath::Before;
 use crate::arena::{Arena, Run, limits};
@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(60);
 fn run_with<T: Send>(
     arena: &Arena<'_>,
     program: Program,
-    stop: &Stop,
+    stop: &StopHandle,
     host: impl FnOnce(UnixStream) -> T + Send,
 ) -> (Run, T) {
     let before = Before::look(arena.planted);
@@ -101,7 +101,7 @@ fn the_tools_of_a_pipeline_have_no_bridge() {
                 .map(|word| Argument::Literal(word.to_owned()))
                 .to_vec(),
         }];
-        let stop = Stop::new().unwrap();
+        let stop = StopHandle::new().unwrap();
         let asked = stop.clone();
         let (run, heard) = run_with(arena, Program::Pipeline { stages }, &stop, |host| {
             let heard = all(host);
@@ -109,7 +109,7 @@ fn the_tools_of_a_pipeline_have_no_bridge() {
             heard
         });
         assert_eq!(heard, b"");
-        assert_eq!(run.ended, Ended::Stopped(Stopped::Asked), "{run:?}");
+        assert_eq!(run.ended, RunEnd::Stopped(StopReason::Asked), "{run:?}");
     });
 }
 
@@ -131,7 +131,7 @@ async def main():
     print(await reader.readexactly(8))
 asyncio.run(main())
 "#;
-        let (run, ()) = run_with(arena, python(source), &Stop::new().unwrap(), echo);
+        let (run, ()) = run_with(arena, python(source), &StopHandle::new().unwrap(), echo);
         let expected = "b'by a socket'\nb'\\x00\\x00\\x00\\x03abc'\nb'\\x00\\x00\\x00\\x04loop'\n";
         assert_eq!(run.stdout, expected, "{run:?}");
 
@@ -154,9 +154,9 @@ one.unref();
         let program = Program::TypeScript {
             source: source.to_owned(),
         };
-        let (run, ()) = run_with(arena, program, &Stop::new().unwrap(), echo);
+        let (run, ()) = run_with(arena, program, &StopHandle::new().unwrap(), echo);
         assert_eq!(run.stdout, "1048580\n", "{run:?}");
-        assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+        assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
     });
 }
 
@@ -164,7 +164,7 @@ one.unref();
 #[test]
 fn a_forged_end_is_no_end() {
     everybody("bridge::a_forged_end_is_no_end", |arena| {
-        let forged = r#"{"Finished":{"status":0,"cpu_us":0,"memory_peak_bytes":0}}"#;
+        let forged = r#"{"FinishReport":{"status":0,"cpu_us":0,"memory_peak_bytes":0}}"#;
         let source = format!(
             "
 import os
@@ -180,8 +180,8 @@ for number in range(4, 64):
 raise SystemExit(7)
 "
         );
-        let (run, heard) = run_with(arena, python(&source), &Stop::new().unwrap(), all);
-        assert_eq!(run.ended, Ended::Exited(7), "{run:?}");
+        let (run, heard) = run_with(arena, python(&source), &StopHandle::new().unwrap(), all);
+        assert_eq!(run.ended, RunEnd::Exited(7), "{run:?}");
         assert_eq!(heard.len(), 2 * forged.len() + 4);
         assert_eq!(run.stdout.matches(forged).count(), 2, "{run:?}");
         arena.is_fine();
@@ -202,15 +202,20 @@ for _ in range(100):
 print('sent')
 ";
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let (run, counts) = run_with(arena, python(source), &Stop::new().unwrap(), |mut host| {
-            let mut byte = [0];
-            let mut counts = Vec::new();
-            while let Ok(1) = host.read(&mut byte) {
-                counts.push(count());
-                host.write_all(b"y").unwrap();
-            }
-            counts
-        });
+        let (run, counts) = run_with(
+            arena,
+            python(source),
+            &StopHandle::new().unwrap(),
+            |mut host| {
+                let mut byte = [0];
+                let mut counts = Vec::new();
+                while let Ok(1) = host.read(&mut byte) {
+                    counts.push(count());
+                    host.write_all(b"y").unwrap();
+                }
+                counts
+            },
+        );
         // It opens one itself each time, and may have as many as its limit allows.
         assert_eq!(
             (run.stdout.as_str(), counts.len()),
@@ -233,7 +238,7 @@ if os.fork() == 0:
         time.sleep(600)
 os.write(3, b'last')
 ";
-        let (run, heard) = run_with(arena, python(source), &Stop::new().unwrap(), all);
-        assert_eq!((run.ended, heard), (Ended::Exited(0), b"last".to_vec()));
+        let (run, heard) = run_with(arena, python(source), &StopHandle::new().unwrap(), all);
+        assert_eq!((run.ended, heard), (RunEnd::Exited(0), b"last".to_vec()));
     });
 }

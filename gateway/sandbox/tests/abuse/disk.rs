@@ -1,6 +1,6 @@
 //! 44 to 46: more files, and more in them, than a run may leave.
 
-use mooring_sandbox::{Ended, Stopped, Tier};
+use mooring_sandbox::{RunEnd, StopReason, Tier};
 
 use crate::attack::{Attack, attack, check_python};
 use crate::outside::Control;
@@ -95,7 +95,7 @@ fn the_disk_of_the_degraded_tier_is_watched() {
             let run = arena.python(&source);
             assert_eq!(
                 run.ended,
-                Ended::Stopped(Stopped::Disk),
+                RunEnd::Stopped(StopReason::Disk),
                 "{number}: {run:?}"
             );
         }

@@ -6,7 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mooring_sandbox::tree::{SessionDirectory, commit};
-use mooring_sandbox::{Job, Limits, Network, Outcome, Program, RunError, Sandbox, Stop, Tier};
+use mooring_sandbox::{
+    Job, Limits, Network, Outcome, Program, RunError, Sandbox, StopHandle, Tier,
+};
 
 use crate::arena::{limits, options, trees};
 use crate::planted::Planted;
@@ -253,5 +255,5 @@ fn run(
         bridge: None,
         network: Network::None,
     };
-    sandbox.run(job, &Stop::new().unwrap())
+    sandbox.run(job, &StopHandle::new().unwrap())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use mooring_sandbox::Ended;
+use mooring_sandbox::RunEnd;
 
 use crate::arena::Arena;
 use crate::attack::{Attack, attack, check_python, strict_attack};
@@ -336,7 +336,7 @@ print(subprocess.run(child, capture_output=True, text=True).stderr.splitlines()[
             assert_eq!(
                 (run.ended, run.stdout.as_str()),
                 (
-                    Ended::Exited(0),
+                    RunEnd::Exited(0),
                     "1 1\nnot found\nModuleNotFoundError: No module named 'left_behind'\n"
                 ),
                 "{}",
@@ -361,7 +361,7 @@ for show in (os.getcwd, os.uname, os.getlogin, lambda: os.listdir('/'), lambda: 
 raise ValueError('with a trace')
 ";
         let run = arena.python(source);
-        assert_eq!(run.ended, Ended::Exited(1), "{run:?}");
+        assert_eq!(run.ended, RunEnd::Exited(1), "{run:?}");
         let said = format!("{}{}", run.stdout, run.stderr);
         assert!(said.contains("with a trace"), "{said}");
         if arena.is_strict() {

@@ -1,6 +1,6 @@
 //! 36 to 42: memory of every kind, in one process and in many.
 
-use mooring_sandbox::{Ended, Limits, Stopped};
+use mooring_sandbox::{Limits, RunEnd, StopReason};
 
 use crate::arena::{Run, limits};
 use crate::outside::Control;
@@ -129,7 +129,7 @@ fn is_stopped_by_memory(bomb: &MemoryBomb, control: &str, run: &Run) {
     assert!(!run.stdout.contains("done"), "{number} {name}: {run:?}");
     let is_told = matches!(
         run.ended,
-        Ended::Stopped(Stopped::Memory) | Ended::Signalled(_)
+        RunEnd::Stopped(StopReason::Memory) | RunEnd::Signalled(_)
     ) || run.stderr.contains("Memory")
         || run.stderr.contains("memory")
         || run.stdout.contains("stopped");

@@ -228,7 +228,7 @@ fn a_static_remote_import_is_refused() {
         let control = arena.typescript_outside(&source);
         assert!(control.contains(arena.planted.secret()), "{control}");
         let run = arena.typescript_within(&source, limits());
-        assert_ne!(run.ended, mooring_sandbox::Ended::Exited(0), "{run:?}");
+        assert_ne!(run.ended, mooring_sandbox::RunEnd::Exited(0), "{run:?}");
         services.were_reached_only_by(come, &["static.js"]);
         arena.is_fine();
     });

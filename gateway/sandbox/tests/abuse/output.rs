@@ -1,6 +1,6 @@
 //! 50 to 54: floods of output, input that never comes, and output that is a trap for whoever reads it.
 
-use mooring_sandbox::Ended;
+use mooring_sandbox::RunEnd;
 
 use crate::arena::limits;
 use crate::outside::Control;
@@ -30,7 +30,7 @@ fn floods_are_drained_and_cut() {
             assert_eq!(control.len() as u64, WRITTEN, "the control of {number}");
             let run = arena.python(source);
             let kept = (run.stdout.len() + run.stderr.len()) as u64;
-            assert_eq!(run.ended, Ended::Exited(0), "{number}");
+            assert_eq!(run.ended, RunEnd::Exited(0), "{number}");
             assert_eq!(run.stdout_written + run.stderr_written, WRITTEN, "{number}");
             assert!(
                 kept > 0 && kept <= 2 * limits().output_bytes as u64,
@@ -46,14 +46,17 @@ fn floods_are_drained_and_cut() {
 fn reading_the_input_ends_at_once() {
     everybody("output::reading_the_input_ends_at_once", |arena| {
         let run = arena.python("import sys; print(repr(sys.stdin.read()))");
-        assert_eq!((run.ended, run.stdout.as_str()), (Ended::Exited(0), "''\n"));
+        assert_eq!(
+            (run.ended, run.stdout.as_str()),
+            (RunEnd::Exited(0), "''\n")
+        );
         let run = arena.typescript_within(
             "console.log(await new Response(Deno.stdin.readable).text(), 'end')",
             limits(),
         );
         assert_eq!(
             (run.ended, run.stdout.as_str()),
-            (Ended::Exited(0), " end\n"),
+            (RunEnd::Exited(0), " end\n"),
             "{}",
             run.stderr
         );
@@ -68,9 +71,9 @@ fn a_bomb_in_the_output_is_only_bytes() {
         let parse = "import json\ntry:\n    json.loads('[' * 100000)\nexcept RecursionError:\n    print('done')";
         assert_eq!(arena.python_outside(parse, Control::Plain), "done\n");
         let run = arena.python(nested);
-        assert_eq!((run.ended, run.stdout.len()), (Ended::Exited(0), 200_001));
+        assert_eq!((run.ended, run.stdout.len()), (RunEnd::Exited(0), 200_001));
         let run =
             arena.python("import os; os.write(1, bytes(range(256)) * 100 + b'\\x1b[2J\\xff\\xfe')");
-        assert_eq!((run.ended, run.stdout_written), (Ended::Exited(0), 25_606));
+        assert_eq!((run.ended, run.stdout_written), (RunEnd::Exited(0), 25_606));
     });
 }

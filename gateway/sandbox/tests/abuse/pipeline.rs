@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use mooring_sandbox::{Argument, Program, Stage, Stop};
+use mooring_sandbox::{Argument, Program, Stage, StopHandle};
 
 use crate::arena::{Arena, limits};
 use crate::who::everybody;
@@ -132,7 +132,7 @@ fn run(arena: &Arena<'_>, tool: &str, arguments: Vec<String>) -> String {
         arguments,
     }];
     let program = Program::Pipeline { stages };
-    let run = arena.run(program, limits(), &Stop::new().unwrap());
+    let run = arena.run(program, limits(), &StopHandle::new().unwrap());
     run.stdout + &run.stderr
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use mooring_sandbox::{Program, RunError, Runtime, Sandbox, Stop, Tier};
+use mooring_sandbox::{Program, RunError, Runtime, Sandbox, StopHandle, Tier};
 use seccompiler::{BpfProgram, TargetArch, compile_from_json};
 use serde_json::{Value, json};
 
@@ -182,7 +182,7 @@ fn a_missing_runtime_is_named() {
                 bridge: None,
                 network: mooring_sandbox::Network::None,
             };
-            sandbox.run(job, &Stop::new().unwrap())
+            sandbox.run(job, &StopHandle::new().unwrap())
         };
         let refused = run(Program::TypeScript {
             source: "1".to_owned(),

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mooring_sandbox::{Ended, Limits, Program, Stop, Stopped};
+use mooring_sandbox::{Limits, Program, RunEnd, StopHandle, StopReason};
 
 use crate::aftermath::{MARKER, marked_processes, no_process_is_left};
 use crate::arena::limits;
@@ -103,7 +103,7 @@ os.kill(-1, signal.SIGKILL)
 "
         );
         let run = arena.python(&source);
-        assert!(!matches!(run.ended, Ended::Stopped(_)), "{run:?}");
+        assert!(!matches!(run.ended, RunEnd::Stopped(_)), "{run:?}");
         assert!(
             canary.0.try_wait().unwrap().is_none(),
             "another process of the user was killed"
@@ -138,7 +138,7 @@ fn no_process_outlives_its_run() {
             let source = format!("{MARK}\n{body}\nprint('over', flush=True)\nos._exit(0)\n");
             daemon_outlives_its_parent_outside(number, &source);
             let run = arena.python(&source);
-            assert_eq!(run.ended, Ended::Exited(0), "{number}: {run:?}");
+            assert_eq!(run.ended, RunEnd::Exited(0), "{number}: {run:?}");
             assert!(run.stdout.ends_with("over\n"), "{number}: {run:?}");
             assert!(
                 run.usage.wall_time < limits().wall_time,
@@ -213,7 +213,7 @@ time.sleep(60)
         );
         assert_eq!(
             (run.ended, run.stdout.as_str()),
-            (Ended::Stopped(Stopped::WallTime), "begun\n")
+            (RunEnd::Stopped(StopReason::WallTime), "begun\n")
         );
         arena.is_fine();
     });
@@ -224,7 +224,7 @@ time.sleep(60)
 fn a_run_is_stopped_when_asked() {
     everybody("processes::a_run_is_stopped_when_asked", |arena| {
         let source = format!("{MARK}\nif os.fork() == 0:\n    time.sleep(60)\ntime.sleep(60)\n");
-        let stop = Stop::new().unwrap();
+        let stop = StopHandle::new().unwrap();
         let run = thread::scope(|scope| {
             scope.spawn(|| {
                 until("the run begins", || marked_processes() > 0);
@@ -238,11 +238,11 @@ fn a_run_is_stopped_when_asked() {
                 &stop,
             )
         });
-        assert_eq!(run.ended, Ended::Stopped(Stopped::Asked));
+        assert_eq!(run.ended, RunEnd::Stopped(StopReason::Asked));
         let run = arena.run(Program::Python { source }, limits(), &stop);
         assert_eq!(
             run.ended,
-            Ended::Stopped(Stopped::Asked),
+            RunEnd::Stopped(StopReason::Asked),
             "a stop stays asked for"
         );
         arena.is_fine();

@@ -9,7 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use mooring_sandbox::{Ended, Job, Limits, Network, Program, RunError, Stop, TakeListener, Tier};
+use mooring_sandbox::{
+    Job, Limits, ListenerCallback, Network, Program, RunEnd, RunError, StopHandle, Tier,
+};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::aftermath::Before;
@@ -34,7 +36,7 @@ struct State {
 impl Proxy {
     fn network(&self) -> Network {
         let proxy = self.clone();
-        Network::Proxy(TakeListener::new(move |listener| proxy.take(listener)))
+        Network::Proxy(ListenerCallback::new(move |listener| proxy.take(listener)))
     }
 
     fn take(&self, listener: OwnedFd) {
@@ -72,7 +74,7 @@ impl Proxy {
 
 /// Runs a program that may ask the proxy: what it came to, and what the proxy was asked.
 fn run_with_proxy(arena: &Arena<'_>, program: Program) -> (Run, Vec<String>) {
-    let stop = Stop::new().unwrap();
+    let stop = StopHandle::new().unwrap();
     let before = Before::look(arena.planted);
     let proxy = Proxy::default();
     let (host, bridge) = UnixStream::pair().unwrap();
@@ -182,7 +184,7 @@ fn python_reaches_the_proxy_and_nothing_else() {
             let source = format!("{names}{DIRECT}");
             let program = Program::Python { source };
             let (run, asked) = run_with_proxy(arena, program);
-            assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+            assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
             for (line, (name, allowed)) in run.stdout.lines().zip(EXPECTED) {
                 let found = line.strip_prefix(&format!("{name} "));
                 let is_expected = found.is_some_and(|found| allowed.contains(&found));
@@ -282,7 +284,7 @@ fn the_degraded_tier_has_none() {
                 bridge: None,
                 network: proxy.network(),
             };
-            let refused = arena.sandbox.run(job, &Stop::new().unwrap());
+            let refused = arena.sandbox.run(job, &StopHandle::new().unwrap());
             assert!(
                 matches!(refused, Err(RunError::NetworkNeedsStrict)),
                 "{refused:?}"

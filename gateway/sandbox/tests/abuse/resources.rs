@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mooring_sandbox::{Ended, Limits, Stopped};
+use mooring_sandbox::{Limits, RunEnd, StopReason};
 
 use crate::arena::{Arena, limits};
 use crate::attack::{Attack, attack, check_python};
@@ -200,7 +200,7 @@ fn the_wall_time_ends_a_sleep() {
         );
         assert_eq!(
             (run.ended, run.stdout.as_str()),
-            (Ended::Stopped(Stopped::WallTime), "")
+            (RunEnd::Stopped(StopReason::WallTime), "")
         );
         arena.is_fine();
     });
@@ -235,7 +235,7 @@ print('done')";
             );
             assert_eq!(
                 (run.ended, run.stdout.as_str()),
-                (Ended::Stopped(Stopped::CpuTime), "")
+                (RunEnd::Stopped(StopReason::CpuTime), "")
             );
             arena.is_fine();
         },
@@ -262,7 +262,7 @@ Deno.exit(0);";
         let run = arena.typescript_within(SPIN, within);
         assert_eq!(
             (run.ended, run.stdout.as_str()),
-            (Ended::Stopped(Stopped::CpuTime), ""),
+            (RunEnd::Stopped(StopReason::CpuTime), ""),
             "{}",
             run.stderr
         );
@@ -308,7 +308,7 @@ while True:
                         ..limits()
                     },
                 );
-                assert!(matches!(run.ended, Ended::Stopped(_)), "{run:?}");
+                assert!(matches!(run.ended, RunEnd::Stopped(_)), "{run:?}");
                 assert!(
                     !arena.is_strict() || run.stdout.contains("used up"),
                     "{run:?}"

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use mooring_sandbox::{Ended, Limits, Stopped};
+use mooring_sandbox::{Limits, RunEnd, StopReason};
 
 use crate::arena::{Arena, limits};
 use crate::outside::Control;
@@ -191,7 +191,7 @@ fn what_the_kernel_counts_per_user_is_not_used_up() {
                 let run = gateway.works_during(|| arena.python(flood.source));
                 assert_eq!(
                     (run.ended.clone(), run.stdout.as_str()),
-                    (Ended::Stopped(Stopped::Memory), ""),
+                    (RunEnd::Stopped(StopReason::Memory), ""),
                     "{}: {run:?}",
                     flood.name
                 );
@@ -230,7 +230,7 @@ fn what_a_run_cannot_have_the_gateway_still_can() {
         |arena: &Arena<'_>| {
             let mut gateway = Gateway::start();
             let run = gateway.works_during(|| arena.python_within(HOLD, patient()));
-            assert_eq!(run.ended, Ended::Exited(0), "{run:?}");
+            assert_eq!(run.ended, RunEnd::Exited(0), "{run:?}");
             for line in run.stdout.lines() {
                 let (kind, count) = line.split_once(' ').unwrap();
                 let count: u32 = count.parse().unwrap();

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use mooring_sandbox::{Ended, Limits, Stop, Stopped};
+use mooring_sandbox::{Limits, RunEnd, StopHandle, StopReason};
 
 use crate::support::{
     self, Ground, Turn, WAIT, limits, python, run_python, sandbox, text, wait_until,
@@ -43,7 +43,7 @@ fn a_deaf_tree_is_dead_after_the_wall_time() {
         ..limits()
     };
     let outcome = run_python(DEAF_TREE, limits);
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::WallTime));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::WallTime));
     assert_eq!(
         text(&outcome.stdout.bytes),
         "forked",
@@ -56,7 +56,7 @@ fn a_deaf_tree_is_dead_after_the_wall_time() {
 #[test]
 fn a_tree_is_dead_when_somebody_asks() {
     let _turn = Turn::take();
-    let stop = Stop::new().unwrap();
+    let stop = StopHandle::new().unwrap();
     let ground = Ground::new();
     let job = ground.job(python(DEAF_TREE), limits());
     let asking = stop.clone();
@@ -69,7 +69,7 @@ fn a_tree_is_dead_when_somebody_asks() {
         run.join().expect("the run's thread")
     })
     .expect("the run was made");
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::Asked));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::Asked));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_daemon_dies_with_the_program_and_keeps_no_stream_open() {
     let source = "import os, time\nif os.fork() == 0:\n    if os.fork() != 0:\n        os._exit(0)\n    \
                   try:\n        os.setsid()\n    except OSError:\n        pass\n    time.sleep(600)\nos.wait()\nprint('main')";
     let outcome = run_python(source, limits());
-    assert_eq!(outcome.ended, Ended::Exited(0));
+    assert_eq!(outcome.ended, RunEnd::Exited(0));
     assert_eq!(text(&outcome.stdout.bytes), "main\n");
     assert!(outcome.usage.wall_time < WAIT);
 }
@@ -91,14 +91,14 @@ fn a_program_that_signals_its_group_ends_only_itself() {
         "import os, signal\nif os.fork() == 0:\n    signal.pause()\nos.killpg(0, 15)",
         limits(),
     );
-    assert_eq!(outcome.ended, Ended::Signalled(15));
+    assert_eq!(outcome.ended, RunEnd::Signalled(15));
     for source in [
         "import os\nos.kill(os.getppid(), 9)\nos.fork()\nwhile True:\n    pass",
         "import os\nos.killpg(0, 9)",
         "import os, time\nos.kill(os.getppid(), 12)\ntime.sleep(600)",
     ] {
         let outcome = run_python(source, limits());
-        assert_eq!(outcome.ended, Ended::Signalled(9), "{source}");
+        assert_eq!(outcome.ended, RunEnd::Signalled(9), "{source}");
     }
     // A leader that is stopped is killed all the same.
     let stopped = Limits {
@@ -109,7 +109,7 @@ fn a_program_that_signals_its_group_ends_only_itself() {
         "import os, time\nos.kill(os.getppid(), 19)\nos.fork()\ntime.sleep(600)",
         stopped,
     );
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::WallTime));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::WallTime));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_fork_bomb_stays_within_its_processes() {
     let outcome = run_python(source, limits_of_bomb);
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -135,7 +135,7 @@ fn a_fork_bomb_stays_within_its_processes() {
     assert!((1..=24).contains(&forked), "{forked}");
     assert_eq!(
         run_python("import os\nos.fork()", limits()).ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "the next run has all of its processes"
     );
 }
@@ -145,7 +145,7 @@ fn a_flood_of_output_is_drained_and_cut() {
     let _turn = Turn::take();
     let source = "import os\nfor _ in range(256):\n    os.write(1, b'o' * 65536)\n    os.write(2, b'e' * 65536)";
     let outcome = run_python(source, limits());
-    assert_eq!(outcome.ended, Ended::Exited(0));
+    assert_eq!(outcome.ended, RunEnd::Exited(0));
     for stream in [&outcome.stdout, &outcome.stderr] {
         assert_eq!(stream.bytes.len(), limits().output_bytes);
         assert_eq!(stream.written_bytes, 16 << 20);
@@ -161,7 +161,7 @@ fn memory_is_bounded() {
     assert!(
         matches!(
             outcome.ended,
-            Ended::Stopped(Stopped::Memory) | Ended::Exited(1)
+            RunEnd::Stopped(StopReason::Memory) | RunEnd::Exited(1)
         ),
         "{:?}",
         outcome.ended

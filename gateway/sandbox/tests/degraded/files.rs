@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use mooring_sandbox::tree::{SessionDirectory, commit_copy, copy_out, recover};
-use mooring_sandbox::{Changes, Ended, Job, Limits, Network, Stop, Stopped, Trees};
+use mooring_sandbox::{
+    Changes, Job, Limits, Network, RunEnd, SessionTrees, StopHandle, StopReason,
+};
 
 use crate::support::{Turn, limits, python, run_python, sandbox, text};
 
@@ -31,7 +33,7 @@ impl Session {
     }
 
     fn job(&self, source: &str, limits: Limits) -> Job {
-        let trees = Trees {
+        let trees = SessionTrees {
             tools: open(&self.place.path().join("tools")),
             skills: open(&self.place.path().join("skills")),
             scratch: self.directory.open_scratch().unwrap(),
@@ -63,11 +65,11 @@ fn a_copy_is_committed_and_is_gone_with_the_outcome() {
     let source = "import os\nos.unlink('old')\nos.mkdir('d', 0o700)\n\
         os.close(os.open('d/f', os.O_CREAT | os.O_WRONLY, 0o600))\nopen('../results/r', 'w').write('r')";
     let outcome = sandbox()
-        .run(session.job(source, limits()), &Stop::new().unwrap())
+        .run(session.job(source, limits()), &StopHandle::new().unwrap())
         .unwrap();
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -125,7 +127,7 @@ fn who_writes_more_than_a_disk_is_stopped() {
         let outcome = run_python(source, limits());
         assert_eq!(
             outcome.ended,
-            Ended::Stopped(Stopped::Disk),
+            RunEnd::Stopped(StopReason::Disk),
             "{source}: {}",
             text(&outcome.stderr.bytes)
         );

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use mooring_sandbox::{Ended, Sandbox, Stop};
+use mooring_sandbox::{RunEnd, Sandbox, StopHandle};
 
 use crate::ending::DEAF_TREE;
 use crate::support::{
@@ -20,7 +20,7 @@ fn the_victim() {
     if std::env::var_os(VICTIM_VARIABLE).is_some() {
         let _ = sandbox().run(
             Ground::new().job(python(DEAF_TREE), limits()),
-            &Stop::new().unwrap(),
+            &StopHandle::new().unwrap(),
         );
     }
 }
@@ -115,7 +115,7 @@ fn many_runs_leave_nothing() {
         let outcome = run_python("open('f', 'w').write('f')", limits());
         assert_eq!(
             outcome.ended,
-            Ended::Exited(0),
+            RunEnd::Exited(0),
             "run {number}: {}",
             text(&outcome.stderr.bytes)
         );

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Command, Stdio};
 
-use mooring_sandbox::Ended;
+use mooring_sandbox::RunEnd;
 
 use crate::support::{Turn, is_root, limits, run_python, text};
 
@@ -17,7 +17,7 @@ fn attempt(expression: &str) -> String {
     let outcome = run_python(&source, limits());
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{expression}: {}",
         text(&outcome.stderr.bytes)
     );

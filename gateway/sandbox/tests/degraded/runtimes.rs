@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use mooring_sandbox::{
-    Argument, Ended, Layer, Options, Outcome, Program, Sandbox, Stage, Stop, Tier,
+    Argument, Layer, Options, Outcome, Program, RunEnd, Sandbox, Stage, StopHandle, Tier,
 };
 
 use crate::support::{
@@ -16,7 +16,7 @@ use crate::support::{
 fn output(outcome: &Outcome) -> String {
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -54,7 +54,10 @@ fn python_finds_its_trees_by_variables_and_beside_it() {
         open(e['TMPDIR'] + '/gone', 'w').write('gone')\n\
         print(e['HOME'] == e['MOORING_SCRATCH'] == os.getcwd(), sorted(e))";
     let outcome = sandbox()
-        .run(ground.job(python(source), limits()), &Stop::new().unwrap())
+        .run(
+            ground.job(python(source), limits()),
+            &StopHandle::new().unwrap(),
+        )
         .unwrap();
     assert_eq!(
         output(&outcome),
@@ -113,7 +116,7 @@ fn deno_reads_and_writes_by_variables() {
     };
     let ground = Ground::new();
     let job = ground.job(program, limits());
-    let outcome = sandbox.run(job, &Stop::new().unwrap()).unwrap();
+    let outcome = sandbox.run(job, &StopHandle::new().unwrap()).unwrap();
     assert_eq!(output(&outcome), "deno 4\n");
     assert_eq!(read_upper(outcome.changes.scratch.as_fd(), "n"), "deno");
 }
@@ -133,6 +136,6 @@ fn tools_read_one_another() {
         stage("uniq", &[Argument::Literal("-c".to_owned())]),
     ];
     let job = ground.job(Program::Pipeline { stages }, limits());
-    let outcome = sandbox().run(job, &Stop::new().unwrap()).unwrap();
+    let outcome = sandbox().run(job, &StopHandle::new().unwrap()).unwrap();
     assert_eq!(output(&outcome), "      1 a\n      2 b\n");
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use mooring_sandbox::helper::{Connections, filter};
 use mooring_sandbox::protocol::{
-    Failed, Finished, FromHelper, HELPER_NAME, Runtime, Spec, SpecDescriptors, ToHelper,
-    WireLimits, WireNetwork, WireTier, receive, send,
+    FinishReport, FromHelper, HELPER_NAME, Spec, SpecDescriptors, StepFailure, ToHelper,
+    WireLimits, WireNetwork, WireRuntime, WireTier, receive, send,
 };
 use mooring_sandbox::{Stage, Tier};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
@@ -74,7 +74,7 @@ pub struct Session {
 pub struct Ran {
     pub stdout: String,
     pub stderr: String,
-    pub end: Result<Finished, Failed>,
+    pub end: Result<FinishReport, StepFailure>,
     pub upper: Vec<OwnedFd>,
 }
 
@@ -311,20 +311,20 @@ fn reachable(binary: &Path) -> PathBuf {
     copy
 }
 
-fn runtime(code: &Code<'_>) -> Runtime {
+fn runtime(code: &Code<'_>) -> WireRuntime {
     match code {
-        Code::Python(_) => Runtime::Python {
+        Code::Python(_) => WireRuntime::Python {
             binary: fs::canonicalize(PYTHON).unwrap(),
         },
-        Code::TypeScript(_) => Runtime::Deno {
+        Code::TypeScript(_) => WireRuntime::Deno {
             binary: deno(),
-            data_bytes: Runtime::DENO_DATA_BYTES,
+            data_bytes: WireRuntime::DENO_DATA_BYTES,
         },
-        Code::TypeScriptWorker(_) => Runtime::Deno {
+        Code::TypeScriptWorker(_) => WireRuntime::Deno {
             binary: deno(),
-            data_bytes: Runtime::DENO_DATA_BYTES + Runtime::DENO_WORKER_DATA_BYTES,
+            data_bytes: WireRuntime::DENO_DATA_BYTES + WireRuntime::DENO_WORKER_DATA_BYTES,
         },
-        Code::Pipeline(_) => Runtime::Tools {
+        Code::Pipeline(_) => WireRuntime::Tools {
             binaries: ["ls", "cat", "wc", "sort", "head", "yes"]
                 .map(|name| {
                     (

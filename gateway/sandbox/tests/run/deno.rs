@@ -1,6 +1,6 @@
 //! Memory of a runtime that reserves far more than it uses: each kind of it is given up to the limit and not beyond.
 
-use mooring_sandbox::{Ended, Options, Outcome, Program, Sandbox, Stop, Stopped};
+use mooring_sandbox::{Options, Outcome, Program, RunEnd, Sandbox, StopHandle, StopReason};
 
 use crate::support::{Ground, Turn, has_group, limits, options, text};
 
@@ -40,7 +40,7 @@ fn run(sandbox: &Sandbox, source: &str) -> Outcome {
     sandbox
         .run(
             Ground::new().job(program, limits()),
-            &Stop::new().expect("a handle"),
+            &StopHandle::new().expect("a handle"),
         )
         .expect("the run was made")
 }
@@ -61,9 +61,9 @@ fn each_kind_of_memory_is_given_to_the_limit_and_not_beyond() {
     for (kind, take) in KINDS {
         // An idle deno takes some of it.
         let within = run(&sandbox, &hog(take, ALLOWED / 4));
-        assert_eq!(within.ended, Ended::Exited(0), "{kind}: {within:?}");
+        assert_eq!(within.ended, RunEnd::Exited(0), "{kind}: {within:?}");
         let beyond = run(&sandbox, &hog(take, ALLOWED * 2));
-        assert_ne!(beyond.ended, Ended::Exited(0), "{kind}: {beyond:?}");
+        assert_ne!(beyond.ended, RunEnd::Exited(0), "{kind}: {beyond:?}");
         assert_eq!(text(&beyond.stdout.bytes), "", "{kind}");
     }
 }
@@ -88,11 +88,11 @@ fn workers_have_room_and_one_limit_together() {
     let few = run(&sandbox, &workers(3, 8));
     if !has_group() {
         // What is not counted as it is touched cannot be let reserved.
-        assert_ne!(few.ended, Ended::Exited(0), "{few:?}");
+        assert_ne!(few.ended, RunEnd::Exited(0), "{few:?}");
         return;
     }
-    assert_eq!(few.ended, Ended::Exited(0), "{few:?}");
+    assert_eq!(few.ended, RunEnd::Exited(0), "{few:?}");
     assert_eq!(text(&few.stdout.bytes), "8 8 8\n");
     let many = run(&sandbox, &workers(3, ALLOWED / 2));
-    assert_eq!(many.ended, Ended::Stopped(Stopped::Memory), "{many:?}");
+    assert_eq!(many.ended, RunEnd::Stopped(StopReason::Memory), "{many:?}");
 }

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use mooring_sandbox::{Ended, Limits, Stop, Stopped};
+use mooring_sandbox::{Limits, RunEnd, StopHandle, StopReason};
 
 use crate::support::{
     self, DEAF_TREE, Ground, Turn, WAIT, limits, python, read_upper, run_python, sandbox, text,
@@ -23,7 +23,7 @@ fn a_deaf_tree_is_dead_soon_after_the_wall_time() {
     };
     let wall_time = limits.wall_time;
     let outcome = run_python(DEAF_TREE, limits);
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::WallTime));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::WallTime));
     assert_eq!(
         text(&outcome.stdout.bytes),
         "forked",
@@ -45,7 +45,7 @@ fn a_deaf_tree_is_dead_soon_after_the_wall_time() {
 #[test]
 fn a_run_is_stopped_when_somebody_asks() {
     let _turn = Turn::take();
-    let stop = Stop::new().unwrap();
+    let stop = StopHandle::new().unwrap();
     let ground = Ground::new();
     let job = ground.job(python(DEAF_TREE), limits());
     let asking = stop.clone();
@@ -58,18 +58,18 @@ fn a_run_is_stopped_when_somebody_asks() {
         run.join().expect("the run's thread")
     })
     .expect("the run was made");
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::Asked));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::Asked));
 }
 
 #[test]
 fn a_stop_that_was_asked_for_before_ends_the_run_at_once() {
     let _turn = Turn::take();
-    let stop = Stop::new().unwrap();
+    let stop = StopHandle::new().unwrap();
     stop.ask();
     assert!(stop.is_asked());
     let outcome = sandbox()
         .run(Ground::new().job(python(DEAF_TREE), limits()), &stop)
         .unwrap();
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::Asked));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::Asked));
     assert!(outcome.usage.wall_time < WAIT);
 }

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use mooring_sandbox::{Ended, Layer, Options, Program, Sandbox, Stage, Stop};
+use mooring_sandbox::{Layer, Options, Program, RunEnd, Sandbox, Stage, StopHandle};
 
 use crate::support::{
     self, DEAF_TREE, Ground, Surroundings, Turn, WAIT, has_group, limits, options, python, run,
@@ -40,7 +40,7 @@ fn the_victim() {
     if std::env::var_os(VICTIM_VARIABLE).is_some() {
         let _ = sandbox().run(
             Ground::new().job(python(DEAF_TREE), limits()),
-            &Stop::new().unwrap(),
+            &StopHandle::new().unwrap(),
         );
     }
 }
@@ -94,7 +94,7 @@ fn a_thousand_runs_leave_nothing() {
         );
         assert_eq!(
             outcome.ended,
-            Ended::Exited(0),
+            RunEnd::Exited(0),
             "run {number}: {}",
             text(&outcome.stderr.bytes)
         );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mooring_sandbox::{Ended, Layer, Limits, Stopped};
+use mooring_sandbox::{Layer, Limits, RunEnd, StopReason};
 
 use crate::support::{Turn, has_group, limits, run_python, sandbox, text};
 
@@ -20,7 +20,7 @@ fn processors_are_not_used_beyond_the_limit_by_many_together() {
             ..limits()
         },
     );
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::CpuTime));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::CpuTime));
     assert!(outcome.usage.cpu_time >= cpu_time, "{:?}", outcome.usage);
     assert!(outcome.usage.cpu_time < cpu_time * 4, "{:?}", outcome.usage);
 }
@@ -39,7 +39,7 @@ fn a_share_of_a_processor_is_a_share() {
         ..limits()
     };
     let outcome = run_python("while True:\n    pass", limits);
-    assert_eq!(outcome.ended, Ended::Stopped(Stopped::WallTime));
+    assert_eq!(outcome.ended, RunEnd::Stopped(StopReason::WallTime));
     // A fifth of two seconds, and some for the period in which it ended and for the start.
     assert!(
         outcome.usage.cpu_time < Duration::from_millis(600),
@@ -62,7 +62,7 @@ fn check_memory(take: &str) {
     let got = outcome.stdout.written_bytes;
     let is_bounded = matches!(
         outcome.ended,
-        Ended::Stopped(Stopped::Memory) | Ended::Exited(3 | 1)
+        RunEnd::Stopped(StopReason::Memory) | RunEnd::Exited(3 | 1)
     );
     assert!(
         is_bounded && got < 400,
@@ -100,7 +100,7 @@ fn memory_of_many_processes_is_counted_together() {
     let outcome = run_python(source, limits());
     assert_eq!(
         outcome.ended,
-        Ended::Stopped(Stopped::Memory),
+        RunEnd::Stopped(StopReason::Memory),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -119,7 +119,7 @@ fn what_files_may_take_is_not_memorys() {
     let outcome = run_python(source, limits);
     assert_eq!(
         outcome.ended,
-        Ended::Stopped(Stopped::Memory),
+        RunEnd::Stopped(StopReason::Memory),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -138,7 +138,7 @@ fn files_are_not_counted_as_memory() {
     let outcome = run_python(source, limits);
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -159,7 +159,7 @@ fn a_fork_bomb_stays_within_its_processes() {
     );
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -171,6 +171,6 @@ fn a_fork_bomb_stays_within_its_processes() {
     // The next run has all of its processes.
     assert_eq!(
         run_python("import os\nos.fork()", limits()).ended,
-        Ended::Exited(0)
+        RunEnd::Exited(0)
     );
 }

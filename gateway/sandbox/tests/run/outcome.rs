@@ -5,7 +5,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use mooring_sandbox::{
-    Argument, Ended, JobError, Limits, Options, Program, RunError, Sandbox, Stage, Stop, Tier,
+    Argument, JobError, Limits, Options, Program, RunEnd, RunError, Sandbox, Stage, StopHandle,
+    Tier,
 };
 
 use crate::support::{
@@ -21,7 +22,7 @@ fn a_program_ends_by_itself() {
         "import sys\nprint('out')\nprint('err', file=sys.stderr)\nsys.exit(7)",
         limits(),
     );
-    assert_eq!(outcome.ended, Ended::Exited(7));
+    assert_eq!(outcome.ended, RunEnd::Exited(7));
     assert_eq!(text(&outcome.stdout.bytes), "out\n");
     assert_eq!(text(&outcome.stderr.bytes), "err\n");
     assert_eq!(outcome.tier, Tier::Strict);
@@ -44,7 +45,7 @@ fn python_awaits_outside_of_functions_and_its_errors_keep_their_lines() {
                   print(await asyncio.gather(double(1), double(2)), __name__, len(sys.argv))\nsys.exit(7)";
     let outcome = run_python(awaits, limits());
     assert_eq!(text(&outcome.stdout.bytes), "[2, 4] __main__ 1\n");
-    assert_eq!(outcome.ended, Ended::Exited(7));
+    assert_eq!(outcome.ended, RunEnd::Exited(7));
     for (source, traceback) in [
         (
             "import asyncio\nawait asyncio.sleep(0)\n1 / 0\n",
@@ -60,7 +61,7 @@ fn python_awaits_outside_of_functions_and_its_errors_keep_their_lines() {
         ),
     ] {
         let outcome = run_python(source, limits());
-        assert_eq!(outcome.ended, Ended::Exited(1), "{source}");
+        assert_eq!(outcome.ended, RunEnd::Exited(1), "{source}");
         let error = text(&outcome.stderr.bytes);
         assert!(error.starts_with(traceback), "{source}: {error}");
     }
@@ -75,7 +76,7 @@ fn a_program_aborts() {
     let outcome = run_python("import os\nos.abort()", limits());
     assert_eq!(
         outcome.ended,
-        Ended::Signalled(6),
+        RunEnd::Signalled(6),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -96,10 +97,10 @@ fn a_pipeline_gives_the_last_stages_output() {
         stage("uniq", &[Argument::Literal("-c".to_owned())]),
     ];
     let job = ground.job(Program::Pipeline { stages }, limits());
-    let outcome = sandbox().run(job, &Stop::new().unwrap()).unwrap();
+    let outcome = sandbox().run(job, &StopHandle::new().unwrap()).unwrap();
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -114,11 +115,14 @@ fn what_a_run_wrote_is_handed_over_and_the_trees_are_untouched() {
     let source = "open('/scratch/new','w').write('new')\nopen('/results/r','w').write('r')\n\
                   open('/scratch/old','a').write('er')";
     let outcome = sandbox()
-        .run(ground.job(python(source), limits()), &Stop::new().unwrap())
+        .run(
+            ground.job(python(source), limits()),
+            &StopHandle::new().unwrap(),
+        )
         .unwrap();
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -140,7 +144,7 @@ fn both_streams_are_drained_and_bounded() {
     let outcome = run_python(source, limits());
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -157,7 +161,7 @@ fn one_stream_floods_while_the_other_is_idle() {
     let source =
         "import os\nfor _ in range(256):\n    os.write(2, b'y' * 65536)\nos.write(1, b'done')";
     let outcome = run_python(source, limits());
-    assert_eq!(outcome.ended, Ended::Exited(0));
+    assert_eq!(outcome.ended, RunEnd::Exited(0));
     assert_eq!(text(&outcome.stdout.bytes), "done");
     assert_eq!(outcome.stderr.written_bytes, 256 * 65536);
 }
@@ -170,7 +174,7 @@ fn a_child_that_holds_the_stream_holds_nothing_up() {
     let outcome = run_python(source, limits());
     assert_eq!(
         outcome.ended,
-        Ended::Exited(0),
+        RunEnd::Exited(0),
         "{}",
         text(&outcome.stderr.bytes)
     );
@@ -188,7 +192,7 @@ fn a_job_out_of_bounds_is_refused() {
             ..limits()
         },
     );
-    let refused = sandbox().run(job, &Stop::new().unwrap());
+    let refused = sandbox().run(job, &StopHandle::new().unwrap());
     assert!(
         matches!(refused, Err(RunError::Job(JobError::Limit(_)))),
         "{refused:?}"
@@ -199,7 +203,7 @@ fn a_job_out_of_bounds_is_refused() {
     }];
     let refused = sandbox().run(
         Ground::new().job(Program::Pipeline { stages }, limits()),
-        &Stop::new().unwrap(),
+        &StopHandle::new().unwrap(),
     );
     assert!(
         matches!(refused, Err(RunError::ToolUnknown { .. })),
@@ -222,7 +226,7 @@ fn a_runtime_that_is_missing_is_named() {
         limits(),
     );
     let refused = sandbox
-        .run(job, &Stop::new().unwrap())
+        .run(job, &StopHandle::new().unwrap())
         .expect_err("there is no deno there")
         .to_string();
     assert!(

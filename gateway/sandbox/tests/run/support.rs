@@ -12,7 +12,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mooring_sandbox::{
-    Job, Launcher, Layer, Limits, Network, Options, Outcome, Program, Sandbox, Stop, Trees,
+    Job, Launcher, Layer, Limits, Network, Options, Outcome, Program, Sandbox, SessionTrees,
+    StopHandle,
 };
 use tempfile::TempDir;
 
@@ -166,9 +167,9 @@ impl Ground {
         self.0.path().join(name)
     }
 
-    pub(crate) fn trees(&self) -> Trees {
+    pub(crate) fn trees(&self) -> SessionTrees {
         let open = |name| OwnedFd::from(File::open(self.path(name)).expect("a directory"));
-        Trees {
+        SessionTrees {
             tools: open("tools"),
             skills: open("skills"),
             scratch: open("scratch"),
@@ -195,7 +196,7 @@ pub(crate) fn python(source: &str) -> Program {
 
 /// Runs `program` in directories of its own.
 pub(crate) fn run(program: Program, limits: Limits) -> Outcome {
-    let stop = Stop::new().expect("a handle");
+    let stop = StopHandle::new().expect("a handle");
     let ground = Ground::new();
     sandbox()
         .run(ground.job(program, limits), &stop)

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
-use mooring_sandbox::tree::{BrowseOptions, Hidden, Kind, Listing, TreeError, browse};
+use mooring_sandbox::tree::{BrowseOptions, FileKind, Hidden, Listing, TreeError, browse};
 
 use crate::support::{Session, at, make_device, make_fifo, promptly};
 
@@ -37,7 +37,7 @@ fn the_root_holds_the_four_mounts() {
     assert!(
         root.entries
             .iter()
-            .all(|entry| entry.kind == Kind::Directory)
+            .all(|entry| entry.kind == FileKind::Directory)
     );
     assert!(!root.is_truncated);
     let short = list(&session, "/", 3);
@@ -101,12 +101,12 @@ fn entries_tell_kind_length_and_time_and_nothing_is_followed() {
     assert_eq!(
         seen,
         [
-            ("device", Kind::Other, 0),
-            ("directory", Kind::Directory, 0),
-            ("fifo", Kind::Other, 0),
-            ("file", Kind::File, 5),
-            ("link", Kind::Other, 0),
-            ("odd\\u{a}\\xff\\u{1b}[2J", Kind::File, 0),
+            ("device", FileKind::Other, 0),
+            ("directory", FileKind::Directory, 0),
+            ("fifo", FileKind::Other, 0),
+            ("file", FileKind::File, 5),
+            ("link", FileKind::Other, 0),
+            ("odd\\u{a}\\xff\\u{1b}[2J", FileKind::File, 0),
         ]
     );
     assert!(

@@ -5,11 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
 use mooring_sandbox::Limits;
-use mooring_sandbox::tree::{CommitError, Committed, Recovered, TreeUsage, commit, recover};
+use mooring_sandbox::tree::{
+    CommitError, CommitReport, RecoveryOutcome, TreeUsage, commit, recover,
+};
 
 use crate::support::{Session, make_device, open_files, promptly, roomy, set_attribute};
 
-fn keep(session: &Session) -> Committed {
+fn keep(session: &Session) -> CommitReport {
     commit(&session.directory, &session.changes(), &roomy(), None).unwrap()
 }
 
@@ -28,7 +30,7 @@ fn files_and_directories_are_made_written_over_and_deleted() {
     make_device(&session.upper("never-was"), 0, 0);
     fs::write(session.path("upper/results/r"), b"r").unwrap();
     let committed = keep(&session);
-    let expected = Committed {
+    let expected = CommitReport {
         files: 3,
         directories: 2,
         deleted: 1,
@@ -37,7 +39,7 @@ fn files_and_directories_are_made_written_over_and_deleted() {
             bytes: 12,
             inodes: 7,
         },
-        ..Committed::default()
+        ..CommitReport::default()
     };
     assert_eq!(committed, expected);
     let picture = session.picture();
@@ -55,7 +57,10 @@ fn files_and_directories_are_made_written_over_and_deleted() {
     );
     assert_eq!(picture["scratch/kept/changed"].0, b"after");
     assert_eq!(session.host_files(), [".mooring/staging/"]);
-    assert_eq!(recover(&session.directory).unwrap(), Recovered::Nothing);
+    assert_eq!(
+        recover(&session.directory).unwrap(),
+        RecoveryOutcome::Nothing
+    );
 }
 
 #[test]

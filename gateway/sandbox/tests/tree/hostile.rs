@@ -7,18 +7,18 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 
 use mooring_sandbox::Limits;
-use mooring_sandbox::tree::{CommitError, Committed, commit};
+use mooring_sandbox::tree::{CommitError, CommitReport, commit};
 
 use crate::support::{Session, is_root, make_device, make_fifo, promptly, roomy, set_attribute};
 
-fn keep(session: Session, limits: Limits) -> (Session, Result<Committed, CommitError>) {
+fn keep(session: Session, limits: Limits) -> (Session, Result<CommitReport, CommitError>) {
     promptly(move || {
         let committed = commit(&session.directory, &session.changes(), &limits, None);
         (session, committed)
     })
 }
 
-fn refusals(committed: &Committed) -> Vec<(String, String)> {
+fn refusals(committed: &CommitReport) -> Vec<(String, String)> {
     let mut listed: Vec<_> = committed
         .refused
         .iter()

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 
 use mooring_sandbox::tree::{
-    Checkpoint, Recovered, SessionDirectory, commit, commit_with, recover,
+    Checkpoint, RecoveryOutcome, SessionDirectory, commit, commit_with, recover,
 };
 
 use crate::support::{Session, changes, child, directory, make_device, roomy, set_attribute};
@@ -124,12 +124,12 @@ fn a_kill_leaves_the_old_tree_or_the_new_one() {
             "killed after {changes_left}: {picture:#?}"
         );
         match recovered {
-            Recovered::Completed => {
+            RecoveryOutcome::Completed => {
                 assert!(is_new);
                 completed += 1;
             }
-            Recovered::Dropped => dropped += 1,
-            Recovered::Nothing => nothing += 1,
+            RecoveryOutcome::Dropped => dropped += 1,
+            RecoveryOutcome::Nothing => nothing += 1,
         }
         let expected: &[&str] = if is_new {
             &[".mooring/staging/", ".mooring/turn.json"]
@@ -141,7 +141,10 @@ fn a_kill_leaves_the_old_tree_or_the_new_one() {
             expected,
             "killed after {changes_left}"
         );
-        assert_eq!(recover(&session.directory).unwrap(), Recovered::Nothing);
+        assert_eq!(
+            recover(&session.directory).unwrap(),
+            RecoveryOutcome::Nothing
+        );
         // Whoever comes next can go on.
         commit(&session.directory, &session.changes(), &roomy(), Some(6)).unwrap();
         assert_eq!(session.picture(), after);

@@ -24,15 +24,15 @@ fn while_swapping(pairs: &[(std::path::PathBuf, std::path::PathBuf)], work: impl
                 }
             }
         });
-        let guard = Stop(&stop);
+        let guard = StopHandle(&stop);
         work();
         drop(guard);
     });
 }
 
-struct Stop<'a>(&'a AtomicBool);
+struct StopHandle<'a>(&'a AtomicBool);
 
-impl Drop for Stop<'_> {
+impl Drop for StopHandle<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! `fs_browse {path?, include_hidden?, max_entries?, language?}`: lists one directory.
 
-use mooring_sandbox::tree::{self, BrowseOptions, Entry, Hidden, Kind, Listing, VirtualPath};
+use mooring_sandbox::tree::{self, BrowseOptions, Entry, FileKind, Hidden, Listing, VirtualPath};
 use serde_json::{Value, json};
 
 use super::super::answer::ToolAnswer;
@@ -77,9 +77,9 @@ pub(in crate::server) async fn call(
 fn text(listing: &Listing) -> String {
     let mut lines: Vec<String> = (listing.entries.iter())
         .map(|entry| match entry.kind {
-            Kind::File => format!("{} {}", entry.name, entry.size_bytes),
-            Kind::Directory => format!("{}/", entry.name),
-            Kind::Other => format!("{} (neither file nor directory)", entry.name),
+            FileKind::File => format!("{} {}", entry.name, entry.size_bytes),
+            FileKind::Directory => format!("{}/", entry.name),
+            FileKind::Other => format!("{} (neither file nor directory)", entry.name),
         })
         .collect();
     if listing.is_truncated {
@@ -109,11 +109,11 @@ fn answer(path: &str, listing: &Listing) -> Value {
     })
 }
 
-const fn kind(kind: Kind) -> &'static str {
+const fn kind(kind: FileKind) -> &'static str {
     match kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Other => "other",
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Other => "other",
     }
 }
 

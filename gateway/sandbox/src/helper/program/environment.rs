@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::super::places::Places;
 use crate::job::PROXY_PORT;
-use crate::protocol::{Runtime, Spec, WireNetwork};
+use crate::protocol::{Spec, WireNetwork, WireRuntime};
 
 /// A name and its value.
 pub(super) type Variable = (&'static str, PathBuf);
@@ -40,16 +40,16 @@ pub(super) fn of(spec: &Spec, places: &Places) -> Vec<Variable> {
     let mut environment: Vec<Variable> = places.variables().into();
     environment.extend(constant(ENVIRONMENT));
     match spec.runtime {
-        Runtime::Python { .. } => {
+        WireRuntime::Python { .. } => {
             // The tools and the skills are packages of this directory, which no run can write to.
             environment.push(("PYTHONPATH", places.root().to_owned()));
             environment.extend(constant(PYTHON_ENVIRONMENT));
         }
-        Runtime::Deno { .. } => {
+        WireRuntime::Deno { .. } => {
             environment.push(("DENO_DIR", places.temporary().join(".deno")));
             environment.extend(constant(DENO_ENVIRONMENT));
         }
-        Runtime::Tools { .. } => {}
+        WireRuntime::Tools { .. } => {}
     }
     environment.extend(network_variables(&spec.network));
     environment

@@ -19,7 +19,7 @@ use super::places::Places;
 use super::root::{DENO, tool_path};
 use crate::job::Stage;
 use crate::limits::Limits;
-use crate::protocol::{Runtime, Spec, WireNetwork, WireTier};
+use crate::protocol::{Spec, WireNetwork, WireRuntime, WireTier};
 
 /// The file with the text of a python program.
 const PYTHON_TEXT: &str = "main.py";
@@ -55,14 +55,14 @@ const DENO_ARGUMENTS: &[&str] = &[
 ];
 
 /// A program, understood and not yet started.
-pub(super) struct Program {
-    what: What,
+pub(super) struct PreparedProgram {
+    what: ProgramForm,
     /// The whole of it.
     environment: Vec<environment::Variable>,
-    group: Group,
+    group: ProcessGroup,
 }
 
-enum What {
+enum ProgramForm {
     /// One binary with the path of its source.
     Source {
         /// The runtime.
@@ -85,7 +85,7 @@ enum What {
 
 /// The process group of a main process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Group {
+enum ProcessGroup {
     /// Its own.
     Own,
     /// That of the process that starts it, which the whole tree is killed by.
@@ -94,23 +94,23 @@ enum Group {
 
 /// The main processes of a run: it ends when all of them have.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct MainProcesses {
     /// Those that run.
     pub(super) running: BTreeSet<i32>,
     /// Whose status is the run's.
-    pub(super) last: Last,
+    pub(super) last: LastProcess,
 }
 
 /// The last process of a pipeline, which a run of one process is as well.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Last {
+pub(super) enum LastProcess {
     /// It runs.
     Process(i32),
     /// It could not be started; this is its wait status.
     Status(i32),
 }
 
-impl Program {
+impl PreparedProgram {
     /// Understands the bytes that were passed.
     pub(super) fn new(spec: &Spec, places: &Places, bytes: Vec<u8>) -> Result<Self, StepError> {
         if bytes.len() > Limits::SOURCE_BYTES_MAX {
@@ -119,19 +119,19 @@ impl Program {
             )));
         }
         let what = match &spec.runtime {
-            Runtime::Python { binary } => python(binary, places.text(PYTHON_TEXT), bytes),
-            Runtime::Deno { binary, .. } => {
+            WireRuntime::Python { binary } => python(binary, places.text(PYTHON_TEXT), bytes),
+            WireRuntime::Deno { binary, .. } => {
                 let binary = match spec.tier {
                     WireTier::Strict => Path::new(DENO),
                     WireTier::Degraded => binary,
                 };
                 deno(binary, places, spec, bytes)
             }
-            Runtime::Tools { binaries } => pipeline(spec.tier, binaries, &bytes)?,
+            WireRuntime::Tools { binaries } => pipeline(spec.tier, binaries, &bytes)?,
         };
         let group = match spec.tier {
-            WireTier::Strict => Group::Own,
-            WireTier::Degraded => Group::Shared,
+            WireTier::Strict => ProcessGroup::Own,
+            WireTier::Degraded => ProcessGroup::Shared,
         };
         Ok(Self {
             what,
@@ -143,15 +143,15 @@ impl Program {
     /// The text and its place inside, where there is one.
     pub(super) fn text(&self) -> Option<(&Path, &[u8])> {
         match &self.what {
-            What::Source { path, text, .. } => Some((path, text)),
-            What::Pipeline { .. } => None,
+            ProgramForm::Source { path, text, .. } => Some((path, text)),
+            ProgramForm::Pipeline { .. } => None,
         }
     }
 
     /// Starts it. The output goes to descriptors 1 and 2 of this process. Of a pipeline, nothing has the bridge.
-    pub(super) fn start(&self, bridge: Option<OwnedFd>) -> Result<Started, StepError> {
+    pub(super) fn start(&self, bridge: Option<OwnedFd>) -> Result<MainProcesses, StepError> {
         match &self.what {
-            What::Source {
+            ProgramForm::Source {
                 binary, arguments, ..
             } => {
                 let mut command = self.command(binary);
@@ -162,12 +162,12 @@ impl Program {
                 let process = spawn(command)
                     .map_err(at(binary.display().to_string()))
                     .map_err(StepError::Exec)?;
-                Ok(Started {
+                Ok(MainProcesses {
                     running: BTreeSet::from([process]),
-                    last: Last::Process(process),
+                    last: LastProcess::Process(process),
                 })
             }
-            What::Pipeline { stages, known } => {
+            ProgramForm::Pipeline { stages, known } => {
                 pipeline::start(stages, known, |binary| self.command(binary))
             }
         }
@@ -180,14 +180,14 @@ impl Program {
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
-        if self.group == Group::Own {
+        if self.group == ProcessGroup::Own {
             command.process_group(0);
         }
         command
     }
 }
 
-fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
+fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> ProgramForm {
     let mut arguments: Vec<String> = PYTHON_ARGUMENTS
         .iter()
         .map(|&argument| argument.to_owned())
@@ -199,7 +199,7 @@ fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
         arguments.extend(["-c".to_owned(), PYTHON_TOP_LEVEL_AWAIT.to_owned()]);
     }
     arguments.push(path.display().to_string());
-    What::Source {
+    ProgramForm::Source {
         binary: binary.to_owned(),
         arguments,
         path,
@@ -207,7 +207,7 @@ fn python(binary: &Path, path: PathBuf, text: Vec<u8>) -> What {
     }
 }
 
-fn deno(binary: &Path, places: &Places, spec: &Spec, text: Vec<u8>) -> What {
+fn deno(binary: &Path, places: &Places, spec: &Spec, text: Vec<u8>) -> ProgramForm {
     let mut arguments: Vec<String> = DENO_ARGUMENTS
         .iter()
         .map(|&argument| argument.to_owned())
@@ -236,7 +236,7 @@ fn deno(binary: &Path, places: &Places, spec: &Spec, text: Vec<u8>) -> What {
         format!("--v8-flags=--max-old-space-size={heap_mebibytes}"),
         path.display().to_string(),
     ]);
-    What::Source {
+    ProgramForm::Source {
         binary: binary.to_owned(),
         arguments,
         path,
@@ -248,7 +248,7 @@ fn pipeline(
     tier: WireTier,
     binaries: &BTreeMap<String, PathBuf>,
     bytes: &[u8],
-) -> Result<What, StepError> {
+) -> Result<ProgramForm, StepError> {
     let stages: Vec<Stage> = serde_json::from_slice(bytes)
         .map_err(|error| StepError::Spec(Cause::words(format!("stages: {error}"))))?;
     if stages.is_empty() {
@@ -262,7 +262,7 @@ fn pipeline(
         };
         known.insert(name.clone(), place);
     }
-    Ok(What::Pipeline { stages, known })
+    Ok(ProgramForm::Pipeline { stages, known })
 }
 
 /// Starts it, and leaves it to the one who waits for all processes.

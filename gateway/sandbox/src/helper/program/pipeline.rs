@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use glob::MatchOptions;
 
 use super::super::error::{StepError, at};
-use super::{Last, Started, pipe, spawn};
+use super::{LastProcess, MainProcesses, pipe, spawn};
 use crate::job::{Argument, Stage};
 
 /// Most file names that one pattern stands for.
@@ -37,9 +37,9 @@ pub(super) fn start(
     stages: &[Stage],
     known: &BTreeMap<String, PathBuf>,
     command: impl Fn(&Path) -> Command,
-) -> Result<Started, StepError> {
+) -> Result<MainProcesses, StepError> {
     let mut running = BTreeSet::new();
-    let mut last = Last::Status(0);
+    let mut last = LastProcess::Status(0);
     let mut input: Option<OwnedFd> = None;
     for (position, stage) in stages.iter().enumerate() {
         let output = if position + 1 == stages.len() {
@@ -53,13 +53,13 @@ pub(super) fn start(
         last = match start_one(stage, known, &command, input.take(), output) {
             Ok(process) => {
                 running.insert(process);
-                Last::Process(process)
+                LastProcess::Process(process)
             }
-            Err(error) => Last::Status(refuse(stage, &error)),
+            Err(error) => LastProcess::Status(refuse(stage, &error)),
         };
         input = next;
     }
-    Ok(Started { running, last })
+    Ok(MainProcesses { running, last })
 }
 
 fn start_one(

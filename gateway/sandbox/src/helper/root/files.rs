@@ -10,7 +10,7 @@ use rustix::mount::MountAttrFlags;
 
 use super::super::error::{Cause, at};
 use super::mounts;
-use crate::protocol::{Runtime, Spec};
+use crate::protocol::{Spec, WireRuntime};
 
 /// Where distributions keep shared libraries and the loader. Those that a machine has are shown.
 pub(in super::super) const LIBRARIES: &[&str] = &[
@@ -52,14 +52,14 @@ pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
     }
     match &spec.runtime {
         // It finds its library from where it stands.
-        Runtime::Python { binary } => show_at(root, binary, binary, mounts::PROGRAMS)?,
-        Runtime::Deno { binary, .. } => {
+        WireRuntime::Python { binary } => show_at(root, binary, binary, mounts::PROGRAMS)?,
+        WireRuntime::Deno { binary, .. } => {
             show_at(root, binary, Path::new(DENO), mounts::PROGRAMS)?;
             // It asks where it stands as soon as a module of node is imported, and ends where nobody answers.
             make_directory(root, Path::new("proc/self"))?;
             symlinkat(DENO, root, "proc/self/exe").map_err(at("link /proc/self/exe"))?;
         }
-        Runtime::Tools { binaries } => {
+        WireRuntime::Tools { binaries } => {
             for (name, binary) in binaries {
                 show_at(root, binary, &tool_path(name)?, mounts::PROGRAMS)?;
             }

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::super::error::{Cause, at};
-use super::super::trees::Trees;
+use super::super::trees::NamespaceTrees;
 use super::{files, mounts};
 use crate::protocol::WireLimits;
 
@@ -29,7 +29,7 @@ pub(in super::super) struct Upper {
 /// Lays them over the trees. The working directory of this process must be `root`.
 pub(super) fn lay(
     root: BorrowedFd<'_>,
-    trees: &Trees,
+    trees: &NamespaceTrees,
     limits: &WireLimits,
 ) -> Result<Upper, Cause> {
     let inodes = limits.upper_inodes.saturating_add(OWN_INODES);

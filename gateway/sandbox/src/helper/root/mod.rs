@@ -16,7 +16,7 @@ use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use rustix::process::{chroot, fchdir, pivot_root};
 
 use super::error::{Cause, StepError, at};
-use super::trees::Trees;
+use super::trees::NamespaceTrees;
 use crate::protocol::Spec;
 
 pub(super) use files::{DENO, DEVICES, LIBRARIES, tool_path};
@@ -48,7 +48,7 @@ impl Root {
     /// Builds it on top of the host's, which stays the root of every path until [`Self::enter`].
     pub(super) fn build(
         spec: &Spec,
-        trees: &Trees,
+        trees: &NamespaceTrees,
         text: Option<&Text<'_>>,
     ) -> Result<Self, StepError> {
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -86,7 +86,12 @@ impl Root {
     }
 }
 
-fn fill(mount: &OwnedFd, spec: &Spec, trees: &Trees, text: Option<&Text<'_>>) -> Result<(), Cause> {
+fn fill(
+    mount: &OwnedFd,
+    spec: &Spec,
+    trees: &NamespaceTrees,
+    text: Option<&Text<'_>>,
+) -> Result<(), Cause> {
     let root = mount.as_fd();
     // First, so that a runtime of the host's `/tmp` is shown on top of it.
     let temporary = mounts::memory(

@@ -84,17 +84,17 @@ pub(super) const OLDER_MODES: &[Call] = &[];
 
 /// One value of one argument with which a call is allowed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Allowed {
+pub(super) struct ArgumentRule {
     pub(super) call: Call,
     /// Which argument, from 0.
     pub(super) argument: u8,
     /// Its lower 32 bits.
-    pub(super) test: Test,
+    pub(super) test: ArgumentTest,
 }
 
 /// How an argument is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Test {
+pub(super) enum ArgumentTest {
     /// It is this value.
     Is(u32),
     /// It has none of these bits.
@@ -119,52 +119,52 @@ const PR_SET_VMA: u32 = 0x5356_4d41;
 
 macro_rules! allowed {
     ($($name:ident[$argument:literal] $test:expr),* $(,)?) => {
-        &[$(Allowed { call: (stringify!($name), libc::$name as i64), argument: $argument, test: $test }),*]
+        &[$(ArgumentRule { call: (stringify!($name), libc::$name as i64), argument: $argument, test: $test }),*]
     };
 }
 
 /// Allowed with these arguments only. Several lines of one call are alternatives.
-pub(super) const SOME: &[Allowed] = allowed![
-    SYS_clone[0] Test::HasNone(CLONE_NAMESPACES | CLONE_THREAD),
+pub(super) const SOME: &[ArgumentRule] = allowed![
+    SYS_clone[0] ArgumentTest::HasNone(CLONE_NAMESPACES | CLONE_THREAD),
     // A thread with a table of descriptors of its own would hide them from the host, which looks at one table of each
     // process.
-    SYS_clone[0] Test::IsBut(!(CLONE_NAMESPACES | CLONE_THREAD | CLONE_FILES), CLONE_THREAD | CLONE_FILES),
-    SYS_socketpair[0] Test::Is(libc::AF_UNIX as u32),
-    SYS_sendto[3] Test::HasNone(SEND_FLAGS),
-    SYS_sendmsg[2] Test::HasNone(SEND_FLAGS),
-    SYS_sendmmsg[3] Test::HasNone(SEND_FLAGS),
+    SYS_clone[0] ArgumentTest::IsBut(!(CLONE_NAMESPACES | CLONE_THREAD | CLONE_FILES), CLONE_THREAD | CLONE_FILES),
+    SYS_socketpair[0] ArgumentTest::Is(libc::AF_UNIX as u32),
+    SYS_sendto[3] ArgumentTest::HasNone(SEND_FLAGS),
+    SYS_sendmsg[2] ArgumentTest::HasNone(SEND_FLAGS),
+    SYS_sendmmsg[3] ArgumentTest::HasNone(SEND_FLAGS),
     // Not the size of a pipe, which counts per user, the gateway's included; and neither leases nor watches, which are
     // kept on files that the host has as well.
-    SYS_fcntl[1] Test::Is(libc::F_DUPFD as u32),
-    SYS_fcntl[1] Test::Is(libc::F_DUPFD_CLOEXEC as u32),
-    SYS_fcntl[1] Test::Is(libc::F_GETFD as u32),
-    SYS_fcntl[1] Test::Is(libc::F_SETFD as u32),
-    SYS_fcntl[1] Test::Is(libc::F_GETFL as u32),
-    SYS_fcntl[1] Test::Is(libc::F_SETFL as u32),
-    SYS_fcntl[1] Test::Is(libc::F_GETLK as u32),
-    SYS_fcntl[1] Test::Is(libc::F_SETLK as u32),
-    SYS_fcntl[1] Test::Is(libc::F_SETLKW as u32),
-    SYS_fcntl[1] Test::Is(libc::F_OFD_GETLK as u32),
-    SYS_fcntl[1] Test::Is(libc::F_OFD_SETLK as u32),
-    SYS_fcntl[1] Test::Is(libc::F_OFD_SETLKW as u32),
-    SYS_fcntl[1] Test::Is(libc::F_GETPIPE_SZ as u32),
-    SYS_fcntl[1] Test::Is(libc::F_GET_SEALS as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_DUPFD as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_DUPFD_CLOEXEC as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_GETFD as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_SETFD as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_GETFL as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_SETFL as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_GETLK as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_SETLK as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_SETLKW as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_OFD_GETLK as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_OFD_SETLK as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_OFD_SETLKW as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_GETPIPE_SZ as u32),
+    SYS_fcntl[1] ArgumentTest::Is(libc::F_GET_SEALS as u32),
     // Of the process itself: not of process 1, which has the same user.
-    SYS_prlimit64[0] Test::Is(0),
-    SYS_prctl[0] Test::Is(libc::PR_SET_NAME as u32),
-    SYS_prctl[0] Test::Is(libc::PR_GET_NAME as u32),
-    SYS_prctl[0] Test::Is(libc::PR_SET_PDEATHSIG as u32),
-    SYS_prctl[0] Test::Is(libc::PR_CAPBSET_READ as u32),
-    SYS_prctl[0] Test::Is(libc::PR_GET_NO_NEW_PRIVS as u32),
-    SYS_prctl[0] Test::Is(libc::PR_GET_DUMPABLE as u32),
-    SYS_prctl[0] Test::Is(PR_SET_VMA),
+    SYS_prlimit64[0] ArgumentTest::Is(0),
+    SYS_prctl[0] ArgumentTest::Is(libc::PR_SET_NAME as u32),
+    SYS_prctl[0] ArgumentTest::Is(libc::PR_GET_NAME as u32),
+    SYS_prctl[0] ArgumentTest::Is(libc::PR_SET_PDEATHSIG as u32),
+    SYS_prctl[0] ArgumentTest::Is(libc::PR_CAPBSET_READ as u32),
+    SYS_prctl[0] ArgumentTest::Is(libc::PR_GET_NO_NEW_PRIVS as u32),
+    SYS_prctl[0] ArgumentTest::Is(libc::PR_GET_DUMPABLE as u32),
+    SYS_prctl[0] ArgumentTest::Is(PR_SET_VMA),
     // No terminal can be typed into: what can be asked for are sizes and modes of descriptors.
-    SYS_ioctl[1] Test::Is(libc::FIONREAD as u32),
-    SYS_ioctl[1] Test::Is(libc::FIONBIO as u32),
-    SYS_ioctl[1] Test::Is(libc::FIOCLEX as u32),
-    SYS_ioctl[1] Test::Is(libc::FIONCLEX as u32),
-    SYS_ioctl[1] Test::Is(libc::TCGETS as u32),
-    SYS_ioctl[1] Test::Is(libc::TIOCGWINSZ as u32),
+    SYS_ioctl[1] ArgumentTest::Is(libc::FIONREAD as u32),
+    SYS_ioctl[1] ArgumentTest::Is(libc::FIONBIO as u32),
+    SYS_ioctl[1] ArgumentTest::Is(libc::FIOCLEX as u32),
+    SYS_ioctl[1] ArgumentTest::Is(libc::FIONCLEX as u32),
+    SYS_ioctl[1] ArgumentTest::Is(libc::TCGETS as u32),
+    SYS_ioctl[1] ArgumentTest::Is(libc::TIOCGWINSZ as u32),
 ];
 
 /// Where connections may be made, with any argument: what can be connected to is for the namespace and the access rules.
@@ -174,46 +174,46 @@ pub(super) const CONNECT: &[Call] = calls![SYS_connect];
 const SOCKET_FLAGS: u32 = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u32;
 
 /// A socket for TCP, by this protocol.
-const fn stream(protocol: i32) -> [Allowed; 3] {
+const fn stream(protocol: i32) -> [ArgumentRule; 3] {
     let call = ("SYS_socket", libc::SYS_socket);
     [
-        Allowed {
+        ArgumentRule {
             call,
             argument: 0,
-            test: Test::Is(libc::AF_INET as u32),
+            test: ArgumentTest::Is(libc::AF_INET as u32),
         },
-        Allowed {
+        ArgumentRule {
             call,
             argument: 1,
-            test: Test::IsBut(SOCKET_FLAGS, libc::SOCK_STREAM as u32),
+            test: ArgumentTest::IsBut(SOCKET_FLAGS, libc::SOCK_STREAM as u32),
         },
-        Allowed {
+        ArgumentRule {
             call,
             argument: 2,
-            test: Test::Is(protocol as u32),
+            test: ArgumentTest::Is(protocol as u32),
         },
     ]
 }
 
 /// One option of a socket.
-const fn option(level: i32, name: i32) -> [Allowed; 2] {
+const fn option(level: i32, name: i32) -> [ArgumentRule; 2] {
     let call = ("SYS_setsockopt", libc::SYS_setsockopt);
     [
-        Allowed {
+        ArgumentRule {
             call,
             argument: 1,
-            test: Test::Is(level as u32),
+            test: ArgumentTest::Is(level as u32),
         },
-        Allowed {
+        ArgumentRule {
             call,
             argument: 2,
-            test: Test::Is(name as u32),
+            test: ArgumentTest::Is(name as u32),
         },
     ]
 }
 
 /// Where connections may be made, allowed with these arguments together. The proxy is found by IPv4.
-pub(super) const CONNECT_SOME: &[&[Allowed]] = &[
+pub(super) const CONNECT_SOME: &[&[ArgumentRule]] = &[
     &stream(0),
     &stream(libc::IPPROTO_TCP),
     &option(libc::SOL_SOCKET, libc::SO_KEEPALIVE),

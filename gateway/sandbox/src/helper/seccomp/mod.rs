@@ -15,7 +15,7 @@ use seccompiler::{
 
 use super::error::{Cause, StepError};
 use crate::tier::Tier;
-use calls::{Allowed, Call, Test};
+use calls::{ArgumentRule, ArgumentTest, Call};
 
 /// Bytes of one instruction: code, two jumps, a value.
 const INSTRUCTION_BYTES: usize = 8;
@@ -132,12 +132,12 @@ const SKIP_UNLESS_EQUAL: u16 = 0x15;
 const ANSWER: u16 = 0x06;
 
 /// All of these together. The kernel looks at the lower half of their arguments only, and so does the filter.
-fn rule(together: &[Allowed]) -> Result<SeccompRule, FilterError> {
-    let condition = |allowed: &Allowed| {
+fn rule(together: &[ArgumentRule]) -> Result<SeccompRule, FilterError> {
+    let condition = |allowed: &ArgumentRule| {
         let (operation, value) = match allowed.test {
-            Test::Is(value) => (SeccompCmpOp::Eq, value),
-            Test::HasNone(mask) => (SeccompCmpOp::MaskedEq(mask.into()), 0),
-            Test::IsBut(mask, value) => (SeccompCmpOp::MaskedEq((!mask).into()), value),
+            ArgumentTest::Is(value) => (SeccompCmpOp::Eq, value),
+            ArgumentTest::HasNone(mask) => (SeccompCmpOp::MaskedEq(mask.into()), 0),
+            ArgumentTest::IsBut(mask, value) => (SeccompCmpOp::MaskedEq((!mask).into()), value),
         };
         SeccompCondition::new(
             allowed.argument,

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::job::{Argument, Job, Network, Program, Stage, Trees};
+use crate::job::{Argument, Job, Network, Program, SessionTrees, Stage};
 use crate::limits::Limits;
-use crate::outcome::{Ended, Outcome, Stopped};
-use crate::run::{RunError, Sandbox, Stop};
+use crate::outcome::{Outcome, RunEnd, StopReason};
+use crate::run::{RunError, Sandbox, StopHandle};
 
 /// Why there is no sandbox on this machine. The text begins with `sandbox_unavailable`.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ const READY_FILE: &str = "ready";
 pub(crate) fn prove(sandbox: &Sandbox) -> Result<(), ProbeError> {
     let ground = Ground::make().map_err(ProbeError::Trees)?;
     let trees = ground.trees().map_err(ProbeError::Trees)?;
-    let stop = Stop::new().map_err(RunError::host("eventfd"))?;
+    let stop = StopHandle::new().map_err(RunError::host("eventfd"))?;
     let has_python = sandbox.runtimes().python.path().is_some();
     let program = if has_python {
         inside::program(sandbox.tier(), std::process::id())
@@ -95,7 +95,7 @@ pub(crate) fn prove(sandbox: &Sandbox) -> Result<(), ProbeError> {
         Some(verdict) => verdict?,
         None => return Err(silent(&outcome)),
     }
-    if outcome.ended != Ended::Stopped(Stopped::Asked) {
+    if outcome.ended != RunEnd::Stopped(StopReason::Asked) {
         return Err(ProbeError::wall("kill", format!("{:?}", outcome.ended)));
     }
     if has_python {
@@ -151,9 +151,9 @@ impl Ground {
         Ok(ground)
     }
 
-    fn trees(&self) -> io::Result<Trees> {
+    fn trees(&self) -> io::Result<SessionTrees> {
         let open = |name| Ok::<OwnedFd, io::Error>(fs::File::open(self.0.join(name))?.into());
-        Ok(Trees {
+        Ok(SessionTrees {
             tools: open("tools")?,
             skills: open("skills")?,
             scratch: open("scratch")?,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mooring_sandbox::Ended;
+use mooring_sandbox::RunEnd;
 use mooring_session::names::Principal;
 use mooring_session::time::Millis;
 use tokio::task::spawn_blocking;
@@ -162,7 +162,7 @@ fn events(ran: &RunResult, served: &BridgeSummary, report: &Report) -> Vec<Secur
             events.push(SecurityEvent::new(EventKind::FileRefused, message));
         }
     }
-    if let Ended::Signalled(signal) = ran.ended
+    if let RunEnd::Signalled(signal) = ran.ended
         && signal == SIGSYS
     {
         let message = "the run was ended by the system call filter";

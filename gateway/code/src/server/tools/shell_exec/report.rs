@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use mooring_sandbox::tree::{CommitError, Committed, Refused};
-use mooring_sandbox::{Ended, Layer, Limits, Output, Stopped};
+use mooring_sandbox::tree::{CommitError, CommitReport, RefusedEntry};
+use mooring_sandbox::{Layer, Limits, Output, RunEnd, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::super::super::failure::is_full;
@@ -39,14 +39,14 @@ pub(super) struct Report {
 }
 
 /// How a run ended, as answers and metrics name it.
-pub(super) const fn outcome(ended: &Ended) -> RunOutcome {
+pub(super) const fn outcome(ended: &RunEnd) -> RunOutcome {
     match ended {
-        Ended::Exited(0) => RunOutcome::Completed,
-        Ended::Exited(_) | Ended::Signalled(_) => RunOutcome::Failed,
-        Ended::Stopped(Stopped::WallTime) => RunOutcome::TimedOut,
-        Ended::Stopped(Stopped::CpuTime | Stopped::Memory | Stopped::Disk | Stopped::Asked) => {
-            RunOutcome::Killed
-        }
+        RunEnd::Exited(0) => RunOutcome::Completed,
+        RunEnd::Exited(_) | RunEnd::Signalled(_) => RunOutcome::Failed,
+        RunEnd::Stopped(StopReason::WallTime) => RunOutcome::TimedOut,
+        RunEnd::Stopped(
+            StopReason::CpuTime | StopReason::Memory | StopReason::Disk | StopReason::Asked,
+        ) => RunOutcome::Killed,
     }
 }
 
@@ -88,9 +88,9 @@ impl RunIdentity<'_> {
     pub(super) fn ran(&self, runtime: RuntimeName, ran: &mut RunResult, limits: &Limits) -> Report {
         let outcome = outcome(&ran.ended);
         let (exit_code, signal) = match ran.ended {
-            Ended::Exited(code) => (Some(code), None),
-            Ended::Signalled(signal) => (None, Some(signal)),
-            Ended::Stopped(_) => (None, None),
+            RunEnd::Exited(code) => (Some(code), None),
+            RunEnd::Signalled(signal) => (None, Some(signal)),
+            RunEnd::Stopped(_) => (None, None),
         };
         let metrics = json!({
             "run_id": self.run_id.as_str(),
@@ -185,13 +185,13 @@ fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
         lines.push(own);
     }
     match &ran.ended {
-        Ended::Exited(0) => {}
-        Ended::Exited(code) if lines.is_empty() => {
+        RunEnd::Exited(0) => {}
+        RunEnd::Exited(code) if lines.is_empty() => {
             lines.push(format!("it ended with exit code {code}"))
         }
-        Ended::Exited(_) => {}
-        Ended::Signalled(signal) => lines.push(format!("it was ended by signal {signal}")),
-        Ended::Stopped(why) => lines.push(stopped(*why, limits)),
+        RunEnd::Exited(_) => {}
+        RunEnd::Signalled(signal) => lines.push(format!("it was ended by signal {signal}")),
+        RunEnd::Stopped(why) => lines.push(stopped(*why, limits)),
     }
     if let Some(Err(error)) = &ran.committed {
         lines.push(match error {
@@ -222,25 +222,25 @@ fn error(ran: &RunResult, limits: &Limits) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn stopped(why: Stopped, limits: &Limits) -> String {
+fn stopped(why: StopReason, limits: &Limits) -> String {
     match why {
-        Stopped::WallTime => format!(
+        StopReason::WallTime => format!(
             "timed out: it took longer than {} ms, and was stopped",
             limits.wall_time.as_millis()
         ),
-        Stopped::CpuTime => format!(
+        StopReason::CpuTime => format!(
             "killed: it used more than {} ms of processor time",
             limits.cpu_time.as_millis()
         ),
-        Stopped::Memory => format!(
+        StopReason::Memory => format!(
             "killed: it used more than {} bytes of memory",
             limits.memory_bytes
         ),
-        Stopped::Disk => format!(
+        StopReason::Disk => format!(
             "killed: its files were more than {} bytes or {} in number",
             limits.disk_bytes, limits.inodes
         ),
-        Stopped::Asked => "killed: the gateway was asked to stop it".to_owned(),
+        StopReason::Asked => "killed: the gateway was asked to stop it".to_owned(),
     }
 }
 
@@ -248,11 +248,11 @@ fn stopped(why: Stopped, limits: &Limits) -> String {
 fn limits_hit(ran: &RunResult) -> Vec<&'static str> {
     let mut hit = Vec::new();
     match ran.ended {
-        Ended::Stopped(Stopped::WallTime) => hit.push("max_execution_time_ms"),
-        Ended::Stopped(Stopped::CpuTime) => hit.push("max_cpu_time_ms"),
-        Ended::Stopped(Stopped::Memory) => hit.push("max_memory_mb"),
-        Ended::Stopped(Stopped::Disk) => hit.push("max_total_disk_mb"),
-        Ended::Exited(_) | Ended::Signalled(_) | Ended::Stopped(Stopped::Asked) => {}
+        RunEnd::Stopped(StopReason::WallTime) => hit.push("max_execution_time_ms"),
+        RunEnd::Stopped(StopReason::CpuTime) => hit.push("max_cpu_time_ms"),
+        RunEnd::Stopped(StopReason::Memory) => hit.push("max_memory_mb"),
+        RunEnd::Stopped(StopReason::Disk) => hit.push("max_total_disk_mb"),
+        RunEnd::Exited(_) | RunEnd::Signalled(_) | RunEnd::Stopped(StopReason::Asked) => {}
     }
     if ran.stdout.is_truncated() || ran.stderr.is_truncated() {
         hit.push("output_bytes_max");
@@ -263,9 +263,8 @@ fn limits_hit(ran: &RunResult) -> Vec<&'static str> {
     hit
 }
 
-fn files(committed: &Result<Committed, CommitError>) -> Value {
-    let refused =
-        |refused: &Refused| json!({ "path": refused.path, "reason": refused.reason.to_string() });
+fn files(committed: &Result<CommitReport, CommitError>) -> Value {
+    let refused = |refused: &RefusedEntry| json!({ "path": refused.path, "reason": refused.reason.to_string() });
     match committed {
         Ok(kept) => json!({
             "written": kept.files,
