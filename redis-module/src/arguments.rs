@@ -81,7 +81,7 @@ impl<T> OptionWord<T> {
 
 /// The options that came so far, one bit each by their place in the table.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Seen(u32);
+pub(crate) struct SeenOptions(u32);
 
 impl<'a, W: Words<'a>> Parser<W> {
     /// Stands before the first word after the command's name.
@@ -204,7 +204,7 @@ impl<'a, W: Words<'a>> Parser<W> {
     pub(crate) fn option<T: Copy>(
         &mut self,
         table: &[OptionWord<T>],
-        seen: &mut Seen,
+        seen: &mut SeenOptions,
     ) -> Result<Option<T>, Failure> {
         let Some(word) = self.take() else {
             return Ok(None);
@@ -264,7 +264,7 @@ mod tests {
 
     fn parse(words: &[&[u8]]) -> Result<Vec<(Meaning, String)>, Failure> {
         let mut parser = Parser::new(words);
-        let mut seen = Seen::default();
+        let mut seen = SeenOptions::default();
         let mut options = Vec::new();
         while let Some(option) = parser.option(&TABLE, &mut seen)? {
             let value = match option {

@@ -42,8 +42,8 @@ impl Counters {
     }
 
     /// Counts a use.
-    pub(crate) fn note_touch(&mut self, written: mooring_session::Written) {
-        if written == mooring_session::Written::Nothing {
+    pub(crate) fn note_touch(&mut self, written: mooring_session::RecordChange) {
+        if written == mooring_session::RecordChange::Nothing {
             self.touches_coalesced += 1;
         } else {
             self.touches_written += 1;

@@ -22,7 +22,7 @@ pub(crate) fn follow(module: &mut Module, context: &Context, event: ServerEvent)
             module.rebuild_all(context, RebuildCause::LoadingFailed);
         }
         ServerEvent::AsideCompleted | ServerEvent::AsideAborted => {
-            module.rebuild_all(context, RebuildCause::Synchronised);
+            module.rebuild_all(context, RebuildCause::Synchronized);
         }
         ServerEvent::Promoted => {
             module.start_serving();

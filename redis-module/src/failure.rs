@@ -58,7 +58,7 @@ pub(crate) const CODES: [&str; 9] = [
 ];
 
 /// One error that a command can give, for its page. What every command can give is said once for all.
-pub(crate) struct Cause {
+pub(crate) struct ErrorSpec {
     /// The stable code.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
     pub(crate) code: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct Cause {
     pub(crate) when: &'static str,
 }
 
-impl Cause {
+impl ErrorSpec {
     /// There is no such session.
     pub(crate) const NO_SESSION: Self = Self::new(
         "NOSESSION",

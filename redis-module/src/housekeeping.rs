@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mooring_session::SessionPlace;
-use mooring_session::news::Advanced;
+use mooring_session::StepProgress;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::turns::TurnContext;
 
@@ -63,7 +63,7 @@ pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> 
     let busy = turns
         .and(sessions)
         .and(indexes)
-        .eq(&Advanced::More)
+        .eq(&StepProgress::More)
         .then(|| mono.plus(BUSY_EVERY));
     set_timer(module, context, mono, busy);
     expired
@@ -85,7 +85,7 @@ pub(crate) fn watch_clock(module: &mut Module, context: &Context) {
     module.rebuild_all(context, RebuildCause::ClockStep);
 }
 
-fn advance_turns(module: &mut Module, now: Timestamp, mono: Monotonic) -> Advanced {
+fn advance_turns(module: &mut Module, now: Timestamp, mono: Monotonic) -> StepProgress {
     let workers = module.workers.at(mono);
     let mut context = TurnContext {
         now,
@@ -102,13 +102,13 @@ fn advance_sessions(
     module: &mut Module,
     context: &Context,
     now: Timestamp,
-) -> (Vec<SessionPlace>, Advanced) {
+) -> (Vec<SessionPlace>, StepProgress) {
     let mut expired = Vec::new();
-    let mut advanced = Advanced::Done;
+    let mut advanced = StepProgress::Done;
     for database in module.indexes.databases() {
         let keys = module.indexes.of_mut(database).advance(now, PASSED_AT_ONCE);
         if keys.len() >= PASSED_AT_ONCE {
-            advanced = Advanced::More;
+            advanced = StepProgress::More;
         }
         expired.extend(keys.into_iter().map(|key| SessionPlace { database, key }));
     }
@@ -123,7 +123,7 @@ fn advance_sessions(
     (expired, advanced)
 }
 
-fn mend_indexes(module: &mut Module, context: &Context) -> Advanced {
+fn mend_indexes(module: &mut Module, context: &Context) -> StepProgress {
     if IN_DOUBT.swap(false, Ordering::Relaxed) {
         module.indexes.begin_anew();
         module.rebuild_all(context, RebuildCause::Doubt);
@@ -135,7 +135,11 @@ fn mend_indexes(module: &mut Module, context: &Context) -> Advanced {
     // First, or what is dropped while one rebuild follows another would pile up in memory.
     let is_in_parts = module.indexes.take_apart_until(now + STEP / 2);
     let rebuilt = rebuild_until(module, context, now + STEP);
-    if is_in_parts { Advanced::More } else { rebuilt }
+    if is_in_parts {
+        StepProgress::More
+    } else {
+        rebuilt
+    }
 }
 
 /// Sets the timer to what comes first: more work, or a deadline of a turn or a claim.

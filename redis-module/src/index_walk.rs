@@ -6,8 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use mooring_session::index::Swept;
-use mooring_session::news::Advanced;
+use mooring_session::StepProgress;
 
 use crate::ffi::{Context, Level, OwnedText, ScanState};
 use crate::keyspace;
@@ -20,27 +19,31 @@ const SWEPT_AT_ONCE: usize = 256;
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 
 /// Continues the rebuild until the moment given. Leaves another database selected.
-pub(crate) fn rebuild_until(module: &mut Module, context: &Context, until: Instant) -> Advanced {
+pub(crate) fn rebuild_until(
+    module: &mut Module,
+    context: &Context,
+    until: Instant,
+) -> StepProgress {
     while Instant::now() < until && !module.rebuild.is_loading() {
         let Some(mut walk) = module.rebuild.take_walk() else {
-            return Advanced::Done;
+            return StepProgress::Done;
         };
         if !context.select(walk.database) {
             continue;
         }
         match step(&mut walk, module, context) {
-            Swept::More => module.rebuild.put_back(walk),
-            Swept::Done => report(&walk, context, "is whole"),
+            StepProgress::More => module.rebuild.put_back(walk),
+            StepProgress::Done => report(&walk, context, "is whole"),
         }
     }
     if module.rebuild.is_running() {
-        Advanced::More
+        StepProgress::More
     } else {
-        Advanced::Done
+        StepProgress::Done
     }
 }
 
-fn step(walk: &mut IndexWalk, module: &mut Module, context: &Context) -> Swept {
+fn step(walk: &mut IndexWalk, module: &mut Module, context: &Context) -> StepProgress {
     if walk.reported.elapsed() >= PROGRESS_EVERY {
         walk.reported = Instant::now();
         report(walk, context, "is being rebuilt");
@@ -64,7 +67,7 @@ fn step(walk: &mut IndexWalk, module: &mut Module, context: &Context) -> Swept {
             if state == ScanState::Done {
                 walk.stage = WalkStage::Sweep;
             }
-            Swept::More
+            StepProgress::More
         }
     }
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
-use mooring_session::index::{Counts, Index, PrefixId, Prefixes, Seed, Swept};
+use mooring_session::StepProgress;
+use mooring_session::index::{Index, IndexCounts, PrefixId, Prefixes, Seed};
 use mooring_session::names::WorkerId;
 use mooring_session::record::{Life, Record};
 use mooring_session::time::Timestamp;
@@ -126,8 +127,8 @@ impl Indexes {
     }
 
     /// The sessions of all databases, and the bindings of the active ones.
-    pub(crate) fn counts(&self) -> Counts {
-        let mut sum = Counts::default();
+    pub(crate) fn counts(&self) -> IndexCounts {
+        let mut sum = IndexCounts::default();
         for index in self.by_database.values() {
             let counts = index.counts();
             sum.active += counts.active;
@@ -150,7 +151,7 @@ impl Indexes {
             if Instant::now() >= until {
                 return true;
             }
-            if index.end_sweep(TAKEN_APART_AT_ONCE) == Swept::Done {
+            if index.end_sweep(TAKEN_APART_AT_ONCE) == StepProgress::Done {
                 self.dropped.pop();
             }
         }

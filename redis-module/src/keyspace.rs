@@ -18,8 +18,8 @@ use crate::module::{Module, StateError};
 use crate::moment::Moment;
 use crate::rebuild::RebuildCause;
 use crate::record_io;
+use crate::rule_inputs::RuleInputs;
 use crate::settings;
-use crate::surroundings::Surroundings;
 
 /// Most keys that wait to be read. One command can hardly miss more; if it does, all are read by a rebuild.
 const MISSED_MAX: usize = 4_096;
@@ -87,8 +87,8 @@ pub(crate) fn refresh(module: &mut Module, context: &Context, key: Text<'_>) {
         forget(module, database, bytes, now);
         return;
     };
-    let surroundings = Surroundings::at(module, &moment);
-    module.floor = surroundings.context().floor_after(Some(&record));
+    let inputs = RuleInputs::at(module, &moment);
+    module.floor = inputs.context().floor_after(Some(&record));
     module.indexes.put(database, bytes, &record, now);
 }
 

@@ -9,7 +9,7 @@
 //! * [`arguments`], [`record_io`], [`reply`]: what a command reads, changes and answers.
 //! * [`module`]: the state in memory. Its parts know nothing of it: [`node_time`], [`field_names`], [`counters`],
 //!   [`indexes`], [`rebuild`], [`blocked_clients`], [`tick_schedule`].
-//! * [`moment`], [`node`], [`surroundings`]: the inputs of a rule beside the record and the request.
+//! * [`moment`], [`node`], [`rule_inputs`]: the inputs of a rule beside the record and the request.
 //! * [`keyspace`], [`index_walk`], [`events`]: keep the indexes equal to the records, whoever writes them.
 //! * [`housekeeping`]: periodic work. [`worker_wait`]: blocked clients. [`claims`]: who is notified of a claim's outcome.
 //!   [`figures`]: what INFO reports. [`settings`]: the module's settings.
@@ -44,8 +44,8 @@ mod record_io;
 mod reference;
 mod registrar;
 mod reply;
+mod rule_inputs;
 mod settings;
-mod surroundings;
 mod tick_schedule;
 mod worker_wait;
 

@@ -4,7 +4,7 @@
 //! whole is left out.
 
 use mooring_session::names::{InstanceName, Principal, ServerName};
-use mooring_session::{Held, Node, SessionPlace};
+use mooring_session::{Node, PrincipalSessions, SessionPlace};
 
 use crate::failure::Failure;
 use crate::module::Module;
@@ -15,7 +15,7 @@ use crate::settings;
 pub(crate) struct NodeView<'a> {
     module: &'a Module,
     moment: Moment<'a>,
-    held: Option<Held>,
+    held: Option<PrincipalSessions>,
 }
 
 impl<'a> NodeView<'a> {
@@ -29,7 +29,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// The same with what [`held`] has found.
-    pub(crate) fn with_held(self, held: Option<Held>) -> Self {
+    pub(crate) fn with_held(self, held: Option<PrincipalSessions>) -> Self {
         Self { held, ..self }
     }
 }
@@ -47,7 +47,7 @@ impl Node for NodeView<'_> {
         }
     }
 
-    fn held_by(&self, _principal: &Principal) -> Option<Held> {
+    fn held_by(&self, _principal: &Principal) -> Option<PrincipalSessions> {
         self.held.clone()
     }
 
@@ -67,7 +67,7 @@ pub(crate) fn held(
     module: &mut Module,
     moment: &Moment<'_>,
     principal: &Principal,
-) -> Result<Option<Held>, Failure> {
+) -> Result<Option<PrincipalSessions>, Failure> {
     let key = moment.key.as_bytes();
     if !settings::prefixes::cover(key) {
         return Err(Failure::NoPrefix);

@@ -18,8 +18,8 @@ pub(crate) enum RebuildCause {
     Prefixes,
     /// This node was promoted.
     Promoted,
-    /// A full synchronisation put other data in place, or broke off.
-    Synchronised,
+    /// A full synchronization put other data in place, or broke off.
+    Synchronized,
     /// The data could not be loaded to its end.
     LoadingFailed,
     /// The wall clock was set.
@@ -36,7 +36,7 @@ impl RebuildCause {
             Self::Asked => "an operator asked for it",
             Self::Prefixes => "the prefixes were changed",
             Self::Promoted => "this node was promoted",
-            Self::Synchronised => "a full synchronisation came to its end",
+            Self::Synchronized => "a full synchronization ended",
             Self::LoadingFailed => "loading the data failed",
             Self::ClockStep => "the wall clock was set",
             Self::Doubt => "they are in doubt",

@@ -7,15 +7,15 @@
 
 use mooring_session::codec::{self, Changes, CorruptRecord};
 use mooring_session::record::{Life, Record};
-use mooring_session::{Tuning, Written};
+use mooring_session::{RecordChange, Tuning};
 
 use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
 use crate::field_names::{FieldName, FieldNames};
 use crate::module::Module;
 use crate::moment::Moment;
+use crate::rule_inputs::RuleInputs;
 use crate::settings;
-use crate::surroundings::Surroundings;
 
 /// Most fields of a hash that is looked at as a record. A record has 7 for each binding, of which there are at most 64, one
 /// for each of 16 labels, and 8 of its own; the rest is room for those of later versions. What somebody else put under a
@@ -62,22 +62,22 @@ impl<'c> Slot<'c> {
     }
 
     /// Writes what a rule changed, and lets the node know of it.
-    pub(crate) fn store(&self, written: Written, module: &mut Module) {
+    pub(crate) fn store(&self, written: RecordChange, module: &mut Module) {
         match (&self.record, written) {
-            (_, Written::Nothing) | (None, Written::Life | Written::Record) => {}
-            (_, Written::Removed) => {
+            (_, RecordChange::Nothing) | (None, RecordChange::Life | RecordChange::Record) => {}
+            (_, RecordChange::Removed) => {
                 self.key.unlink();
                 self.context.replicate_unlink(self.name);
                 self.context.signal_modified(self.name);
             }
-            (Some(record), Written::Life) => {
+            (Some(record), RecordChange::Life) => {
                 let life = OwnedText::new(codec::encode_life(&record.life).as_bytes());
                 let field = OwnedText::new(codec::LIFE_FIELD.as_bytes());
                 let pair = [field.text(), life.text()];
                 set(self.context, self.name, &self.key, &[pair]);
                 self.expire(record);
             }
-            (Some(record), Written::Record) => {
+            (Some(record), RecordChange::Record) => {
                 if self.life_before.is_none() {
                     self.write_whole(record, &module.fields);
                 } else {
@@ -98,18 +98,18 @@ impl<'c> Slot<'c> {
     }
 
     /// What the node keeps beside the records follows them.
-    fn tell(&self, written: Written, module: &mut Module) {
+    fn tell(&self, written: RecordChange, module: &mut Module) {
         let Moment { now, database, key } = self.moment;
         let key = key.as_bytes();
         let record = self.record.as_ref();
-        let surroundings = Surroundings::at(module, &self.moment);
-        module.floor = surroundings.context().floor_after(record);
+        let inputs = RuleInputs::at(module, &self.moment);
+        module.floor = inputs.context().floor_after(record);
         let indexes = &mut module.indexes;
         match (record, written) {
-            (Some(_), Written::Nothing) => {}
-            (Some(record), Written::Life) => indexes.slide(database, key, &record.life, now),
-            (Some(record), Written::Record) => indexes.put(database, key, record, now),
-            (None, _) | (_, Written::Removed) => indexes.remove(database, key),
+            (Some(_), RecordChange::Nothing) => {}
+            (Some(record), RecordChange::Life) => indexes.slide(database, key, &record.life, now),
+            (Some(record), RecordChange::Record) => indexes.put(database, key, record, now),
+            (None, _) | (_, RecordChange::Removed) => indexes.remove(database, key),
         }
         // Every command on a session is a use of it, also where the record says so only a step later.
         indexes.note_use(database, key, now);

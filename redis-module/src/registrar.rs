@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 
-use crate::failure::Cause;
+use crate::failure::ErrorSpec;
 use crate::ffi::Entry;
 use crate::ffi::loading::{LoadError, Loading};
 
@@ -47,7 +47,7 @@ pub(crate) struct CommandSpec {
     pub(crate) details: &'static str,
     /// The errors it can give beyond those of every command, for its page.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]
-    pub(crate) errors: &'static [Cause],
+    pub(crate) errors: &'static [ErrorSpec],
 }
 
 /// What a command does with the key that its first argument names.

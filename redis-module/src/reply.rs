@@ -10,9 +10,11 @@ use mooring_session::index::Cursor;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::news::NewsItem;
 use mooring_session::record::Standing;
-use mooring_session::rules::{Bound, Created, Ended, Rated, Rebound, RouteState};
+use mooring_session::rules::{
+    BindReply, CreateReply, EndReply, RateReply, RebindReply, RouteState,
+};
 use mooring_session::time::Timestamp;
-use mooring_session::turns::Entered;
+use mooring_session::turns::TurnStatus;
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::workers::{Drain, WorkerView};
 
@@ -77,7 +79,7 @@ pub(crate) struct RouteLine<'a> {
     pub(crate) lost_instance: Option<&'a str>,
     pub(crate) lost_reason: Option<&'a [u8]>,
     /// The turn, where it was asked for.
-    pub(crate) turn: Option<Entered>,
+    pub(crate) turn: Option<TurnStatus>,
 }
 
 /// The worker that holds a binding's connection.
@@ -88,18 +90,18 @@ pub(crate) struct OwnerLine<'a> {
 }
 
 /// The answer of ROUTE where nobody has bound the server; with the turn, where it was asked for.
-pub(crate) fn unbound(context: &Context, turn: Option<Entered>) {
+pub(crate) fn unbound(context: &Context, turn: Option<TurnStatus>) {
     context.reply_map(1 + usize::from(turn.is_some()));
     context.text("state", RouteState::Unbound.as_str());
     turn_field(context, turn);
 }
 
 /// The turn, where it was asked for: its number, or null while the caller waits.
-fn turn_field(context: &Context, turn: Option<Entered>) {
+fn turn_field(context: &Context, turn: Option<TurnStatus>) {
     match turn {
         None => {}
-        Some(Entered::Granted(number)) => context.integer("turn", number),
-        Some(Entered::Waiting) => context.optional_integer("turn", None),
+        Some(TurnStatus::Granted(number)) => context.integer("turn", number),
+        Some(TurnStatus::Waiting) => context.optional_integer("turn", None),
     }
 }
 
@@ -142,14 +144,14 @@ pub(crate) fn routed(context: &Context, line: &RouteLine<'_>) {
 }
 
 /// The answer of BIND.
-pub(crate) fn bound(context: &Context, bound: &Bound) {
+pub(crate) fn bound(context: &Context, bound: &BindReply) {
     context.reply_map(BINDING_FIELDS + 1);
     context.flag("won", bound.won);
     binding_fields(context, &bound.binding);
 }
 
 /// The answer of REBIND.
-pub(crate) fn rebound(context: &Context, rebound: &Rebound) {
+pub(crate) fn rebound(context: &Context, rebound: &RebindReply) {
     context.reply_map(BINDING_FIELDS + 2);
     context.flag("won", rebound.won);
     let previous = rebound.previous.as_ref();
@@ -192,7 +194,7 @@ fn bindings(context: &Context, name: &str, bindings: &[BindingView]) {
 }
 
 /// The answer of CREATE.
-pub(crate) fn created(context: &Context, created: &Created) {
+pub(crate) fn created(context: &Context, created: &CreateReply) {
     context.reply_map(RECORD_FIELDS + 4);
     context.flag("created", created.created);
     context.optional_text("revived", created.revived.map(Standing::as_str));
@@ -202,7 +204,7 @@ pub(crate) fn created(context: &Context, created: &Created) {
 }
 
 /// The answer of END and KILL.
-pub(crate) fn ended(context: &Context, ended: &Ended) {
+pub(crate) fn ended(context: &Context, ended: &EndReply) {
     context.reply_map(RECORD_FIELDS + 1);
     context.flag("ended_now", ended.ended_now);
     record_fields(context, &ended.record);
@@ -303,7 +305,7 @@ pub(crate) fn left(context: &Context, count: usize) {
 }
 
 /// The answer of RATE.
-pub(crate) fn rated(context: &Context, rated: &Rated) {
+pub(crate) fn rated(context: &Context, rated: &RateReply) {
     context.reply_map(3);
     context.flag("allowed", rated.spent.is_some());
     context.integer("remaining", rated.remaining);

@@ -13,7 +13,7 @@ use mooring_session::names::{
     InstanceName, NameError, Principal, Reason, ServerName, UpstreamSession, WorkerId,
 };
 use mooring_session::rules::{
-    Bind, Create, Created, End, EndWhen, LossReport, Ownership, Rebind, Revival, Touch,
+    Bind, Create, CreateReply, End, EndWhen, LossReport, Ownership, Rebind, Revival, Touch,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, RecordView};
@@ -143,7 +143,7 @@ impl Conversations {
         &self,
         session: &Session,
         parent: &ParentSession,
-    ) -> Result<Created, ConversationError> {
+    ) -> Result<CreateReply, ConversationError> {
         let request = Create {
             id: session.id.clone(),
             principal: session.principal.clone(),

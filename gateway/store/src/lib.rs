@@ -40,8 +40,8 @@ use std::time::Instant;
 use mooring_session::Refusal;
 use mooring_session::names::{NameError, Problem, ServerName, SessionId};
 use mooring_session::rules::{
-    Bind, Bound, Confirm, Create, Created, End, Ended, Rebind, Rebound, Route, Routed, Touch,
-    Touched, Unbind,
+    Bind, BindReply, Confirm, Create, CreateReply, End, EndReply, Rebind, RebindReply, Route,
+    RouteReply, Touch, TouchReply, Unbind,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
@@ -177,7 +177,11 @@ impl Store {
     /// # Errors
     /// Refused: `DENIED`, `ERR` for another id, with `Revival::Refused` `ENDED` or `NOSESSION`, and at the cap `LIMIT` with
     /// the key of the least recently used session, which [`named_key`](Self::named_key) makes a key again.
-    pub async fn create(&self, key: &SessionKey, request: &Create) -> Result<Created, StoreError> {
+    pub async fn create(
+        &self,
+        key: &SessionKey,
+        request: &Create,
+    ) -> Result<CreateReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -189,7 +193,7 @@ impl Store {
         &self,
         key: &SessionKey,
         request: &Create,
-    ) -> Result<(Created, AnsweredBy), StoreError> {
+    ) -> Result<(CreateReply, AnsweredBy), StoreError> {
         self.run_and_tell(key, request).await
     }
 
@@ -197,7 +201,7 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`.
-    pub async fn touch(&self, key: &SessionKey, request: &Touch) -> Result<Touched, StoreError> {
+    pub async fn touch(&self, key: &SessionKey, request: &Touch) -> Result<TouchReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -213,7 +217,7 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `DENIED`, `BUSY`.
-    pub async fn end(&self, key: &SessionKey, request: &End) -> Result<Ended, StoreError> {
+    pub async fn end(&self, key: &SessionKey, request: &End) -> Result<EndReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -221,7 +225,7 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`.
-    pub async fn route(&self, key: &SessionKey, request: &Route) -> Result<Routed, StoreError> {
+    pub async fn route(&self, key: &SessionKey, request: &Route) -> Result<RouteReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -229,7 +233,7 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`, `BUSY`, `ERR` without instances.
-    pub async fn bind(&self, key: &SessionKey, request: &Bind) -> Result<Bound, StoreError> {
+    pub async fn bind(&self, key: &SessionKey, request: &Bind) -> Result<BindReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -250,7 +254,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `STALE` where it is not bound at all, `OWNED`; `NOSESSION`, `ENDED`, `DENIED`, `ERR` without instances.
-    pub async fn rebind(&self, key: &SessionKey, request: &Rebind) -> Result<Rebound, StoreError> {
+    pub async fn rebind(
+        &self,
+        key: &SessionKey,
+        request: &Rebind,
+    ) -> Result<RebindReply, StoreError> {
         self.run(key, request).await
     }
 

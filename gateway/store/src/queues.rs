@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mooring_session::SessionPlace;
+use mooring_session::StepProgress;
 use mooring_session::context::Liveness;
 use mooring_session::limits::NEWS_BATCH_MAX;
 use mooring_session::names::{ServerName, WorkerId};
-use mooring_session::news::{self, Advanced, News};
+use mooring_session::news::{self, News};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Monotonic};
-use mooring_session::turns::{Entered, TurnContext, TurnLimits, Turns};
+use mooring_session::turns::{TurnContext, TurnLimits, TurnStatus, Turns};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -81,8 +82,8 @@ impl Queues {
             turns.enter(&place(key), &request.server, &request.turn(), context)
         })?;
         Ok(match entered {
-            Entered::Granted(number) => Some(number),
-            Entered::Waiting => None,
+            TurnStatus::Granted(number) => Some(number),
+            TurnStatus::Waiting => None,
         })
     }
 
@@ -148,7 +149,7 @@ impl Queues {
     pub(super) fn dissolve(&self, workers: &dyn Liveness) {
         let mono = self.clock.mono();
         self.state().turns.restart(mono, Millis::new(0));
-        while self.advance(workers) == Advanced::More {}
+        while self.advance(workers) == StepProgress::More {}
     }
 
     /// Whether there is news for the worker.
@@ -157,13 +158,13 @@ impl Queues {
     }
 
     /// Does what is due, or a part of it.
-    pub(super) fn advance(&self, workers: &dyn Liveness) -> Advanced {
+    pub(super) fn advance(&self, workers: &dyn Liveness) -> StepProgress {
         let mono = self.clock.mono();
         self.with(workers, |turns, context| {
             let advanced = turns.advance(context, STEP_MAX);
             match context.news.advance(mono, workers, STEP_MAX) {
-                Advanced::Done => advanced,
-                Advanced::More => Advanced::More,
+                StepProgress::Done => advanced,
+                StepProgress::More => StepProgress::More,
             }
         })
     }

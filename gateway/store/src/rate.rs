@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
 use mooring_session::names::{NameError, Problem};
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{self, Rate, Spent};
+use mooring_session::rules::{self, Rate, TheoreticalArrivalTime};
 use mooring_session::time::{Millis, Timestamp};
 
 use super::error::StoreError;
@@ -28,7 +28,7 @@ pub struct RateReply {
 }
 
 impl RateReply {
-    pub(super) fn of(rated: rules::Rated) -> Self {
+    pub(super) fn of(rated: rules::RateReply) -> Self {
         Self {
             allowed: rated.spent.is_some(),
             remaining: rated.remaining,
@@ -93,7 +93,7 @@ fn check(name: &str, request: &Rate) -> Result<(), NameError> {
 
 /// The rates of one process.
 #[derive(Debug, Default)]
-pub(super) struct Rates(HashMap<Box<str>, Spent>);
+pub(super) struct Rates(HashMap<Box<str>, TheoreticalArrivalTime>);
 
 impl Rates {
     pub(super) fn rate(&mut self, name: &str, request: &Rate, now: Timestamp) -> RateReply {

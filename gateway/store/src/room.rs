@@ -4,7 +4,7 @@
 //! nobody's to end.
 
 use mooring_session::Refusal;
-use mooring_session::rules::{Create, Created};
+use mooring_session::rules::{Create, CreateReply};
 
 use super::key::SessionKey;
 use super::{Store, StoreError};
@@ -44,7 +44,7 @@ impl Store {
         key: &SessionKey,
         create: &Create,
         make_room: impl Fn(SessionKey) -> F,
-    ) -> Result<Created, RoomError> {
+    ) -> Result<CreateReply, RoomError> {
         let mut held = 0;
         let mut spared = Vec::new();
         for _ in 0..ROUNDS_MAX {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use mooring_session::Tuning;
-use mooring_session::context::{Context, Decided, Liveness, NoIndex, Node};
+use mooring_session::context::{Context, Decision, Liveness, NoIndex, Node};
 use mooring_session::names::Principal;
 use mooring_session::record::{Record, Standing};
 use mooring_session::refusal::Refusal;
@@ -52,7 +52,7 @@ impl Sessions {
         now: Timestamp,
         workers: &dyn Liveness,
         node: &dyn Node,
-    ) -> Result<Decided<T::Reply>, Refusal> {
+    ) -> Result<Decision<T::Reply>, Refusal> {
         let mut slot = self.take(key, now);
         let numbers = slot.as_ref().map(highest_number);
         let context = Context {

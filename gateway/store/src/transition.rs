@@ -2,12 +2,12 @@
 //!
 //! The requests and replies are the rules' own; nothing is decided here.
 
-use mooring_session::context::{Context, Decided, Written};
+use mooring_session::context::{Context, Decision, RecordChange};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
-    self, Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Rebind, Rebound, Route,
-    Routed, Touch, Touched, Unbind,
+    self, Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Rebind,
+    RebindReply, Route, RouteReply, Touch, TouchReply, Unbind,
 };
 use mooring_session::view::{BindingView, RecordView};
 
@@ -39,7 +39,7 @@ pub(crate) trait Transition: Clone + Send + Sync + 'static {
         slot: &mut Option<Record>,
         key: &[u8],
         context: &Context<'_>,
-    ) -> Result<Decided<Self::Reply>, Refusal>;
+    ) -> Result<Decision<Self::Reply>, Refusal>;
 }
 
 macro_rules! transitions {
@@ -54,7 +54,7 @@ macro_rules! transitions {
                 slot: &mut Option<Record>,
                 _key: &[u8],
                 context: &Context<'_>,
-            ) -> Result<Decided<$reply>, Refusal> {
+            ) -> Result<Decision<$reply>, Refusal> {
                 $(let $key = _key;)?
                 rules::$rule(slot, $($key,)? self, context)
             }
@@ -63,13 +63,13 @@ macro_rules! transitions {
 }
 
 transitions! {
-    Create -> Created, "SESSION.CREATE", Writes, create;
-    Touch -> Touched, "SESSION.TOUCH", Reads, touch;
-    End -> Ended, "SESSION.END", Writes, end;
-    Route -> Routed, "SESSION.ROUTE", Reads, route;
-    Bind -> Bound, "SESSION.BIND", Writes, bind(key);
+    Create -> CreateReply, "SESSION.CREATE", Writes, create;
+    Touch -> TouchReply, "SESSION.TOUCH", Reads, touch;
+    End -> EndReply, "SESSION.END", Writes, end;
+    Route -> RouteReply, "SESSION.ROUTE", Reads, route;
+    Bind -> BindReply, "SESSION.BIND", Writes, bind(key);
     Confirm -> BindingView, "SESSION.CONFIRM", Writes, confirm;
-    Rebind -> Rebound, "SESSION.REBIND", Writes, rebind(key);
+    Rebind -> RebindReply, "SESSION.REBIND", Writes, rebind(key);
     Unbind -> BindingView, "SESSION.UNBIND", Writes, unbind;
     Clean -> RecordView, "SESSION.CLAIM", Writes, claim;
 }
@@ -84,8 +84,8 @@ impl Transition for Get {
         slot: &mut Option<Record>,
         _key: &[u8],
         context: &Context<'_>,
-    ) -> Result<Decided<RecordView>, Refusal> {
-        rules::get(slot.as_ref(), context).map(|view| Decided::new(view, Written::Nothing))
+    ) -> Result<Decision<RecordView>, Refusal> {
+        rules::get(slot.as_ref(), context).map(|view| Decision::new(view, RecordChange::Nothing))
     }
 }
 
@@ -99,7 +99,7 @@ impl Transition for Forget {
         slot: &mut Option<Record>,
         _key: &[u8],
         context: &Context<'_>,
-    ) -> Result<Decided<()>, Refusal> {
-        rules::forget(slot, self, context).map(|decided| Decided::new((), decided.written))
+    ) -> Result<Decision<()>, Refusal> {
+        rules::forget(slot, self, context).map(|decided| Decision::new((), decided.written))
     }
 }

@@ -6,7 +6,7 @@
 use mooring_session::names::{Principal, ServerName, Token, WorkerId};
 use mooring_session::record::Standing;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{Route, Routed};
+use mooring_session::rules::{Route, RouteReply};
 use mooring_session::time::Millis;
 use mooring_session::turns;
 pub use mooring_session::turns::Line;
@@ -38,7 +38,7 @@ pub struct Enter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnterReply {
     /// Where the calls go, as ROUTE says it.
-    pub routed: Routed,
+    pub routed: RouteReply,
     /// The turn's number; none while the caller waits for it.
     pub turn: Option<u64>,
     /// Whose turn it is to give: memory keeps the order of this worker's own callers, and none across workers.

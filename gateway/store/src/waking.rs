@@ -6,8 +6,8 @@
 use mooring_session::names::{InstanceName, ServerName, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::rules::{
-    Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Rebind, Rebound, Route,
-    Routed, Touch, Unbind,
+    Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Rebind,
+    RebindReply, Route, RouteReply, Touch, Unbind,
 };
 use mooring_session::time::Timestamp;
 use mooring_session::view::{BindingState, BindingView};
@@ -105,7 +105,7 @@ impl WakingTransition for Clean {}
 impl WakingTransition for Create {
     const IS_USE: bool = true;
 
-    fn settled_scope<'a>(&'a self, reply: &'a Created) -> SettledScope<'a> {
+    fn settled_scope<'a>(&'a self, reply: &'a CreateReply) -> SettledScope<'a> {
         match reply.created {
             true => SettledScope::Session,
             false => SettledScope::Nothing,
@@ -114,7 +114,7 @@ impl WakingTransition for Create {
 }
 
 impl WakingTransition for End {
-    fn settled_scope<'a>(&'a self, reply: &'a Ended) -> SettledScope<'a> {
+    fn settled_scope<'a>(&'a self, reply: &'a EndReply) -> SettledScope<'a> {
         match reply.ended_now {
             true => SettledScope::Session,
             false => SettledScope::Nothing,
@@ -131,7 +131,7 @@ impl WakingTransition for Forget {
 impl WakingTransition for Route {
     const IS_USE: bool = true;
 
-    fn claim_waiter<'a>(&'a self, reply: &'a Routed) -> Option<ClaimWaiter<'a>> {
+    fn claim_waiter<'a>(&'a self, reply: &'a RouteReply) -> Option<ClaimWaiter<'a>> {
         claimed(&self.worker, reply.binding.as_ref()?)
     }
 }
@@ -139,11 +139,11 @@ impl WakingTransition for Route {
 impl WakingTransition for Bind {
     const IS_USE: bool = true;
 
-    fn claim_waiter<'a>(&'a self, reply: &'a Bound) -> Option<ClaimWaiter<'a>> {
+    fn claim_waiter<'a>(&'a self, reply: &'a BindReply) -> Option<ClaimWaiter<'a>> {
         claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
     }
 
-    fn settled_scope<'a>(&'a self, reply: &'a Bound) -> SettledScope<'a> {
+    fn settled_scope<'a>(&'a self, reply: &'a BindReply) -> SettledScope<'a> {
         // A claim that was won is news to nobody until it is bound.
         match reply.won && reply.binding.state == BindingState::Bound {
             true => SettledScope::Server(&reply.binding.server),
@@ -159,7 +159,7 @@ impl WakingTransition for Rebind {
         Some(&self.server)
     }
 
-    fn claim_waiter<'a>(&'a self, reply: &'a Rebound) -> Option<ClaimWaiter<'a>> {
+    fn claim_waiter<'a>(&'a self, reply: &'a RebindReply) -> Option<ClaimWaiter<'a>> {
         claimed(&self.worker, &reply.binding).filter(|_| !reply.won)
     }
 }

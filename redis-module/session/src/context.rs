@@ -60,14 +60,14 @@ pub trait Node {
     /// order matters, and zero for all is what a node says that does not know.
     fn fullness(&self, server: &ServerName, instance: &InstanceName) -> u64;
     /// What the principal holds beside this key; none where the index is not whole, and then no cap is kept.
-    fn held_by(&self, principal: &Principal) -> Option<Held>;
+    fn held_by(&self, principal: &Principal) -> Option<PrincipalSessions>;
     /// Whether somebody holds a turn of this session: at `server`, or at any.
     fn holds_turn(&self, server: Option<&ServerName>) -> bool;
 }
 
 /// The active sessions of one principal under one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct PrincipalSessions {
     /// How many.
     pub active: u64,
     /// The key of the one that was not used for longest.
@@ -82,7 +82,7 @@ impl Node for NoIndex {
         0
     }
 
-    fn held_by(&self, _principal: &Principal) -> Option<Held> {
+    fn held_by(&self, _principal: &Principal) -> Option<PrincipalSessions> {
         None
     }
 
@@ -91,25 +91,25 @@ impl Node for NoIndex {
     }
 }
 
-/// An answer, and what has to be written for it to hold.
+/// What a rule decided: its answer, and what has to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decided<R> {
+pub struct Decision<R> {
     /// The answer.
     pub reply: R,
     /// What changed.
-    pub written: Written,
+    pub written: RecordChange,
 }
 
-impl<R> Decided<R> {
+impl<R> Decision<R> {
     /// An answer with what it wrote.
-    pub const fn new(reply: R, written: Written) -> Self {
+    pub const fn new(reply: R, written: RecordChange) -> Self {
         Self { reply, written }
     }
 }
 
 /// What a rule changed in the record it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Written {
+pub enum RecordChange {
     /// Nothing: neither stored nor replicated.
     Nothing,
     /// The record's [`Life`](crate::record::Life) alone: a TTL slid, no data changed.

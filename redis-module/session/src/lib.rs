@@ -2,7 +2,7 @@
 //!
 //! Nothing here reads a clock, a socket, a file or a random number: time, liveness and load are arguments, and every
 //! rule takes the record under a key (or its absence), a request and a [`Context`], and either refuses and changes
-//! nothing, or answers and says what it [`Written`]. The Redis module runs these rules over its keyspace, the
+//! nothing, or answers and says what changed ([`RecordChange`]). The Redis module runs these rules over its keyspace, the
 //! gateway's embedded store over SQLite, its fallback over memory, and the tests over virtual time. There is no
 //! second implementation.
 //!
@@ -25,6 +25,7 @@ pub mod names;
 pub mod news;
 pub mod place;
 pub mod placement;
+mod progress;
 pub mod record;
 pub mod refusal;
 mod rotation;
@@ -36,7 +37,8 @@ pub mod turns;
 pub mod view;
 pub mod workers;
 
-pub use context::{Context, Decided, Held, Liveness, NoIndex, Node, Written};
+pub use context::{Context, Decision, Liveness, NoIndex, Node, PrincipalSessions, RecordChange};
 pub use place::SessionPlace;
+pub use progress::StepProgress;
 pub use refusal::Refusal;
 pub use tuning::Tuning;

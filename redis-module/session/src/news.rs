@@ -13,6 +13,7 @@ use crate::context::Liveness;
 use crate::limits::{NEWS_BOXES_MAX, NEWS_ITEMS_MAX, WATCHED_MAX, WATCHERS_MAX};
 use crate::names::{ServerName, Token, WorkerId};
 use crate::place::SessionPlace;
+use crate::progress::StepProgress;
 use crate::rotation::next_in_rotation;
 use crate::spots::{SpotId, Spots};
 use crate::time::Monotonic;
@@ -47,26 +48,6 @@ pub enum NewsItem {
         /// At which server.
         server: ServerName,
     },
-}
-
-/// Whether there is more to do than a step was allowed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advanced {
-    /// Nothing is due.
-    Done,
-    /// The limit was reached.
-    More,
-}
-
-impl Advanced {
-    /// Both together.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Done, Self::Done) => Self::Done,
-            _ => Self::More,
-        }
-    }
 }
 
 /// The mailboxes of all workers, and who is to be told of which claim.
@@ -205,15 +186,20 @@ impl News {
     }
 
     /// Tells of claims that lapsed, and drops the mailboxes of the dead; at most `limit` of each.
-    pub fn advance(&mut self, mono: Monotonic, workers: &dyn Liveness, limit: usize) -> Advanced {
+    pub fn advance(
+        &mut self,
+        mono: Monotonic,
+        workers: &dyn Liveness,
+        limit: usize,
+    ) -> StepProgress {
         self.drop_the_dead(workers, limit);
         for _ in 0..limit {
             let Some(id) = self.watches.due(mono) else {
-                return Advanced::Done;
+                return StepProgress::Done;
             };
             self.tell_watchers(id);
         }
-        Advanced::More
+        StepProgress::More
     }
 
     fn drop_the_dead(&mut self, workers: &dyn Liveness, limit: usize) {

@@ -54,7 +54,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::context::{Held, NoIndex};
+    use crate::context::{NoIndex, PrincipalSessions};
     use crate::names::Principal;
 
     fn instances(count: usize) -> Vec<InstanceName> {
@@ -74,7 +74,7 @@ mod tests {
             self.0.get(instance).copied().unwrap_or(0)
         }
 
-        fn held_by(&self, _: &Principal) -> Option<Held> {
+        fn held_by(&self, _: &Principal) -> Option<PrincipalSessions> {
             None
         }
 

@@ -159,7 +159,7 @@ fn step(ttl: Millis, tuning: &Tuning) -> Millis {
 /// Where the calls of a session to one server go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Whether somebody still initialises it.
+    /// Whether somebody still initializes it.
     pub phase: Phase,
     /// The instance it goes to.
     pub instance: InstanceName,
@@ -189,7 +189,7 @@ pub struct Binding {
 /// How far a binding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// One attempt initialises it, until the lease lapses.
+    /// One attempt initializes it, until the lease lapses.
     Claimed {
         /// When the claim may be taken over.
         lease_until: Timestamp,
@@ -199,7 +199,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether an attempt is initialising at `now` what was begun at `bound_at`.
+    /// Whether an attempt is initializing at `now` what was begun at `bound_at`.
     ///
     /// A claim that begins or ends further ahead than the wall clock could have said at its time was stamped before
     /// the clock stepped back: it is not believed, or it would freeze the binding until the clock is there again.
@@ -221,7 +221,7 @@ fn is_lease_live(until: Timestamp, now: Timestamp) -> bool {
 }
 
 impl Binding {
-    /// Whether an attempt is initialising it at `now`.
+    /// Whether an attempt is initializing it at `now`.
     #[must_use]
     pub fn is_claim_live(&self, now: Timestamp) -> bool {
         self.phase.is_claim_live(self.bound_at, now)
@@ -258,7 +258,7 @@ impl Record {
         }
     }
 
-    /// Whether any of its bindings is being initialised at `now`.
+    /// Whether any of its bindings is being initialized at `now`.
     #[must_use]
     pub fn has_live_claim(&self, now: Timestamp) -> bool {
         self.bindings

@@ -76,7 +76,7 @@ pub enum Stale {
 /// What holds a session or keeps a step from being taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
-    /// Somebody is initialising one of its bindings.
+    /// Somebody is initializing one of its bindings.
     #[error("a claim is live")]
     Claim,
     /// Another worker is cleaning up.

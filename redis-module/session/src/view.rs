@@ -16,7 +16,7 @@ use crate::time::{Millis, Timestamp};
 /// What a binding is at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingState {
-    /// An attempt is initialising it.
+    /// An attempt is initializing it.
     Claimed,
     /// In use.
     Bound,

@@ -16,7 +16,7 @@ use crate::time::{Millis, Monotonic, Timestamp};
 /// What a node knows of the workers.
 #[derive(Debug)]
 pub struct Workers {
-    heard: BTreeMap<Box<str>, Heard>,
+    heard: BTreeMap<Box<str>, WorkerEntry>,
     /// Workers met in records that have never beaten here, with the end of their grace.
     /// Behind a `RefCell` because looking is what discovers them.
     met: RefCell<BTreeMap<WorkerId, Monotonic>>,
@@ -26,7 +26,7 @@ pub struct Workers {
 }
 
 #[derive(Debug)]
-struct Heard {
+struct WorkerEntry {
     worker: WorkerId,
     address: Address,
     lives_until: Monotonic,
@@ -131,7 +131,7 @@ impl Workers {
         self.met.get_mut().remove(&beat.worker);
         self.heard.insert(
             name.into(),
-            Heard {
+            WorkerEntry {
                 lives_until: mono.plus(beat.ttl),
                 last_beat_at: now,
                 address: beat.address,
@@ -224,7 +224,7 @@ pub struct WorkersAt<'a> {
 }
 
 impl WorkersAt<'_> {
-    fn heard(&self, worker: &WorkerId) -> Option<&Heard> {
+    fn heard(&self, worker: &WorkerId) -> Option<&WorkerEntry> {
         self.workers
             .heard
             .get(worker.name())

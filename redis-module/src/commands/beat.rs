@@ -5,8 +5,8 @@ use mooring_session::names::{Address, WorkerId};
 use mooring_session::time::Timestamp;
 use mooring_session::workers::{Beat, Drain};
 
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -48,9 +48,9 @@ id.
 
 An owner whose last answered beat is older than two thirds of its TTL has to stop driving what it owns.",
     errors: &[
-        Cause::new("STALE", "a later boot of the same worker name is known"),
-        Cause::new("BUSY", "the worker is alive with another address"),
-        Cause::new("LIMIT", "4096 living workers are known already: `LIMIT workers 4096`"),
+        ErrorSpec::new("STALE", "a later boot of the same worker name is known"),
+        ErrorSpec::new("BUSY", "the worker is alive with another address"),
+        ErrorSpec::new("LIMIT", "4096 living workers are known already: `LIMIT workers 4096`"),
     ],
 };
 
@@ -86,7 +86,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Beat, Failure> {
     let worker = words.name(WorkerId::parse)?;
     let address = words.name(Address::parse)?;
     let (mut ttl, mut drain) = (None, Drain::Serving);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Ttl => ttl = Some(words.duration("TTL", BEAT_TTL_MIN, BEAT_TTL_MAX)?),

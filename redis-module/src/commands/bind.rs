@@ -1,13 +1,13 @@
 //! `SESSION.BIND key principal server worker token LEASE ms INSTANCES n instance... [UPSTREAM upstream_session] [OWNED]`
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
-use mooring_session::rules::{self, Bind, Bound};
+use mooring_session::rules::{self, Bind, BindReply};
 use mooring_session::view::BindingState;
 
 use super::claim_clause::{self, ClaimClause, Part};
-use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::claims;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -15,7 +15,7 @@ use crate::moment::Moment;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct BindCommand;
 
@@ -56,13 +56,13 @@ The instance chosen is the one with the fewest live bindings on this node. One t
 counts as fuller for 30 seconds. Ties, and times when the index is not whole, are decided by the hash of the key.
 OWNED says that only the caller's process can drive the binding.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::new("BUSY", "OWNED was given and the worker is draining"),
-        Cause::new("LIMIT", "the session has 64 bindings already: `LIMIT bindings 64`"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("BUSY", "OWNED was given and the worker is draining"),
+        ErrorSpec::new("LIMIT", "the session has 64 bindings already: `LIMIT bindings 64`"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -101,7 +101,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Bind, Failure> {
     let worker = words.name(WorkerId::parse)?;
     let token = words.name(Token::parse)?;
     let (mut claim, mut upstream_session) = (ClaimClause::new(), None);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Claim(part) => claim.take(part, &mut words)?,
@@ -126,11 +126,11 @@ fn apply(
     module: &mut Module,
     key: Text<'_>,
     request: &Bind,
-) -> Result<(Bound, Outcome), Failure> {
+) -> Result<(BindReply, Outcome), Failure> {
     let mut slot = Slot::load(context, key)?;
     let bindings_before = bindings(&slot);
-    let surroundings = Surroundings::at(module, slot.moment());
-    let rules_context = surroundings.context();
+    let inputs = RuleInputs::at(module, slot.moment());
+    let rules_context = inputs.context();
     let decided = rules::bind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
     slot.store(decided.written, module);
     tell(module, slot.moment(), request, &decided.reply);
@@ -145,7 +145,7 @@ fn apply(
 }
 
 /// Whoever lost against a claim hears of its end; a claim that is confirmed by this has come to it.
-fn tell(module: &mut Module, moment: &Moment<'_>, request: &Bind, bound: &Bound) {
+fn tell(module: &mut Module, moment: &Moment<'_>, request: &Bind, bound: &BindReply) {
     let binding = &bound.binding;
     if !bound.won {
         claims::watch_binding(module, moment, &request.worker, binding);

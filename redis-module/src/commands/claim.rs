@@ -4,15 +4,15 @@ use mooring_session::names::WorkerId;
 use mooring_session::rules::{self, Clean};
 use mooring_session::view::RecordView;
 
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct ClaimCommand;
 
@@ -41,13 +41,13 @@ For reapers: SESSION.REAP names the keys. Until the lease is over nobody else ma
 asking again renews the lease. The caller deletes the upstream sessions of the bindings in the answer and then drops the
 tombstone by SESSION.FORGET with the answer's `gen`.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::new(
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::new(
             "BUSY",
             "the session is active, a claim on one of its bindings is live, or another worker is cleaning it up",
         ),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -72,7 +72,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Clean, Failure> {
     words.key()?;
     let worker = words.name(WorkerId::parse)?;
     let mut lease = None;
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while words.option(&OPTIONS, &mut seen)?.is_some() {
         lease = Some(words.lease()?);
     }
@@ -89,8 +89,8 @@ fn apply(
     request: &Clean,
 ) -> Result<RecordView, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, slot.moment());
-    let decided = rules::claim(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::claim(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     Ok(decided.reply)
 }

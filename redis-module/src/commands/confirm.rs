@@ -4,16 +4,16 @@ use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::rules::{self, Confirm};
 use mooring_session::view::BindingView;
 
-use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::claims;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct ConfirmCommand;
 
@@ -47,12 +47,12 @@ The holder of a claim says that the upstream is initialised: the binding is `bou
 session given. Saying so twice is no error. A caller that gets `STALE` lost the claim and deletes the upstream session
 that it made.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::new("STALE", "the binding has another epoch or token, or is gone"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("STALE", "the binding has another epoch or token, or is gone"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -82,7 +82,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Confirm, Failure> {
         token: words.name(Token::parse)?,
         upstream_session: None,
     };
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while words.option(&OPTIONS, &mut seen)?.is_some() {
         request.upstream_session = Some(words.name(UpstreamSession::parse)?);
     }
@@ -96,8 +96,8 @@ fn apply(
     request: &Confirm,
 ) -> Result<BindingView, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, slot.moment());
-    let decided = rules::confirm(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::confirm(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     claims::settle(module, slot.moment(), &request.server);
     Ok(decided.reply)

@@ -6,11 +6,11 @@ use std::num::NonZeroU64;
 use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::Standing;
-use mooring_session::rules::{self, Create, Created, Revival};
+use mooring_session::rules::{self, Create, CreateReply, Revival};
 
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
 use crate::claims;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -18,7 +18,7 @@ use crate::node;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct CreateCommand;
 
@@ -70,18 +70,18 @@ included. At the cap nothing is created, and the error names the one that was no
 with IFIDLE and tries again. While the index is not whole nothing is refused. From the first CAP on the order of use is
 exact; of uses before that, and before a restart, it knows what was written (see `mooring.touch-step`).",
     errors: &[
-        Cause::new("NOSESSION", "NOREVIVE was given and the session under the key has expired"),
-        Cause::new("ENDED", "NOREVIVE was given and the session under the key was ended"),
-        Cause::DENIED,
-        Cause::new("LIMIT", "more than 16 labels were given: `LIMIT labels 16`"),
-        Cause::new(
+        ErrorSpec::new("NOSESSION", "NOREVIVE was given and the session under the key has expired"),
+        ErrorSpec::new("ENDED", "NOREVIVE was given and the session under the key was ended"),
+        ErrorSpec::DENIED,
+        ErrorSpec::new("LIMIT", "more than 16 labels were given: `LIMIT labels 16`"),
+        ErrorSpec::new(
             "LIMIT",
             "the principal holds CAP active sessions: `LIMIT <n> <key of the least recently used>`",
         ),
-        Cause::new("ERR", "the key holds a session with another id"),
-        Cause::new("ERR", "CAP was given and the key is under none of `mooring.prefixes`"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::new("ERR", "the key holds a session with another id"),
+        ErrorSpec::new("ERR", "CAP was given and the key is under none of `mooring.prefixes`"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -126,7 +126,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Create, Failure> {
     let principal = words.name(Principal::parse)?;
     let (mut ttl, mut content_hash, mut cap, mut revival) = (None, None, None, Revival::Allowed);
     let mut labels = BTreeMap::new();
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Ttl => ttl = Some(words.ttl()?),
@@ -152,7 +152,7 @@ fn apply(
     module: &mut Module,
     key: Text<'_>,
     request: &Create,
-) -> Result<Created, Failure> {
+) -> Result<CreateReply, Failure> {
     let mut slot = Slot::load(context, key)?;
     let standing = slot
         .record
@@ -162,8 +162,8 @@ fn apply(
         Some(_) => node::held(module, slot.moment(), &request.principal)?,
         None => None,
     };
-    let surroundings = Surroundings::at(module, slot.moment()).with_held(held);
-    let decided = rules::create(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment()).with_held(held);
+    let decided = rules::create(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     if decided.reply.created {
         // Of the incarnation before, if there was one.

@@ -1,18 +1,18 @@
 //! `SESSION.END key principal [IFIDLE]`
 
 use mooring_session::names::Principal;
-use mooring_session::rules::{self, End, EndWhen, Ended};
+use mooring_session::rules::{self, End, EndReply, EndWhen};
 
-use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::claims;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct EndCommand;
 
@@ -40,11 +40,11 @@ The caller that ended it (`ended_now` 1) deletes the upstream sessions of the bi
 seconds for that before a reaper may take it over; FORGET with the answer's `gen` then drops the tombstone. Ending
 twice is no error. With IFIDLE only a session that nothing holds is ended.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::DENIED,
-        Cause::new("BUSY", "IFIDLE was given and a claim is live or a turn is held"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("BUSY", "IFIDLE was given and a claim is live or a turn is held"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -71,7 +71,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<End, Failure> {
         principal: Some(words.name(Principal::parse)?),
         when: EndWhen::Always,
     };
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(when) = words.option(&OPTIONS, &mut seen)? {
         request.when = when;
     }
@@ -84,10 +84,10 @@ pub(super) fn apply(
     module: &mut Module,
     key: Text<'_>,
     request: &End,
-) -> Result<Ended, Failure> {
+) -> Result<EndReply, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, slot.moment());
-    let decided = rules::end(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::end(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     if decided.reply.ended_now {
         claims::settle_session(module, slot.moment());
@@ -97,7 +97,7 @@ pub(super) fn apply(
 }
 
 /// Ending twice is one transition.
-pub(super) const fn outcome(ended: &Ended) -> Outcome {
+pub(super) const fn outcome(ended: &EndReply) -> Outcome {
     if ended.ended_now {
         Outcome::Transition(c"session.ended")
     } else {

@@ -6,10 +6,10 @@ use mooring_session::limits::TURN_NUMBER_MAX;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::turns::{Enter, Line};
 
-use super::routing::{self, Request};
+use super::routing::{self, RouteRequest};
 use super::turn;
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -57,13 +57,13 @@ one turn again the higher number is right.
 A lease lasts at most `mooring.turn-lease-max-ms`. Turns exclude each other while their leases hold, measured by the
 server's monotonic clock; who needs more fences with the turn's number, which only grows.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::new("STALE", "HELD was given and a later turn was granted since, or the worker counts as dead"),
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("STALE", "HELD was given and a later turn was granted since, or the worker counts as dead"),
         turn::QUEUE_FULL,
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -93,7 +93,7 @@ impl Command for EnterCommand {
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<RouteRequest<'a>, Failure> {
     let mut words = Parser::new(words);
     words.key()?;
     let principal = words.value()?;
@@ -101,7 +101,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
     let worker = words.name(WorkerId::parse)?;
     let ticket = words.name(Token::parse)?;
     let (mut lease, mut line, mut held) = (None, Line::Last, None);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Lease => lease = Some(turn::lease(&mut words)?),
@@ -109,7 +109,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
             Word::Held => held = Some(words.integer("HELD", 1, TURN_NUMBER_MAX)?),
         }
     }
-    Ok(Request {
+    Ok(RouteRequest {
         principal,
         server,
         turn: Some(Enter {

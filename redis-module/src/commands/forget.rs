@@ -5,14 +5,14 @@ use mooring_session::rules::{self, Forget};
 
 use crate::arguments::{Parser, Words};
 use crate::claims;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct ForgetCommand;
 
@@ -41,13 +41,13 @@ it, or after SESSION.END and SESSION.KILL, whose cleaning names no worker, whoev
 session that began anew under the key in the meantime is left alone. Later incarnations under the key never repeat a
 number of the one that was dropped.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::new(
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::new(
             "STALE",
             "the session is active, has another incarnation, or another worker holds the cleaning",
         ),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -83,8 +83,8 @@ fn apply(
     request: &Forget,
 ) -> Result<(), Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, slot.moment());
-    let decided = rules::forget(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::forget(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     claims::settle_session(module, slot.moment());
     module.floor = module.floor.max(decided.reply);

@@ -4,7 +4,7 @@ use mooring_session::rules;
 use mooring_session::view::RecordView;
 
 use crate::arguments::Parser;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -12,7 +12,7 @@ use crate::moment::Moment;
 use crate::record_io;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct GetCommand;
 
@@ -36,9 +36,9 @@ For operators, and for callers that need the whole record: `state` tells whether
 kind of tombstone stands. It names no principal, so keep it from users that serve clients. Workers beat to primaries, so
 a replica calls every owner alive.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -60,6 +60,6 @@ impl Command for GetCommand {
 
 fn apply(context: &Context, module: &Module, key: Text<'_>) -> Result<RecordView, Failure> {
     let record = record_io::look(context, key)?;
-    let surroundings = Surroundings::at(module, &Moment::of(context, key));
-    Ok(rules::get(record.as_ref(), &surroundings.context())?)
+    let inputs = RuleInputs::at(module, &Moment::of(context, key));
+    Ok(rules::get(record.as_ref(), &inputs.context())?)
 }

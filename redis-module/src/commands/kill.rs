@@ -4,7 +4,7 @@ use mooring_session::rules::{End, EndWhen};
 
 use super::end;
 use crate::arguments::Parser;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -30,7 +30,11 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     reply: "as SESSION.END",
     details: "\
 Ends the session as SESSION.END does, whoever owns it. It is in the ACL category `@dangerous`.",
-    errors: &[Cause::NO_SESSION, Cause::CORRUPT, Cause::WRONG_TYPE],
+    errors: &[
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
+    ],
 };
 
 impl Command for KillCommand {

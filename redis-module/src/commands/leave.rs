@@ -6,8 +6,8 @@ use mooring_session::names::{Principal, Token};
 use mooring_session::record::{Life, Standing};
 
 use super::turn::Queues;
-use crate::arguments::{OptionWord, Parser, Seen, Words};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -50,13 +50,13 @@ it. WORKER.WAIT tells their workers, by `withdrawn`. A caller that knows of its 
 `BUSY`. Its call runs and has to be cancelled at its server. It keeps the turn for one more second at most, however often
 it renews; then the next caller has it.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::new("STALE", "the ticket neither has the turn nor waits for it"),
-        Cause::new("BUSY", "WAITING was given, and a ticket that begins so has the turn: it ends within a second"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("STALE", "the ticket neither has the turn nor waits for it"),
+        ErrorSpec::new("BUSY", "WAITING was given, and a ticket that begins so has the turn: it ends within a second"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -75,36 +75,36 @@ impl Command for LeaveCommand {
 }
 
 /// The server stays the word that it is: one that has been asked for before needs no other check.
-pub(super) struct Request<'a> {
+pub(super) struct LeaveRequest<'a> {
     principal: Principal,
     server: &'a [u8],
     ticket: Token,
-    wish: Wish,
+    mode: LeaveMode,
 }
 
 /// Who is to leave.
 #[derive(Clone, Copy)]
-enum Wish {
+enum LeaveMode {
     /// The ticket, whether it has the turn or waits for it.
     Leave,
     /// Whoever waits under a ticket that begins so.
     Withdraw,
 }
 
-const OPTIONS: [OptionWord<Wish>; 1] = [OptionWord::once("WAITING", Wish::Withdraw)];
+const OPTIONS: [OptionWord<LeaveMode>; 1] = [OptionWord::once("WAITING", LeaveMode::Withdraw)];
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<LeaveRequest<'a>, Failure> {
     let mut words = Parser::new(words);
     words.key()?;
-    let mut request = Request {
+    let mut request = LeaveRequest {
         principal: words.name(Principal::parse)?,
         server: words.value()?,
         ticket: words.name(Token::parse)?,
-        wish: Wish::Leave,
+        mode: LeaveMode::Leave,
     };
-    let mut seen = Seen::default();
-    while let Some(wish) = words.option(&OPTIONS, &mut seen)? {
-        request.wish = wish;
+    let mut seen = SeenOptions::default();
+    while let Some(mode) = words.option(&OPTIONS, &mut seen)? {
+        request.mode = mode;
     }
     Ok(request)
 }
@@ -113,7 +113,7 @@ fn apply(
     context: &Context,
     module: &mut Module,
     name: Text<'_>,
-    request: &Request<'_>,
+    request: &LeaveRequest<'_>,
 ) -> Result<usize, Failure> {
     let moment = Moment::of(context, name);
     let fields = module.fields.of(request.server)?;
@@ -127,9 +127,9 @@ fn apply(
     };
     // A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
     let (server, ticket) = (fields.server, &request.ticket);
-    let left = match request.wish {
-        Wish::Leave => queues.leave(&moment, server, ticket).map(|()| 1),
-        Wish::Withdraw => queues.withdraw(&moment, server, ticket),
+    let left = match request.mode {
+        LeaveMode::Leave => queues.leave(&moment, server, ticket).map(|()| 1),
+        LeaveMode::Withdraw => queues.withdraw(&moment, server, ticket),
     };
     let count = left.map_err(|refusal| match life.standing(moment.now) {
         Standing::Active => refusal,
@@ -144,7 +144,7 @@ fn own_life(
     context: &Context,
     name: Text<'_>,
     fields: [Text<'_>; 2],
-    request: &Request<'_>,
+    request: &LeaveRequest<'_>,
 ) -> Result<Life, Failure> {
     let key = context.open_to_read(name);
     match key.kind() {

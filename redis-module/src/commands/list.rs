@@ -12,15 +12,15 @@ use mooring_session::record::Standing;
 use mooring_session::time::Timestamp;
 use mooring_session::view::RecordView;
 
-use crate::arguments::{OptionWord, Parser, Seen, Words};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply::{self, ListLine};
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 /// Sessions on a page where nobody says how many.
 const COUNT_DEFAULT: usize = 100;
@@ -66,7 +66,7 @@ number of sessions and works for about two milliseconds. A session that is there
 
 The index of the selected database is looked at, and each record again before it is shown. Only keys that the caller's
 ACL lets it read are listed. `complete` 0 says that the index is being rebuilt, so that sessions may be missing.",
-    errors: &[Cause::new(
+    errors: &[ErrorSpec::new(
         "ERR",
         "a state, an order, a cursor, a pattern or a count is none",
     )],
@@ -98,7 +98,7 @@ const OPTIONS: [OptionWord<Word>; 9] = [
 ];
 
 /// What LIST asks for.
-pub(super) struct List {
+pub(super) struct ListRequest {
     filter: Filter,
     order: Order,
     after: Option<Cursor>,
@@ -119,11 +119,11 @@ impl Command for ListCommand {
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<List, Failure> {
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<ListRequest, Failure> {
     let mut words = Parser::new(words);
     let mut filter = Filter::default();
     let (mut order, mut after, mut count) = (Order::default(), None, COUNT_DEFAULT);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Principal => filter.principal = Some(words.name(Principal::parse)?),
@@ -137,7 +137,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<List, Failure> {
             Word::Count => count = words.name(list_count)?,
         }
     }
-    Ok(List {
+    Ok(ListRequest {
         filter,
         order,
         after,
@@ -172,10 +172,14 @@ fn order_word(word: &[u8]) -> Result<Order, NameError> {
 }
 
 /// The sessions of one page as they are now, and where the next one begins.
-fn collect(context: &Context, module: &Module, request: &List) -> (Vec<ListLine>, Option<Cursor>) {
+fn collect(
+    context: &Context,
+    module: &Module,
+    request: &ListRequest,
+) -> (Vec<ListLine>, Option<Cursor>) {
     let started = Instant::now();
     let now = Timestamp::from_unix_ms(context.unix_ms());
-    let List {
+    let ListRequest {
         filter,
         order,
         after,
@@ -185,8 +189,8 @@ fn collect(context: &Context, module: &Module, request: &List) -> (Vec<ListLine>
         return (Vec::new(), None);
     };
     let page = index.page(filter, *order, *after, *count, now);
-    let surroundings = Surroundings::of(&module.workers, &module.time, now);
-    let rules_context = surroundings.context();
+    let inputs = RuleInputs::of(&module.workers, &module.time, now);
+    let rules_context = inputs.context();
     let reader = context.reader();
     let mut sessions = Vec::with_capacity(page.sessions.len());
     let mut listed = page.sessions.iter().peekable();

@@ -1,11 +1,11 @@
 //! `SESSION.RATE key LIMIT n WINDOW ms [COST c]`
 
 use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
-use mooring_session::rules::{self, Rate, Rated, Spent};
+use mooring_session::rules::{self, Rate, RateReply, TheoreticalArrivalTime};
 use mooring_session::time::Timestamp;
 
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, OwnedText, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -40,8 +40,8 @@ The key is one of its own, a string with the moment at which all that passed wou
 lives until then. A request that does not pass writes nothing. A request counts for COST, 1 if it is not given, at most
 `n`. LIMIT is 1 to 1000000, WINDOW 1 ms to 30 days.",
     errors: &[
-        Cause::new("ERR", "the key holds a string that is none of these: `corrupt rate record`"),
-        Cause::new("WRONGTYPE", "the key holds something else than a string"),
+        ErrorSpec::new("ERR", "the key holds a string that is none of these: `corrupt rate record`"),
+        ErrorSpec::new("WRONGTYPE", "the key holds something else than a string"),
     ],
 };
 
@@ -76,7 +76,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rate, Failure> {
     let mut words = Parser::new(words);
     words.key()?;
     let (mut limit, mut window, mut cost) = (None, None, 1);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Limit => limit = Some(words.integer("LIMIT", 1, RATE_LIMIT_MAX)?),
@@ -105,13 +105,13 @@ fn check_cost(cost: u64, limit: u64) -> Result<u64, Failure> {
     }))
 }
 
-fn apply(context: &Context, name: Text<'_>, request: &Rate) -> Result<Rated, Failure> {
+fn apply(context: &Context, name: Text<'_>, request: &Rate) -> Result<RateReply, Failure> {
     let key = context.open(name);
     let stored = match key.kind() {
         KeyKind::Empty => None,
         KeyKind::String => {
             let value = key.read_string().ok_or(Failure::Internal)?;
-            Some(Spent::decode(&value).map_err(|_| Failure::CorruptRate)?)
+            Some(TheoreticalArrivalTime::decode(&value).map_err(|_| Failure::CorruptRate)?)
         }
         KeyKind::Hash | KeyKind::Other => return Err(Failure::WrongType),
     };

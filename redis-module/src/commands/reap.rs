@@ -6,8 +6,8 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
 
 use super::list::list_count;
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText};
 use crate::handler::{Command, Outcome};
 use crate::housekeeping;
@@ -50,7 +50,7 @@ nothing that others leave lying hides what stands behind it.
 Naming takes nothing: SESSION.CLAIM takes one of the keys, SESSION.FORGET drops it after the cleaning. `complete` 0 says
 that there may be more than the index knows, because it is being rebuilt, or because the wall clock was set less than a
 minute ago, when nothing is named.",
-    errors: &[Cause::new("ERR", "the count or the pattern is none")],
+    errors: &[ErrorSpec::new("ERR", "the count or the pattern is none")],
 };
 
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ const OPTIONS: [OptionWord<Word>; 2] = [
 ];
 
 /// What REAP asks for.
-pub(super) struct Reap {
+pub(super) struct ReapRequest {
     worker: WorkerId,
     count: usize,
     pattern: Option<Glob>,
@@ -92,25 +92,25 @@ impl Command for ReapCommand {
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Reap, Failure> {
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<ReapRequest, Failure> {
     let mut words = Parser::new(words);
     let worker = words.name(WorkerId::parse)?;
     let (mut count, mut pattern) = (None, None);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Count => count = Some(words.name(list_count)?),
             Word::Match => pattern = Some(words.name(Glob::parse)?),
         }
     }
-    Ok(Reap {
+    Ok(ReapRequest {
         worker,
         count: required("COUNT", count)?,
         pattern,
     })
 }
 
-fn due<'m>(context: &Context, module: &'m mut Module, request: Reap) -> Vec<&'m [u8]> {
+fn due<'m>(context: &Context, module: &'m mut Module, request: ReapRequest) -> Vec<&'m [u8]> {
     let database = context.database();
     let mono = module.monotonic();
     let Module {

@@ -5,20 +5,20 @@ use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
 use mooring_session::record::Binding;
-use mooring_session::rules::{self, LossReport, Rebind, Rebound};
+use mooring_session::rules::{self, LossReport, Rebind, RebindReply};
 
 use super::claim_clause::{self, ClaimClause, Part};
-use crate::arguments::{OptionWord, Parser, Seen, Words};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::claims;
 use crate::digest::digest;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Level, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct RebindCommand;
 
@@ -69,17 +69,17 @@ without UNREPORTED moves the binding again. A claim that never was bound has no 
 The present instance is kept where it is among INSTANCES and is not AVOIDed; else placement is as in SESSION.BIND. Every
 move is logged at level notice.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::new("STALE", "the server is not bound at all"),
-        Cause::new(
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("STALE", "the server is not bound at all"),
+        ErrorSpec::new(
             "OWNED",
             "the binding's owner is alive, is not the caller, and does not drain or holds a turn",
         ),
-        Cause::new("BUSY", "OWNED was given and the worker is draining"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::new("BUSY", "OWNED was given and the worker is draining"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -127,7 +127,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
     let mut claim = ClaimClause::new();
     let (mut avoid, mut reason, mut upstream_session) = (None, None, None);
     let mut report = LossReport::ByCaller;
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Claim(part) => claim.take(part, &mut words)?,
@@ -159,15 +159,15 @@ fn apply(
     module: &mut Module,
     key: Text<'_>,
     request: &Rebind,
-) -> Result<(Rebound, Outcome), Failure> {
+) -> Result<(RebindReply, Outcome), Failure> {
     let mut slot = Slot::load(context, key)?;
     let before = slot
         .record
         .as_ref()
         .and_then(|record| record.bindings.get(&request.server))
         .cloned();
-    let surroundings = Surroundings::at(module, slot.moment());
-    let rules_context = surroundings.context();
+    let inputs = RuleInputs::at(module, slot.moment());
+    let rules_context = inputs.context();
     let decided = rules::rebind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
     slot.store(decided.written, module);
     let rebound = decided.reply;
@@ -191,7 +191,7 @@ fn apply(
     Ok((rebound, Outcome::Transition(c"session.rebound")))
 }
 
-fn log(context: &Context, key: Text<'_>, before: &Binding, rebound: &Rebound) {
+fn log(context: &Context, key: Text<'_>, before: &Binding, rebound: &RebindReply) {
     let after = &rebound.binding;
     let reason = after
         .last_reason

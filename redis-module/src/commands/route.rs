@@ -6,10 +6,10 @@
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::turns::{Enter, Line};
 
-use super::routing::{self, Request};
+use super::routing::{self, RouteRequest};
 use super::turn;
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
@@ -57,13 +57,13 @@ is active, slides the TTL, and answers where calls to the server go. `unbound`: 
 attempt is initialising it, and WORKER.WAIT tells when that has come to something. `orphaned`: its owner is dead or its
 claim's lease lapsed, so REBIND moves it. With TURN it asks for the caller's turn too, as ENTER does.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
         turn::WORKER_DEAD,
         turn::QUEUE_FULL,
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -80,10 +80,10 @@ impl Command for RouteCommand {
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request<'a>, Failure> {
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<RouteRequest<'a>, Failure> {
     let mut words = Parser::new(words);
     words.key()?;
-    let mut request = Request {
+    let mut request = RouteRequest {
         principal: words.value()?,
         server: words.value()?,
         worker: words.name(WorkerId::parse)?,
@@ -108,7 +108,7 @@ enum Word {
 
 fn parse_turn<'a>(words: &mut Parser<impl Words<'a>>, worker: &WorkerId) -> Result<Enter, Failure> {
     let (mut ticket, mut lease) = (None, None);
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Turn => ticket = Some(words.name(Token::parse)?),

@@ -6,10 +6,10 @@
 use mooring_session::codec::{self, CorruptRecord, Head};
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::record::{Life, Phase};
-use mooring_session::rules::{self, Driven, RouteState};
-use mooring_session::turns::{Enter, Entered};
+use mooring_session::rules::{self, BindingParts, RouteState};
+use mooring_session::turns::{Enter, TurnStatus};
 use mooring_session::view::BindingState;
-use mooring_session::{Refusal, Written};
+use mooring_session::{RecordChange, Refusal};
 
 use super::turn::Queues;
 use crate::claims;
@@ -22,11 +22,11 @@ use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
 use crate::reply::{self, OwnerLine, RouteLine};
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 /// The words as they came. A principal that equals the record's and a server that has been asked for before need no
 /// other check, so most calls need none.
-pub(super) struct Request<'a> {
+pub(super) struct RouteRequest<'a> {
     pub(super) principal: &'a [u8],
     pub(super) server: &'a [u8],
     pub(super) worker: WorkerId,
@@ -34,7 +34,7 @@ pub(super) struct Request<'a> {
     pub(super) turn: Option<Enter>,
 }
 
-impl Request<'_> {
+impl RouteRequest<'_> {
     /// A bad principal is told before anything about the record, and so is a foreign one.
     fn refuse(&self, refusal: Refusal) -> Failure {
         match Principal::parse(self.principal) {
@@ -45,7 +45,7 @@ impl Request<'_> {
 }
 
 /// The fields of the hash, as they were read.
-struct Stored {
+struct StoredFields {
     life: Option<OwnedText>,
     principal: Option<OwnedText>,
     head: Option<OwnedText>,
@@ -54,12 +54,12 @@ struct Stored {
     driver: Option<OwnedText>,
 }
 
-impl Stored {
+impl StoredFields {
     /// Reads what the key holds, which must be the principal's own.
     fn own(
         key: &Key<'_>,
         fields: &RouteFields<'_>,
-        request: &Request<'_>,
+        request: &RouteRequest<'_>,
     ) -> Result<Self, Failure> {
         match key.kind() {
             KeyKind::Hash => {}
@@ -101,19 +101,19 @@ pub(super) fn serve(
     context: &Context,
     module: &mut Module,
     name: Text<'_>,
-    request: &Request<'_>,
+    request: &RouteRequest<'_>,
 ) -> Result<(), Failure> {
     let fields = module.fields.of(request.server)?;
     let key = context.open(name);
-    let stored = Stored::own(&key, &fields, request)?;
+    let stored = StoredFields::own(&key, &fields, request)?;
     let life_before = codec::decode_life(present(stored.life.as_ref(), fields.life)?)?;
     let mut life = life_before;
-    let mut binding = Binding::read(&stored, fields.binding, fields.server)?;
+    let mut binding = StoredBinding::read(&stored, fields.binding, fields.server)?;
 
     let moment = Moment::of(context, name);
-    let surroundings = Surroundings::of(&module.workers, &module.time, moment.now);
-    let rules_context = surroundings.context();
-    let driven = binding.as_mut().map(Binding::driven);
+    let inputs = RuleInputs::of(&module.workers, &module.time, moment.now);
+    let rules_context = inputs.context();
+    let driven = binding.as_mut().map(StoredBinding::driven);
     let decided = rules::route_binding(&mut life, driven, &request.worker, &rules_context)?;
     // Before anything is written: a turn that is refused refuses the command.
     let asked = request.turn.as_ref().map(|turn| {
@@ -141,7 +141,7 @@ pub(super) fn serve(
         return Ok(());
     };
     module.counters.hits += 1;
-    if decided.written == Written::Record {
+    if decided.written == RecordChange::Record {
         store_driver(context, name, &key, fields.binding, &binding);
     }
     let lost = decided.reply.worker_lost.map(|lost| lost.worker);
@@ -166,7 +166,7 @@ pub(super) fn serve(
         let (worker, server) = (&request.worker, fields.server);
         claims::watch(&mut module.news, &moment, worker, server, until);
     }
-    if decided.written == Written::Record {
+    if decided.written == RecordChange::Record {
         // The driver changed, which the index counts by; seldom enough to read the whole record.
         keyspace::refresh(module, context, name);
     }
@@ -174,7 +174,7 @@ pub(super) fn serve(
 }
 
 /// One binding as it stands in the hash.
-struct Binding<'a> {
+struct StoredBinding<'a> {
     head: Head,
     instance: &'a [u8],
     upstream_session: Option<&'a [u8]>,
@@ -182,9 +182,9 @@ struct Binding<'a> {
     driver: WorkerId,
 }
 
-impl<'a> Binding<'a> {
+impl<'a> StoredBinding<'a> {
     fn read(
-        stored: &'a Stored,
+        stored: &'a StoredFields,
         fields: &BindingFields,
         server: &ServerName,
     ) -> Result<Option<Self>, CorruptRecord> {
@@ -202,8 +202,8 @@ impl<'a> Binding<'a> {
         }))
     }
 
-    fn driven(&mut self) -> Driven<'_> {
-        Driven {
+    fn driven(&mut self) -> BindingParts<'_> {
+        BindingParts {
             phase: self.head.phase,
             bound_at: self.head.bound_at,
             owner: self.owner.as_ref(),
@@ -215,7 +215,7 @@ impl<'a> Binding<'a> {
         &'b self,
         state: RouteState,
         worker_lost: Option<&'b WorkerId>,
-        turn: Option<Entered>,
+        turn: Option<TurnStatus>,
         context: &'b mooring_session::Context<'_>,
     ) -> RouteLine<'b> {
         RouteLine {
@@ -285,7 +285,7 @@ fn store_driver(
     name: Text<'_>,
     key: &Key<'_>,
     fields: &BindingFields,
-    binding: &Binding<'_>,
+    binding: &StoredBinding<'_>,
 ) {
     let field = fields.driver.text();
     let driver = codec::encode_driver(&binding.driver, binding.owner.as_ref());

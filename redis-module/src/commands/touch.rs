@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use mooring_session::names::{ContentHash, Principal, ServerName};
-use mooring_session::rules::{self, ReportedLoss, Touch, Touched};
+use mooring_session::rules::{self, ReportedLoss, Touch, TouchReply};
 
-use crate::arguments::{OptionWord, Parser, Seen, Words};
-use crate::failure::{Cause, Failure};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct TouchCommand;
 
@@ -66,12 +66,12 @@ caches are not invalidated and no WATCH is broken.
 REPORTED says that a reply has told the client of the loss with which that epoch of the server's binding began: SESSION.ROUTE
 tells of it no more. Of a binding that has another epoch, or of a loss that was reported before, it changes nothing.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::new("LIMIT", "the session would have more than 16 labels: `LIMIT labels 16`"),
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::new("LIMIT", "the session would have more than 16 labels: `LIMIT labels 16`"),
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -114,7 +114,7 @@ pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Touch, Failure> {
         labels: BTreeMap::new(),
         reported: None,
     };
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while let Some(option) = words.option(&OPTIONS, &mut seen)? {
         match option {
             Word::Ttl => request.ttl = Some(words.ttl()?),
@@ -136,10 +136,10 @@ fn apply(
     module: &mut Module,
     key: Text<'_>,
     request: &Touch,
-) -> Result<Touched, Failure> {
+) -> Result<TouchReply, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, slot.moment());
-    let decided = rules::touch(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::touch(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     module.counters.note_touch(decided.written);
     Ok(decided.reply)

@@ -6,21 +6,21 @@ use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{ServerName, Token};
 use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic};
-use mooring_session::turns::{Enter, Entered, TurnContext, Turns};
+use mooring_session::turns::{Enter, TurnContext, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
 
 use crate::arguments::{Parser, Words};
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::moment::Moment;
 use crate::settings;
 
 /// The errors of a turn that is asked for.
-pub(super) const WORKER_DEAD: Cause = Cause::new(
+pub(super) const WORKER_DEAD: ErrorSpec = ErrorSpec::new(
     "STALE",
     "a turn was asked for and the worker counts as dead: it beats first",
 );
 /// See [`WORKER_DEAD`].
-pub(super) const QUEUE_FULL: Cause = Cause::new(
+pub(super) const QUEUE_FULL: ErrorSpec = ErrorSpec::new(
     "LIMIT",
     "`mooring.turn-queue-max` callers wait for the turn already: `LIMIT turn-queue <n>`; or the node has as many \
      queues or waiting callers as it may: `LIMIT turn-queues 65536`, `LIMIT turn-waiters 262144`",
@@ -46,7 +46,7 @@ impl Queues<'_> {
         moment: &Moment<'_>,
         server: &ServerName,
         request: &Enter,
-    ) -> Result<Entered, Refusal> {
+    ) -> Result<TurnStatus, Refusal> {
         let (turns, mut context, place) = self.at(moment);
         turns.enter(&place, server, request, &mut context)
     }

@@ -6,14 +6,14 @@ use mooring_session::view::BindingView;
 
 use crate::arguments::{Parser, Words};
 use crate::claims;
-use crate::failure::{Cause, Failure};
+use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::surroundings::Surroundings;
+use crate::rule_inputs::RuleInputs;
 
 struct UnbindCommand;
 
@@ -41,11 +41,11 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     details: "\
 Drops the binding of exactly that epoch. A live claim is given up only with its token.",
     errors: &[
-        Cause::NO_SESSION,
-        Cause::ENDED,
-        Cause::DENIED,
-        Cause::CORRUPT,
-        Cause::WRONG_TYPE,
+        ErrorSpec::NO_SESSION,
+        ErrorSpec::ENDED,
+        ErrorSpec::DENIED,
+        ErrorSpec::CORRUPT,
+        ErrorSpec::WRONG_TYPE,
     ],
 };
 
@@ -86,8 +86,8 @@ fn apply(
     request: &Unbind,
 ) -> Result<BindingView, Failure> {
     let mut slot = Slot::load(context, key)?;
-    let surroundings = Surroundings::at(module, slot.moment());
-    let decided = rules::unbind(&mut slot.record, request, &surroundings.context())?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rules::unbind(&mut slot.record, request, &inputs.context())?;
     slot.store(decided.written, module);
     claims::settle(module, slot.moment(), &request.server);
     Ok(decided.reply)

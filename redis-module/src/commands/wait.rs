@@ -6,7 +6,7 @@ use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
-use crate::arguments::{OptionWord, Parser, Seen, Words, required};
+use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
 use crate::handler::{Command, Outcome};
@@ -63,20 +63,20 @@ impl Command for WaitCommand {
     }
 }
 
-pub(super) struct Request {
+pub(super) struct WaitRequest {
     worker: WorkerId,
     timeout: Millis,
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Request, Failure> {
+pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<WaitRequest, Failure> {
     let mut words = Parser::new(words);
     let worker = words.name(WorkerId::parse)?;
     let mut timeout = None;
-    let mut seen = Seen::default();
+    let mut seen = SeenOptions::default();
     while words.option(&OPTIONS, &mut seen)?.is_some() {
         timeout = Some(words.duration("TIMEOUT", WAIT_TIMEOUT_MIN, WAIT_TIMEOUT_MAX)?);
     }
-    Ok(Request {
+    Ok(WaitRequest {
         worker,
         timeout: required("TIMEOUT", timeout)?,
     })

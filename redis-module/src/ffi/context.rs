@@ -86,7 +86,7 @@ impl Context {
         self.is_primary() && !self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_LOADING)
     }
 
-    /// Whether the server loads data beside what it serves: a replica in a full synchronisation.
+    /// Whether the server loads data beside what it serves: a replica in a full synchronization.
     pub(crate) fn is_loading_aside(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING)
     }

@@ -14,7 +14,7 @@ use crate::handler;
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyEvent {
-    /// It came in with a dump of the data: at a start, in a full synchronisation, or by DEBUG RELOAD.
+    /// It came in with a dump of the data: at a start, in a full synchronization, or by DEBUG RELOAD.
     Loaded,
     /// A command, a deadline or an eviction changed it.
     Changed,
@@ -41,7 +41,7 @@ pub(crate) enum ServerEvent {
     LoadingEnded,
     /// Loading broke off: what came in so far is there or is about to be flushed.
     LoadingFailed,
-    /// A full synchronisation begins to load beside the data that is served.
+    /// A full synchronization begins to load beside the data that is served.
     AsideStarted,
     /// What was loaded beside has taken the place of the data.
     AsideCompleted,

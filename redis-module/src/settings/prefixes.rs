@@ -54,7 +54,7 @@ pub(crate) enum PrefixesError {
 /// The list as it was given, for CONFIG GET.
 static TEXT: RwLock<String> = RwLock::new(String::new());
 /// The list as it is looked at.
-static PUBLISHED: Published = Published::new();
+static PUBLISHED: PublishedPrefixes = PublishedPrefixes::new();
 
 /// Takes a list of prefixes, separated by spaces.
 ///
@@ -121,27 +121,27 @@ const WORDS: usize = PREFIX_BYTES_MAX / WORD_BYTES;
 
 /// Prefixes as words. Redis sets settings and tells of keyspace events on one thread; a reader elsewhere could meet a
 /// list half changed, which costs it one wrong guess and no more.
-struct Published {
+struct PublishedPrefixes {
     version: AtomicU64,
     /// The first bytes of all prefixes, a bit each: most keys of others are told by theirs alone.
     first_bytes: [AtomicU64; 4],
     count: AtomicUsize,
-    rows: [Row; PREFIXES_MAX],
+    rows: [PrefixRow; PREFIXES_MAX],
 }
 
-struct Row {
+struct PrefixRow {
     length: AtomicUsize,
     words: [AtomicU64; WORDS],
 }
 
-impl Published {
+impl PublishedPrefixes {
     const fn new() -> Self {
         Self {
             version: AtomicU64::new(0),
             first_bytes: [const { AtomicU64::new(0) }; 4],
             count: AtomicUsize::new(0),
             rows: [const {
-                Row {
+                PrefixRow {
                     length: AtomicUsize::new(0),
                     words: [const { AtomicU64::new(0) }; WORDS],
                 }
@@ -177,14 +177,14 @@ impl Published {
     }
 }
 
-impl Published {
+impl PublishedPrefixes {
     fn begins_any(&self, first: u8) -> bool {
         let bits = self.first_bytes.get(usize::from(first / 64));
         bits.is_some_and(|bits| bits.load(Ordering::Relaxed) >> (first % 64) & 1 == 1)
     }
 }
 
-impl Row {
+impl PrefixRow {
     fn begins(&self, key: &[u8]) -> bool {
         let head = key.get(..self.length.load(Ordering::Relaxed));
         head.is_some_and(|head| {
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn keys_are_covered_by_any_prefix_and_by_nothing_else() {
         let long = [b'x'; PREFIX_BYTES_MAX];
-        let published = Published::new();
+        let published = PublishedPrefixes::new();
         assert!(!published.cover(b"mcpgw:a"), "before any list nothing is");
         published.publish(&[b"mcpgw:", b"12345678", b"123456789abc", &long]);
         for key in [

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use mooring_session::Refusal;
 use mooring_session::names::Principal;
-use mooring_session::rules::{Create, Created, End, EndWhen, Touch};
+use mooring_session::rules::{Create, CreateReply, End, EndWhen, Touch};
 
 use super::open::OpenError;
 use super::{Affinity, Session};
@@ -23,7 +23,7 @@ impl Affinity {
         &self,
         session: &Session,
         create: &Create,
-    ) -> Result<Created, OpenError> {
+    ) -> Result<CreateReply, OpenError> {
         let make_room = |key| self.make_room(&session.principal, key);
         let admitted = self
             .store()

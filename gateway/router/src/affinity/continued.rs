@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::{LabelName, NameError, Principal, SessionId};
-use mooring_session::rules::Created;
+use mooring_session::rules::CreateReply;
 use mooring_session::view::RecordView;
 use tokio::time::{Instant, sleep};
 
@@ -127,7 +127,7 @@ impl Affinity {
     }
 
     /// Deletes what an incarnation that has expired still holds upstream. Nobody waits for it.
-    fn clean_before(&self, session: &Session, created: Created) {
+    fn clean_before(&self, session: &Session, created: CreateReply) {
         if created.previous.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mooring_session::names::{Reason, ServerName};
-use mooring_session::rules::{LossReport, ReportedLoss, Route, Routed, Touch, UnreportedLoss};
+use mooring_session::rules::{LossReport, ReportedLoss, Route, RouteReply, Touch, UnreportedLoss};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
@@ -200,7 +200,7 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-        known: Option<Routed>,
+        known: Option<RouteReply>,
         report: LossReport,
     ) -> Result<Settled, SettleError> {
         match self.find_binding(session, server, known).await? {
@@ -243,7 +243,7 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-        known: Option<Routed>,
+        known: Option<RouteReply>,
     ) -> Result<Option<Settled>, SettleError> {
         match self.find_binding(session, server, known).await? {
             BindingLookup::Ready(binding, _) => Ok(Some(Settled {
@@ -259,7 +259,7 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-        mut known: Option<Routed>,
+        mut known: Option<RouteReply>,
     ) -> Result<BindingLookup, SettleError> {
         let mut patience = Patience::new(self);
         loop {
@@ -293,7 +293,7 @@ impl Affinity {
     }
 
     /// One ROUTE.
-    async fn route(&self, session: &Session, server: &Server) -> Result<Routed, StoreError> {
+    async fn route(&self, session: &Session, server: &Server) -> Result<RouteReply, StoreError> {
         let request = Route {
             principal: session.principal.clone(),
             server: server.id.clone(),
@@ -304,7 +304,7 @@ impl Affinity {
     }
 
     /// The first use after the death of the worker that drove the binding is logged and counted.
-    fn noted(&self, session: &Session, server: &Server, routed: Routed) -> Routed {
+    fn noted(&self, session: &Session, server: &Server, routed: RouteReply) -> RouteReply {
         if let Some(lost) = &routed.worker_lost {
             metrics::affinity_rebind("worker");
             tracing::info!(

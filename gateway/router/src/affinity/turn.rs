@@ -16,7 +16,7 @@ mod place;
 use std::time::Duration;
 
 use mooring_session::names::{NameError, Principal, ServerName, Token};
-use mooring_session::rules::Routed;
+use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -170,7 +170,7 @@ impl Affinity {
         server: &ServerName,
         request_id_json: &str,
         wait_max: Duration,
-    ) -> Result<(Turn, Routed), TurnError> {
+    ) -> Result<(Turn, RouteReply), TurnError> {
         let (key, principal) = (&session.key, &session.principal);
         let ticket = named::ticket(key, server, request_id_json)?;
         let place = self.place(key, principal, server, ticket);

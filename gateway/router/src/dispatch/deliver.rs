@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
-use mooring_session::rules::{LossReport, Ownership, Routed};
+use mooring_session::rules::{LossReport, Ownership, RouteReply};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
@@ -48,7 +48,7 @@ pub struct Call<'a> {
     /// made must not reach a later upstream session, in which the same id may mean another request.
     pub epoch: Option<Epoch>,
     /// What the store said of the binding when it gave the call its turn.
-    pub routed: Option<Routed>,
+    pub routed: Option<RouteReply>,
 }
 
 /// What is done where the upstream session is lost.
@@ -203,7 +203,7 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
 async fn settle(
     affinity: &Affinity,
     call: &Call<'_>,
-    known: Option<Routed>,
+    known: Option<RouteReply>,
 ) -> Result<Settled, DeliverError> {
     let (session, server) = (call.session, call.server);
     match call.on_loss {

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use mooring_session::rules::Routed;
+use mooring_session::rules::RouteReply;
 
 use crate::affinity::{Affinity, Session, Turn, TurnError, Withdrawal};
 use mooring_metrics as metrics;
@@ -36,7 +36,7 @@ impl Ordered {
         message: &Message<'_>,
         lane: Option<Lane>,
         wait_max: Duration,
-    ) -> Result<Option<(Self, Routed)>, TurnError> {
+    ) -> Result<Option<(Self, RouteReply)>, TurnError> {
         let is_call = message.kind() == Kind::Request && message.method() == Method::ToolsCall;
         let Some(id) = message.id().filter(|_| is_call) else {
             return Ok(None);

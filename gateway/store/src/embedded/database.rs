@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mooring_session::Tuning;
-use mooring_session::context::{Context, Decided, Liveness, Written};
+use mooring_session::context::{Context, Decision, Liveness, RecordChange};
 use mooring_session::index::Departures;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
@@ -181,8 +181,8 @@ impl Database {
         };
         let decided = request.decide(&mut slot, key.secret().as_bytes(), &context);
         node.check()?;
-        let Decided { reply, written } = decided?;
-        if written == Written::Nothing {
+        let Decision { reply, written } = decided?;
+        if written == RecordChange::Nothing {
             let is_due =
                 |row: &&row::SessionRow| T::IS_USE && now >= row.last_used_at.plus(USE_STEP);
             return Ok(Outcome::Done(TransitionResult {

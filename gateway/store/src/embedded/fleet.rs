@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{self, Rate, Spent};
+use mooring_session::rules::{self, Rate, TheoreticalArrivalTime};
 use mooring_session::workers::Beat;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -140,15 +140,19 @@ impl Database {
 }
 
 /// A stored rate that does not read as one, which only a hand can have written, counts as none.
-fn spent(connection: &Connection, name: &str) -> rusqlite::Result<Option<Spent>> {
+fn spent(connection: &Connection, name: &str) -> rusqlite::Result<Option<TheoreticalArrivalTime>> {
     let text = connection
         .prepare_cached("SELECT spent FROM rates WHERE name = ?1")?
         .query_row([name], |row| row.get::<_, String>(0))
         .optional()?;
-    Ok(text.and_then(|text| Spent::decode(text.as_bytes()).ok()))
+    Ok(text.and_then(|text| TheoreticalArrivalTime::decode(text.as_bytes()).ok()))
 }
 
-fn save_spent(connection: &Connection, name: &str, spent: Spent) -> rusqlite::Result<()> {
+fn save_spent(
+    connection: &Connection,
+    name: &str,
+    spent: TheoreticalArrivalTime,
+) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "INSERT INTO rates VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use mooring_session::context::{Held, Node};
+use mooring_session::context::{Node, PrincipalSessions};
 use mooring_session::index::Departures;
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::time::{Monotonic, Timestamp};
@@ -87,7 +87,7 @@ impl<'a> FileNode<'a> {
             )
     }
 
-    fn held(&self, principal: &Principal) -> rusqlite::Result<Held> {
+    fn held(&self, principal: &Principal) -> rusqlite::Result<PrincipalSessions> {
         let key = self.key.secret();
         // The bare column beside min() is that of the row with the minimum.
         self.connection
@@ -104,7 +104,7 @@ impl<'a> FileNode<'a> {
                     self.key.head()
                 ],
                 |row| {
-                    Ok(Held {
+                    Ok(PrincipalSessions {
                         active: read_number(row, 0)?,
                         least_recently_used: row
                             .get::<_, Option<String>>(1)?
@@ -121,7 +121,7 @@ impl Node for FileNode<'_> {
         bound.saturating_add(self.departures.fullness(server, instance, self.mono))
     }
 
-    fn held_by(&self, principal: &Principal) -> Option<Held> {
+    fn held_by(&self, principal: &Principal) -> Option<PrincipalSessions> {
         self.answer(self.held(principal).map(Some), None)
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use mooring_session::Tuning;
 use mooring_session::codec::{self, CorruptRecord};
-use mooring_session::context::Written;
+use mooring_session::context::RecordChange;
 use mooring_session::record::{Lifecycle, Record};
 use mooring_session::refusal::Refusal;
 use mooring_session::time::Timestamp;
@@ -88,7 +88,7 @@ pub(super) fn save(
     key: &str,
     before: Option<&Fields>,
     record: &Record,
-    written: Written,
+    written: RecordChange,
     times: &Times<'_>,
 ) -> Result<(), TransactionError> {
     let mut fields = before.cloned().unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn save(
     let json = serde_json::to_string(&fields).map_err(|_| unreadable())?;
     save_session(transaction, key, &json, record, times)?;
     // A mere use changes no binding.
-    if written != Written::Life {
+    if written != RecordChange::Life {
         save_bindings(transaction, key, record)?;
     }
     Ok(())

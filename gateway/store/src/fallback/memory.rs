@@ -12,7 +12,7 @@ use mooring_session::context::{Liveness, NoIndex};
 use mooring_session::limits::TTL_MAX;
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
 use mooring_session::record::{Binding, Life, Lifecycle, Phase, Record};
-use mooring_session::rules::{End, Ended, Touch};
+use mooring_session::rules::{End, EndReply, Touch};
 use mooring_session::time::Timestamp;
 
 use super::memory_transition::{MemoryTransition, RequiredKnowledge};
@@ -189,7 +189,7 @@ impl Memory {
         record.is_some_and(|record| record.principal != *principal)
     }
 
-    pub(super) fn journal_end(&mut self, key: &SessionKey, request: &End, reply: &Ended) {
+    pub(super) fn journal_end(&mut self, key: &SessionKey, request: &End, reply: &EndReply) {
         let owed = PendingEnd {
             request: request.clone(),
             told: reply

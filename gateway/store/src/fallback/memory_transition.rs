@@ -3,8 +3,8 @@
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::refusal::{Refusal, Stale};
 use mooring_session::rules::{
-    Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Ownership, Rebind, Rebound,
-    Route, Routed, Touch, Touched, Unbind,
+    Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Ownership, Rebind,
+    RebindReply, Route, RouteReply, Touch, TouchReply, Unbind,
 };
 use mooring_session::time::Timestamp;
 use mooring_session::view::{BindingView, RecordView};
@@ -74,7 +74,7 @@ impl MemoryTransition for Create {
         RequiredKnowledge::Record
     }
 
-    fn note(&self, key: &SessionKey, reply: &Created, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &CreateReply, shadow: &mut Shadow, now: Timestamp) {
         shadow.note_record(key, &reply.record, now);
     }
 }
@@ -98,7 +98,7 @@ impl MemoryTransition for Touch {
         Some(&self.principal)
     }
 
-    fn journal(&self, key: &SessionKey, _reply: &Touched, memory: &mut Memory) {
+    fn journal(&self, key: &SessionKey, _reply: &TouchReply, memory: &mut Memory) {
         memory.journal_touch(key, self);
     }
 }
@@ -112,11 +112,11 @@ impl MemoryTransition for End {
         self.principal.as_ref()
     }
 
-    fn note(&self, key: &SessionKey, _reply: &Ended, shadow: &mut Shadow, _now: Timestamp) {
+    fn note(&self, key: &SessionKey, _reply: &EndReply, shadow: &mut Shadow, _now: Timestamp) {
         shadow.forget(key);
     }
 
-    fn journal(&self, key: &SessionKey, reply: &Ended, memory: &mut Memory) {
+    fn journal(&self, key: &SessionKey, reply: &EndReply, memory: &mut Memory) {
         memory.journal_end(key, self, reply);
     }
 }
@@ -130,7 +130,7 @@ impl MemoryTransition for Route {
         Some(&self.principal)
     }
 
-    fn note(&self, key: &SessionKey, reply: &Routed, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &RouteReply, shadow: &mut Shadow, now: Timestamp) {
         match &reply.binding {
             Some(view) => shadow.note_binding(key, &self.principal, view, now),
             None => shadow.forget_binding(key, &self.server),
@@ -143,7 +143,7 @@ impl MemoryTransition for Bind {
         binding_or_store(&self.server, self.ownership)
     }
 
-    fn note(&self, key: &SessionKey, reply: &Bound, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &BindReply, shadow: &mut Shadow, now: Timestamp) {
         shadow.note_binding(key, &self.principal, &reply.binding, now);
     }
 }
@@ -163,7 +163,7 @@ impl MemoryTransition for Rebind {
         binding_or_store(&self.server, self.ownership)
     }
 
-    fn note(&self, key: &SessionKey, reply: &Rebound, shadow: &mut Shadow, now: Timestamp) {
+    fn note(&self, key: &SessionKey, reply: &RebindReply, shadow: &mut Shadow, now: Timestamp) {
         shadow.note_binding(key, &self.principal, &reply.binding, now);
     }
 }

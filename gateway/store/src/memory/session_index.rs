@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use mooring_session::context::{Held, Node, Written};
+use mooring_session::context::{Node, PrincipalSessions, RecordChange};
 use mooring_session::index::{Departures, Index, PrefixId, Prefixes, Seed};
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::record::Record;
@@ -56,7 +56,7 @@ impl SessionIndex {
         &mut self,
         key: &SessionKey,
         record: Option<&Record>,
-        written: Written,
+        written: RecordChange,
         now: Timestamp,
     ) {
         let key = key.secret().as_bytes();
@@ -64,9 +64,9 @@ impl SessionIndex {
         let index = self.index.get_mut();
         match (record, family) {
             (Some(record), Some(family)) => match written {
-                Written::Nothing => {}
-                Written::Life => index.slide(key, &record.life, now),
-                Written::Record | Written::Removed => index.put(family, key, record, now),
+                RecordChange::Nothing => {}
+                RecordChange::Life => index.slide(key, &record.life, now),
+                RecordChange::Record | RecordChange::Removed => index.put(family, key, record, now),
             },
             _ => index.remove(key),
         }
@@ -103,7 +103,7 @@ impl Node for MemoryNode<'_> {
         bound.saturating_add(departures.fullness(server, instance, self.mono))
     }
 
-    fn held_by(&self, principal: &Principal) -> Option<Held> {
+    fn held_by(&self, principal: &Principal) -> Option<PrincipalSessions> {
         let key = self.key.secret().as_bytes();
         let family = self.session_index.family_of(key)?;
         let mut index = self.session_index.index.borrow_mut();

@@ -11,7 +11,8 @@ use mooring_session::names::{
 };
 use mooring_session::record::Standing;
 use mooring_session::rules::{
-    Bound, Created, Ended, Rebound, Routed, Touched, UnreportedLoss, WorkerLost,
+    BindReply, CreateReply, EndReply, RebindReply, RouteReply, TouchReply, UnreportedLoss,
+    WorkerLost,
 };
 use mooring_session::time::{Millis, Timestamp};
 use mooring_session::view::{BindingState, BindingView, OwnerView, RecordView};
@@ -197,9 +198,9 @@ pub(super) fn record(value: Value) -> Result<RecordView, Problem> {
 }
 
 /// The answer of CREATE.
-pub(super) fn created(value: Value) -> Result<Created, Problem> {
+pub(super) fn created(value: Value) -> Result<CreateReply, Problem> {
     let mut fields = Fields::of(value)?;
-    Ok(Created {
+    Ok(CreateReply {
         created: fields.truth("created")?,
         revived: fields.optional_standing("revived")?,
         hash_changed: fields.truth("hash_changed")?,
@@ -209,33 +210,33 @@ pub(super) fn created(value: Value) -> Result<Created, Problem> {
 }
 
 /// The answer of TOUCH.
-pub(super) fn touched(value: Value) -> Result<Touched, Problem> {
-    Ok(Touched {
+pub(super) fn touched(value: Value) -> Result<TouchReply, Problem> {
+    Ok(TouchReply {
         expires_at: Fields::of(value)?.moment("expires_at")?,
     })
 }
 
 /// The answer of END and KILL.
-pub(super) fn ended(value: Value) -> Result<Ended, Problem> {
+pub(super) fn ended(value: Value) -> Result<EndReply, Problem> {
     let mut fields = Fields::of(value)?;
-    Ok(Ended {
+    Ok(EndReply {
         ended_now: fields.truth("ended_now")?,
         record: fields.record()?,
     })
 }
 
 /// The answer of ROUTE, which does not repeat the server that was asked for.
-pub(super) fn routed(value: Value, server: &ServerName) -> Result<Routed, Problem> {
+pub(super) fn routed(value: Value, server: &ServerName) -> Result<RouteReply, Problem> {
     routed_of(Fields::of(value)?, server)
 }
 
-pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<Routed, Problem> {
+pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<RouteReply, Problem> {
     let is_unbound = fields
         .0
         .iter()
         .any(|(field, value)| text(field) == Some("state") && text(value) == Some("unbound"));
     if is_unbound {
-        return Ok(Routed {
+        return Ok(RouteReply {
             binding: None,
             worker_lost: None,
             unreported_loss: None,
@@ -244,7 +245,7 @@ pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<Route
     let lost = fields.optional_name("worker_lost", WorkerId::parse)?;
     let lost_instance = fields.optional_name("lost_instance", InstanceName::parse)?;
     let reason = fields.optional_name("lost_reason", Reason::parse)?;
-    Ok(Routed {
+    Ok(RouteReply {
         binding: Some(fields.binding_of(server.clone())?),
         worker_lost: lost.map(|worker| WorkerLost { worker }),
         unreported_loss: lost_instance.map(|instance| UnreportedLoss { instance, reason }),
@@ -252,18 +253,18 @@ pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<Route
 }
 
 /// The answer of BIND.
-pub(super) fn bound(value: Value) -> Result<Bound, Problem> {
+pub(super) fn bound(value: Value) -> Result<BindReply, Problem> {
     let mut fields = Fields::of(value)?;
-    Ok(Bound {
+    Ok(BindReply {
         won: fields.truth("won")?,
         binding: fields.binding()?,
     })
 }
 
 /// The answer of REBIND.
-pub(super) fn rebound(value: Value) -> Result<Rebound, Problem> {
+pub(super) fn rebound(value: Value) -> Result<RebindReply, Problem> {
     let mut fields = Fields::of(value)?;
-    Ok(Rebound {
+    Ok(RebindReply {
         won: fields.truth("won")?,
         previous: fields.optional_name("previous", UpstreamSession::parse)?,
         binding: fields.binding()?,

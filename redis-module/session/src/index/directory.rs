@@ -14,23 +14,23 @@ use crate::record::{Binding, Record, Standing};
 #[derive(Debug)]
 pub(super) struct Directory {
     /// A principal is one name under each prefix.
-    pub(super) principals: Interner<Holding>,
+    pub(super) principals: Interner<PrincipalCounts>,
     pub(super) servers: Interner<()>,
     /// An instance is one name under each server.
-    pub(super) places: Interner<Load>,
-    pub(super) workers: Interner<Duty>,
+    pub(super) places: Interner<InstanceCounts>,
+    pub(super) workers: Interner<WorkerCounts>,
 }
 
 /// The sessions of one principal under one prefix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Holding {
+pub(super) struct PrincipalCounts {
     pub(super) active: u32,
     pub(super) all: u32,
 }
 
 /// The bindings to one instance of one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct InstanceCounts {
     /// Of active sessions.
     pub(super) live: u32,
     pub(super) all: u32,
@@ -38,7 +38,7 @@ pub(super) struct Load {
 
 /// The bindings of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Duty {
+pub(super) struct WorkerCounts {
     /// That it drives, of active sessions.
     pub(super) driven: u32,
     /// That it owns.
@@ -47,7 +47,7 @@ pub(super) struct Duty {
 
 /// The sessions of an index, and the bindings of the active ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct IndexCounts {
     /// In use.
     pub active: u64,
     /// Idle past their TTL.
@@ -149,8 +149,8 @@ impl Directory {
         }
     }
 
-    /// Counts the entry as it is.
-    pub(super) fn count(&mut self, entry: &Entry, counts: &mut Counts, count: Count) {
+    /// IndexCounts the entry as it is.
+    pub(super) fn count(&mut self, entry: &Entry, counts: &mut IndexCounts, count: Count) {
         let is_active = entry.standing == Standing::Active;
         if let Some(holding) = self.principals.counts_mut(entry.principal) {
             count.small(&mut holding.all);

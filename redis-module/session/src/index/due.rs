@@ -39,7 +39,7 @@ pub struct Reaper<'a> {
 
 impl Index {
     /// Keys of records that are expired or ended and hold bindings or content, which nobody is cleaning up or
-    /// initialising. What is owned is named to its owner while that lives, and to anybody when it is dead. The reaper's
+    /// initializing. What is owned is named to its owner while that lives, and to anybody when it is dead. The reaper's
     /// own come first, then what nobody owns, then those of the dead; of each, what nobody has tried to clean up yet, and
     /// then whose last lease ended first. `admits` may leave out others.
     ///

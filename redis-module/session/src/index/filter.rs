@@ -59,7 +59,7 @@ fn is_wanted<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
 }
 
 /// A filter in the symbols of one index.
-pub(super) struct Wanted<'f> {
+pub(super) struct SymbolFilter<'f> {
     filter: &'f Filter,
     /// The principal, by prefix.
     pub(super) principals: SmallVec<[Symbol; PREFIXES_MAX]>,
@@ -69,7 +69,7 @@ pub(super) struct Wanted<'f> {
     pub(super) owner: Option<Symbol>,
 }
 
-impl<'f> Wanted<'f> {
+impl<'f> SymbolFilter<'f> {
     /// The filter's names as symbols; none where a name is in no session, and nothing can be found.
     pub(super) fn of(filter: &'f Filter, directory: &Directory) -> Option<Self> {
         let mut principals = SmallVec::new();

@@ -2,7 +2,7 @@
 
 use super::orders::ByUse;
 use super::{Index, PrefixId};
-use crate::context::Held;
+use crate::context::PrincipalSessions;
 use crate::limits::SETTLED_WITH_A_QUESTION_MAX;
 use crate::names::Principal;
 use crate::record::Standing;
@@ -17,11 +17,11 @@ impl Index {
         prefix: PrefixId,
         except: &[u8],
         now: Timestamp,
-    ) -> Held {
+    ) -> PrincipalSessions {
         self.follows_uses = true;
         self.settle(now, SETTLED_WITH_A_QUESTION_MAX);
         let Some(principal) = self.directory.principal(prefix, principal) else {
-            return Held {
+            return PrincipalSessions {
                 active: 0,
                 least_recently_used: None,
             };
@@ -41,7 +41,7 @@ impl Index {
             .find(|by_use| Some(by_use.slot) != except)
             .and_then(|by_use| self.entries.get(by_use.slot))
             .map(|entry| entry.key.clone());
-        Held {
+        PrincipalSessions {
             active: active.saturating_sub(u64::from(is_counted)),
             least_recently_used,
         }

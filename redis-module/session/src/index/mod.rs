@@ -25,14 +25,13 @@ mod slab;
 mod sweep;
 
 pub use departures::Departures;
-pub use directory::Counts;
+pub use directory::IndexCounts;
 pub use due::Reaper;
 pub use filter::Filter;
 pub use glob::Glob;
 pub use lookup::Seed;
-pub use page::{Cursor, Listed, Order, Page};
+pub use page::{Cursor, Order, Page, PageEntry};
 pub use prefixes::{PrefixError, PrefixId, Prefixes};
-pub use sweep::Swept;
 
 use directory::{Count, Directory};
 use entry::{Entry, Sweep, UseRank};
@@ -57,7 +56,7 @@ pub struct Index {
     keys: Lookup,
     directory: Directory,
     orders: Orders,
-    counts: Counts,
+    counts: IndexCounts,
     /// How far those have come who look for what is to be cleaned up.
     rounds: Rounds,
     /// Up to where deadlines have passed: an entry counts as expired exactly where its deadline is not behind this.
@@ -84,7 +83,7 @@ impl Index {
             keys: Lookup::new(),
             directory: Directory::new(seed),
             orders: Orders::default(),
-            counts: Counts::default(),
+            counts: IndexCounts::default(),
             rounds: Rounds::default(),
             frontier: Position::FIRST,
             overdue: Vec::new(),
@@ -157,7 +156,7 @@ impl Index {
 
     /// The sessions by what they are, as of the last [`advance`](Self::advance).
     #[must_use]
-    pub const fn counts(&self) -> Counts {
+    pub const fn counts(&self) -> IndexCounts {
         self.counts
     }
 

@@ -7,7 +7,7 @@
 use std::ops::Bound::{Excluded, Unbounded};
 
 use super::Index;
-use super::filter::{Filter, Wanted};
+use super::filter::{Filter, SymbolFilter};
 use super::interner::Symbol;
 use super::orders::{ByUse, Position};
 use super::slab::Slot;
@@ -67,14 +67,14 @@ impl std::fmt::Display for Cursor {
 #[derive(Debug)]
 pub struct Page<'i> {
     /// In the order asked for.
-    pub sessions: Vec<Listed<'i>>,
+    pub sessions: Vec<PageEntry<'i>>,
     /// Where to go on; none at the end.
     pub next: Option<Cursor>,
 }
 
 /// One session of a page.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'i> {
+pub struct PageEntry<'i> {
     /// Its key.
     pub key: &'i [u8],
     /// Where to go on behind it.
@@ -93,7 +93,7 @@ impl Index {
         now: Timestamp,
     ) -> Page<'_> {
         let after = after.map(|Cursor(position)| position);
-        let Some(wanted) = Wanted::of(filter, &self.directory) else {
+        let Some(wanted) = SymbolFilter::of(filter, &self.directory) else {
             return Page {
                 sessions: Vec::new(),
                 next: None,
@@ -128,7 +128,7 @@ impl Index {
     fn fill(
         &self,
         positions: impl Iterator<Item = Position>,
-        wanted: &Wanted<'_>,
+        wanted: &SymbolFilter<'_>,
         count: usize,
         now: Timestamp,
     ) -> Page<'_> {
@@ -141,7 +141,7 @@ impl Index {
             if let Some(entry) = entry
                 && wanted.admits(entry, &self.directory, now, &mut steps)
             {
-                sessions.push(Listed {
+                sessions.push(PageEntry {
                     key: &entry.key,
                     cursor: Cursor(position),
                 });
@@ -161,7 +161,7 @@ impl Index {
     }
 
     /// Everything that has the rarest of the names asked for, the earliest created first; none where that is too much.
-    fn collect(&self, wanted: &Wanted<'_>) -> Option<Vec<Position>> {
+    fn collect(&self, wanted: &SymbolFilter<'_>) -> Option<Vec<Position>> {
         let by_principal = (!wanted.principals.is_empty()).then(|| self.sessions_of(wanted));
         let by_owner = wanted.owner.and_then(|owner| {
             let duty = self.directory.workers.counts(owner)?;
@@ -209,7 +209,7 @@ impl Index {
         })
     }
 
-    fn sessions_of(&self, wanted: &Wanted<'_>) -> usize {
+    fn sessions_of(&self, wanted: &SymbolFilter<'_>) -> usize {
         let principals = wanted.principals.iter();
         principals
             .filter_map(|principal| self.directory.principals.counts(*principal))
@@ -218,7 +218,7 @@ impl Index {
     }
 
     /// The places asked for, with the number of all bindings to them; none where too many would have to be looked at.
-    fn places(&self, wanted: &Wanted<'_>) -> Option<(Vec<Symbol>, usize)> {
+    fn places(&self, wanted: &SymbolFilter<'_>) -> Option<(Vec<Symbol>, usize)> {
         if !wanted.asks_for_a_place() {
             return None;
         }

@@ -4,15 +4,7 @@
 //! apart that nobody needs any more: a million sessions take longer to drop than a command may.
 
 use super::Index;
-
-/// How far the end of a sweep has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swept {
-    /// There is more to look at.
-    More,
-    /// What was not seen is gone.
-    Done,
-}
+use crate::progress::StepProgress;
 
 impl Index {
     /// Begins a sweep. From now on everything that is put or slid counts as seen. A sweep that was under way is given
@@ -22,11 +14,11 @@ impl Index {
         self.swept = 0;
     }
 
-    /// Removes what the sweep has not seen, looking at no more than `limit` entries.
-    pub fn end_sweep(&mut self, limit: usize) -> Swept {
+    /// Removes what the sweep has not seen, looking at no more than `limit` entries. [`StepProgress::Done`]: all of it is removed.
+    pub fn end_sweep(&mut self, limit: usize) -> StepProgress {
         for _ in 0..limit {
             if self.swept >= self.entries.end() {
-                return Swept::Done;
+                return StepProgress::Done;
             }
             let slot = self.swept;
             self.swept += 1;
@@ -38,6 +30,6 @@ impl Index {
                 self.take(slot);
             }
         }
-        Swept::More
+        StepProgress::More
     }
 }

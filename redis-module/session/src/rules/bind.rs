@@ -1,7 +1,7 @@
 //! BIND: first bind wins.
 
 use super::active;
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::limits::{BINDINGS_MAX, INSTANCES_MAX};
 use crate::names::{
     InstanceName, NameError, Principal, Problem, ServerName, Token, UpstreamSession, WorkerId,
@@ -23,11 +23,11 @@ pub struct Bind {
     pub worker: WorkerId,
     /// This attempt.
     pub token: Token,
-    /// How long the attempt may take to initialise.
+    /// How long the attempt may take to initialize.
     pub lease: Millis,
     /// Where it may go, 1 to 1024.
     pub instances: Vec<InstanceName>,
-    /// The upstream's session, where it is already initialised: then the binding is bound at once.
+    /// The upstream's session, where it is already initialized: then the binding is bound at once.
     pub upstream_session: Option<UpstreamSession>,
     /// Whether only the caller can drive it.
     pub ownership: Ownership,
@@ -53,7 +53,7 @@ impl Ownership {
 
 /// The answer of BIND: whose attempt it is, and what holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct BindReply {
     /// Whether the binding is this attempt's.
     pub won: bool,
     /// What holds now.
@@ -70,22 +70,22 @@ pub fn bind(
     key: &[u8],
     request: &Bind,
     context: &Context<'_>,
-) -> Result<Decided<Bound>, Refusal> {
+) -> Result<Decision<BindReply>, Refusal> {
     check_instances(&request.instances)?;
     let record = active(slot, &request.principal, context)?;
     if let Some(binding) = record.bindings.get_mut(&request.server) {
         let renewed = renew(binding, request, context);
         let slid = record.life.slide(context.now, None, context.tuning);
-        let reply = Bound {
+        let reply = BindReply {
             won: binding.token == request.token,
             binding: BindingView::of(&request.server, binding, context),
         };
         let written = match (renewed, slid) {
-            (Renewed::Yes, _) => Written::Record,
-            (Renewed::No, true) => Written::Life,
-            (Renewed::No, false) => Written::Nothing,
+            (true, _) => RecordChange::Record,
+            (false, true) => RecordChange::Life,
+            (false, false) => RecordChange::Nothing,
         };
-        return Ok(Decided::new(reply, written));
+        return Ok(Decision::new(reply, written));
     }
     if record.bindings.len() >= BINDINGS_MAX {
         return Err(Refusal::Limit {
@@ -116,24 +116,20 @@ pub fn bind(
         previous: None,
         unreported_loss: None,
     };
-    let reply = Bound {
+    let reply = BindReply {
         won: true,
         binding: BindingView::of(&request.server, &binding, context),
     };
     record.bindings.insert(request.server.clone(), binding);
     record.life.slide(context.now, None, context.tuning);
-    Ok(Decided::new(reply, Written::Record))
+    Ok(Decision::new(reply, RecordChange::Record))
 }
 
-enum Renewed {
-    Yes,
-    No,
-}
-
-/// A retry of the attempt that holds the claim renews its lease, or tells what it has initialised meanwhile.
-fn renew(binding: &mut Binding, request: &Bind, context: &Context<'_>) -> Renewed {
+/// A retry of the attempt that holds the claim renews its lease, or passes on the upstream session that it has
+/// initialized meanwhile. Answers whether it did.
+fn renew(binding: &mut Binding, request: &Bind, context: &Context<'_>) -> bool {
     if binding.token != request.token || binding.phase == Phase::Bound {
-        return Renewed::No;
+        return false;
     }
     match &request.upstream_session {
         Some(upstream_session) => {
@@ -143,7 +139,7 @@ fn renew(binding: &mut Binding, request: &Bind, context: &Context<'_>) -> Renewe
         }
         None => claim_again(binding, request.lease, context),
     }
-    Renewed::Yes
+    true
 }
 
 pub(super) fn claimed(lease: Millis, context: &Context<'_>) -> Phase {

@@ -1,7 +1,7 @@
 //! CLAIM and FORGET: one worker cleans up a tombstone, then drops it.
 
 use super::end::check_idle;
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::names::WorkerId;
 use crate::record::{Cleaning, Record, Standing};
 use crate::refusal::{Busy, Refusal, Stale};
@@ -35,7 +35,7 @@ pub fn claim(
     slot: &mut Option<Record>,
     request: &Clean,
     context: &Context<'_>,
-) -> Result<Decided<RecordView>, Refusal> {
+) -> Result<Decision<RecordView>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
     if record.life.standing(context.now) == Standing::Active {
         return Err(Refusal::Busy(Busy::Active));
@@ -52,7 +52,7 @@ pub fn claim(
         lease_until: context.now.plus(request.lease),
     });
     let reply = RecordView::of(record, context);
-    Ok(Decided::new(reply, Written::Record))
+    Ok(Decision::new(reply, RecordChange::Record))
 }
 
 /// Drops the tombstone, and answers the least floor under which no number of a new record under this key may fall.
@@ -64,7 +64,7 @@ pub fn forget(
     slot: &mut Option<Record>,
     request: &Forget,
     context: &Context<'_>,
-) -> Result<Decided<u64>, Refusal> {
+) -> Result<Decision<u64>, Refusal> {
     let record = slot.as_ref().ok_or(Refusal::NoSession)?;
     let holds = record
         .cleaning
@@ -79,5 +79,5 @@ pub fn forget(
     }
     let floor = record.numbers_to_follow();
     *slot = None;
-    Ok(Decided::new(floor, Written::Removed))
+    Ok(Decision::new(floor, RecordChange::Removed))
 }

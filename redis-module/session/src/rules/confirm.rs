@@ -1,7 +1,7 @@
-//! CONFIRM: the claim's holder says that the binding is initialised.
+//! CONFIRM: the claim's holder says that the binding is initialized.
 
 use super::{active, binding_at};
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::names::{Principal, ServerName, Token, UpstreamSession};
 use crate::record::{Phase, Record};
 use crate::refusal::{Refusal, Stale};
@@ -31,13 +31,13 @@ pub fn confirm(
     slot: &mut Option<Record>,
     request: &Confirm,
     context: &Context<'_>,
-) -> Result<Decided<BindingView>, Refusal> {
+) -> Result<Decision<BindingView>, Refusal> {
     let record = active(slot, &request.principal, context)?;
     let binding = binding_at(record, &request.server, request.epoch)?;
     if binding.token != request.token {
         return Err(Refusal::Stale(Stale::Binding));
     }
-    let mut written = Written::Record;
+    let mut written = RecordChange::Record;
     match binding.phase {
         Phase::Claimed { .. } => {
             binding.phase = Phase::Bound;
@@ -47,13 +47,13 @@ pub fn confirm(
             binding.previous = None;
         }
         Phase::Bound if binding.upstream_session == request.upstream_session => {
-            written = Written::Nothing;
+            written = RecordChange::Nothing;
         }
         Phase::Bound => return Err(Refusal::Stale(Stale::Binding)),
     }
     let reply = BindingView::of(&request.server, binding, context);
-    if record.life.slide(context.now, None, context.tuning) && written == Written::Nothing {
-        written = Written::Life;
+    if record.life.slide(context.now, None, context.tuning) && written == RecordChange::Nothing {
+        written = RecordChange::Life;
     }
-    Ok(Decided::new(reply, written))
+    Ok(Decision::new(reply, written))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use super::authorize;
-use crate::context::{Context, Decided, Held, Written};
+use crate::context::{Context, Decision, PrincipalSessions, RecordChange};
 use crate::limits::LABELS_MAX;
 use crate::names::{ContentHash, LabelName, LabelValue, Principal, SessionId};
 use crate::record::{Life, Record, Standing};
@@ -43,7 +43,7 @@ pub enum Revival {
 
 /// The answer of CREATE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Created {
+pub struct CreateReply {
     /// Whether this call began the incarnation.
     pub created: bool,
     /// What the tombstone was on which it began: expired, or ended. None where nothing stood under the key, and where the
@@ -68,7 +68,7 @@ pub fn create(
     slot: &mut Option<Record>,
     request: &Create,
     context: &Context<'_>,
-) -> Result<Decided<Created>, Refusal> {
+) -> Result<Decision<CreateReply>, Refusal> {
     let Some(record) = slot else {
         check_labels(request)?;
         check_cap(request, context)?;
@@ -117,7 +117,7 @@ fn check_cap(request: &Create, context: &Context<'_>) -> Result<(), Refusal> {
         return Ok(());
     };
     match context.node.held_by(&request.principal) {
-        Some(Held {
+        Some(PrincipalSessions {
             active,
             least_recently_used: Some(key),
         }) if active >= cap.get() => Err(Refusal::Cap {
@@ -152,36 +152,36 @@ fn created(
     revived: Option<Standing>,
     previous: Vec<BindingView>,
     context: &Context<'_>,
-) -> Decided<Created> {
-    let reply = Created {
+) -> Decision<CreateReply> {
+    let reply = CreateReply {
         created: true,
         revived,
         hash_changed: false,
         previous,
         record: RecordView::of(record, context),
     };
-    Decided::new(reply, Written::Record)
+    Decision::new(reply, RecordChange::Record)
 }
 
-fn found(record: &mut Record, request: &Create, context: &Context<'_>) -> Decided<Created> {
+fn found(record: &mut Record, request: &Create, context: &Context<'_>) -> Decision<CreateReply> {
     let slid = record
         .life
         .slide(context.now, Some(request.ttl), context.tuning);
     let hash_changed =
         request.content_hash.is_some() && request.content_hash != record.content_hash;
-    let reply = Created {
+    let reply = CreateReply {
         created: false,
         revived: None,
         hash_changed,
         previous: Vec::new(),
         record: RecordView::of(record, context),
     };
-    Decided::new(
+    Decision::new(
         reply,
         if slid {
-            Written::Life
+            RecordChange::Life
         } else {
-            Written::Nothing
+            RecordChange::Nothing
         },
     )
 }

@@ -1,7 +1,7 @@
 //! END and KILL: end a session on purpose. Its tombstone keeps what has to be cleaned up.
 
 use super::authorize;
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::limits::END_CLEANING_LEASE;
 use crate::names::Principal;
 use crate::record::{Cleaning, Lifecycle, Record, Standing};
@@ -28,7 +28,7 @@ pub enum EndWhen {
 
 /// The answer of END.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndReply {
     /// Whether this call ended it.
     pub ended_now: bool,
     /// The record with what it still holds. The caller that ended it cleans up, and has the lease for that.
@@ -43,7 +43,7 @@ pub fn end(
     slot: &mut Option<Record>,
     request: &End,
     context: &Context<'_>,
-) -> Result<Decided<Ended>, Refusal> {
+) -> Result<Decision<EndReply>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
     if let Some(principal) = &request.principal {
         authorize(&record.principal, principal)?;
@@ -67,19 +67,19 @@ pub fn end(
             lease_until: context.now.plus(END_CLEANING_LEASE),
         });
     }
-    let reply = Ended {
+    let reply = EndReply {
         ended_now,
         record: RecordView::of(record, context),
     };
     let written = if ended_now {
-        Written::Record
+        RecordChange::Record
     } else {
-        Written::Nothing
+        RecordChange::Nothing
     };
-    Ok(Decided::new(reply, written))
+    Ok(Decision::new(reply, written))
 }
 
-/// Nobody initialises a binding of the session, and nobody holds a turn of it.
+/// Nobody initializes a binding of the session, and nobody holds a turn of it.
 pub(super) fn check_idle(record: &Record, context: &Context<'_>) -> Result<(), Refusal> {
     if record.has_live_claim(context.now) {
         return Err(Refusal::Busy(Busy::Claim));

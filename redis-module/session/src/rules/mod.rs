@@ -15,19 +15,19 @@ mod route;
 mod touch;
 mod unbind;
 
-pub use bind::{Bind, Bound, Ownership, bind};
+pub use bind::{Bind, BindReply, Ownership, bind};
 pub use cleaning::{Clean, Forget, claim, forget};
 pub use confirm::{Confirm, confirm};
-pub use create::{Create, Created, Revival, create};
-pub use end::{End, EndWhen, Ended, end};
+pub use create::{Create, CreateReply, Revival, create};
+pub use end::{End, EndReply, EndWhen, end};
 pub use get::get;
-pub use rate::{Rate, Rated, Spent, rate};
-pub use rebind::{LossReport, Rebind, Rebound, rebind};
+pub use rate::{Rate, RateReply, TheoreticalArrivalTime, rate};
+pub use rebind::{LossReport, Rebind, RebindReply, rebind};
 pub use route::{
-    Driven, Route, RouteState, Routed, UnreportedLoss, UsedBinding, WorkerLost, route,
+    BindingParts, Route, RouteReply, RouteState, UnreportedLoss, UsedBinding, WorkerLost, route,
     route_binding,
 };
-pub use touch::{ReportedLoss, Touch, Touched, touch};
+pub use touch::{ReportedLoss, Touch, TouchReply, touch};
 pub use unbind::{Unbind, unbind};
 
 use crate::context::Context;

@@ -25,20 +25,20 @@ pub struct Rate {
 
 /// The answer of RATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rated {
+pub struct RateReply {
     /// What has to be stored; none where the request was refused, which changes nothing.
-    pub spent: Option<Spent>,
+    pub spent: Option<TheoreticalArrivalTime>,
     /// How many of cost one could still pass at once.
     pub remaining: u64,
     /// After which time this request would be let through; zero where it was.
     pub retry_after: Millis,
 }
 
-/// The theoretical arrival time, in nanoseconds since the Unix epoch.
+/// When everything allowed so far would have been spent at an even pace, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent(u64);
+pub struct TheoreticalArrivalTime(u64);
 
-impl Spent {
+impl TheoreticalArrivalTime {
     /// Reads the stored form, a decimal number.
     ///
     /// # Errors
@@ -63,16 +63,16 @@ impl Spent {
 /// Lets the request through or not. A record that is more than one window ahead was stamped by a clock that stepped
 /// back since, and counts as one window: it freezes nobody for longer.
 #[must_use]
-pub fn rate(stored: Option<Spent>, request: &Rate, now: Timestamp) -> Rated {
+pub fn rate(stored: Option<TheoreticalArrivalTime>, request: &Rate, now: Timestamp) -> RateReply {
     let now = now.unix_ms().saturating_mul(NANOS_PER_MILLI);
     let window = request.window.get().saturating_mul(NANOS_PER_MILLI);
     let ahead = now.saturating_add(window);
-    let before = stored.map_or(now, |Spent(at)| at.clamp(now, ahead));
+    let before = stored.map_or(now, |TheoreticalArrivalTime(at)| at.clamp(now, ahead));
     let after = before.saturating_add(share(request, window));
     let is_allowed = after <= ahead;
     let spent = if is_allowed { after } else { before };
-    Rated {
-        spent: is_allowed.then_some(Spent(spent)),
+    RateReply {
+        spent: is_allowed.then_some(TheoreticalArrivalTime(spent)),
         remaining: remaining(request, window, ahead.saturating_sub(spent)),
         retry_after: Millis::new(after.saturating_sub(ahead).div_ceil(NANOS_PER_MILLI)),
     }

@@ -2,7 +2,7 @@
 
 use super::active;
 use super::bind::{Ownership, check_instances, claim_again, claimed, no_instances};
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::names::{InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId};
 use crate::placement::place;
 use crate::record::{Binding, Phase, Record};
@@ -23,7 +23,7 @@ pub struct Rebind {
     pub worker: WorkerId,
     /// This attempt.
     pub token: Token,
-    /// How long the attempt may take to initialise.
+    /// How long the attempt may take to initialize.
     pub lease: Millis,
     /// Where it may go, 1 to 1024.
     pub instances: Vec<InstanceName>,
@@ -31,7 +31,7 @@ pub struct Rebind {
     pub avoid: Option<InstanceName>,
     /// Why, for people.
     pub reason: Option<Reason>,
-    /// The upstream's session, where it is already initialised: then the binding is bound at once.
+    /// The upstream's session, where it is already initialized: then the binding is bound at once.
     pub upstream_session: Option<UpstreamSession>,
     /// Whether only the caller can drive the binding.
     pub ownership: Ownership,
@@ -50,7 +50,7 @@ pub enum LossReport {
 
 /// The answer of REBIND.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rebound {
+pub struct RebindReply {
     /// Whether the claim is this attempt's. If not, the binding is what another made of it, to be adopted.
     pub won: bool,
     /// The upstream session left behind, for the winner to delete.
@@ -81,7 +81,7 @@ pub fn rebind(
     key: &[u8],
     request: &Rebind,
     context: &Context<'_>,
-) -> Result<Decided<Rebound>, Refusal> {
+) -> Result<Decision<RebindReply>, Refusal> {
     check_instances(&request.instances)?;
     let record = active(slot, &request.principal, context)?;
     let binding = record
@@ -98,33 +98,33 @@ pub fn rebind(
             let instance = choose(key, binding, request, context)?;
             record.highest_epoch = context.number_after(record.highest_epoch);
             take_over(binding, instance, record.highest_epoch, request, context);
-            Written::Record
+            RecordChange::Record
         }
         Comparison::Again if binding.phase != Phase::Bound => {
             go_on(binding, request, context);
-            Written::Record
+            RecordChange::Record
         }
-        Comparison::Again | Comparison::Adopt => Written::Nothing,
+        Comparison::Again | Comparison::Adopt => RecordChange::Nothing,
     };
     let won = binding.token == request.token;
-    let reply = Rebound {
+    let reply = RebindReply {
         won,
         previous: binding.previous.clone().filter(|_| won),
         binding: BindingView::of(&request.server, binding, context),
     };
     let slid = record.life.slide(context.now, None, context.tuning);
     let written = if slid {
-        written.max(Written::Life)
+        written.max(RecordChange::Life)
     } else {
         written
     };
-    Ok(Decided::new(reply, written))
+    Ok(Decision::new(reply, written))
 }
 
 fn compare(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Comparison {
     let is_own = binding.token == request.token;
     if binding.epoch == request.epoch {
-        // A holder whose instance fails while it initialises moves its own claim on; nobody else may before the
+        // A holder whose instance fails while it initializes moves its own claim on; nobody else may before the
         // lease lapses.
         if binding.is_claim_live(context.now) && !is_own {
             Comparison::Adopt
@@ -223,7 +223,7 @@ fn unreported_loss(binding: &mut Binding, request: &Rebind) -> Option<InstanceNa
     }
 }
 
-/// The holder of a claim renews its lease, or tells what it has initialised meanwhile.
+/// The holder of a claim renews its lease, or tells what it has initialized meanwhile.
 fn go_on(binding: &mut Binding, request: &Rebind, context: &Context<'_>) {
     match &request.upstream_session {
         Some(upstream_session) => {

@@ -4,7 +4,7 @@
 //! store that can fetch those alone.
 
 use super::{authorize, require_active};
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::names::{InstanceName, Principal, Reason, ServerName, WorkerId};
 use crate::record::{Binding, Life, Phase, Record};
 use crate::refusal::Refusal;
@@ -24,7 +24,7 @@ pub struct Route {
 
 /// The answer of ROUTE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routed {
+pub struct RouteReply {
     /// Where the calls go; none while the server is unbound.
     pub binding: Option<BindingView>,
     /// Set on the first use after the driver's death.
@@ -80,10 +80,10 @@ pub struct WorkerLost {
     pub worker: WorkerId,
 }
 
-/// The parts of a binding that ROUTE decides by.
+/// The parts of a binding that ROUTE reads and may change.
 #[derive(Debug)]
-pub struct Driven<'a> {
-    /// Whether it is still being initialised.
+pub struct BindingParts<'a> {
+    /// Whether it is still being initialized.
     pub phase: Phase,
     /// Since when.
     pub bound_at: Timestamp,
@@ -93,7 +93,7 @@ pub struct Driven<'a> {
     pub driver: &'a mut WorkerId,
 }
 
-impl<'a> Driven<'a> {
+impl<'a> BindingParts<'a> {
     fn of(binding: &'a mut Binding) -> Self {
         Self {
             phase: binding.phase,
@@ -121,12 +121,15 @@ pub fn route(
     slot: &mut Option<Record>,
     request: &Route,
     context: &Context<'_>,
-) -> Result<Decided<Routed>, Refusal> {
+) -> Result<Decision<RouteReply>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
     authorize(&record.principal, &request.principal)?;
-    let driven = record.bindings.get_mut(&request.server).map(Driven::of);
-    let used = route_binding(&mut record.life, driven, &request.worker, context)?;
-    let reply = Routed {
+    let parts = record
+        .bindings
+        .get_mut(&request.server)
+        .map(BindingParts::of);
+    let used = route_binding(&mut record.life, parts, &request.worker, context)?;
+    let reply = RouteReply {
         binding: record
             .bindings
             .get(&request.server)
@@ -134,7 +137,7 @@ pub fn route(
         worker_lost: used.reply.worker_lost,
         unreported_loss: (record.bindings.get(&request.server)).and_then(UnreportedLoss::of),
     };
-    Ok(Decided::new(reply, used.written))
+    Ok(Decision::new(reply, used.written))
 }
 
 /// ROUTE over the parts it reads, after the caller has compared the principal.
@@ -146,23 +149,23 @@ pub fn route(
 /// `NOSESSION`, `ENDED`.
 pub fn route_binding(
     life: &mut Life,
-    binding: Option<Driven<'_>>,
+    binding: Option<BindingParts<'_>>,
     worker: &WorkerId,
     context: &Context<'_>,
-) -> Result<Decided<UsedBinding>, Refusal> {
+) -> Result<Decision<UsedBinding>, Refusal> {
     require_active(life, context)?;
     let slid = life.slide(context.now, None, context.tuning);
     let mut written = if slid {
-        Written::Life
+        RecordChange::Life
     } else {
-        Written::Nothing
+        RecordChange::Nothing
     };
     let Some(binding) = binding else {
         let reply = UsedBinding {
             state: RouteState::Unbound,
             worker_lost: None,
         };
-        return Ok(Decided::new(reply, written));
+        return Ok(Decision::new(reply, written));
     };
     let state = BindingState::of(binding.phase, binding.bound_at, binding.owner, context);
     let mut worker_lost = None;
@@ -172,7 +175,7 @@ pub fn route_binding(
         // A late request of a worker that is dead itself must neither swallow the news nor become news once more.
         if (is_dead || slid) && context.workers.is_alive(worker) {
             let driver = std::mem::replace(binding.driver, worker.clone());
-            written = Written::Record;
+            written = RecordChange::Record;
             worker_lost = is_dead.then_some(WorkerLost { worker: driver });
         }
     }
@@ -180,5 +183,5 @@ pub fn route_binding(
         state: RouteState::Binding(state),
         worker_lost,
     };
-    Ok(Decided::new(reply, written))
+    Ok(Decision::new(reply, written))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::active;
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::limits::LABELS_MAX;
 use crate::names::{ContentHash, LabelName, LabelValue, Principal, ServerName};
 use crate::record::Record;
@@ -36,7 +36,7 @@ pub struct ReportedLoss {
 
 /// The answer of TOUCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touched {
+pub struct TouchReply {
     /// When the session expires if it is not used.
     pub expires_at: Timestamp,
 }
@@ -49,7 +49,7 @@ pub fn touch(
     slot: &mut Option<Record>,
     request: &Touch,
     context: &Context<'_>,
-) -> Result<Decided<Touched>, Refusal> {
+) -> Result<Decision<TouchReply>, Refusal> {
     let record = active(slot, &request.principal, context)?;
     let new_labels = request
         .labels
@@ -62,18 +62,18 @@ pub fn touch(
             value: LABELS_MAX,
         });
     }
-    let mut written = Written::Nothing;
+    let mut written = RecordChange::Nothing;
     if record.life.slide(context.now, request.ttl, context.tuning) {
-        written = Written::Life;
+        written = RecordChange::Life;
     }
     if request.content_hash.is_some() && request.content_hash != record.content_hash {
         record.content_hash.clone_from(&request.content_hash);
-        written = Written::Record;
+        written = RecordChange::Record;
     }
     for (name, value) in &request.labels {
         if record.labels.get(name) != Some(value) {
             record.labels.insert(name.clone(), value.clone());
-            written = Written::Record;
+            written = RecordChange::Record;
         }
     }
     if let Some(ReportedLoss { server, epoch }) = &request.reported
@@ -81,11 +81,11 @@ pub fn touch(
         && binding.epoch == *epoch
         && binding.unreported_loss.take().is_some()
     {
-        written = Written::Record;
+        written = RecordChange::Record;
     }
     let used_at = context.now.max(record.life.last_used_at);
-    let reply = Touched {
+    let reply = TouchReply {
         expires_at: used_at.plus(record.life.ttl),
     };
-    Ok(Decided::new(reply, written))
+    Ok(Decision::new(reply, written))
 }

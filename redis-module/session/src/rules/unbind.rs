@@ -1,7 +1,7 @@
 //! UNBIND: drop one binding, or give up a claim.
 
 use super::{active, binding_at};
-use crate::context::{Context, Decided, Written};
+use crate::context::{Context, Decision, RecordChange};
 use crate::names::{Principal, ServerName, Token};
 use crate::record::{Phase, Record};
 use crate::refusal::{Refusal, Stale};
@@ -28,7 +28,7 @@ pub fn unbind(
     slot: &mut Option<Record>,
     request: &Unbind,
     context: &Context<'_>,
-) -> Result<Decided<BindingView>, Refusal> {
+) -> Result<Decision<BindingView>, Refusal> {
     let record = active(slot, &request.principal, context)?;
     let binding = binding_at(record, &request.server, request.epoch)?;
     let matches = match (&request.token, binding.phase) {
@@ -42,5 +42,5 @@ pub fn unbind(
     let reply = BindingView::of(&request.server, binding, context);
     record.bindings.remove(&request.server);
     record.life.slide(context.now, None, context.tuning);
-    Ok(Decided::new(reply, Written::Record))
+    Ok(Decision::new(reply, RecordChange::Record))
 }

@@ -2,8 +2,8 @@
 
 use super::Turns;
 use super::request::TurnContext;
-use crate::news::Advanced;
 use crate::place::SessionPlace;
+use crate::progress::StepProgress;
 use crate::spots::SpotId;
 
 impl Turns {
@@ -33,10 +33,10 @@ impl Turns {
         &mut self,
         context: &mut TurnContext<'_>,
         limit: usize,
-    ) -> Advanced {
+    ) -> StepProgress {
         for _ in 0..limit {
             let Some(queue) = self.dissolving.front_mut() else {
-                return Advanced::Done;
+                return StepProgress::Done;
             };
             match queue.value.next() {
                 Some(waiter) => {
@@ -46,6 +46,6 @@ impl Turns {
                 None => drop(self.dissolving.pop_front()),
             }
         }
-        Advanced::More
+        StepProgress::More
     }
 }

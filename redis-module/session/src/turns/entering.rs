@@ -1,7 +1,7 @@
 //! ENTER, step by step: who asks again, who gets the turn at once, and who waits.
 
 use super::Turns;
-use super::queue::{Grasp, Holder, Queue};
+use super::queue::{HoldState, Holder, Queue};
 use super::request::{Enter, TurnContext};
 use crate::limits::{LEASE_MIN, TURN_QUEUES_MAX, TURN_WAITERS_MAX};
 use crate::names::{NameError, Problem, ServerName};
@@ -83,7 +83,7 @@ impl Turns {
             ticket: request.ticket.clone(),
             number,
             lease: request.lease,
-            grasp: Grasp::Held { until },
+            state: HoldState::Held { until },
             ends: None,
         };
         self.grant(id, holder);

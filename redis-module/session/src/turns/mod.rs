@@ -23,15 +23,15 @@ mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub use request::{Enter, Entered, Line, TurnContext, TurnFigures, TurnLimits};
+pub use request::{Enter, Line, TurnContext, TurnFigures, TurnLimits, TurnStatus};
 
 use crate::names::{ServerName, Token, WorkerId};
-use crate::news::Advanced;
 use crate::place::SessionPlace;
+use crate::progress::StepProgress;
 use crate::refusal::{Refusal, Stale};
 use crate::spots::{Spot, SpotId, Spots};
 use crate::time::{Millis, Monotonic};
-use queue::{Grasp, Queue};
+use queue::{HoldState, Queue};
 
 /// The queues of one node.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Turns {
         server: &ServerName,
         request: &Enter,
         context: &mut TurnContext<'_>,
-    ) -> Result<Entered, Refusal> {
+    ) -> Result<TurnStatus, Refusal> {
         entering::check_lease(request.lease, context.limits.lease_max)?;
         if !context.workers.is_alive(&request.worker) {
             return Err(Refusal::Stale(Stale::Worker));
@@ -100,7 +100,7 @@ impl Turns {
         if let Some(id) = known
             && let Some(number) = self.renew(id, request, context.mono)
         {
-            return Ok(Entered::Granted(number));
+            return Ok(TurnStatus::Granted(number));
         }
         if let Some(number) = request.held {
             self.check_held(known, number, context.mono)?;
@@ -111,10 +111,10 @@ impl Turns {
         };
         if let Some(number) = self.number_now(id, request, context) {
             self.take_over(id, request, number, context.mono);
-            return Ok(Entered::Granted(number));
+            return Ok(TurnStatus::Granted(number));
         }
         self.wait(id, request, context)?;
-        Ok(Entered::Waiting)
+        Ok(TurnStatus::Waiting)
     }
 
     /// The holder passes the turn on, or a waiter withdraws.
@@ -167,7 +167,7 @@ impl Turns {
         if holder.ticket != *ticket || holder.number != turn || holder.until() <= mono {
             return false;
         }
-        if matches!(holder.grasp, Grasp::Offered { .. }) {
+        if matches!(holder.state, HoldState::Offered { .. }) {
             holder.hold(mono);
             let until = holder.until();
             self.queues.set_deadline(id, Some(until));
@@ -221,7 +221,7 @@ impl Turns {
     /// Does what is due: takes turns whose lease lapsed, grants that were not picked up and turns of the dead, and
     /// passes them on; begins to grant when the quiet time is over; tells who waited for what is gone. About `limit`
     /// steps of each.
-    pub fn advance(&mut self, context: &mut TurnContext<'_>, limit: usize) -> Advanced {
+    pub fn advance(&mut self, context: &mut TurnContext<'_>, limit: usize) -> StepProgress {
         let told = self.tell_of_the_dissolved(context, limit);
         let taken = self.take_from_the_dead(context, limit);
         for _ in 0..limit {
@@ -230,7 +230,7 @@ impl Turns {
             };
             self.settle(id, context);
         }
-        Advanced::More
+        StepProgress::More
     }
 
     /// What was counted.

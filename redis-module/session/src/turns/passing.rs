@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use super::Turns;
-use super::queue::{Grasp, Holder};
+use super::queue::{HoldState, Holder};
 use super::request::TurnContext;
 use crate::limits::TURN_PICKUP;
 use crate::names::WorkerId;
-use crate::news::{Advanced, NewsItem};
+use crate::news::NewsItem;
+use crate::progress::StepProgress;
 use crate::rotation::next_in_rotation;
 use crate::spots::SpotId;
 use crate::time::Timestamp;
@@ -75,7 +76,7 @@ impl Turns {
                 ticket: waiter.ticket,
                 number,
                 lease: waiter.lease,
-                grasp: Grasp::Offered { until },
+                state: HoldState::Offered { until },
                 ends: None,
             };
             self.grant(id, holder);
@@ -124,7 +125,7 @@ impl Turns {
         &mut self,
         context: &mut TurnContext<'_>,
         limit: usize,
-    ) -> Advanced {
+    ) -> StepProgress {
         let looked_at = next_in_rotation(&self.held_by, self.checked.as_ref(), limit);
         let mut left = limit;
         for worker in looked_at {
@@ -139,11 +140,11 @@ impl Turns {
                     self.settle(id, context);
                 }
                 if self.held_by.contains_key(&worker) {
-                    return Advanced::More;
+                    return StepProgress::More;
                 }
             }
             self.checked = Some(worker);
         }
-        Advanced::Done
+        StepProgress::Done
     }
 }

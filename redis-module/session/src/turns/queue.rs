@@ -16,14 +16,14 @@ pub(super) struct Holder {
     pub(super) ticket: Token,
     pub(super) number: u64,
     pub(super) lease: Millis,
-    pub(super) grasp: Grasp,
+    pub(super) state: HoldState,
     /// When the turn ends whatever its lease is: its call was cancelled.
     pub(super) ends: Option<Monotonic>,
 }
 
-/// How firmly a turn is held.
+/// Whether the holder of a turn knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grasp {
+pub(super) enum HoldState {
     /// It was granted to a waiter, whose worker has not heard of it yet.
     Offered {
         /// When it passes on.
@@ -38,8 +38,8 @@ pub(super) enum Grasp {
 
 impl Holder {
     pub(super) fn until(&self) -> Monotonic {
-        let lease = match self.grasp {
-            Grasp::Offered { until } | Grasp::Held { until } => until,
+        let lease = match self.state {
+            HoldState::Offered { until } | HoldState::Held { until } => until,
         };
         self.ends.map_or(lease, |ends| lease.min(ends))
     }
@@ -50,12 +50,12 @@ impl Holder {
     }
 
     pub(super) const fn is_offered(&self) -> bool {
-        matches!(self.grasp, Grasp::Offered { .. })
+        matches!(self.state, HoldState::Offered { .. })
     }
 
     /// The holder knows of it, and its lease counts from now.
     pub(super) fn hold(&mut self, mono: Monotonic) {
-        self.grasp = Grasp::Held {
+        self.state = HoldState::Held {
             until: mono.plus(self.lease),
         };
     }

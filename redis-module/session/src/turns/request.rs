@@ -31,9 +31,9 @@ pub enum Line {
     Last,
 }
 
-/// The answer of ENTER.
+/// The answer of ENTER: whether the caller has the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
+pub enum TurnStatus {
     /// The turn is the caller's, under this number.
     Granted(u64),
     /// The caller waits, and its worker will have news.

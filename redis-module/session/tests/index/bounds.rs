@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use mooring_session::index::{Counts, Filter, Glob, Index, Order, Swept};
+use mooring_session::StepProgress;
+use mooring_session::index::{Filter, Glob, Index, IndexCounts, Order};
 use mooring_session::limits::{OVERDUE_MAX, PAGE_EXAMINED_MAX};
 use mooring_session::record::Standing;
 
@@ -181,11 +182,11 @@ fn a_sweep_that_sees_nothing_takes_an_index_apart_in_bounded_steps() {
     let mut index = index();
     index.begin_sweep();
     let mut steps = 1;
-    while index.end_sweep(1_000) == Swept::More {
+    while index.end_sweep(1_000) == StepProgress::More {
         steps += 1;
     }
     assert_eq!(steps, SESSIONS / 1_000 + 1);
-    assert_eq!(index.counts(), Counts::default());
+    assert_eq!(index.counts(), IndexCounts::default());
     assert_eq!(
         walk(&index, &Filter::default(), Order::Newest, 10),
         (vec![0], 0)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mooring_session::index::{Counts, Filter, PrefixId, Reaper};
+use mooring_session::index::{Filter, IndexCounts, PrefixId, Reaper};
 use mooring_session::limits::LEASE_MAX;
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::record::{Binding, Phase, Record, Standing};
@@ -79,8 +79,8 @@ impl Model {
         expired
     }
 
-    pub(crate) fn counts(&self, now: Timestamp) -> Counts {
-        let mut counts = Counts::default();
+    pub(crate) fn counts(&self, now: Timestamp) -> IndexCounts {
+        let mut counts = IndexCounts::default();
         for session in self.sessions.values() {
             match session.record.life.standing(now) {
                 Standing::Active => {

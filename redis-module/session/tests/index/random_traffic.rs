@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mooring_session::StepProgress;
 use mooring_session::Tuning;
-use mooring_session::index::{Filter, Glob, Index, Order, Reaper, Swept};
+use mooring_session::index::{Filter, Glob, Index, Order, Reaper};
 use mooring_session::record::{Record, Standing};
 use mooring_session::time::Timestamp;
 use proptest::prelude::*;
@@ -232,7 +233,7 @@ impl Pair {
             self.put(&key, &session.record);
         }
         let mut calls = 0;
-        while self.index.end_sweep(5) == Swept::More {
+        while self.index.end_sweep(5) == StepProgress::More {
             calls += 1;
             assert!(calls <= KEYS, "the sweep does not end");
         }

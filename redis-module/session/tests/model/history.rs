@@ -9,7 +9,7 @@ use mooring_session::limits::{CLOCK_BACK_MAX, END_CLEANING_LEASE, LEASE_MAX};
 use mooring_session::names::{
     InstanceName, Principal, ServerName, Token, UpstreamSession, WorkerId,
 };
-use mooring_session::rules::{Bind, Confirm, Create, Created, Ownership, Rebind, Unbind};
+use mooring_session::rules::{Bind, Confirm, Create, CreateReply, Ownership, Rebind, Unbind};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
@@ -213,7 +213,12 @@ impl KeyHistory {
             .ok_or_else(|| "an answer without a record".to_owned())
     }
 
-    fn learn_create(&mut self, request: &Create, reply: &Created, now: u64) -> Result<(), String> {
+    fn learn_create(
+        &mut self,
+        request: &Create,
+        reply: &CreateReply,
+        now: u64,
+    ) -> Result<(), String> {
         if !reply.created {
             let incarnation = self.incarnation()?;
             hold!(

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use mooring_session::names::WorkerId;
 use mooring_session::record::{Phase, Record};
-use mooring_session::rules::{Route, Routed};
-use mooring_session::{Context, Refusal, Written};
+use mooring_session::rules::{Route, RouteReply};
+use mooring_session::{Context, RecordChange, Refusal};
 
 use crate::history::{KeyHistory, Progress};
 use crate::support::{Command, Outcome, Reply};
@@ -158,7 +158,7 @@ impl KeyHistory {
         &mut self,
         step: &Step<'_>,
         request: &Route,
-        reply: &Routed,
+        reply: &RouteReply,
     ) -> Result<(), String> {
         let workers = step.context.workers;
         let before = step.before.ok_or("ROUTE answered without a record")?;
@@ -189,11 +189,11 @@ impl KeyHistory {
         let is_due = step.now() >= before.life.last_used_at.unix_ms() + step_ms;
         let written = step.outcome.as_ref().map(|decided| decided.written);
         hold!(
-            is_due || lost.is_some() || written == Ok(Written::Nothing),
+            is_due || lost.is_some() || written == Ok(RecordChange::Nothing),
             "a use that was not due was written"
         );
         hold!(
-            !is_due || written != Ok(Written::Nothing),
+            !is_due || written != Ok(RecordChange::Nothing),
             "a use that was due was not written"
         );
         Ok(())

@@ -9,7 +9,7 @@ use mooring_session::names::{Address, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Drain, Workers, WorkersAt};
-use mooring_session::{Context, Liveness, NoIndex, Tuning, Written};
+use mooring_session::{Context, Liveness, NoIndex, RecordChange, Tuning};
 
 use crate::invariants::{History, Step};
 use crate::support::{Command, Outcome, Reply, assert_written};
@@ -191,8 +191,8 @@ impl Node {
         });
         let changes = changes(pairs(fields), after);
         match decided.written {
-            Written::Nothing => assert_eq!(changes, Changes::default(), "fields to write"),
-            Written::Life => {
+            RecordChange::Nothing => assert_eq!(changes, Changes::default(), "fields to write"),
+            RecordChange::Life => {
                 let set: Vec<_> = changes
                     .set
                     .iter()
@@ -200,7 +200,7 @@ impl Node {
                     .collect();
                 assert_eq!((set, changes.delete.len()), (vec!["s"], 0), "only s slides");
             }
-            Written::Record | Written::Removed => {}
+            RecordChange::Record | RecordChange::Removed => {}
         }
         for field in &changes.delete {
             assert!(

@@ -9,7 +9,7 @@ use mooring_session::rules::{
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
-use mooring_session::{Decided, Refusal};
+use mooring_session::{Decision, Refusal};
 
 use crate::network::Chance;
 use crate::support::{
@@ -128,7 +128,7 @@ impl Task {
             }
             (None, Stage::Calling(binding)) => self.call(&binding, caller, chance, upstreams),
             (None, _) => self.ask(caller, chance),
-            (Some(Ok(Decided { reply, .. })), stage) => {
+            (Some(Ok(Decision { reply, .. })), stage) => {
                 self.answered(reply, &stage, caller, chance, upstreams)
             }
             (Some(Err(refusal)), stage) => {
@@ -312,7 +312,7 @@ impl Task {
         }
     }
 
-    /// Initialising failed: the claim is given up or moved on; or it worked, and that is told.
+    /// Initializing failed: the claim is given up or moved on; or it worked, and that is told.
     fn initialised(
         &mut self,
         binding: &BindingView,

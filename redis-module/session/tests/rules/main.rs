@@ -1,6 +1,6 @@
 //! Each rule against each state a record can be in: tables through one [`check`].
 //!
-//! Invariant of every row, beside what it expects: a refusal changes nothing, `Written` is true, and the same command
+//! Invariant of every row, beside what it expects: a refusal changes nothing, `RecordChange` is true, and the same command
 //! said by another principal is `DENIED` wherever there is a record.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
@@ -26,7 +26,9 @@ mod workers;
 use mooring_session::names::{InstanceName, Principal, ServerName};
 use mooring_session::record::Record;
 use mooring_session::view::BindingView;
-use mooring_session::{Context, Decided, Held, NoIndex, Node, Refusal, Tuning, Written};
+use mooring_session::{
+    Context, Decision, NoIndex, Node, PrincipalSessions, RecordChange, Refusal, Tuning,
+};
 
 use states::{Crew, KEY, NOW, State, slot_in};
 use support::{Command, Outcome, Reply, assert_written, principal};
@@ -91,7 +93,7 @@ impl Node for TurnAt {
         0
     }
 
-    fn held_by(&self, _: &Principal) -> Option<Held> {
+    fn held_by(&self, _: &Principal) -> Option<PrincipalSessions> {
         None
     }
 
@@ -114,16 +116,18 @@ fn context(now: u64, tuning: &Tuning) -> Context<'_> {
 fn describe(outcome: &Outcome) -> String {
     match outcome {
         Err(refusal) => refusal.code().to_owned(),
-        Ok(Decided { reply, written }) => format!("{}, {}", reply_in_words(reply), words(*written)),
+        Ok(Decision { reply, written }) => {
+            format!("{}, {}", reply_in_words(reply), words(*written))
+        }
     }
 }
 
-fn words(written: Written) -> &'static str {
+fn words(written: RecordChange) -> &'static str {
     match written {
-        Written::Nothing => "nothing",
-        Written::Life => "life",
-        Written::Record => "record",
-        Written::Removed => "removed",
+        RecordChange::Nothing => "nothing",
+        RecordChange::Life => "life",
+        RecordChange::Record => "record",
+        RecordChange::Removed => "removed",
     }
 }
 

@@ -1,7 +1,7 @@
 //! RATE: the figures of the generic cell rate algorithm, request by request.
 
 use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
-use mooring_session::rules::{Rate, Spent, rate};
+use mooring_session::rules::{Rate, TheoreticalArrivalTime, rate};
 use mooring_session::time::Millis;
 
 use crate::states::{NOW, at};
@@ -115,9 +115,15 @@ fn a_record_from_the_future_freezes_nobody_for_longer_than_a_window() {
 fn the_record_ends_when_it_says_nothing_any_more() {
     let spent = rate(None, &limit(3, 1_000), at(NOW)).spent.unwrap();
     assert_eq!(spent.expires_at(), at(NOW + 334));
-    assert_eq!(Spent::decode(spent.encode().as_bytes()), Ok(spent));
+    assert_eq!(
+        TheoreticalArrivalTime::decode(spent.encode().as_bytes()),
+        Ok(spent)
+    );
     for corrupt in ["", "-1", "1.5", "abc", "18446744073709551616", " 1", "01"] {
-        assert!(Spent::decode(corrupt.as_bytes()).is_err(), "{corrupt:?}");
+        assert!(
+            TheoreticalArrivalTime::decode(corrupt.as_bytes()).is_err(),
+            "{corrupt:?}"
+        );
     }
 }
 
@@ -132,7 +138,7 @@ fn the_limits_do_not_overflow() {
                     cost: count,
                 };
                 let rated = rate(
-                    Some(Spent::decode(b"18446744073709551615").unwrap()),
+                    Some(TheoreticalArrivalTime::decode(b"18446744073709551615").unwrap()),
                     &request,
                     at(now),
                 );

@@ -1,7 +1,7 @@
 //! ROUTE: says where calls go, and tells the death of a driver once, to the first who comes after it.
 
-use mooring_session::context::{Decided, Written};
-use mooring_session::rules::{Driven, RouteState, UsedBinding, WorkerLost, route_binding};
+use mooring_session::context::{Decision, RecordChange};
+use mooring_session::rules::{BindingParts, RouteState, UsedBinding, WorkerLost, route_binding};
 use mooring_session::{Refusal, Tuning};
 
 use crate::states::{NOW, State, route_by, slot_in};
@@ -88,24 +88,24 @@ fn both_forms_agree() {
         (State::Expired, Err(Refusal::NoSession)),
         (
             State::BoundByTheDead,
-            Ok(Decided::new(
+            Ok(Decision::new(
                 UsedBinding {
                     state: RouteState::Binding(mooring_session::view::BindingState::Bound),
                     worker_lost: Some(WorkerLost {
                         worker: worker("dead:1"),
                     }),
                 },
-                Written::Record,
+                RecordChange::Record,
             )),
         ),
         (
             State::Active,
-            Ok(Decided::new(
+            Ok(Decision::new(
                 UsedBinding {
                     state: RouteState::Unbound,
                     worker_lost: None,
                 },
-                Written::Nothing,
+                RecordChange::Nothing,
             )),
         ),
     ] {
@@ -113,7 +113,7 @@ fn both_forms_agree() {
         let driven = record
             .bindings
             .get_mut(&server("tools"))
-            .map(|binding| Driven {
+            .map(|binding| BindingParts {
                 phase: binding.phase,
                 bound_at: binding.bound_at,
                 owner: binding.owner.as_ref(),

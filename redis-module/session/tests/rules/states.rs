@@ -43,7 +43,7 @@ pub(crate) enum State {
     EndedBound,
     /// Ended, the caller of END had its time to clean up, and `holder:1` has taken the cleaning over.
     Cleaned,
-    /// Being initialised.
+    /// Being initialized.
     Claimed,
     /// The claim's lease has lapsed.
     Lapsed,

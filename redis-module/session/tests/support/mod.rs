@@ -9,11 +9,11 @@ use mooring_session::names::{
 };
 use mooring_session::record::Record;
 use mooring_session::rules::{
-    self, Bind, Bound, Clean, Confirm, Create, Created, End, Ended, Forget, Rebind, Rebound, Route,
-    Routed, Touch, Touched, Unbind,
+    self, Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Rebind,
+    RebindReply, Route, RouteReply, Touch, TouchReply, Unbind,
 };
 use mooring_session::view::{BindingView, RecordView};
-use mooring_session::{Context, Decided, Refusal, Written};
+use mooring_session::{Context, Decision, RecordChange, Refusal};
 
 pub(crate) fn session_id(text: &str) -> SessionId {
     SessionId::parse(text.as_bytes()).unwrap()
@@ -65,21 +65,21 @@ pub(crate) enum Command {
 /// The answer to a [`Command`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    Create(Created),
-    Touch(Touched),
-    Route(Routed),
-    Bind(Bound),
+    Create(CreateReply),
+    Touch(TouchReply),
+    Route(RouteReply),
+    Bind(BindReply),
     Confirm(BindingView),
-    Rebind(Rebound),
+    Rebind(RebindReply),
     Unbind(BindingView),
-    End(Ended),
+    End(EndReply),
     Claim(RecordView),
     /// The floor for the next record under the key.
     Forget(u64),
 }
 
 /// What a command came to.
-pub(crate) type Outcome = Result<Decided<Reply>, Refusal>;
+pub(crate) type Outcome = Result<Decision<Reply>, Refusal>;
 
 impl Command {
     /// Runs the command's rule.
@@ -141,8 +141,8 @@ impl Command {
     }
 }
 
-fn answer<R>(decided: Result<Decided<R>, Refusal>, wrap: impl Fn(R) -> Reply) -> Outcome {
-    decided.map(|Decided { reply, written }| Decided::new(wrap(reply), written))
+fn answer<R>(decided: Result<Decision<R>, Refusal>, wrap: impl Fn(R) -> Reply) -> Outcome {
+    decided.map(|Decision { reply, written }| Decision::new(wrap(reply), written))
 }
 
 /// Fails unless the record changed exactly as far as `outcome` says it did.
@@ -150,17 +150,24 @@ pub(crate) fn assert_written(before: Option<&Record>, after: Option<&Record>, ou
     match outcome {
         Err(refusal) => assert_eq!(before, after, "a refusal ({refusal}) changed the record"),
         Ok(decided) => match decided.written {
-            Written::Nothing => assert_eq!(before, after, "Written::Nothing changed the record"),
-            Written::Life => {
+            RecordChange::Nothing => {
+                assert_eq!(before, after, "RecordChange::Nothing changed the record")
+            }
+            RecordChange::Life => {
                 let (before, after) = (before.unwrap(), after.unwrap());
                 let slid = Record {
                     life: after.life,
                     ..before.clone()
                 };
-                assert_eq!(&slid, after, "Written::Life changed more than the life");
+                assert_eq!(
+                    &slid, after,
+                    "RecordChange::Life changed more than the life"
+                );
             }
-            Written::Record => assert!(after.is_some(), "Written::Record without a record"),
-            Written::Removed => assert_eq!(after, None, "Written::Removed left a record"),
+            RecordChange::Record => {
+                assert!(after.is_some(), "RecordChange::Record without a record")
+            }
+            RecordChange::Removed => assert_eq!(after, None, "RecordChange::Removed left a record"),
         },
     }
 }

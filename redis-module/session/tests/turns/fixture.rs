@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::news::{News, NewsItem};
 use mooring_session::time::{Millis, Monotonic, Timestamp};
-use mooring_session::turns::{Enter, Entered, Line, TurnContext, TurnLimits, Turns};
+use mooring_session::turns::{Enter, Line, TurnContext, TurnLimits, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
 
 /// The wall clock at the node's start.
@@ -95,15 +95,15 @@ impl Node {
         step(&mut self.turns, &mut context)
     }
 
-    pub(crate) fn enter(&mut self, request: &Enter) -> Result<Entered, Refusal> {
+    pub(crate) fn enter(&mut self, request: &Enter) -> Result<TurnStatus, Refusal> {
         self.with(|turns, context| turns.enter(&place(), &server("tools"), request, context))
     }
 
     /// The number of the turn, if it is granted at once.
     pub(crate) fn asks(&mut self, ticket: &str) -> Option<u64> {
         match self.enter(&request(ticket)).unwrap() {
-            Entered::Granted(number) => Some(number),
-            Entered::Waiting => None,
+            TurnStatus::Granted(number) => Some(number),
+            TurnStatus::Waiting => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The quiet time after a start or a promotion, and turns that are claimed again.
 
 use mooring_session::time::Millis;
-use mooring_session::turns::{Enter, Entered};
+use mooring_session::turns::{Enter, TurnStatus};
 
 use crate::fixture::{Node, QUIET_MS, WALL, code, request};
 
@@ -16,7 +16,7 @@ fn held(ticket: &str, turn: u64) -> Enter {
 fn in_the_quiet_time_only_what_was_held_is_granted() {
     let mut node = Node::started();
     assert_eq!(node.asks("b1"), None);
-    assert_eq!(node.enter(&held("a1", 7)), Ok(Entered::Granted(7)));
+    assert_eq!(node.enter(&held("a1", 7)), Ok(TurnStatus::Granted(7)));
     assert_eq!(node.asks("c1"), None);
     node.leaves("a1").unwrap();
     assert_eq!(node.hears("b"), [""; 0]);
@@ -73,7 +73,7 @@ fn of_two_that_claim_one_turn_the_later_is_right() {
 
     let mut node = Node::started();
     node.enter(&held("a1", 7)).unwrap();
-    assert_eq!(node.enter(&held("b1", 9)), Ok(Entered::Granted(9)));
+    assert_eq!(node.enter(&held("b1", 9)), Ok(TurnStatus::Granted(9)));
     assert_eq!(code(node.leaves("a1")), "STALE");
     assert_eq!(code(node.enter(&held("a1", 7))), "STALE");
     assert_eq!(node.turns.figures().lost, 1);
@@ -97,7 +97,10 @@ fn after_the_quiet_time_nothing_can_be_held_that_another_has() {
     assert_eq!(code(node.enter(&held("b1", number + 1))), "STALE");
     node.leaves("a1").unwrap();
     // Nobody has it, so it is given: under a number that nobody had.
-    assert_eq!(node.enter(&held("b1", 7)), Ok(Entered::Granted(number + 1)));
+    assert_eq!(
+        node.enter(&held("b1", 7)),
+        Ok(TurnStatus::Granted(number + 1))
+    );
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn a_promotion_begins_anew() {
     node.advance();
     assert_eq!(node.hears("b"), ["settled"]);
     assert_eq!(node.asks("b1"), None);
-    assert_eq!(node.enter(&held("a1", 7)), Ok(Entered::Granted(7)));
+    assert_eq!(node.enter(&held("a1", 7)), Ok(TurnStatus::Granted(7)));
     node.leaves("a1").unwrap();
     node.pass(QUIET_MS - 1);
     assert!(node.is_held(), "b1 waits, so the session is not idle");

@@ -1,6 +1,6 @@
 //! How long a turn is had: leases, grants that are picked up or not, deaths, and when the next of that is due.
 
-use mooring_session::news::Advanced;
+use mooring_session::StepProgress;
 use mooring_session::time::Millis;
 use mooring_session::turns::Enter;
 
@@ -124,7 +124,7 @@ fn a_death_without_a_turn_is_nothing_to_do() {
     node.hears("b");
     node.dies("a");
     let advanced = node.with(|turns, context| turns.advance(context, 10));
-    assert_eq!(advanced, Advanced::Done);
+    assert_eq!(advanced, StepProgress::Done);
     assert!(node.is_held());
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use mooring_session::SessionPlace;
+use mooring_session::StepProgress;
 use mooring_session::limits::{NEWS_ITEMS_MAX, WATCHED_MAX};
-use mooring_session::news::{Advanced, News, NewsItem};
+use mooring_session::news::{News, NewsItem};
 use mooring_session::time::Monotonic;
 
 use crate::fixture::{Deaths, Node, place, server, worker};
@@ -120,7 +121,7 @@ fn the_mail_of_the_dead_is_dropped() {
     news.settle_session(&place());
     let deaths = Deaths([worker("w7"), worker("w3")].into());
     for _ in 0..5 {
-        assert_eq!(news.advance(LATER, &deaths, 3), Advanced::Done);
+        assert_eq!(news.advance(LATER, &deaths, 3), StepProgress::Done);
     }
     for n in 0..10 {
         let name = format!("w{n}");
@@ -143,7 +144,7 @@ fn mailboxes_and_watches_have_bounds() {
     }
     assert_eq!(
         news.advance(LATER, &Deaths::default(), WATCHED_MAX + 1),
-        Advanced::Done
+        StepProgress::Done
     );
     let told: usize = (0..10).map(|n| settled(&mut news, &format!("w{n}"))).sum();
     assert_eq!(told, WATCHED_MAX);

@@ -9,7 +9,7 @@ use mooring_session::limits::TURN_CANCELLED_GRACE;
 use mooring_session::news::News;
 use mooring_session::refusal::Busy;
 use mooring_session::time::Millis;
-use mooring_session::turns::{Enter, Entered, Line, Turns};
+use mooring_session::turns::{Enter, Line, TurnStatus, Turns};
 use proptest::prelude::*;
 
 use crate::fixture::{Node, QUIET_MS, request, worker};
@@ -155,7 +155,7 @@ impl World {
             return;
         }
         match outcome {
-            Ok(Entered::Granted(number)) => {
+            Ok(TurnStatus::Granted(number)) => {
                 let again = self.beliefs.get(&call).map(|belief| belief.number);
                 if again != Some(number) {
                     self.is_next(call, line);
@@ -163,7 +163,7 @@ impl World {
                 }
                 self.believe(call, number, lease);
             }
-            Ok(Entered::Waiting) => {
+            Ok(TurnStatus::Waiting) => {
                 let belief = self.beliefs.remove(&call);
                 let lives = belief.is_some_and(|belief| self.node.mono < belief.until);
                 assert!(!lives, "a holder was told to wait");

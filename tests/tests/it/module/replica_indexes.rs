@@ -118,7 +118,7 @@ async fn a_load_beside_the_data_that_is_served_ends_in_a_rebuild() -> anyhow::Re
     assert_eq!(truth::holds(&replica, "loaded beside").await?, 89);
     let log = replica.process().log_text();
     assert!(
-        log.contains("indexes of 1 databases are rebuilt: a full synchronisation came to its end"),
+        log.contains("indexes of 1 databases are rebuilt: a full synchronization ended"),
         "{log}"
     );
     primary.stop_server().await?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mooring_session::record::Record;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::Workers;
-use mooring_session::{Context, Decided, NoIndex, Refusal, Tuning, rules};
+use mooring_session::{Context, Decision, NoIndex, Refusal, Tuning, rules};
 
 use super::drawn::{Drawn, Request};
 use super::wire;
@@ -160,7 +160,7 @@ impl Model {
     }
 }
 
-fn told<T>(decided: Result<Decided<T>, Refusal>, show: impl FnOnce(&T) -> Value) -> Value {
+fn told<T>(decided: Result<Decision<T>, Refusal>, show: impl FnOnce(&T) -> Value) -> Value {
     told_of(decided.map(|decided| decided.reply), show)
 }
 

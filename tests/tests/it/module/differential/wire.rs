@@ -1,6 +1,8 @@
 //! The rules' answers as the contract writes them, in RESP3: a second reading of the contract beside the module's own.
 
-use mooring_session::rules::{Bound, Created, Ended, Rebound, RouteState, Routed, Touched};
+use mooring_session::rules::{
+    BindReply, CreateReply, EndReply, RebindReply, RouteReply, RouteState, TouchReply,
+};
 use mooring_session::view::{BindingView, RecordView};
 
 use crate::module::resp::Value;
@@ -91,7 +93,7 @@ pub(super) fn record(view: &RecordView) -> Value {
     map(record_fields(view))
 }
 
-pub(super) fn created(created: &Created) -> Value {
+pub(super) fn created(created: &CreateReply) -> Value {
     let mut fields = vec![
         ("created", flag(created.created)),
         (
@@ -105,18 +107,18 @@ pub(super) fn created(created: &Created) -> Value {
     map(fields)
 }
 
-pub(super) fn touched(touched: &Touched) -> Value {
+pub(super) fn touched(touched: &TouchReply) -> Value {
     map(vec![("expires_at", integer(touched.expires_at.unix_ms()))])
 }
 
-pub(super) fn ended(ended: &Ended) -> Value {
+pub(super) fn ended(ended: &EndReply) -> Value {
     let mut fields = vec![("ended_now", flag(ended.ended_now))];
     fields.extend(record_fields(&ended.record));
     map(fields)
 }
 
 /// The one answer that leaves out what is absent.
-pub(super) fn routed(routed: &Routed) -> Value {
+pub(super) fn routed(routed: &RouteReply) -> Value {
     let Some(view) = &routed.binding else {
         return map(vec![("state", text(RouteState::Unbound.as_str()))]);
     };
@@ -149,13 +151,13 @@ pub(super) fn routed(routed: &Routed) -> Value {
     map(fields)
 }
 
-pub(super) fn bound(bound: &Bound) -> Value {
+pub(super) fn bound(bound: &BindReply) -> Value {
     let mut fields = vec![("won", flag(bound.won))];
     fields.extend(binding_fields(&bound.binding));
     map(fields)
 }
 
-pub(super) fn rebound(rebound: &Rebound) -> Value {
+pub(super) fn rebound(rebound: &RebindReply) -> Value {
     let mut fields = vec![
         ("won", flag(rebound.won)),
         (

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
 use mooring_session::workers::{Workers, WorkersAt};
-use mooring_session::{Held, Liveness, NoIndex, Node, Tuning};
+use mooring_session::{Liveness, NoIndex, Node, PrincipalSessions, Tuning};
 
 use crate::module::Module;
 use crate::moment::Moment;
@@ -14,7 +14,7 @@ use crate::node_time::NodeTime;
 use crate::settings;
 
 /// What a rule is told besides the record and the request.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct RuleInputs<'a> {
     now: Timestamp,
     floor: u64,
     tuning: Tuning,
@@ -50,7 +50,7 @@ impl Liveness for WorkersNow<'_> {
     }
 }
 
-impl<'a> Surroundings<'a> {
+impl<'a> RuleInputs<'a> {
     /// What this node knows at the moment of a command.
     pub(crate) fn at(module: &'a Module, moment: &Moment<'a>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl<'a> Surroundings<'a> {
     }
 
     /// The same with what the principal holds.
-    pub(crate) fn with_held(mut self, held: Option<Held>) -> Self {
+    pub(crate) fn with_held(mut self, held: Option<PrincipalSessions>) -> Self {
         self.node = self.node.map(|node| node.with_held(held));
         self
     }
