@@ -19,7 +19,7 @@ use super::ordered::Ordered;
 use crate::affinity::{Affinity, Moved, Session};
 use crate::pooled::Unasked;
 use mooring_protocol::event::{Event, EventError, comment};
-use mooring_protocol::ids::{RequestOrigin, Epoch, Id};
+use mooring_protocol::ids::{Epoch, Id, RequestOrigin};
 use mooring_protocol::sse::{RewrittenEvent, SseRewriter, Verdict};
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Marker, Rebound};
 use mooring_upstream::complaints::Complaints;
@@ -154,7 +154,8 @@ impl Events {
                 }
             }
             let verdict = judge(passing, audience, complaints, answering, mark.as_ref());
-            if let (Verdict::Mark(_), RewrittenEvent::Message { message, .. }) = (&verdict, passing) {
+            if let (Verdict::Mark(_), RewrittenEvent::Message { message, .. }) = (&verdict, passing)
+            {
                 *is_marked |= message.kind() == Kind::Result;
             }
             verdict
@@ -284,7 +285,9 @@ fn judge<'v>(
                     mark.map_or(Verdict::Pass, Verdict::Mark)
                 }
                 Some(RequestOrigin::Nobody) => Verdict::Pass,
-                Some(RequestOrigin::Gateway { .. } | RequestOrigin::Foreign) | None => Verdict::Drop,
+                Some(RequestOrigin::Gateway { .. } | RequestOrigin::Foreign) | None => {
+                    Verdict::Drop
+                }
             }
         }
         RewrittenEvent::OtherType { .. } => Verdict::Pass,

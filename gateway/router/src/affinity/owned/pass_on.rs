@@ -21,8 +21,8 @@ use tokio::time::sleep;
 use super::super::{Affinity, Session};
 use super::deaths::Death;
 use super::table::Place;
+use mooring_peers::{Forward, Operation, PeerClient, PeerError, ReplyAbandoned, Verdict};
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
-use mooring_peers::{Forward, ReplyAbandoned, Operation, PeerClient, PeerError, Verdict};
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
 
 /// What of a request's head a connection looks at.
