@@ -79,7 +79,7 @@ impl<T> OptionWord<T> {
     }
 }
 
-/// The options that came so far, one bit each by their place in the table.
+/// The options that were read so far: one bit each, by their index in the table.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SeenOptions(u32);
 

@@ -21,12 +21,12 @@ struct BlockedWait {
 #[derive(Default)]
 pub(crate) struct BlockedClients {
     by_worker: BTreeMap<WorkerId, BlockedWait>,
-    /// Whose client each is: those that wait, and those that were woken and have not replied yet.
+    /// The worker of each client: of those that wait, and of those that were woken and have no reply yet.
     workers: HashMap<BlockedId, WorkerId>,
 }
 
 impl BlockedClients {
-    /// How many wait.
+    /// Number of clients that wait.
     pub(crate) fn len(&self) -> usize {
         self.by_worker.len()
     }
@@ -54,7 +54,7 @@ impl BlockedClients {
         self.by_worker.retain(|_, waiter| mono < waiter.until);
     }
 
-    /// The client needs no answer any more, or gets it now: hands it back if that was not done, and says whose it is.
+    /// The client gets its reply now, or is gone: hands it back if that was not done yet, and answers with its worker.
     pub(crate) fn release(&mut self, client: BlockedId) -> Option<WorkerId> {
         let worker = self.workers.remove(&client)?;
         let waiter = self.by_worker.get(&worker);

@@ -1,7 +1,8 @@
-//! Who is told of a claim: whoever was answered `claimed` hears by WORKER.WAIT when that has come to something.
+//! Notifications of claims: a worker that was answered `claimed` gets an event in WORKER.WAIT once the claim is
+//! settled.
 //!
-//! What is told is only that it is worth asking again, so telling too often costs a round trip and telling too seldom
-//! costs a time-out; no decision leans on it.
+//! The event only says that it is worth asking again: one too many costs a round trip, a missing one costs a time-out.
+//! No decision depends on it.
 
 use mooring_session::SessionPlace;
 use mooring_session::names::{ServerName, WorkerId};

@@ -57,7 +57,7 @@ pub(crate) const CODES: [&str; 9] = [
     "WRONGTYPE",
 ];
 
-/// One error that a command can give, for its page. What every command can give is said once for all.
+/// One error of a command, for its documentation page. Errors that every command can return are documented once.
 pub(crate) struct ErrorSpec {
     /// The stable code.
     #[cfg_attr(not(test), expect(dead_code, reason = "a test makes the pages"))]

@@ -1,8 +1,8 @@
-//! What this node does by itself, in small steps on the server's own clock.
+//! The periodic work of this node, in small steps on the server's own clock.
 //!
-//! Invariants: correctness of a session never waits for a tick, since every deadline is checked on use; what happens
-//! here is telling of it in time. A tick works for about a millisecond; where there is more to do, the next comes soon.
-//! A replica follows and tells nothing: it publishes no event.
+//! Invariants: the correctness of a session never depends on a tick, since every deadline is checked on use; a tick
+//! only reports it in time. A tick works for about a millisecond; if more is left, the next one follows soon. A replica
+//! publishes no event.
 //!
 //! Ticks come with the server's own (`hz`, ten a second by default). Timers, which ring sooner, are set only while work
 //! is under way: with one set, the server refuses to unload the module.

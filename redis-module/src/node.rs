@@ -1,4 +1,4 @@
-//! What rules are told of this node beside the record: its load, what a principal holds, who has a turn.
+//! The state of this node that rules ask for: load of instances, sessions of a principal, holders of turns.
 //!
 //! Invariant: nothing is looked up before a rule asks, since most never do. What the index would say while it is not
 //! whole is left out.

@@ -1,4 +1,4 @@
-//! What a rule is told besides the record and the request: the time, the settings, and what this node knows.
+//! The inputs of a rule besides the record and the request: time, settings, and the state of this node.
 
 use std::cell::OnceCell;
 
@@ -13,7 +13,7 @@ use crate::node::NodeView;
 use crate::node_time::NodeTime;
 use crate::settings;
 
-/// What a rule is told besides the record and the request.
+/// The inputs of a rule besides the record and the request.
 pub(crate) struct RuleInputs<'a> {
     now: Timestamp,
     floor: u64,
@@ -22,8 +22,8 @@ pub(crate) struct RuleInputs<'a> {
     node: Option<NodeView<'a>>,
 }
 
-/// Everybody's liveness at the moment of the command. Most commands never ask, so the monotonic clock is read by the
-/// first question.
+/// The liveness of all workers at the moment of the command. Most commands never ask, so the monotonic clock is read
+/// by the first question.
 struct WorkersNow<'a> {
     workers: &'a Workers,
     time: &'a NodeTime,
@@ -82,7 +82,7 @@ impl<'a> RuleInputs<'a> {
         }
     }
 
-    /// The rules' own form of it.
+    /// The inputs in the form that rules take.
     pub(crate) fn context(&self) -> mooring_session::Context<'_> {
         let node: &dyn Node = match &self.node {
             Some(node) => node,

@@ -1,4 +1,4 @@
-//! What is to be run, and what it sees.
+//! What to run, and what it sees.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ pub struct Job {
 /// What a program reaches of the network.
 #[derive(Debug, Default)]
 pub enum Network {
-    /// Nothing. It cannot even make a socket.
+    /// Nothing. It cannot create a socket.
     #[default]
     None,
     /// One port of its own loopback, [`PROXY_PORT`], where the host answers as an HTTP proxy. In the strict tier alone:
@@ -37,12 +37,12 @@ pub enum Network {
 /// Where the proxy of [`Network::Proxy`] is found, on 127.0.0.1.
 pub const PROXY_PORT: u16 = 3128;
 
-/// Takes the socket that listens inside, before the program is started, on the thread of the run. Whoever takes it
-/// accepts on it, and closes it at the end of the run: the run's network namespace lasts as long as it.
+/// Receives the socket that listens inside, before the program is started, on the thread of the run. The receiver
+/// accepts on it and closes it at the end of the run: the run's network namespace lasts as long as the socket.
 pub struct ListenerCallback(Box<dyn FnOnce(OwnedFd) + Send>);
 
 impl ListenerCallback {
-    /// By this function. It must not block.
+    /// A callback that runs this function. It must not block.
     pub fn new(take: impl FnOnce(OwnedFd) + Send + 'static) -> Self {
         Self(Box::new(take))
     }

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The result of a run.
 
 use std::any::Any;
 use std::os::fd::OwnedFd;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::tier::{Layer, Tier};
 
-/// What came of a run. Dropping it drops what the run wrote; to keep that, hand `changes` to the commit.
+/// The result of a run. Dropping it discards what the run wrote; to keep that, pass `changes` to the commit.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
@@ -19,20 +19,20 @@ pub struct Outcome {
     pub usage: Usage,
     /// What it wrote to its trees.
     pub changes: Changes,
-    /// Which walls stood around it.
+    /// The isolation tier it ran in.
     pub tier: Tier,
-    /// Each of them.
+    /// The isolation layers that were in place.
     pub layers: Vec<Layer>,
-    /// Where the copies stand in the degraded tier: removed with the outcome.
+    /// The private directory of the degraded tier. It is removed with the outcome.
     pub(crate) _private: Option<Box<dyn Any + Send + Sync>>,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The program ended by itself, with this exit code.
+    /// The program exited with this code.
     Exited(i32),
-    /// The program was ended by a signal that nobody here sent, such as its own abort.
+    /// The program was ended by a signal that the sandbox did not send, such as its own abort.
     Signalled(i32),
     /// It was stopped.
     Stopped(StopReason),
@@ -41,16 +41,16 @@ pub enum RunEnd {
 /// Why a run was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// It took longer than its wall time.
+    /// It exceeded its wall time.
     WallTime,
-    /// It used more processor time than it may.
+    /// It exceeded its processor time.
     CpuTime,
-    /// It used more memory than it may, or kept more sockets, pipes or epoll watches in the kernel.
+    /// It exceeded its memory limit, or the limit on sockets, pipes and epoll watches in the kernel.
     Memory,
-    /// It wrote more than it may. In the degraded tier alone, where files are watched; elsewhere the disk is full for it
-    /// and it goes on.
+    /// It exceeded its disk limit. Only in the degraded tier, where files are watched; elsewhere its writes fail and it
+    /// keeps running.
     Disk,
-    /// Somebody asked for it.
+    /// The caller asked for it.
     Asked,
 }
 
@@ -76,7 +76,7 @@ impl Output {
 pub struct Usage {
     /// From the start of the program to the end of the last process.
     pub wall_time: Duration,
-    /// From the call to the start of the program: what the walls cost.
+    /// From the call to the start of the program: the cost of the isolation.
     pub start_time: Duration,
     /// Processor time of the whole tree, and of the host's thread that reads its output and watches it.
     pub cpu_time: Duration,
@@ -84,7 +84,7 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
 }
 
-/// What a run wrote, and nobody has looked at yet. Everything in it is the run's own word.
+/// What a run wrote, before it is checked. All of it is untrusted.
 #[derive(Debug)]
 pub struct Changes {
     /// The upper layer of `/scratch`, for `tree::commit`. In the degraded tier a whole copy of it, for

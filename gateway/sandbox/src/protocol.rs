@@ -1,8 +1,8 @@
 //! What the host and the re-executed helper say to each other.
 //!
-//! They speak over descriptor 0 of the helper, one end of a `SOCK_SEQPACKET` pair: one message is one packet, JSON, with
-//! its descriptors in the same packet. Everything long (the program, the system call filter) goes by descriptor, so
-//! that every packet stays below [`PACKET_BYTES_MAX`].
+//! They speak over descriptor 0 of the helper, one end of a `SOCK_SEQPACKET` pair: one message is one packet, JSON,
+//! with its descriptors in the same packet. Everything long (the program, the system call filter) goes by descriptor,
+//! so that every packet stays below [`PACKET_BYTES_MAX`].
 //!
 //! ```text
 //! host   Spec + [tools, skills, scratch, results, program, filter, bridge?, doors..]
@@ -70,7 +70,8 @@ pub enum FromHelper {
     /// The program has been started. Carries what [`FromHelper::Finished`] carries: how full the layers are tells how
     /// much of a control group's memory is files.
     Started,
-    /// No process of the run is left. Carries the two upper directories in the strict tier, nothing in the degraded one.
+    /// No process of the run is left. Carries the two upper directories in the strict tier, nothing in the degraded
+    /// one.
     Finished(FinishReport),
     /// A step failed, and nothing of the program has run.
     Failed(StepFailure),
@@ -178,7 +179,7 @@ pub struct WireLimits {
     pub processes: u32,
 }
 
-/// How it ended.
+/// How the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishReport {
     /// Wait status of the main process (of the last stage of a pipeline), for `ExitStatus::from_raw`. None where
@@ -208,8 +209,8 @@ pub struct SpecDescriptors<D> {
     pub tools: D,
     /// Mounted read-only at `/skills`.
     pub skills: D,
-    /// Strict: the lower layer of `/scratch`. Degraded: a private copy, which the program writes to and starts in; there
-    /// all four stand in one private directory under their own names, beside an empty `code` and an empty `tmp`.
+    /// Strict: the lower layer of `/scratch`. Degraded: a private copy, which the program writes to and starts in;
+    /// there all four stand in one private directory under their own names, beside an empty `code` and an empty `tmp`.
     pub scratch: D,
     /// Likewise `/results`.
     pub results: D,

@@ -1,4 +1,4 @@
-//! What a rule is told besides the record and the request, and what it says besides its answer.
+//! The inputs of a rule besides the record and the request, and its result.
 
 use crate::names::{InstanceName, Principal, ServerName, WorkerId};
 use crate::record::Record;
@@ -68,9 +68,9 @@ pub trait Node {
 /// The active sessions of one principal under one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrincipalSessions {
-    /// How many.
+    /// Number of sessions.
     pub active: u64,
-    /// The key of the one that was not used for longest.
+    /// The key of the least recently used session.
     pub least_recently_used: Option<Box<[u8]>>,
 }
 
@@ -101,7 +101,7 @@ pub struct Decision<R> {
 }
 
 impl<R> Decision<R> {
-    /// An answer with what it wrote.
+    /// An answer with the change behind it.
     pub const fn new(reply: R, written: RecordChange) -> Self {
         Self { reply, written }
     }

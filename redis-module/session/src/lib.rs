@@ -2,8 +2,8 @@
 //!
 //! Nothing here reads a clock, a socket, a file or a random number: time, liveness and load are arguments, and every
 //! rule takes the record under a key (or its absence), a request and a [`Context`], and either refuses and changes
-//! nothing, or answers and says what changed ([`RecordChange`]). The Redis module runs these rules over its keyspace, the
-//! gateway's embedded store over SQLite, its fallback over memory, and the tests over virtual time. There is no
+//! nothing, or answers and says what changed ([`RecordChange`]). The Redis module runs these rules over its keyspace,
+//! the gateway's embedded store over SQLite, its fallback over memory, and the tests over virtual time. There is no
 //! second implementation.
 //!
 //! Where to find what:

@@ -3,8 +3,8 @@
 //! Every worker has a mailbox, from the first item for it until it takes the last. `settled` means "ask again" and no
 //! more, so one such item for a spot says as much as ten. Invariants: nothing here is needed for a decision; every
 //! mailbox and the number of them, every watch and the number of those has a bound. Where news finds no room it is not
-//! told: a turn then passes on as one that was not picked up, who waits for a claim asks again at its time-out, and who was
-//! withdrawn unheard asks for its turn anew.
+//! told: a turn then passes on as one that was not picked up, who waits for a claim asks again at its time-out, and who
+//! was withdrawn unheard asks for its turn anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

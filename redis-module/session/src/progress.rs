@@ -1,6 +1,6 @@
-//! What a step of bounded work answers.
+//! The result of a step of bounded work.
 
-/// Whether there is more to do than a step was allowed to.
+/// Whether work is left after a bounded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepProgress {
     /// Nothing is due.
@@ -10,7 +10,7 @@ pub enum StepProgress {
 }
 
 impl StepProgress {
-    /// Both together.
+    /// The progress of two steps together.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         match (self, other) {

@@ -125,8 +125,8 @@ impl Life {
         true
     }
 
-    /// When the session expires, as callers are told: once it was idle for its TTL. Uses that were not written may keep it
-    /// up to one touch step longer; from then on the stored deadline is told. For an ended one, when it ended.
+    /// When the session expires, as callers are told: once it was idle for its TTL. Uses that were not written may keep
+    /// it up to one touch step longer; from then on the stored deadline is told. For an ended one, when it ended.
     #[must_use]
     pub fn expiry_told(&self, now: Timestamp) -> Timestamp {
         let idle_for_ttl = self.last_used_at.plus(self.ttl);
@@ -179,10 +179,11 @@ pub struct Binding {
     pub last_reason: Option<Reason>,
     /// The attempt that made this epoch.
     pub token: Token,
-    /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed, and where there was none,
-    /// with the next epoch.
+    /// The upstream session that this epoch leaves behind; dropped when its claim is confirmed, and where there was
+    /// none, with the next epoch.
     pub previous: Option<UpstreamSession>,
-    /// The instance whose state was lost when this binding was last moved, where no reply has told the client of that yet.
+    /// The instance whose state was lost when this binding was last moved, where no reply has told the client of that
+    /// yet.
     pub unreported_loss: Option<InstanceName>,
 }
 

@@ -1,7 +1,7 @@
 //! What callers are told of a record and its bindings: owned snapshots, made at one moment.
 //!
-//! Invariant: a view says `orphaned` exactly when the owner is dead or the claim's lease has lapsed. A rebind by anybody
-//! is then let through, unless a living owner's own claim lapsed: that one is the owner's to renew.
+//! Invariant: a view says `orphaned` exactly when the owner is dead or the claim's lease has lapsed. A rebind by
+//! anybody is then let through, unless a living owner's own claim lapsed: that one is the owner's to renew.
 
 use std::collections::BTreeMap;
 

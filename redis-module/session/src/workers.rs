@@ -25,6 +25,7 @@ pub struct Workers {
     grace: Millis,
 }
 
+/// A worker that has beaten here.
 #[derive(Debug)]
 struct WorkerEntry {
     worker: WorkerId,

@@ -1,4 +1,5 @@
-//! `SESSION.BIND key principal server worker token LEASE ms INSTANCES n instance... [UPSTREAM upstream_session] [OWNED]`
+//! `SESSION.BIND key principal server worker token LEASE ms INSTANCES n instance... [UPSTREAM upstream_session]
+//! [OWNED]`
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
 use mooring_session::rules::{self, Bind, BindReply};

@@ -82,12 +82,12 @@ pub(super) struct LeaveRequest<'a> {
     mode: LeaveMode,
 }
 
-/// Who is to leave.
+/// Who leaves.
 #[derive(Clone, Copy)]
 enum LeaveMode {
     /// The ticket, whether it has the turn or waits for it.
     Leave,
-    /// Whoever waits under a ticket that begins so.
+    /// Every caller that waits under a ticket that begins with it.
     Withdraw,
 }
 

@@ -1,5 +1,5 @@
-//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [STATE s] [MATCH glob] [ORDER newest|oldest] [CURSOR c]
-//! [COUNT n]`
+//! `SESSION.LIST [PRINCIPAL p] [SERVER s] [INSTANCE i] [OWNER w] [STATE s] [MATCH glob] [ORDER newest|oldest] [CURSOR
+//! c] [COUNT n]`
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! What ROUTE and ENTER do: where a session's calls to a server go, and whose turn it is.
 //!
-//! It reads six fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two more
-//! are read where a loss is still to be reported, which the first ones say.
+//! It reads six fields in one go instead of the record, copies none of them, and most of the time writes nothing. Two
+//! more are read where a loss is still to be reported, which the first ones say.
 
 use mooring_session::codec::{self, CorruptRecord, Head};
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
@@ -173,7 +173,7 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// One binding as it stands in the hash.
+/// One binding as it is stored in the hash.
 struct StoredBinding<'a> {
     head: Head,
     instance: &'a [u8],

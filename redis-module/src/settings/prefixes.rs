@@ -119,8 +119,8 @@ fn parse(text: &[u8]) -> Result<Vec<&[u8]>, PrefixesError> {
 const WORD_BYTES: usize = size_of::<u64>();
 const WORDS: usize = PREFIX_BYTES_MAX / WORD_BYTES;
 
-/// Prefixes as words. Redis sets settings and tells of keyspace events on one thread; a reader elsewhere could meet a
-/// list half changed, which costs it one wrong guess and no more.
+/// The prefixes as machine words. Redis sets settings and tells of keyspace events on one thread; a reader elsewhere
+/// could meet a list half changed, which costs it one wrong guess and no more.
 struct PublishedPrefixes {
     version: AtomicU64,
     /// The first bytes of all prefixes, a bit each: most keys of others are told by theirs alone.

@@ -1,8 +1,8 @@
-//! Control groups: what the kernel itself holds a run's whole tree of processes to.
+//! Control groups: limits that the kernel enforces on all processes of a run together.
 //!
-//! The first of these that this process may make groups in is used: version 2, in the subtree that was delegated to
-//! it; version 1, below its own groups; none, and then the watchdog measures instead. Which one it is, is a layer that
-//! every outcome names.
+//! The first of these in which this process may create groups is used: version 2, in the subtree that was delegated to
+//! it; version 1, below its own groups; none, and then the watchdog measures instead. Every outcome names it as a
+//! layer.
 //!
 //! Invariant: a group is removed when its run is over, and those of a host process that was killed are removed by the
 //! next probe of another.
@@ -21,17 +21,17 @@ use rustix::process::Pid;
 use crate::limits::Limits;
 use crate::tier::Layer;
 
-/// Where groups are made.
+/// Where groups are created.
 #[derive(Debug)]
 pub(crate) enum CgroupBackend {
     V2(v2::Hierarchy),
     V1(v1::Hierarchies),
-    /// Nowhere.
+    /// In neither version.
     Unavailable,
 }
 
 impl CgroupBackend {
-    /// Finds out by making one, and removes what killed processes left.
+    /// Creates a group to find out, and removes groups that killed processes left.
     pub(crate) fn probe() -> Self {
         if let Some(hierarchy) = v2::Hierarchy::find() {
             leaf::sweep(&[hierarchy.base()]);
@@ -44,7 +44,7 @@ impl CgroupBackend {
         Self::Unavailable
     }
 
-    /// What holds the tree's limits.
+    /// The layer that enforces the limits.
     pub(crate) const fn layer(&self) -> Layer {
         match self {
             Self::V2(_) => Layer::CgroupV2,
@@ -54,7 +54,8 @@ impl CgroupBackend {
     }
 
     /// Moves a process to where it is. The first move for a while waits ten milliseconds and more for every processor
-    /// to notice, and those that follow soon after do not; done while the helper builds the walls, the wait costs less.
+    /// to notice, and those that follow soon after do not; done while the helper builds the isolation, the wait costs
+    /// less.
     pub(crate) fn wake(&self, helper: Pid) {
         if let Self::V2(hierarchy) = self {
             // Where it is refused, the move that counts waits instead.
@@ -62,7 +63,7 @@ impl CgroupBackend {
         }
     }
 
-    /// A group of its own for one run, empty, with its limits written. `None` where none can be made.
+    /// An empty group for one run, with its limits set. `None` where no group can be created.
     pub(crate) fn make(&self, limits: &CgroupLimits) -> io::Result<Option<Cgroup>> {
         Ok(match self {
             Self::V2(hierarchy) => Some(Cgroup::V2(hierarchy.make(limits)?)),
@@ -72,10 +73,10 @@ impl CgroupBackend {
     }
 }
 
-/// What a group holds its processes to.
+/// The limits of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CgroupLimits {
-    /// All of it: what the run may have as memory, and what it may write, which stands in memory too.
+    /// Memory of the run plus what it may write, which is in memory too.
     pub(crate) memory_bytes: u64,
     pub(crate) cpu_percent: u32,
     /// Process 1, which waits for the others, included.
@@ -86,7 +87,7 @@ impl CgroupLimits {
     /// What process 1 and the kernel need for themselves.
     const OVERHEAD_BYTES: u64 = 8 * 1024 * 1024;
 
-    /// Those of a group that is made only to see whether it can be.
+    /// The limits of a group that is created only to see whether it can be.
     const PROBE: Self = Self {
         memory_bytes: Self::OVERHEAD_BYTES,
         cpu_percent: 100,
@@ -110,18 +111,18 @@ impl CgroupLimits {
 /// Over which the share of a processor is averaged.
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// What a group's processes use.
+/// The usage of a group's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct CgroupUsage {
     /// Private and shared memory at this moment, files in memory included, caches not.
     pub(crate) memory_bytes: u64,
-    /// Of all processes that ever were in it. `None` where no controller counts it.
+    /// Of all processes that were ever in the group. `None` where no controller counts it.
     pub(crate) cpu_time: Option<Duration>,
-    /// Whether the kernel killed one of them for want of memory.
+    /// Whether the kernel killed one of them because memory ran out.
     pub(crate) was_out_of_memory: bool,
 }
 
-/// The group of one run. Dropping it kills what is in it and removes it.
+/// The group of one run. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(crate) enum Cgroup {
     V2(v2::CgroupV2),
@@ -138,7 +139,7 @@ impl Cgroup {
         }
     }
 
-    /// Puts a process in that has no doors to step through; what it forks from now on is in it too.
+    /// Moves a process that has no door files into the group, with all that it forks from now on.
     pub(crate) fn attach(&self, pid: Pid) -> io::Result<()> {
         match self {
             Self::V2(group) => group.attach(pid),

@@ -63,7 +63,7 @@ struct NamedError {
     error: io::Error,
 }
 
-/// Which hierarchy.
+/// The version of control groups, and for version 1 the hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CgroupVersion<'a> {
     V2,

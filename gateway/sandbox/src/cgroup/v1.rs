@@ -1,4 +1,4 @@
-//! Version 1: a hierarchy per controller, a group in each of them below this process's own.
+//! Version 1: a hierarchy per controller, with a group in each of them below this process's own.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -77,7 +77,7 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
     }
 }
 
-/// How the run went on, as far as it can be told before everything of it is dead.
+/// What the leader reported before the rest of the run was killed.
 enum LeaderResult {
     /// The wait status of the program, where it is known.
     Ended(Option<i32>),

@@ -18,7 +18,7 @@ use super::program::{LastProcess, MainProcesses, PreparedProgram};
 use super::{access_rules, capabilities, control_group, descriptors, process, rlimits, seccomp};
 use crate::protocol::{Spec, StepFailure, ToHelper, WireLimits, receive, send};
 
-/// What process 1 tells the helper outside.
+/// A message of process 1 to the helper outside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FirstProcessMessage {
     /// The program runs.
@@ -29,7 +29,7 @@ pub(super) enum FirstProcessMessage {
     Failed(StepFailure),
 }
 
-/// All that process 1 needs.
+/// The inputs of process 1.
 pub(super) struct FirstProcess<'a> {
     pub(super) spec: &'a Spec,
     pub(super) program: &'a PreparedProgram,
@@ -42,7 +42,7 @@ pub(super) struct FirstProcess<'a> {
     pub(super) channel: OwnedFd,
 }
 
-/// What stands around this process already, and decides what it builds itself.
+/// The isolation that this process runs in already. It decides what the process adds.
 pub(super) enum ExistingIsolation {
     /// Namespaces and a root of its own: it is process 1.
     Root {

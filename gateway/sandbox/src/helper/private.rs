@@ -24,7 +24,7 @@ const TEXT_MODE: Mode = Mode::from_raw_mode(0o444);
 /// else than the host and that user.
 const SHARED_MODE: Mode = Mode::from_raw_mode(0o750);
 
-/// The directory, found again by its path.
+/// The run's private directory as the helper sees it, found by its path.
 pub(super) struct PrivateDirectoryView {
     directory: OwnedFd,
     pub(super) places: Places,

@@ -10,7 +10,7 @@ use rustix::process::{
 
 use super::error::{StepError, at};
 
-/// What a process and all that it waited for have used.
+/// The usage of a process and of all children that it waited for.
 pub(super) struct ProcessUsage {
     pub(super) cpu_us: u64,
     pub(super) memory_peak_bytes: u64,

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 use super::error::{Cause, StepError, at};
 use crate::protocol::SpecDescriptors;
 
-/// The trees as directories of this namespace.
+/// The trees, opened in the mount namespace of the run.
 pub(super) struct NamespaceTrees {
     pub(super) tools: OwnedFd,
     pub(super) skills: OwnedFd,

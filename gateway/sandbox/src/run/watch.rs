@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// A run of which nothing is left.
+/// A run that has ended, with no process left.
 pub(super) struct FinishedRun {
     pub(super) ended: RunEnd,
     pub(super) stdout: Output,
@@ -304,8 +304,8 @@ impl Watch<'_, '_> {
                 .first
                 .as_ref()
                 .is_some_and(|first| first.has_ended_within(Duration::ZERO));
-        // Without a process namespace it is the helper that ends the rest of the run. It is not to be killed before, and
-        // where it was, the run may be left.
+        // Without a process namespace it is the helper that ends the rest of the run. It is not to be killed before,
+        // and where it was, the run may be left.
         if !is_over || (self.private.is_some() && had_ended) {
             self.kill();
         }

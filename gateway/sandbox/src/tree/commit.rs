@@ -1,4 +1,4 @@
-//! Keeping what a run wrote.
+//! Commits what a run wrote.
 //!
 //! Invariant: the session's trees go from one state to the next as a whole. Everything is copied aside first; then the
 //! journal appears, which is the commit; then its steps are done. Who dies in between leaves the old state, or one
@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::outcome::Changes;
 use crate::thread_time::thread_cpu_time;
 
-/// What a commit kept.
+/// The result of a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommitReport {
     /// Files written.

@@ -19,7 +19,7 @@ const RESOLVE: ResolveFlags = ResolveFlags::BENEATH
 /// How often an open is tried again that the kernel could not settle because of a rename elsewhere.
 const ATTEMPTS_MAX: usize = 64;
 
-/// What stands at a place.
+/// The kind of a file system entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// A regular file.

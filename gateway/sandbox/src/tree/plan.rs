@@ -11,7 +11,7 @@ use super::usage::TreeUsage;
 /// Most refused entries that are listed one by one; the others are counted.
 const REFUSED_LISTED_MAX: usize = 100;
 
-/// An entry that was not kept.
+/// An entry that the commit refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedEntry {
     /// Its path as agents know it, [escaped](super::escaped).
@@ -20,7 +20,7 @@ pub struct RefusedEntry {
     pub reason: RefusalReason,
 }
 
-/// Why an entry was not kept.
+/// Why an entry was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefusalReason {
     /// A name that files of a session may not have.

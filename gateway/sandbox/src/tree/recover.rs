@@ -1,4 +1,4 @@
-//! Finishing what a killed commit left.
+//! Completes or discards what a killed commit left.
 
 use rustix::fs::Dir;
 
@@ -12,14 +12,14 @@ use super::session::SessionDirectory;
 use super::staging::Staging;
 use super::usage::is_self_or_parent;
 
-/// What was found.
+/// The result of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecoveryOutcome {
-    /// Nothing was left.
+    /// There was nothing to recover.
     Nothing,
-    /// A commit had not come to its moment: what it had prepared was dropped, and the old trees stand.
+    /// A commit had not written its journal: what it had prepared was discarded, and the old trees remain.
     Dropped,
-    /// A commit had: its steps were done, and the new trees stand.
+    /// A commit had written its journal: its steps were completed, and the new trees are in place.
     Completed,
 }
 

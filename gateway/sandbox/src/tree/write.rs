@@ -1,4 +1,4 @@
-//! Writing one file of a session.
+//! Writes one file of a session.
 //!
 //! Invariant: a write is one rename. The file is prepared aside, together with those of its directories that are
 //! missing, and the topmost of these is moved into place: whoever dies on the way leaves the old tree.
@@ -20,7 +20,7 @@ use super::staging::Staging;
 use super::usage::{TreeUsage, usage};
 use crate::limits::Limits;
 
-/// What was written.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteReport {
     /// Length of the file.

@@ -112,7 +112,7 @@ fn to_a_step(answer: &str) -> &str {
 /// `rebinds` on, and `bound_at`: callers that route do not need them.
 fn comparable(answer: &str) -> String {
     let mut text = without_moments(answer);
-    if text.starts_with("Ok(RouteReply") || text.starts_with("Ok(Entered") {
+    if text.starts_with("Ok(RouteReply") || text.starts_with("Ok(EnterReply") {
         text = text.replace("bound_at: Timestamp(0)", "bound_at: Timestamp(#)");
         if let (Some(from), Some(to)) = (text.find("rebinds: "), text.find("worker_lost: ")) {
             text.replace_range(from..to, "");

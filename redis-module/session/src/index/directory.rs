@@ -1,7 +1,7 @@
 //! The names that the sessions of an index refer to, with what is counted about each.
 //!
-//! Invariant: a count covers exactly the entries that were counted in and not out again, by what they were then: whoever
-//! changes an entry counts it out before and in after.
+//! Invariant: a count covers exactly the entries that were counted in and not out again, by what they were then:
+//! whoever changes an entry counts it out before and in after.
 
 use super::entry::{BoundTo, Content, Entry, Expiry, Sweep, UseRank, leased_until};
 use super::interner::{Interner, Symbol};

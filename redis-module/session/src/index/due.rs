@@ -1,7 +1,7 @@
 //! What is to be cleaned up: tombstones that still hold something.
 //!
-//! Invariant: one call looks at a bounded number of tombstones, and none of them is out of reach for it. Where there are
-//! more than that, and those that come first are not what is asked for, the next call goes on behind them.
+//! Invariant: one call looks at a bounded number of tombstones, and none of them is out of reach for it. Where there
+//! are more than that, and those that come first are not what is asked for, the next call goes on behind them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -19,8 +19,8 @@ use crate::names::WorkerId;
 use crate::record::Standing;
 use crate::time::Timestamp;
 
-/// Into how many parts a call's work is divided. The reaper's own take one of them at most, so that the others are looked
-/// at in every call.
+/// Into how many parts a call's work is divided. The reaper's own take one of them at most, so that the others are
+/// looked at in every call.
 const PARTS: usize = 2;
 
 /// Who wants to clean up, what, and when.
@@ -40,11 +40,11 @@ pub struct Reaper<'a> {
 impl Index {
     /// Keys of records that are expired or ended and hold bindings or content, which nobody is cleaning up or
     /// initializing. What is owned is named to its owner while that lives, and to anybody when it is dead. The reaper's
-    /// own come first, then what nobody owns, then those of the dead; of each, what nobody has tried to clean up yet, and
-    /// then whose last lease ended first. `admits` may leave out others.
+    /// own come first, then what nobody owns, then those of the dead; of each, what nobody has tried to clean up yet,
+    /// and then whose last lease ended first. `admits` may leave out others.
     ///
-    /// Where a call has looked at as much as it may, the next one for the same pattern goes on behind that, whoever asks,
-    /// and from the front again when it has come to the end.
+    /// Where a call has looked at as much as it may, the next one for the same pattern goes on behind that, whoever
+    /// asks, and from the front again when it has come to the end.
     ///
     /// A session that expired since the last [`advance`](Self::advance) is not named yet. After the wall clock stepped
     /// back, one that was leased by the earlier time may be named late, by [`LEASE_MAX`] at most.
@@ -97,8 +97,8 @@ struct Search<'i, 'r, A> {
 }
 
 impl<'i, A: FnMut(&[u8]) -> bool> Search<'i, '_, A> {
-    /// Answers with the keys, and where the next call goes on: nowhere for the front. A call that found all that it wanted
-    /// at the front leaves what it named there: it is gone when it is cleaned, and elsewhere when that is tried.
+    /// Answers with the keys, and where the next call goes on: nowhere for the front. A call that found all that it
+    /// wanted at the front leaves what it named there: it is gone when it is cleaned, and elsewhere when that is tried.
     fn run(mut self, after: Option<Due>) -> (Vec<&'i [u8]>, Option<Due>) {
         if self.own.is_some() {
             self.look_at(self.own, None);

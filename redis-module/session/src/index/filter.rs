@@ -58,7 +58,7 @@ fn is_wanted<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
     wanted.is_none_or(|wanted| wanted == found)
 }
 
-/// A filter in the symbols of one index.
+/// A filter whose names are the symbols of one index.
 pub(super) struct SymbolFilter<'f> {
     filter: &'f Filter,
     /// The principal, by prefix.

@@ -9,8 +9,8 @@ use crate::record::Standing;
 use crate::time::Timestamp;
 
 impl Index {
-    /// The principal's active sessions under a prefix, but for the one under `except`. From now on uses have to be noted,
-    /// see [`follows_uses`](Self::follows_uses).
+    /// The principal's active sessions under a prefix, but for the one under `except`. From now on uses have to be
+    /// noted, see [`follows_uses`](Self::follows_uses).
     pub fn held(
         &mut self,
         principal: &Principal,

@@ -2,7 +2,8 @@
 //!
 //! An index is fed with every record that is written, seen or gone, and asked for what no single record can tell: how
 //! many sessions a principal holds, how full an instance is, which sessions there are, which tombstones want cleaning.
-//! It is derived and never trusted: it may be behind a record, and whoever acts on its answer looks at the record again.
+//! It is derived and never trusted: it may be behind a record, and whoever acts on its answer looks at the record
+//! again.
 //!
 //! Invariants: every call does a bounded amount of work, whatever the number of sessions (see [`crate::limits`]).
 //! Nothing here reads a clock: every answer goes by the `now` that is given, and a clock that steps back loses nothing.

@@ -63,12 +63,12 @@ impl std::fmt::Display for Cursor {
     }
 }
 
-/// Some of the sessions that were asked for.
+/// One page of the sessions that the filter admits.
 #[derive(Debug)]
 pub struct Page<'i> {
     /// In the order asked for.
     pub sessions: Vec<PageEntry<'i>>,
-    /// Where to go on; none at the end.
+    /// The cursor of the next page; none at the end.
     pub next: Option<Cursor>,
 }
 
@@ -77,7 +77,7 @@ pub struct Page<'i> {
 pub struct PageEntry<'i> {
     /// Its key.
     pub key: &'i [u8],
-    /// Where to go on behind it.
+    /// The cursor behind this session.
     pub cursor: Cursor,
 }
 

@@ -1,4 +1,5 @@
-//! How an index is made true again: everything that is there is put in once more, and then what was not seen is removed.
+//! How an index is made true again: everything that is there is put in once more, and then what was not seen is
+//! removed.
 //!
 //! Both take many calls, between which the index goes on being fed and asked. A sweep that sees nothing takes an index
 //! apart that nobody needs any more: a million sessions take longer to drop than a command may.
@@ -14,7 +15,8 @@ impl Index {
         self.swept = 0;
     }
 
-    /// Removes what the sweep has not seen, looking at no more than `limit` entries. [`StepProgress::Done`]: all of it is removed.
+    /// Removes what the sweep has not seen, looking at no more than `limit` entries. [`StepProgress::Done`]: all of it
+    /// is removed.
     pub fn end_sweep(&mut self, limit: usize) -> StepProgress {
         for _ in 0..limit {
             if self.swept >= self.entries.end() {

@@ -46,8 +46,8 @@ pub enum Revival {
 pub struct CreateReply {
     /// Whether this call began the incarnation.
     pub created: bool,
-    /// What the tombstone was on which it began: expired, or ended. None where nothing stood under the key, and where the
-    /// incarnation had begun before.
+    /// What the tombstone was on which it began: expired, or ended. None where nothing stood under the key, and where
+    /// the incarnation had begun before.
     pub revived: Option<Standing>,
     /// Whether the content hash given differs from the record's. It is not set: TOUCH does that once the content is
     /// in place.
@@ -60,10 +60,9 @@ pub struct CreateReply {
 
 /// Creates the session, or finds it.
 ///
-/// # Errors
-/// `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED` or
-/// `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set, and `LIMIT` with the cap and
-/// the key of the least recently used session where an incarnation would exceed the cap.
+/// # Errors `DENIED` for another principal's, `ERR` for another id under the key, and with [`Revival::Refused`] `ENDED`
+/// or `NOSESSION` for a tombstone; `LIMIT labels` for too many labels where they would be set, and `LIMIT` with the cap
+/// and the key of the least recently used session where an incarnation would exceed the cap.
 pub fn create(
     slot: &mut Option<Record>,
     request: &Create,

@@ -72,10 +72,9 @@ enum Comparison {
 /// Moves the binding to a new claim, or, where its upstream session comes with the request, to a binding that holds at
 /// once.
 ///
-/// # Errors
-/// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is alive and
-/// is not the caller, unless it drains and nobody holds a turn at the server; `BUSY` for an owned binding by a draining worker; `ERR` without instances or
-/// with too many.
+/// # Errors `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the server is not bound at all; `OWNED` where the owner is
+/// alive and is not the caller, unless it drains and nobody holds a turn at the server; `BUSY` for an owned binding by
+/// a draining worker; `ERR` without instances or with too many.
 pub fn rebind(
     slot: &mut Option<Record>,
     key: &[u8],
@@ -207,8 +206,8 @@ fn take_over(
     };
 }
 
-/// What the client has still to be told once the binding is moved. Losses that follow each other are one, of the instance
-/// that was lost first. A claim that never had a state has none to lose.
+/// What the client has still to be told once the binding is moved. Losses that follow each other are one, of the
+/// instance that was lost first. A claim that never had a state has none to lose.
 fn unreported_loss(binding: &mut Binding, request: &Rebind) -> Option<InstanceName> {
     let earlier = binding.unreported_loss.take();
     let moves_own_claim = binding.token == request.token;

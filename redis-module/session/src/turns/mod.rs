@@ -1,11 +1,12 @@
 //! Turns: one call at a time to one server of one session, in the order of arrival, over all workers.
 //!
-//! A turn is asked for by a *ticket*, held under a lease, and numbered; the numbers of a node only grow. Invariants:
-//! of one queue at most one ticket holds the turn, and it loses it at the moment its lease lapses on this node's
-//! monotonic clock, a grace after its call was cancelled, or as soon as the node sees that its worker is dead; the next living waiter of the queue then has
-//! it. A grant that its worker does not pick up (by news delivered, or by asking again) within
-//! [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on, and its waiter leaves the queue; a waiter never leaves it otherwise than by a grant, by
-//! its own wish, withdrawn by another, with its session, or by the death of its worker, and all but the second are told.
+//! A turn is asked for by a *ticket*, held under a lease, and numbered; the numbers of a node only grow. Invariants: of
+//! one queue at most one ticket holds the turn, and it loses it at the moment its lease lapses on this node's monotonic
+//! clock, a grace after its call was cancelled, or as soon as the node sees that its worker is dead; the next living
+//! waiter of the queue then has it. A grant that its worker does not pick up (by news delivered, or by asking again)
+//! within [`TURN_PICKUP`](crate::limits::TURN_PICKUP) passes on, and its waiter leaves the queue; a waiter never leaves
+//! it otherwise than by a grant, by its own wish, withdrawn by another, with its session, or by the death of its
+//! worker, and all but the second are told.
 //!
 //! Queues are in memory and are gone with a restart, while holders elsewhere still believe in their turns. So for the
 //! longest lease that could have been given, the *quiet time*, only they are granted, by the number that they held;

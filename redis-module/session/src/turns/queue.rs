@@ -9,7 +9,7 @@ use crate::limits::TURN_CANCELLED_GRACE;
 use crate::names::{Token, WorkerId};
 use crate::time::{Millis, Monotonic};
 
-/// Who has the turn.
+/// The holder of the turn.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) worker: WorkerId,
@@ -24,12 +24,12 @@ pub(super) struct Holder {
 /// Whether the holder of a turn knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldState {
-    /// It was granted to a waiter, whose worker has not heard of it yet.
+    /// It was granted to a waiter whose worker does not know it yet.
     Offered {
-        /// When it passes on.
+        /// When it passes to the next waiter.
         until: Monotonic,
     },
-    /// Its holder knows of it.
+    /// Its holder knows it.
     Held {
         /// When the lease lapses.
         until: Monotonic,
@@ -44,7 +44,8 @@ impl Holder {
         self.ends.map_or(lease, |ends| lease.min(ends))
     }
 
-    /// Its call was cancelled: no renewal makes the turn last longer than the grace. A second cancellation changes nothing.
+    /// Its call was cancelled: no renewal makes the turn last longer than the grace. A second cancellation changes
+    /// nothing.
     pub(super) fn cancel(&mut self, mono: Monotonic) {
         self.ends.get_or_insert(mono.plus(TURN_CANCELLED_GRACE));
     }

@@ -70,7 +70,7 @@ pub struct TurnFigures {
     pub granted: u64,
     /// Callers that had to wait.
     pub waited: u64,
-    /// Turns that ended otherwise than by their holder: by a lapsed lease, a dead worker, a grant not picked up, a later
-    /// turn claimed again, or the cancellation of their call.
+    /// Turns that ended otherwise than by their holder: by a lapsed lease, a dead worker, a grant not picked up, a
+    /// later turn claimed again, or the cancellation of their call.
     pub lost: u64,
 }

@@ -1,7 +1,7 @@
 //! Each rule against each state a record can be in: tables through one [`check`].
 //!
-//! Invariant of every row, beside what it expects: a refusal changes nothing, `RecordChange` is true, and the same command
-//! said by another principal is `DENIED` wherever there is a record.
+//! Invariant of every row, beside what it expects: a refusal changes nothing, `RecordChange` is true, and the same
+//! command said by another principal is `DENIED` wherever there is a record.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 

@@ -54,7 +54,7 @@ const DENO_ARGUMENTS: &[&str] = &[
     "--no-code-cache",
 ];
 
-/// A program, understood and not yet started.
+/// A program that is parsed and not yet started.
 pub(super) struct PreparedProgram {
     what: ProgramForm,
     /// The whole of it.
@@ -95,13 +95,13 @@ enum ProcessGroup {
 /// The main processes of a run: it ends when all of them have.
 #[derive(Debug)]
 pub(super) struct MainProcesses {
-    /// Those that run.
+    /// The processes that still run.
     pub(super) running: BTreeSet<i32>,
-    /// Whose status is the run's.
+    /// The process whose status is the run's.
     pub(super) last: LastProcess,
 }
 
-/// The last process of a pipeline, which a run of one process is as well.
+/// The last process of a pipeline. A run of one process is a pipeline of one.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LastProcess {
     /// It runs.
