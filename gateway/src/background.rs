@@ -17,7 +17,8 @@ use crate::http::App;
 use mooring_code::reaper;
 use mooring_code::server::{CodeServers, keep_records};
 use mooring_router::affinity::{
-    Affinity, Driven, Sent, pass_on_news, reap, stop_idle_processes, sweep_owned, watch_owners,
+    ActiveBindings, BeatTime, SessionRouter, reap, stop_idle_processes, sweep_owned, wake_waiters,
+    watch_owners,
 };
 use mooring_settings::Settings;
 use mooring_store::{Loss, SessionKey, StoreError};
@@ -43,34 +44,41 @@ pub(crate) fn start(
     beat: Beat,
     recorder: PrometheusHandle,
 ) -> JoinSet<()> {
-    let affinity = &app.affinity;
+    let session_router = &app.session_router;
     let session_ttl = settings.affinity.session_ttl;
     let mut tasks = JoinSet::new();
     let beat_interval = settings.worker.beat_interval;
     let stopping = app.relay.stopping.clone();
     tasks.spawn(keep_beating(
-        affinity.clone(),
+        session_router.clone(),
         beat,
         beat_interval,
         stopping,
     ));
-    tasks.spawn(watch_owners(affinity.clone(), beat_interval));
-    tasks.spawn(sweep_owned(affinity.clone()));
-    tasks.spawn(stop_idle_processes(affinity.clone()));
+    tasks.spawn(watch_owners(session_router.clone(), beat_interval));
+    tasks.spawn(sweep_owned(session_router.clone()));
+    tasks.spawn(stop_idle_processes(session_router.clone()));
     let code = app.code.as_ref().map(CodeServers::services);
     let shortest_ttl = code.map_or(session_ttl, |code| session_ttl.min(code.session_ttl_min));
     let keep_interval = shortest_ttl / KEEPS_PER_TTL;
-    tasks.spawn(keep_alive(affinity.clone(), keep_interval, Driven::in_use));
+    tasks.spawn(keep_alive(
+        session_router.clone(),
+        keep_interval,
+        ActiveBindings::in_use,
+    ));
     if settings.affinity.sessions_max.is_some() {
         tasks.spawn(keep_alive(
-            affinity.clone(),
+            session_router.clone(),
             CALL_NOTED_EVERY,
-            Driven::in_call,
+            ActiveBindings::in_call,
         ));
     }
-    tasks.spawn(renew_params(affinity.clone(), session_ttl));
-    tasks.spawn(pass_on_news(affinity.clone()));
-    tasks.spawn(reap(affinity.clone(), settings.affinity.reap_interval));
+    tasks.spawn(renew_params(session_router.clone(), session_ttl));
+    tasks.spawn(wake_waiters(session_router.clone()));
+    tasks.spawn(reap(
+        session_router.clone(),
+        settings.affinity.reap_interval,
+    ));
     if let Some(code) = code {
         let interval = settings.affinity.reap_interval;
         tasks.spawn(reaper::reap(Arc::clone(code), interval));
@@ -83,19 +91,19 @@ pub(crate) fn start(
 }
 
 /// Tells the store once that this worker lives.
-pub(crate) async fn announce(affinity: &Affinity, beat: &Beat) {
-    if let Err(error) = tell(affinity, beat).await {
+pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
+    if let Err(error) = tell(session_router, beat).await {
         tracing::warn!(%error, "the store did not take this worker's beat");
     }
 }
 
 /// One beat. What the store acknowledges lets this worker drive what it owns for a while; after a pause in which others
 /// may have taken it over, only when the store has been asked what is left.
-async fn tell(affinity: &Affinity, beat: &Beat) -> Result<(), StoreError> {
-    let sent = Sent::now();
-    affinity.store().beat(beat).await?;
-    let fence = affinity.owned().fence();
-    if fence.is_open() || affinity.close_what_is_not_owned().await {
+async fn tell(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreError> {
+    let sent = BeatTime::now();
+    session_router.store().beat(beat).await?;
+    let fence = session_router.owned().fence();
+    if fence.is_open() || session_router.close_what_is_not_owned().await {
         fence.acknowledged(sent);
     }
     Ok(())
@@ -103,7 +111,7 @@ async fn tell(affinity: &Affinity, beat: &Beat) -> Result<(), StoreError> {
 
 /// Beats until it is stopped; says that the worker drains once `stopping` is cancelled.
 async fn keep_beating(
-    affinity: Affinity,
+    session_router: SessionRouter,
     mut beat: Beat,
     interval: Duration,
     stopping: CancellationToken,
@@ -119,7 +127,7 @@ async fn keep_beating(
                 beat.drain = Drain::Draining;
             }
         }
-        match tell(&affinity, &beat).await {
+        match tell(&session_router, &beat).await {
             Ok(()) => was_taken = true,
             // One line for a whole outage: the store's own state is logged where it changes.
             Err(error) => {
@@ -136,15 +144,15 @@ async fn keep_beating(
 
 /// Sessions in use must not expire, however long a call of theirs takes, nor look unused to a cap.
 async fn keep_alive(
-    affinity: Affinity,
+    session_router: SessionRouter,
     interval: Duration,
-    in_use: fn(&Driven) -> Vec<(SessionKey, Principal)>,
+    in_use: fn(&ActiveBindings) -> Vec<(SessionKey, Principal)>,
 ) {
     let mut ticks = tokio::time::interval(interval.max(KEEP_INTERVAL_MIN));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        for (key, principal) in in_use(affinity.driven()) {
+        for (key, principal) in in_use(session_router.active_bindings()) {
             let touch = Touch {
                 principal,
                 ttl: None,
@@ -152,7 +160,7 @@ async fn keep_alive(
                 labels: std::collections::BTreeMap::new(),
                 reported: None,
             };
-            match affinity.store().touch(&key, &touch).await {
+            match session_router.store().touch(&key, &touch).await {
                 Ok(_) | Err(StoreError::Refused(_)) => {}
                 Err(error) => {
                     tracing::debug!(%error, "open sessions were not touched");
@@ -164,12 +172,12 @@ async fn keep_alive(
 }
 
 /// The params of sessions in use must not lapse before the sessions do.
-async fn renew_params(affinity: Affinity, session_ttl: Duration) {
+async fn renew_params(session_router: SessionRouter, session_ttl: Duration) {
     let mut ticks = tokio::time::interval((session_ttl / 2).max(KEEP_INTERVAL_MIN));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = affinity.renew_params().await {
+        if let Err(error) = session_router.renew_params().await {
             tracing::debug!(%error, "initialize params were not renewed");
         }
     }
@@ -186,7 +194,7 @@ async fn fold_metrics(recorder: PrometheusHandle) {
 
 /// Upstream sessions that lost against the store's answer when it returned are deleted, and their loss is logged.
 async fn report_losses(app: Arc<App>) {
-    let losses = app.affinity.store().losses();
+    let losses = app.session_router.store().losses();
     stream::unfold(losses, |losses| async {
         Some((losses.next().await?, losses))
     })
@@ -205,7 +213,7 @@ async fn report_loss(app: &App, loss: Loss) {
         (app.servers.get(loss.server.as_str()), loss.upstream_session)
         && let Some(instance) = server.instance(&loss.instance)
     {
-        app.affinity
+        app.session_router
             .delete_upstream(server, instance, upstream_session)
             .await;
     }

@@ -19,7 +19,7 @@ use super::place::CodePlace;
 use super::server::{CodeStorage, Services};
 use super::volume::{RetireOutcome, Volume, unix_now_ms};
 use mooring_metrics::{self as metrics, SessionRetired};
-use mooring_router::affinity::{Forgotten, jittered};
+use mooring_router::affinity::{ForgetOutcome, jittered};
 use mooring_store::{Family, SessionKey, StoreError};
 
 /// Most tombstones asked for at once.
@@ -138,10 +138,10 @@ impl Reaper<'_> {
                     return Some(SessionRetired::Failed);
                 }
                 match self.services.affinity.forget(key, record.generation).await {
-                    Forgotten::Now => Some(SessionRetired::Cleaned),
-                    Forgotten::Elsewhere => Some(SessionRetired::Stale),
+                    ForgetOutcome::Now => Some(SessionRetired::Cleaned),
+                    ForgetOutcome::Elsewhere => Some(SessionRetired::Stale),
                     // Whoever cleans it next finds that there is nothing left.
-                    Forgotten::NotAsked => None,
+                    ForgetOutcome::NotAsked => None,
                 }
             }
             Some(RetireOutcome::InUse) => {

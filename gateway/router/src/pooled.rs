@@ -63,23 +63,23 @@ pub struct PooledSession {
 
 /// A response over a pooled session, and how to answer what the server asks meanwhile.
 #[derive(Debug)]
-pub struct Pooled {
+pub struct PooledReply {
     /// The response.
     pub received: ReceivedResponse,
     /// Answers for the client that is not there.
-    pub unasked: Unasked,
+    pub responder: ServerRequestResponder,
 }
 
 /// Answers what a server asks over a shared session: no client of it can be asked. A ping is the gateway's to answer.
 #[derive(Clone, Debug)]
-pub struct Unasked {
+pub struct ServerRequestResponder {
     client: Client,
     server: Arc<Server>,
     instance: Arc<Instance>,
     upstream_session: Option<UpstreamSession>,
 }
 
-impl Unasked {
+impl ServerRequestResponder {
     /// Sends the answer, without waiting for what becomes of it.
     pub fn answer(&self, request: &Message<'_>) {
         let Some(id) = request.id() else {
@@ -137,7 +137,7 @@ impl Pool {
     ///
     /// # Errors
     /// See [`PooledError`].
-    pub async fn introduce(
+    pub async fn initialize(
         &self,
         server: &Server,
         principal: &Principal,
@@ -165,7 +165,7 @@ impl Pool {
         principal: &Principal,
         revision: &str,
         outgoing: &Outgoing,
-    ) -> Result<Pooled, PooledError> {
+    ) -> Result<PooledReply, PooledError> {
         let mut last = None;
         for instance in server.in_turn() {
             let key = shared(server, instance, principal, revision);
@@ -188,13 +188,16 @@ impl Pool {
                         .await?
                     {
                         Some(received) => {
-                            let unasked = Unasked {
+                            let responder = ServerRequestResponder {
                                 client: self.client.clone(),
                                 server: Arc::clone(server),
                                 instance: Arc::clone(instance),
                                 upstream_session: session.upstream_session,
                             };
-                            return Ok(Pooled { received, unasked });
+                            return Ok(PooledReply {
+                                received,
+                                responder,
+                            });
                         }
                         None => self.drop_session(&key, &session),
                     },
@@ -297,19 +300,19 @@ impl Pool {
         key: &Shared,
     ) -> Result<PooledSession, HandshakeError> {
         let cell = self.cell(key.clone());
-        cell.get_or_try_init(|| self.initialize(server, instance, &key.revision))
+        cell.get_or_try_init(|| self.initialize_instance(server, instance, &key.revision))
             .await
             .cloned()
     }
 
-    async fn initialize(
+    async fn initialize_instance(
         &self,
         server: &Server,
         instance: &Arc<Instance>,
         revision: &str,
     ) -> Result<PooledSession, HandshakeError> {
         let params = call::own_initialize_params(revision, env!("CARGO_PKG_VERSION"));
-        let greeting = InitializeHandshake {
+        let handshake = InitializeHandshake {
             text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
         };
@@ -318,7 +321,7 @@ impl Pool {
             client: &self.client,
             instance,
         };
-        let initialized = initialize(&way, server, &greeting, "pooled", limit).await;
+        let initialized = initialize(&way, server, &handshake, "pooled", limit).await;
         instance.contact.note_handshake(&initialized);
         let initialized = initialized?;
         server.note_statefulness(instance, initialized.upstream_session.as_ref());

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::gateway::Gateway;
 use super::table::{cell, rows, table};
-use super::{ClientError, Told, good, raw};
+use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::EventsCommand;
 use mooring_code::volume::unix_now_ms;
 
@@ -12,7 +12,7 @@ pub(super) async fn run(
     gateway: &Gateway,
     command: EventsCommand,
     is_json: bool,
-) -> Result<Told, ClientError> {
+) -> Result<CommandOutput, ClientError> {
     let EventsCommand::List {
         limit,
         of,

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 
 use super::ClientError;
-use super::target::Target;
+use super::target::GatewayTarget;
 use mooring_upstream::tls_config;
 
 /// How long an answer may take: longer than the longest run, which a replay waits for.
@@ -23,11 +23,11 @@ const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// A gateway, and the server that it is asked about.
 #[derive(Debug)]
 pub(super) struct Gateway {
-    target: Target,
+    target: GatewayTarget,
 }
 
 impl Gateway {
-    pub(super) fn new(target: Target) -> Result<Self, ClientError> {
+    pub(super) fn new(target: GatewayTarget) -> Result<Self, ClientError> {
         let is_url = target.gateway.parse::<http::Uri>().is_ok_and(|uri| {
             uri.authority().is_some() && matches!(uri.scheme_str(), Some("http" | "https"))
         });

@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use self::gateway::Gateway;
-use self::target::Target;
+use self::target::GatewayTarget;
 use crate::cli::{
     ClientArguments, EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, EventsArguments,
     RunsArguments, SkillsArguments,
@@ -34,7 +34,7 @@ pub enum ClientCommand {
 
 /// What a command came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct CommandOutput {
     /// What is printed.
     pub text: String,
     /// Whether all is as it should be: a replay that is not the same is not.
@@ -109,7 +109,7 @@ impl ClientError {
 ///
 /// # Errors
 /// See [`ClientError`].
-pub async fn run(command: ClientCommand) -> Result<Told, ClientError> {
+pub async fn run(command: ClientCommand) -> Result<CommandOutput, ClientError> {
     match command {
         ClientCommand::Runs(RunsArguments { command, client }) => {
             runs::run(&gateway(&client)?, command, client.json).await
@@ -124,19 +124,19 @@ pub async fn run(command: ClientCommand) -> Result<Told, ClientError> {
 }
 
 fn gateway(arguments: &ClientArguments) -> Result<Gateway, ClientError> {
-    Gateway::new(Target::find(arguments)?)
+    Gateway::new(GatewayTarget::find(arguments)?)
 }
 
 /// All good.
-fn good(text: String) -> Told {
-    Told {
+fn good(text: String) -> CommandOutput {
+    CommandOutput {
         text,
         is_good: true,
     }
 }
 
 /// The answer as it is, and a line's end.
-fn raw(answer: &Value) -> Told {
+fn raw(answer: &Value) -> CommandOutput {
     good(format!("{answer}\n"))
 }
 

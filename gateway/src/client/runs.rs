@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::gateway::Gateway;
 use super::table::{cell, fields, printable, rows, table};
-use super::{ClientError, Told, good, raw};
+use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::RunsCommand;
 
 /// What a run is shown by before its texts.
@@ -32,7 +32,7 @@ pub(super) async fn run(
     gateway: &Gateway,
     command: RunsCommand,
     is_json: bool,
-) -> Result<Told, ClientError> {
+) -> Result<CommandOutput, ClientError> {
     match command {
         RunsCommand::List {
             limit,
@@ -73,7 +73,7 @@ pub(super) async fn run(
                 replayed(&answer)
             };
             let is_good = answer.pointer("/replay/same") == Some(&Value::Bool(true));
-            Ok(Told { text, is_good })
+            Ok(CommandOutput { text, is_good })
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::gateway::Gateway;
 use super::table::{cell, fields, printable, rows, table};
-use super::{ClientError, Told, good, raw};
+use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::SkillsCommand;
 use mooring_code::skills::SOURCE_BYTES_MAX;
 
@@ -15,7 +15,7 @@ pub(super) async fn run(
     gateway: &Gateway,
     command: SkillsCommand,
     is_json: bool,
-) -> Result<Told, ClientError> {
+) -> Result<CommandOutput, ClientError> {
     let (answer, text): (Value, fn(&Value) -> String) = match command {
         SkillsCommand::List { status, name } => {
             let parameters = [("status", status), ("name", name)];

@@ -19,7 +19,7 @@ const STANDARD_HEADERS: [HeaderName; 3] = [
 
 /// Which gateway is asked, about which server, and as whom.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct GatewayTarget {
     /// Without a slash at the end.
     pub(super) gateway: String,
     /// The id of a code server.
@@ -28,7 +28,7 @@ pub(super) struct Target {
     pub(super) headers: HeaderMap,
 }
 
-impl Target {
+impl GatewayTarget {
     /// What the flags say, and the settings where the flags say nothing.
     pub(super) fn find(arguments: &ClientArguments) -> Result<Self, ClientError> {
         let settings = if arguments.gateway.is_none() || arguments.config.is_some() {

@@ -8,8 +8,8 @@ use super::events::length_ms;
 use super::table::{cell, fields, printable, table};
 use super::*;
 
-fn target(arguments: &ClientArguments) -> Target {
-    Target::of(arguments, None).unwrap()
+fn target(arguments: &ClientArguments) -> GatewayTarget {
+    GatewayTarget::of(arguments, None).unwrap()
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_asks_stands_in_headers() {
         ..arguments
     };
     assert!(matches!(
-        Target::of(&forged, None),
+        GatewayTarget::of(&forged, None),
         Err(ClientError::Flag(_))
     ));
 }

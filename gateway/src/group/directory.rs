@@ -23,12 +23,12 @@ const NAME_OVERHEAD_BYTES: usize = 64;
 
 /// Which member has what, by the names in the group.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct MemberIndex {
     by_name: HashMap<Box<str>, usize>,
     templates: Vec<(UriTemplate, usize)>,
 }
 
-impl Places {
+impl MemberIndex {
     /// These names; those of resource templates are read as such.
     pub(crate) fn new(listing: Listing, by_name: HashMap<Box<str>, usize>) -> Self {
         let templates = match listing {
@@ -63,7 +63,7 @@ impl Places {
 
 /// What is known of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum MemberLookup {
     /// This member has it.
     At(usize),
     /// No member had it a moment ago.
@@ -73,22 +73,22 @@ pub(crate) enum Known {
 }
 
 #[derive(Debug)]
-struct Kept {
-    places: Arc<Places>,
+struct CachedListing {
+    places: Arc<MemberIndex>,
     made_at: Instant,
 }
 
 /// The lists of the sessions of one group that this worker saw last.
 #[derive(Debug, Default)]
-pub(crate) struct Directory(Mutex<HashMap<(Box<str>, Listing), Kept>>);
+pub(crate) struct MemberDirectory(Mutex<HashMap<(Box<str>, Listing), CachedListing>>);
 
-impl Directory {
+impl MemberDirectory {
     /// Notes what the lists of a session said.
     pub(crate) fn note(
         &self,
         session_digest: &str,
         listing: Listing,
-        places: Arc<Places>,
+        places: Arc<MemberIndex>,
         now: Instant,
     ) {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ impl Directory {
             };
             bytes = bytes.saturating_sub(gone.places.bytes());
         }
-        let kept = Kept {
+        let kept = CachedListing {
             places,
             made_at: now,
         };
@@ -120,16 +120,16 @@ impl Directory {
         listing: Listing,
         name: &str,
         now: Instant,
-    ) -> Known {
+    ) -> MemberLookup {
         let lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kept) = lists.get(&(session_digest.into(), listing)) else {
-            return Known::No;
+            return MemberLookup::No;
         };
         let age = now.duration_since(kept.made_at);
         match kept.places.find(name) {
-            Some(member) if age < FRESH => Known::At(member),
-            None if age < ABSENT => Known::Nowhere,
-            _ => Known::No,
+            Some(member) if age < FRESH => MemberLookup::At(member),
+            None if age < ABSENT => MemberLookup::Nowhere,
+            _ => MemberLookup::No,
         }
     }
 }
@@ -138,39 +138,39 @@ impl Directory {
 mod tests {
     use super::*;
 
-    fn places(listing: Listing, names: &[(&str, usize)]) -> Arc<Places> {
+    fn places(listing: Listing, names: &[(&str, usize)]) -> Arc<MemberIndex> {
         let by_name = names
             .iter()
             .map(|(name, member)| ((*name).into(), *member))
             .collect();
-        Arc::new(Places::new(listing, by_name))
+        Arc::new(MemberIndex::new(listing, by_name))
     }
 
     #[test]
     fn lists_are_believed_for_a_while_and_their_gaps_for_a_shorter_one() {
-        let directory = Directory::default();
+        let directory = MemberDirectory::default();
         let start = Instant::now();
         let ask = |session: &str, name: &str, after_ms: u64| {
             let now = start + Duration::from_millis(after_ms);
             directory.look_up(session, Listing::Tools, name, now)
         };
-        assert_eq!(ask("s", "echo", 0), Known::No);
+        assert_eq!(ask("s", "echo", 0), MemberLookup::No);
         let tools = places(Listing::Tools, &[("echo", 1)]);
         directory.note("s", Listing::Tools, tools, start);
-        assert_eq!(ask("s", "echo", 29_999), Known::At(1));
-        assert_eq!(ask("s", "echo", 30_000), Known::No);
-        assert_eq!(ask("s", "other", 999), Known::Nowhere);
-        assert_eq!(ask("s", "other", 1_000), Known::No);
-        assert_eq!(ask("t", "echo", 0), Known::No, "another session's");
+        assert_eq!(ask("s", "echo", 29_999), MemberLookup::At(1));
+        assert_eq!(ask("s", "echo", 30_000), MemberLookup::No);
+        assert_eq!(ask("s", "other", 999), MemberLookup::Nowhere);
+        assert_eq!(ask("s", "other", 1_000), MemberLookup::No);
+        assert_eq!(ask("t", "echo", 0), MemberLookup::No, "another session's");
         assert_eq!(
             directory.look_up("s", Listing::Prompts, "echo", start),
-            Known::No
+            MemberLookup::No
         );
     }
 
     #[test]
     fn the_oldest_lists_make_room() {
-        let directory = Directory::default();
+        let directory = MemberDirectory::default();
         let start = Instant::now();
         let long = "x".repeat(1_000);
         let many: Vec<String> = (0..BYTES_MAX / 2 / 1_100)
@@ -184,8 +184,14 @@ mod tests {
         }
         let known = |session| directory.look_up(session, Listing::Tools, "7", start);
         let end = start + Duration::from_millis(3);
-        assert_eq!(directory.look_up("a", Listing::Tools, "7", end), Known::No);
-        assert_eq!((known("b"), known("c")), (Known::At(0), Known::At(0)));
+        assert_eq!(
+            directory.look_up("a", Listing::Tools, "7", end),
+            MemberLookup::No
+        );
+        assert_eq!(
+            (known("b"), known("c")),
+            (MemberLookup::At(0), MemberLookup::At(0))
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use http::HeaderMap;
 use tokio::task::spawn_blocking;
 
-use super::directory::{Known, Places};
+use super::directory::{MemberIndex, MemberLookup};
 use super::merge::{MemberList, merge};
 use super::{Group, Member};
 use mooring_code::server::CodeServer;
@@ -20,8 +20,8 @@ use mooring_protocol::listing::{Entry, Page, PageError};
 use mooring_protocol::{
     EnvelopeError, Kind, Listing, Message, Revision, Sender, call, tool_server,
 };
-use mooring_router::affinity::{Affinity, Moved, Session};
-use mooring_router::dispatch::{Asked, DeliverError, Question, ask};
+use mooring_router::affinity::{RebindNotice, Session, SessionRouter};
+use mooring_router::dispatch::{DeliverError, GatewayReply, GatewayRequest, send_gateway_request};
 use mooring_upstream::{ExchangeError, Outgoing, Server};
 
 /// Most pages of one member's list.
@@ -35,7 +35,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// How members are reached.
-    pub(crate) affinity: Affinity,
+    pub(crate) session_router: SessionRouter,
     /// The client's session at the group.
     pub(crate) session: Session,
     /// The headers of the client's request.
@@ -72,20 +72,20 @@ pub(crate) enum Failure {
 
 /// One member's answer.
 #[derive(Debug)]
-pub(crate) struct Gathered<T> {
+pub(crate) struct MemberAnswer<T> {
     /// What it said; none where it has no such method.
     pub(crate) outcome: Result<Option<T>, Failure>,
     /// Set where its binding was moved on the way.
-    pub(crate) moved: Option<Moved>,
+    pub(crate) moved: Option<RebindNotice>,
 }
 
 /// The group's list.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct GroupList {
     /// The JSON text of the result; the first member's failure where no member answered, none where no member has such lists.
     pub(crate) result: Result<Option<String>, (Box<str>, Failure)>,
     /// The moves that the client is to be told of.
-    pub(crate) moved: Vec<Moved>,
+    pub(crate) moved: Vec<RebindNotice>,
 }
 
 /// What is left of the bytes that all members may send.
@@ -110,12 +110,12 @@ impl Scope {
     /// itself, so that no half-made binding is left behind.
     async fn in_time<T: Send + 'static>(
         &self,
-        asking: impl Future<Output = Gathered<T>> + Send + 'static,
-    ) -> Gathered<T> {
-        let limit = self.affinity.options().answer_timeout;
+        asking: impl Future<Output = MemberAnswer<T>> + Send + 'static,
+    ) -> MemberAnswer<T> {
+        let limit = self.session_router.options().answer_timeout;
         match tokio::time::timeout(limit, tokio::spawn(asking)).await {
             Ok(Ok(gathered)) => gathered,
-            Ok(Err(_)) | Err(_) => Gathered {
+            Ok(Err(_)) | Err(_) => MemberAnswer {
                 outcome: Err(Failure::Late),
                 moved: None,
             },
@@ -127,14 +127,14 @@ impl Scope {
         &self,
         servers: impl Iterator<Item = &Arc<Server>>,
         text: impl Fn(&str) -> String,
-    ) -> Vec<(Arc<Server>, Gathered<Box<str>>)> {
+    ) -> Vec<(Arc<Server>, MemberAnswer<Box<str>>)> {
         join_all(servers.map(|server| {
             let (scope, server) = (self.clone(), Arc::clone(server));
-            let text = text(&self.affinity.next_id());
+            let text = text(&self.session_router.next_id());
             async move {
                 let asked = Arc::clone(&server);
                 let inner = scope.clone();
-                let asking = async move { inner.ask(&asked, text).await };
+                let asking = async move { inner.ask_member(&asked, text).await };
                 (server, scope.in_time(asking).await)
             }
         }))
@@ -142,21 +142,21 @@ impl Scope {
     }
 
     /// Asks one member; its result as JSON text.
-    pub(crate) async fn ask(&self, server: &Server, text: String) -> Gathered<Box<str>> {
-        let question = Question {
+    pub(crate) async fn ask_member(&self, server: &Server, text: String) -> MemberAnswer<Box<str>> {
+        let question = GatewayRequest {
             session: &self.session,
             server,
             outgoing: Outgoing::post(server, Bytes::from(text)).forwarding(&self.headers),
         };
-        match ask(&self.affinity, question).await {
-            Ok(Asked { answer, moved }) => Gathered {
+        match send_gateway_request(&self.session_router, question).await {
+            Ok(GatewayReply { answer, moved }) => MemberAnswer {
                 outcome: answer.map_err(Failure::from).and_then(|answer| {
                     let message = Message::parse(&answer.text, Sender::Upstream)?;
                     result_of(&message)
                 }),
                 moved,
             },
-            Err(error) => Gathered {
+            Err(error) => MemberAnswer {
                 moved: match &error {
                     DeliverError::OutcomeUnknown { moved } => moved.clone(),
                     _ => None,
@@ -171,10 +171,10 @@ impl Scope {
         member: Member,
         listing: Listing,
         budget: Arc<Budget>,
-    ) -> Gathered<Vec<Entry>> {
+    ) -> MemberAnswer<Vec<Entry>> {
         match &member {
             Member::Upstream(server) => self.pages(server, listing, &budget).await,
-            Member::Code(server) => Gathered {
+            Member::Code(server) => MemberAnswer {
                 outcome: self.code_page(server, listing),
                 moved: None,
             },
@@ -186,13 +186,13 @@ impl Scope {
         server: &Server,
         listing: Listing,
         budget: &Budget,
-    ) -> Gathered<Vec<Entry>> {
+    ) -> MemberAnswer<Vec<Entry>> {
         let mut moved = None;
         let mut entries = Vec::new();
         let mut cursor: Option<Box<str>> = None;
         for _ in 0..PAGES_MAX {
-            let text = call::list(&self.affinity.next_id(), listing, cursor.as_deref());
-            let asked = self.ask(server, text).await;
+            let text = call::list(&self.session_router.next_id(), listing, cursor.as_deref());
+            let asked = self.ask_member(server, text).await;
             moved = asked.moved.or(moved);
             let page = match asked.outcome {
                 Ok(Some(result)) => read_page(listing, result, budget).await.map(Some),
@@ -214,9 +214,9 @@ impl Scope {
                 Ok(None) => Ok(None),
                 Err(failure) => Err(failure),
             };
-            return Gathered { outcome, moved };
+            return MemberAnswer { outcome, moved };
         }
-        Gathered {
+        MemberAnswer {
             outcome: Err(Failure::TooLong),
             moved,
         }
@@ -227,7 +227,7 @@ impl Scope {
         server: &Arc<CodeServer>,
         listing: Listing,
     ) -> Result<Option<Vec<Entry>>, Failure> {
-        let text = call::list(&self.affinity.next_id(), listing, None);
+        let text = call::list(&self.session_router.next_id(), listing, None);
         let message = Message::parse(text.as_bytes(), Sender::Client)?;
         match tool_server::asked(server, &message, self.revision) {
             tool_server::ToolServerReply::Result(result) => {
@@ -270,11 +270,11 @@ fn result_of(message: &Message<'_>) -> Result<Option<Box<str>>, Failure> {
 impl Failure {
     /// Whether it is the whole session that is over, or cannot be asked for: no other member could serve it either.
     pub(crate) fn is_of_the_session(&self) -> bool {
-        use mooring_router::affinity::SettleError;
+        use mooring_router::affinity::ResolveError;
         matches!(
             self,
-            Self::Deliver(DeliverError::Settle(
-                SettleError::Store(_) | SettleError::ParamsGone | SettleError::LostByPolicy
+            Self::Deliver(DeliverError::Resolve(
+                ResolveError::Store(_) | ResolveError::ParamsGone | ResolveError::LostByPolicy
             ))
         )
     }
@@ -282,7 +282,7 @@ impl Failure {
 
 impl Group {
     /// The lists of all members as one. Notes what it finds.
-    pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> Listed {
+    pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> GroupList {
         let budget = Arc::new(Budget(AtomicUsize::new(BYTES_MAX)));
         let asking = self.members.iter().map(|member| {
             let asking = scope
@@ -314,7 +314,7 @@ impl Group {
                 .any(|(_, failure)| failure.is_of_the_session())
         {
             failures.sort_by_key(|(_, failure)| !failure.is_of_the_session());
-            return Listed {
+            return GroupList {
                 result: failures.into_iter().next().map_or(Ok(None), Err),
                 moved,
             };
@@ -323,10 +323,10 @@ impl Group {
         if merged.shadowed > 0 {
             tracing::warn!(group = %self.id, list = listing.key(), count = merged.shadowed, "names of one member stand for another member's; they are left out");
         }
-        let places = Arc::new(Places::new(listing, merged.places));
+        let places = Arc::new(MemberIndex::new(listing, merged.places));
         self.directory
             .note(&scope.session.digest, listing, places, Instant::now());
-        Listed {
+        GroupList {
             result: Ok(Some(merged.result)),
             moved,
         }
@@ -339,7 +339,7 @@ impl Group {
         scope: &Scope,
         listing: Listing,
         name: &str,
-        moved: &mut Vec<Moved>,
+        moved: &mut Vec<RebindNotice>,
     ) -> Option<&Member> {
         let look_up = || {
             let digest = &scope.session.digest;
@@ -347,13 +347,13 @@ impl Group {
                 .look_up(digest, listing, name, Instant::now())
         };
         let mut known = look_up();
-        if known == Known::No {
+        if known == MemberLookup::No {
             moved.extend(self.list(scope, listing).await.moved);
             known = look_up();
         }
         match known {
-            Known::At(place) => self.members.get(place),
-            Known::Nowhere | Known::No => None,
+            MemberLookup::At(place) => self.members.get(place),
+            MemberLookup::Nowhere | MemberLookup::No => None,
         }
     }
 }

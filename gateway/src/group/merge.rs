@@ -25,7 +25,7 @@ pub(crate) struct MemberList {
 
 /// The lists of all members as one.
 #[derive(Debug)]
-pub(crate) struct Merged {
+pub(crate) struct MergedLists {
     /// The JSON text of the result.
     pub(crate) result: String,
     /// Which member has what, by the name that the group gives it.
@@ -49,7 +49,7 @@ pub(crate) fn merge(
     servers: &[&str],
     lists: &[MemberList],
     missing: &[&str],
-) -> Merged {
+) -> MergedLists {
     let naming = naming(listing, group_names);
     let mut places = HashMap::new();
     let mut shadowed = 0_usize;
@@ -83,7 +83,7 @@ pub(crate) fn merge(
         result.push_str(&format!(r#","_meta":{}"#, missing_meta(missing)));
     }
     result.push('}');
-    Merged {
+    MergedLists {
         result,
         places,
         shadowed,

@@ -2,7 +2,7 @@
 //!
 //! A group keeps nothing of its own. Its session is one record in the store with a binding for each member, and a call
 //! goes the way that it would go to the member itself. Here is what makes one of many: names ([`names`]), lists
-//! ([`merge`], [`gather`]), the handshake ([`introduction`]), streams ([`blocks`], [`event_ids`]), and the search for
+//! ([`merge`], [`gather`]), the handshake ([`initialize`]), streams ([`blocks`], [`event_ids`]), and the search for
 //! the member that has a thing ([`directory`], [`template`]).
 //!
 //! Invariant: what a member says goes to the client byte for byte, but for the names of tools and prompts and for event
@@ -10,7 +10,7 @@
 
 mod directory;
 mod gather;
-mod introduction;
+mod initialize;
 mod merge;
 mod names;
 mod template;
@@ -24,9 +24,9 @@ use std::sync::Arc;
 use mooring_session::names::{NameError, ServerName};
 
 pub(crate) use self::gather::{Failure, Scope};
-pub(crate) use self::introduction::{Introduced, introduce};
+pub(crate) use self::initialize::{MemberInitializeResult, initialize_result};
 
-use self::directory::Directory;
+use self::directory::MemberDirectory;
 use mooring_code::server::{CodeServer, CodeServers};
 use mooring_settings::{GroupNames, ServerKind, ServerSettings};
 use mooring_upstream::{Server, Servers};
@@ -66,7 +66,7 @@ pub struct Group {
     pub id: ServerName,
     members: Vec<Member>,
     names: GroupNames,
-    directory: Directory,
+    directory: MemberDirectory,
 }
 
 impl Group {
@@ -77,7 +77,7 @@ impl Group {
             id,
             members,
             names,
-            directory: Directory::default(),
+            directory: MemberDirectory::default(),
         }
     }
 

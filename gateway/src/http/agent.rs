@@ -12,8 +12,8 @@ use mooring_session::names::Principal;
 use tokio::sync::mpsc;
 
 use super::answer;
+use super::built_in::{call_of, reply_to};
 use super::endpoint::{session_id, with_session_id};
-use super::own::{call_of, reply_to};
 use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
 use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Revision};
 
@@ -24,7 +24,7 @@ const PROGRESS_WAITING_MAX: usize = 64;
 
 /// A request for an agent server.
 #[derive(Clone, Debug)]
-pub(super) struct AgentVisit {
+pub(super) struct AgentContext {
     pub(super) server: Arc<AgentServer>,
     pub(super) principal: Principal,
     pub(super) headers: HeaderMap,
@@ -32,7 +32,7 @@ pub(super) struct AgentVisit {
 
 /// One message.
 pub(super) async fn post(
-    visit: &AgentVisit,
+    context: &AgentContext,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
@@ -41,9 +41,9 @@ pub(super) async fn post(
         Kind::Notification => {
             if message.method() == Method::Cancelled
                 && let Some(id) = message.params.request_id()
-                && let Some(request) = visit.request(id)
+                && let Some(request) = context.request(id)
             {
-                visit.server.cancel(&request);
+                context.server.cancel(&request);
             }
             return answer::empty(StatusCode::ACCEPTED);
         }
@@ -51,7 +51,7 @@ pub(super) async fn post(
             return answer::plain(ErrorKind::AnswerUnexpected, message.id());
         }
     }
-    let (call, id_json) = match call_of(&visit.server, message, revision) {
+    let (call, id_json) = match call_of(&context.server, message, revision) {
         Ok(call) => call,
         Err(reply) if message.method() == Method::Initialize => {
             return with_session_id(*reply, &client_id());
@@ -68,8 +68,8 @@ pub(super) async fn post(
         })
         .unzip();
     let context = CallContext {
-        principal: visit.principal.clone(),
-        request: visit.request(&id_json),
+        principal: context.principal.clone(),
+        request: context.request(&id_json),
         progress,
     };
     reply_to(id_json, call.make(context), said).await
@@ -80,7 +80,7 @@ fn client_id() -> String {
     format!("{CLIENT}{:032x}", rand::random::<u128>())
 }
 
-impl AgentVisit {
+impl AgentContext {
     /// What a request of this client is known by; none where the client has no id.
     fn request(&self, id_json: &str) -> Option<RequestName> {
         let client = session_id(&self.headers).ok()?;

@@ -14,7 +14,7 @@ use mooring_session::refusal::Busy;
 use crate::identity::IdentityError;
 use mooring_protocol::ids::Id;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_router::affinity::{HoldError, Moved, OpenError, SettleError, TurnError};
+use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};
 use mooring_router::dispatch::{BodyError, DeliverError, ReplyBody};
 use mooring_router::pooled::PooledError;
 use mooring_store::StoreError;
@@ -102,16 +102,16 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
 }
 
 /// A session has no binding that is ready.
-pub(super) fn unsettled(cause: &SettleError, id: Option<Id<'_>>) -> Response {
+pub(super) fn unsettled(cause: &ResolveError, id: Option<Id<'_>>) -> Response {
     match cause {
-        SettleError::Store(cause) => store(cause, id),
-        SettleError::NoInstance(cause) => unavailable(&cause.into(), id),
-        SettleError::Unsettled => plain(ErrorKind::UpstreamUnavailable, id),
-        SettleError::Handshake(cause) => handshake(cause, id),
-        SettleError::ParamsGone | SettleError::LostByPolicy => {
+        ResolveError::Store(cause) => store(cause, id),
+        ResolveError::NoInstance(cause) => unavailable(&cause.into(), id),
+        ResolveError::Unsettled => plain(ErrorKind::UpstreamUnavailable, id),
+        ResolveError::Handshake(cause) => handshake(cause, id),
+        ResolveError::ParamsGone | ResolveError::LostByPolicy => {
             plain(ErrorKind::SessionNotFound, id)
         }
-        SettleError::Name(cause) => {
+        ResolveError::Name(cause) => {
             tracing::error!(%cause, "a name of the gateway's own making was refused");
             plain(ErrorKind::Internal, id)
         }
@@ -191,7 +191,7 @@ pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
                 .detail(refusal),
         ),
         OpenError::Store(cause) => store(cause, id),
-        OpenError::Settle(cause) => unsettled(cause, id),
+        OpenError::Resolve(cause) => unsettled(cause, id),
         cause @ (OpenError::AtCap(_) | OpenError::Displaced) => error(
             &ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(id)
@@ -277,7 +277,7 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Response {
 /// A message was not delivered, or its answer not received.
 pub(super) fn undelivered(cause: &DeliverError, id: Option<Id<'_>>) -> Response {
     match cause {
-        DeliverError::Settle(cause) => unsettled(cause, id),
+        DeliverError::Resolve(cause) => unsettled(cause, id),
         DeliverError::Answer(cause) => exchange(cause, id),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "an instance cannot be reached");
@@ -292,7 +292,7 @@ pub(super) fn undelivered(cause: &DeliverError, id: Option<Id<'_>>) -> Response 
     }
 }
 
-fn outcome_unknown(moved: Option<&Moved>, id: Option<Id<'_>>) -> Response {
+fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Response {
     let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
     let body = match moved {
         Some(moved) => {

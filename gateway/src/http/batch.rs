@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::answer;
-use super::endpoint::{Arrival, is_initialize, post_message};
-use super::late::streamed;
+use super::delayed_answer::streamed;
+use super::endpoint::{RequestContext, is_initialize, post_message};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Revision};
 use mooring_router::dispatch::ReplyMessages;
@@ -32,8 +32,8 @@ struct BatchEntry {
 }
 
 /// A batch of a client whose headers name no revision without batches.
-pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
-    match Revision::of_headers(&arrival.headers) {
+pub(super) async fn post(context: RequestContext, body: &Bytes) -> Response {
+    match Revision::of_headers(&context.headers) {
         Ok(revision) if revision >= Revision::V2025_06_18 => {
             return answer::error(&ErrorBody::from(&EnvelopeError::Batch));
         }
@@ -47,7 +47,7 @@ pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
     // What is refused first is mostly wrong with the whole request, such as its session.
     let mut first = None;
     for entry in entries.by_ref() {
-        let reply = serve(&arrival, &entry).await;
+        let reply = serve(&context, &entry).await;
         if !reply.status().is_success() {
             return reply;
         }
@@ -61,7 +61,7 @@ pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
     };
     let (said, before) = mpsc::channel(UNREAD_MAX);
     let client = BatchClient {
-        event_bytes_max: arrival.app.relay.event_bytes_max,
+        event_bytes_max: context.app.relay.event_bytes_max,
         said,
     };
     let task = tokio::spawn(async move {
@@ -71,7 +71,7 @@ pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
                 // The last answer alone ends the stream.
                 client.say(std::mem::take(&mut answer)).await;
             }
-            let reply = serve(&arrival, &entry).await;
+            let reply = serve(&context, &entry).await;
             if let Some(id_json) = &entry.request_id {
                 answer = client.pass_on(reply, id_json).await;
             }
@@ -82,13 +82,13 @@ pub(super) async fn post(arrival: Arrival, body: &Bytes) -> Response {
 }
 
 /// Serves one entry. What it began is finished, whoever still waits.
-async fn serve(arrival: &Arrival, entry: &BatchEntry) -> Response {
-    let arrival = Arrival {
+async fn serve(context: &RequestContext, entry: &BatchEntry) -> Response {
+    let context = RequestContext {
         // Nobody can tell by the connection which of the answers are still wanted.
         client_gone: CancellationToken::new(),
-        ..arrival.clone()
+        ..context.clone()
     };
-    post_message(arrival, entry.text.clone()).await
+    post_message(context, entry.text.clone()).await
 }
 
 /// The messages of a batch, all of which may be served.

@@ -4,16 +4,16 @@
 //! anything to DELETE. A client that can be asked questions is given a session id all the same, because it says so in its
 //! `initialize` alone: the id carries nothing but that (see [`asking_id`]).
 //!
-//! What a tool asks during a run is said before the answer (see [`super::late`]).
+//! What a tool asks during a run is said before the answer (see [`super::delayed_answer`]).
 
 use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 
+use super::built_in::{call_of, reply_to};
 use super::endpoint::{session_id, with_session_id};
-use super::nested::Inside;
-use super::own::{call_of, reply_to};
+use super::nested_servers::NestedServers;
 use super::{App, answer};
 use mooring_code::calls::{AnswerPlace, RunClient, Upstreams};
 use mooring_code::server::{CallContext, Caller, CodeServer};
@@ -24,7 +24,7 @@ const ASKING: &str = "asking-";
 
 /// A request for a code server.
 #[derive(Clone, Debug)]
-pub(super) struct CodeVisit {
+pub(super) struct CodeContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
     pub(super) caller: Caller,
@@ -32,21 +32,25 @@ pub(super) struct CodeVisit {
 }
 
 /// One message.
-pub(super) async fn post(visit: &CodeVisit, message: &Message<'_>, revision: Revision) -> Response {
+pub(super) async fn post(
+    context: &CodeContext,
+    message: &Message<'_>,
+    revision: Revision,
+) -> Response {
     match message.kind() {
         Kind::Request => {}
         // What a client tells here changes nothing: a run ends by itself, or at its limits.
         Kind::Notification => return answer::empty(StatusCode::ACCEPTED),
-        Kind::Result | Kind::Error => return answered(visit, message).await,
+        Kind::Result | Kind::Error => return answered(context, message).await,
     }
-    let (call, id_json) = match call_of(&visit.server, message, revision) {
+    let (call, id_json) = match call_of(&context.server, message, revision) {
         Ok(call) => call,
         Err(reply) if message.method() == Method::Initialize && can_be_asked(message) => {
             return with_session_id(*reply, &asking_id());
         }
         Err(reply) => return *reply,
     };
-    let (client, questions) = match session_id(&visit.headers) {
+    let (client, questions) = match session_id(&context.headers) {
         Ok(id) if id.as_str().starts_with(ASKING) => {
             let (client, questions) = RunClient::asked();
             (client, Some(questions))
@@ -54,26 +58,26 @@ pub(super) async fn post(visit: &CodeVisit, message: &Message<'_>, revision: Rev
         _ => (RunClient::silent(), None),
     };
     let context = CallContext {
-        caller: visit.caller.clone(),
-        upstreams: Arc::new(Inside(Arc::clone(&visit.app))),
+        caller: context.caller.clone(),
+        upstreams: Arc::new(NestedServers(Arc::clone(&context.app))),
         client,
     };
     reply_to(id_json, call.make(context), questions).await
 }
 
 /// The client answers what a tool asked during a run.
-async fn answered(visit: &CodeVisit, message: &Message<'_>) -> Response {
+async fn answered(context: &CodeContext, message: &Message<'_>) -> Response {
     let place = message.id().and_then(|id| AnswerPlace::read(id.as_json()));
     let session = place.as_ref().and_then(|place| {
-        let session = visit
+        let session = context
             .server
-            .session_of(&visit.caller.principal, place.language);
+            .session_of(&context.caller.principal, place.language);
         session.ok()
     });
     let reply = place.as_ref().and_then(|place| place.answer(message));
     match (place, session, reply) {
         (Some(place), Some(session), Some(reply)) => {
-            let inside = Inside(Arc::clone(&visit.app));
+            let inside = NestedServers(Arc::clone(&context.app));
             answer::relayed(inside.send(&session, place.server.as_str(), reply).await)
         }
         _ => answer::plain(ErrorKind::AnswerUnexpected, message.id()),

@@ -12,11 +12,11 @@ use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::{Principal, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::agent::AgentVisit;
-use super::code::CodeVisit;
-use super::group::GroupVisit;
-use super::target::Target;
-use super::{App, agent, answer, batch, code, door, group, upstream};
+use super::agent::AgentContext;
+use super::code::CodeContext;
+use super::group::GroupContext;
+use super::target::ServerTarget;
+use super::{App, agent, answer, batch, code, group, host_origin_guard, upstream};
 use crate::identity::identify;
 use mooring_code::server::Caller;
 use mooring_metrics as metrics;
@@ -25,14 +25,14 @@ use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::{
     EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError,
 };
-use mooring_router::affinity::{Closed, Session};
+use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
 
 /// A request that passed every check that needs neither its body nor its session.
 #[derive(Clone, Debug)]
-pub(super) struct Arrival {
+pub(super) struct RequestContext {
     pub(super) app: Arc<App>,
-    pub(super) target: Target,
+    pub(super) target: ServerTarget,
     pub(super) principal: Principal,
     /// The principal's teams.
     pub(super) teams: Teams,
@@ -46,16 +46,16 @@ pub(super) struct Arrival {
 }
 
 /// Which way it goes.
-enum Way {
-    Upstream(Visit),
-    Code(CodeVisit),
-    Agent(AgentVisit),
-    Group(GroupVisit),
+enum Route {
+    Upstream(UpstreamContext),
+    Code(CodeContext),
+    Agent(AgentContext),
+    Group(GroupContext),
 }
 
 /// A request for an upstream server.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(super) struct UpstreamContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<Server>,
     pub(super) principal: Principal,
@@ -68,7 +68,7 @@ pub(super) struct Visit {
     pub(super) client_gone: CancellationToken,
 }
 
-impl Visit {
+impl UpstreamContext {
     /// The session that it names.
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
         named_session(&self.app, &self.headers, &self.principal)
@@ -96,7 +96,7 @@ pub(super) async fn nowhere() -> Response {
 
 async fn serve(
     app: Arc<App>,
-    target: Result<Target, ErrorBody<'static>>,
+    target: Result<ServerTarget, ErrorBody<'static>>,
     peer: SocketAddr,
     request: Request,
 ) -> Response {
@@ -109,7 +109,7 @@ async fn serve(
         Ok(target) => target,
         Err(error) => return answer::error(&error),
     };
-    let arrival = Arrival {
+    let context = RequestContext {
         app,
         target,
         principal,
@@ -120,9 +120,9 @@ async fn serve(
         client_gone: CancellationToken::new(),
     };
     match head.method {
-        HttpMethod::POST => post(arrival, body).await,
-        HttpMethod::GET => get(arrival).await,
-        HttpMethod::DELETE => delete(arrival).await,
+        HttpMethod::POST => post(context, body).await,
+        HttpMethod::GET => get(context).await,
+        HttpMethod::DELETE => delete(context).await,
         _ => {
             let mut reply = answer::plain(ErrorKind::MethodNotAllowed, None);
             let allowed = HeaderValue::from_static("POST, GET, DELETE");
@@ -148,35 +148,35 @@ pub(super) fn caller(
     Ok((principal, identity.teams.into()))
 }
 
-async fn post(arrival: Arrival, body: axum::body::Body) -> Response {
-    if !door::is_json(&arrival.headers) {
+async fn post(context: RequestContext, body: axum::body::Body) -> Response {
+    if !host_origin_guard::is_json(&context.headers) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);
     }
-    if !door::accepts_both(&arrival.headers) {
+    if !host_origin_guard::accepts_both(&context.headers) {
         return answer::plain(ErrorKind::NotAcceptable, None);
     }
-    let body = match arrival.app.request_bodies.read(body).await {
+    let body = match context.app.request_bodies.read(body).await {
         Ok(body) => body,
         Err(error) => return answer::error(&error.into()),
     };
     // A legacy client that disconnects has not cancelled (MCP 2025-11-25, transports): what it asked for is
     // finished, whoever still listens. The task outlives the connection.
-    let _gone_with_this_future = arrival.client_gone.clone().drop_guard();
-    let task = tokio::spawn(post_body(arrival, body));
+    let _gone_with_this_future = context.client_gone.clone().drop_guard();
+    let task = tokio::spawn(post_body(context, body));
     task.await
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
 /// One message, or a batch of them.
-async fn post_body(arrival: Arrival, body: Bytes) -> Response {
+async fn post_body(context: RequestContext, body: Bytes) -> Response {
     match Message::parse(&body, Sender::Client) {
-        Err(EnvelopeError::Batch) => batch::post(arrival, &body).await,
-        _ => post_message(arrival, body).await,
+        Err(EnvelopeError::Batch) => batch::post(context, &body).await,
+        _ => post_message(context, body).await,
     }
 }
 
 /// One message.
-pub(super) async fn post_message(arrival: Arrival, body: Bytes) -> Response {
+pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Response {
     let message = match Message::parse(&body, Sender::Client) {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
@@ -186,65 +186,65 @@ pub(super) async fn post_message(arrival: Arrival, body: Bytes) -> Response {
         // served, would say that this is such a server; this one says to initialize.
         return answer::plain(ErrorKind::MethodNotFound, message.id());
     }
-    match check_revision(&message, &arrival.headers) {
+    match check_revision(&message, &context.headers) {
         Err(cause) => answer::error(&ErrorBody::from(&cause).answering(message.id())),
-        Ok(revision) => serve_message(arrival, &body, &message, revision).await,
+        Ok(revision) => serve_message(context, &body, &message, revision).await,
     }
 }
 
 /// One message of a client that speaks this revision.
 pub(super) async fn serve_message(
-    arrival: Arrival,
+    context: RequestContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
     let started = Instant::now();
-    let server_id: Box<str> = arrival.target.id().into();
-    let reply = match arrival.way() {
-        Way::Upstream(visit) => upstream::post(&visit, body, message, revision).await,
-        Way::Code(visit) => code::post(&visit, message, revision).await,
-        Way::Agent(visit) => agent::post(&visit, message, revision).await,
-        Way::Group(visit) => group::post(&visit, body, message, revision).await,
+    let server_id: Box<str> = context.target.id().into();
+    let reply = match context.route() {
+        Route::Upstream(context) => upstream::post(&context, body, message, revision).await,
+        Route::Code(context) => code::post(&context, message, revision).await,
+        Route::Agent(context) => agent::post(&context, message, revision).await,
+        Route::Group(context) => group::post(&context, body, message, revision).await,
     };
     let method = message.method().label();
     metrics::request(&server_id, method, started.elapsed());
     reply
 }
 
-pub(super) async fn get(arrival: Arrival) -> Response {
-    if !door::accepts_events(&arrival.headers) {
+pub(super) async fn get(context: RequestContext) -> Response {
+    if !host_origin_guard::accepts_events(&context.headers) {
         return answer::error(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a GET needs text/event-stream"),
         );
     }
-    if let Err(cause) = Revision::of_headers(&arrival.headers) {
+    if let Err(cause) = Revision::of_headers(&context.headers) {
         return answer::error(&ErrorBody::from(&cause));
     }
-    match arrival.way() {
-        Way::Upstream(visit) => upstream::get(&visit).await,
-        Way::Code(_) | Way::Agent(_) => answer::only_post(),
-        Way::Group(visit) => group::get(&visit).await,
+    match context.route() {
+        Route::Upstream(context) => upstream::get(&context).await,
+        Route::Code(_) | Route::Agent(_) => answer::only_post(),
+        Route::Group(context) => group::get(&context).await,
     }
 }
 
-pub(super) async fn delete(arrival: Arrival) -> Response {
-    match arrival.way() {
+pub(super) async fn delete(context: RequestContext) -> Response {
+    match context.route() {
         // A client that does not wait for the answer still wants its upstream sessions deleted.
-        Way::Upstream(visit) => tokio::spawn(async move { upstream::delete(&visit).await })
+        Route::Upstream(context) => tokio::spawn(async move { upstream::delete(&context).await })
             .await
             .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
-        Way::Code(_) | Way::Agent(_) => answer::only_post(),
-        Way::Group(visit) => tokio::spawn(async move { group::delete(&visit).await })
+        Route::Code(_) | Route::Agent(_) => answer::only_post(),
+        Route::Group(context) => tokio::spawn(async move { group::delete(&context).await })
             .await
             .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
     }
 }
 
-impl Arrival {
-    fn way(self) -> Way {
+impl RequestContext {
+    fn route(self) -> Route {
         match self.target {
-            Target::Upstream(server) => Way::Upstream(Visit {
+            ServerTarget::Upstream(server) => Route::Upstream(UpstreamContext {
                 app: self.app,
                 server,
                 principal: self.principal,
@@ -253,7 +253,7 @@ impl Arrival {
                 lane: self.lane,
                 client_gone: self.client_gone,
             }),
-            Target::Code(server) => Way::Code(CodeVisit {
+            ServerTarget::Code(server) => Route::Code(CodeContext {
                 app: self.app,
                 server,
                 caller: Caller {
@@ -262,12 +262,12 @@ impl Arrival {
                 },
                 headers: self.headers,
             }),
-            Target::Agent(server) => Way::Agent(AgentVisit {
+            ServerTarget::Agent(server) => Route::Agent(AgentContext {
                 server,
                 principal: self.principal,
                 headers: self.headers,
             }),
-            Target::Group(group) => Way::Group(GroupVisit {
+            ServerTarget::Group(group) => Route::Group(GroupContext {
                 app: self.app,
                 group,
                 principal: self.principal,
@@ -318,7 +318,7 @@ pub(super) fn named_session(
     headers: &HeaderMap,
     principal: &Principal,
 ) -> Result<Session, ErrorKind> {
-    let prefix = &app.affinity.options().key_prefix;
+    let prefix = &app.session_router.options().key_prefix;
     Ok(Session::named(
         prefix,
         session_id(headers)?,
@@ -328,9 +328,9 @@ pub(super) fn named_session(
 
 /// Ends a session whose client is done.
 pub(super) async fn end(app: &App, session: &Session) -> Response {
-    match app.affinity.close(session).await {
-        Ok(Closed::Now) => answer::empty(StatusCode::NO_CONTENT),
-        Ok(Closed::Before) => answer::plain(ErrorKind::SessionNotFound, None),
+    match app.session_router.close(session).await {
+        Ok(CloseOutcome::Now) => answer::empty(StatusCode::NO_CONTENT),
+        Ok(CloseOutcome::AlreadyClosed) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(cause) => answer::store(&cause, None),
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn readyz(
     State(app): State<Arc<App>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
 ) -> Response {
-    let status = app.affinity.store().status();
+    let status = app.session_router.store().status();
     let code = match &app.code {
         Some(code) => Some(code.state().await),
         None => None,
@@ -65,7 +65,7 @@ pub(super) async fn readyz(
     let mut parts = serde_json::Map::new();
     let store = json!({
         "status": store_word,
-        "kind": app.affinity.store().kind(),
+        "kind": app.session_router.store().kind(),
         "since_ms": since_ms(status.since),
     });
     parts.insert("store".to_owned(), store);
@@ -75,7 +75,7 @@ pub(super) async fn readyz(
     }
     let body = json!({
         "status": word,
-        "worker": app.affinity.worker().as_str(),
+        "worker": app.session_router.worker().as_str(),
         "parts": parts,
     });
     answer::json(http_status, Bytes::from(body.to_string()))
@@ -117,8 +117,11 @@ pub(super) async fn metrics(
              them to all",
         ));
     }
-    let is_degraded = app.affinity.store().is_degraded();
-    let (bindings, connections) = (app.affinity.driven().count(), app.affinity.owned().count());
+    let is_degraded = app.session_router.store().is_degraded();
+    let (bindings, connections) = (
+        app.session_router.active_bindings().count(),
+        app.session_router.owned().count(),
+    );
     metrics::snapshot(bindings, connections, is_degraded);
     for server in app.servers.iter() {
         upstream::server_contact(server.id.as_str(), server.health().1.as_ref());

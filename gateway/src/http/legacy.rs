@@ -18,7 +18,7 @@ use mooring_session::names::{Principal, ServerName, SessionId};
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
 use super::endpoint::caller;
-use super::{App, answer, door};
+use super::{App, answer, host_origin_guard};
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_router::affinity::Session;
 
@@ -43,7 +43,7 @@ pub(super) async fn stream(
         Ok(admitted) => admitted,
         Err(error) => return answer::error(&error),
     };
-    if !door::accepts_events(request.headers()) {
+    if !host_origin_guard::accepts_events(request.headers()) {
         return answer::error(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
         );
@@ -73,14 +73,14 @@ pub(super) async fn messages(
         Err(error) => return answer::error(&error),
     };
     // The reply has no content, so it does not matter what the client accepts.
-    if !door::is_json(request.headers()) {
+    if !host_origin_guard::is_json(request.headers()) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);
     }
     let id = match session_id(request.uri()) {
         Ok(id) => id,
         Err(error) => return answer::error(&error),
     };
-    let prefix = &app.affinity.options().key_prefix;
+    let prefix = &app.session_router.options().key_prefix;
     let session = Session::named(prefix, id, principal);
     let (head, body) = request.into_parts();
     let body = match app.request_bodies.read(body).await {

@@ -5,24 +5,24 @@
 mod agent;
 mod answer;
 mod batch;
+mod built_in;
+mod client_stream;
 mod code;
 mod cors;
-mod door;
-mod downlink;
+mod delayed_answer;
 mod endpoint;
 mod governance;
 mod group;
 mod health;
-mod kept;
-mod late;
+mod host_origin_guard;
 mod legacy;
-mod nested;
-mod own;
+mod nested_servers;
 mod peers;
 mod request_body;
+mod stateful;
+mod stateless;
 mod stdio;
 mod target;
-mod unkept;
 mod upstream;
 
 pub use legacy::{StreamMessage, deliver_here};
@@ -36,16 +36,16 @@ use axum::response::Response;
 use axum::routing::{any, get};
 use metrics_exporter_prometheus::PrometheusHandle;
 
-pub use self::peers::Colleague;
+pub use self::peers::PeerEndpoint;
 pub use self::request_body::RequestBodies;
-pub use self::stdio::{Front, Keeping};
+pub use self::stdio::{Keeping, StdioClient};
 use crate::group::Groups;
 use crate::legacy::Streams;
 use mooring_agent::server::AgentServers;
 use mooring_code::calls::Upstreams;
 use mooring_code::server::CodeServers;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_router::affinity::Affinity;
+use mooring_router::affinity::SessionRouter;
 use mooring_router::dispatch::RelayOptions;
 use mooring_router::pooled::Pool;
 use mooring_settings::{AuthSettings, ListenSettings};
@@ -65,7 +65,7 @@ pub struct App {
     /// The id of the server that `/mcp` means, of any kind.
     pub default_server: Option<Box<str>>,
     /// Sessions that are kept.
-    pub affinity: Affinity,
+    pub session_router: SessionRouter,
     /// Upstream sessions for those that are not.
     pub pool: Pool,
     /// The streams of clients of HTTP+SSE that are open here.
@@ -96,7 +96,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),
-            door::check,
+            host_origin_guard::check,
         ));
     probe_routes().merge(guarded).with_state(app)
 }
@@ -124,5 +124,5 @@ async fn full() -> Response {
 
 /// The way that requests of the gateway's own take to its servers.
 pub(crate) fn upstreams(app: &Arc<App>) -> Arc<dyn Upstreams> {
-    Arc::new(nested::Inside(Arc::clone(app)))
+    Arc::new(nested_servers::NestedServers(Arc::clone(app)))
 }

@@ -11,12 +11,12 @@ use mooring_upstream::Body;
 
 /// This worker, as the others see it.
 #[derive(Debug)]
-pub struct Colleague {
+pub struct PeerEndpoint {
     app: Arc<App>,
     asked_at: Mutex<Option<Instant>>,
 }
 
-impl Colleague {
+impl PeerEndpoint {
     /// Nobody has asked anything yet.
     #[must_use]
     pub const fn new(app: Arc<App>) -> Self {
@@ -33,7 +33,7 @@ impl Colleague {
     }
 }
 
-impl PeerService for Colleague {
+impl PeerService for PeerEndpoint {
     type Body = Body;
 
     async fn serve(&self, forward: Forward) -> Result<Response<Body>, Verdict> {
@@ -42,7 +42,7 @@ impl PeerService for Colleague {
         match forward.operation {
             Operation::Stream => legacy::serve_forward(&self.app, forward).await,
             Operation::Serve | Operation::Renew | Operation::Close => {
-                self.app.affinity.serve_forward(forward).await
+                self.app.session_router.serve_forward(forward).await
             }
         }
     }

@@ -16,7 +16,7 @@ const IDS_SHOWN_MAX: usize = 20;
 
 /// A server, by its kind.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum ServerTarget {
     /// MCP servers somewhere else, to which requests are passed on.
     Upstream(Arc<Server>),
     /// Code, which the gateway answers itself.
@@ -27,7 +27,7 @@ pub(super) enum Target {
     Group(Arc<Group>),
 }
 
-impl Target {
+impl ServerTarget {
     /// The server's id.
     pub(super) fn id(&self) -> &str {
         match self {
@@ -41,11 +41,11 @@ impl Target {
 
 impl App {
     /// The server of this id.
-    pub(super) fn target(&self, id: &str) -> Option<Target> {
-        let upstream = || self.servers.get(id).cloned().map(Target::Upstream);
-        let code = || self.code.as_ref()?.get(id).cloned().map(Target::Code);
-        let agent = || self.agents.get(id).cloned().map(Target::Agent);
-        let group = || self.groups.get(id).cloned().map(Target::Group);
+    pub(super) fn target(&self, id: &str) -> Option<ServerTarget> {
+        let upstream = || self.servers.get(id).cloned().map(ServerTarget::Upstream);
+        let code = || self.code.as_ref()?.get(id).cloned().map(ServerTarget::Code);
+        let agent = || self.agents.get(id).cloned().map(ServerTarget::Agent);
+        let group = || self.groups.get(id).cloned().map(ServerTarget::Group);
         upstream().or_else(code).or_else(agent).or_else(group)
     }
 
@@ -53,7 +53,10 @@ impl App {
     ///
     /// # Errors
     /// `ServerNotFound`, with the servers that there are.
-    pub(super) fn aimed_at(&self, id: Option<Path<String>>) -> Result<Target, ErrorBody<'static>> {
+    pub(super) fn aimed_at(
+        &self,
+        id: Option<Path<String>>,
+    ) -> Result<ServerTarget, ErrorBody<'static>> {
         let target = match &id {
             Some(Path(id)) => self.target(id),
             None => self

@@ -7,8 +7,8 @@
 use axum::response::Response;
 use bytes::Bytes;
 
-use super::endpoint::{Visit, is_initialize};
-use super::{kept, unkept};
+use super::endpoint::{UpstreamContext, is_initialize};
+use super::{stateful, stateless};
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::{Message, Revision};
 use mooring_settings::Affinity;
@@ -16,57 +16,58 @@ use mooring_upstream::Statefulness;
 
 /// One message.
 pub(super) async fn post(
-    visit: &Visit,
+    context: &UpstreamContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
-    let is_kept = if is_initialize(message) {
-        begins_kept(visit)
+    let is_stateful = if is_initialize(message) {
+        begins_stateful(context)
     } else {
-        continues_kept(visit)
+        continues_stateful(context)
     };
-    if is_kept {
-        kept::post(visit, body, message, revision).await
+    if is_stateful {
+        stateful::post(context, body, message, revision).await
     } else {
-        unkept::post(visit, body, message, revision).await
+        stateless::post(context, body, message, revision).await
     }
 }
 
 /// A stream of what answers no request.
-pub(super) async fn get(visit: &Visit) -> Response {
-    if continues_kept(visit) {
-        kept::get(visit).await
+pub(super) async fn get(context: &UpstreamContext) -> Response {
+    if continues_stateful(context) {
+        stateful::get(context).await
     } else {
-        unkept::get(visit)
+        stateless::get(context)
     }
 }
 
 /// The client is done.
-pub(super) async fn delete(visit: &Visit) -> Response {
-    if continues_kept(visit) {
-        kept::delete(visit).await
+pub(super) async fn delete(context: &UpstreamContext) -> Response {
+    if continues_stateful(context) {
+        stateful::delete(context).await
     } else {
-        unkept::delete(visit)
+        stateless::delete(context)
     }
 }
 
 /// Whether the session that an `initialize` asks for is kept. One that began with a stream always is.
-fn begins_kept(visit: &Visit) -> bool {
-    let server = &visit.server;
-    server.keeps_new_sessions() || (server.affinity == Affinity::ByServer && visit.begun.is_some())
+fn begins_stateful(context: &UpstreamContext) -> bool {
+    let server = &context.server;
+    server.keeps_new_sessions()
+        || (server.affinity == Affinity::ByServer && context.begun.is_some())
 }
 
 /// Whether the session that a later request belongs to is kept.
-fn continues_kept(visit: &Visit) -> bool {
-    match visit.server.affinity {
+fn continues_stateful(context: &UpstreamContext) -> bool {
+    match context.server.affinity {
         Affinity::Kept => true,
         Affinity::Off => false,
         Affinity::ByServer => {
             let names_session = [MCP_SESSION_ID, X_MCP_SESSION_ID]
                 .iter()
-                .any(|name| visit.headers.contains_key(name));
-            names_session || visit.server.statefulness() == Statefulness::Stateful
+                .any(|name| context.headers.contains_key(name));
+            names_session || context.server.statefulness() == Statefulness::Stateful
         }
     }
 }

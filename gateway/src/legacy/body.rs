@@ -13,8 +13,8 @@ use http_body::{Body, Frame};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::streams::Slot;
-use crate::downlink::OpenStream;
+use super::streams::StreamSlot;
+use crate::client_stream::OpenStream;
 use mooring_protocol::event::comment;
 
 /// How long a stream may be silent before a comment keeps it open, well under the usual 60 s of proxies.
@@ -26,13 +26,13 @@ pub struct StreamBody {
     stream: Arc<OpenStream>,
     keep_alive: Pin<Box<Sleep>>,
     stopping: Pin<Box<WaitForCancellationFutureOwned>>,
-    _slot: Slot,
+    _slot: StreamSlot,
 }
 
 impl StreamBody {
     /// The events of this stream, until it is over or the worker stops.
     #[must_use]
-    pub fn new(stream: Arc<OpenStream>, slot: Slot, stopping: &CancellationToken) -> Self {
+    pub fn new(stream: Arc<OpenStream>, slot: StreamSlot, stopping: &CancellationToken) -> Self {
         Self {
             stream,
             keep_alive: Box::pin(tokio::time::sleep(KEEP_ALIVE)),

@@ -3,10 +3,10 @@
 //! A client opens a stream, which begins its session, and is told where to POST. A POST may arrive at any worker of the
 //! fleet; an owned binding in the session's record names the worker that holds the stream, and that one serves it, as if a
 //! client of Streamable HTTP had POSTed it. What would be the reply to that becomes events of the stream
-//! ([`crate::downlink`]).
+//! ([`crate::client_stream`]).
 
 mod body;
 mod streams;
 
 pub use body::StreamBody;
-pub use streams::{Slot, Streams};
+pub use streams::{StreamSlot, Streams};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use mooring_session::names::ServerName;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::downlink::{OpenStream, Wire};
+use crate::client_stream::{OpenStream, Wire};
 use mooring_router::affinity::Session;
 use mooring_store::SessionKey;
 
@@ -30,7 +30,9 @@ struct Shared {
 
 /// The place of one stream among those that may be open.
 #[derive(Debug)]
-pub struct Slot(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit);
+pub struct StreamSlot(
+    #[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit,
+);
 
 impl Default for Streams {
     fn default() -> Self {
@@ -50,9 +52,9 @@ impl Streams {
 
     /// A place for a stream; none where too many are open.
     #[must_use]
-    pub fn slot(&self) -> Option<Slot> {
+    pub fn slot(&self) -> Option<StreamSlot> {
         let permit = Arc::clone(&self.0.slots).try_acquire_owned().ok()?;
-        Some(Slot(permit))
+        Some(StreamSlot(permit))
     }
 
     /// Enters the stream of a new session.

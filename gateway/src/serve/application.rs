@@ -17,7 +17,9 @@ use mooring_code::proxy::AddressPolicy;
 use mooring_code::server::CodeServers;
 use mooring_peers::PeerClient;
 use mooring_peers::fleet::{KeyRing, SealKey};
-use mooring_router::affinity::{Affinity, AffinityOptions, Owned, OwnedOptions};
+use mooring_router::affinity::{
+    ConnectionSettings, OwnedConnections, SessionRouter, SessionRouterOptions,
+};
 use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
 use mooring_settings::{self as settings, Settings};
@@ -46,7 +48,7 @@ pub(super) async fn assemble(
     let servers = Arc::new(servers::servers(settings)?);
     servers::note_missing_programs(settings, &servers);
     let client = client(settings)?;
-    let affinity = Affinity::new(
+    let session_router = SessionRouter::new(
         parts.store,
         client.clone(),
         Arc::clone(&servers),
@@ -54,8 +56,8 @@ pub(super) async fn assemble(
         parts.worker.clone(),
         affinity_options(settings),
     );
-    let code = code_servers(settings, &affinity).await?;
-    let agents = agents(settings, &affinity)?;
+    let code = code_servers(settings, &session_router).await?;
+    let agents = agents(settings, &session_router)?;
     Ok(Arc::new(App {
         groups: Groups::new(&settings.servers, &servers, code.as_ref())?,
         agents,
@@ -67,7 +69,7 @@ pub(super) async fn assemble(
             settings.upstream.response_headers_timeout,
         ),
         servers,
-        affinity,
+        session_router,
         legacy: Streams::default(),
         request_bodies: RequestBodies::new(
             settings.listen.body_bytes_max,
@@ -85,7 +87,7 @@ pub(super) async fn assemble(
 }
 
 /// The servers whose calls are runs of a program. Over an embedded store other processes may run the same ones.
-fn agents(settings: &Settings, affinity: &Affinity) -> Result<AgentServers, NameError> {
+fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentServers, NameError> {
     let servers = settings
         .servers
         .iter()
@@ -102,7 +104,7 @@ fn agents(settings: &Settings, affinity: &Affinity) -> Result<AgentServers, Name
     AgentServers::new(
         servers,
         settings.agent_sessions_max(),
-        affinity,
+        session_router,
         locks_directory,
     )
 }
@@ -110,7 +112,7 @@ fn agents(settings: &Settings, affinity: &Affinity) -> Result<AgentServers, Name
 /// The servers that run code, where some are configured.
 async fn code_servers(
     settings: &Settings,
-    affinity: &Affinity,
+    session_router: &SessionRouter,
 ) -> Result<Option<CodeServers>, ServeError> {
     let Some(code) = &settings.code else {
         return Ok(None);
@@ -124,7 +126,7 @@ async fn code_servers(
     }
     let mountable = servers::mountable(settings)?;
     let addresses = AddressPolicy::public(store_addresses(settings).await);
-    let servers = CodeServers::open(code, &servers, mountable, addresses, affinity.clone());
+    let servers = CodeServers::open(code, &servers, mountable, addresses, session_router.clone());
     Ok(Some(servers.await?))
 }
 
@@ -168,20 +170,25 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
 }
 
 /// What this worker will own, and how it reaches what others own.
-fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<Owned, NameError> {
+fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<OwnedConnections, NameError> {
     let upstream = &settings.upstream;
-    let options = OwnedOptions {
+    let options = ConnectionSettings {
         message_bytes_max: upstream.event_bytes_max,
         events_max: upstream.event_log_events_max,
         event_bytes_max: upstream.event_log_bytes_max,
         client_answer_timeout: upstream.client_answer_timeout,
     };
     let dials = servers::dials(settings)?;
-    Ok(Owned::new(dials, options, settings.worker.beat_ttl, peers))
+    Ok(OwnedConnections::new(
+        dials,
+        options,
+        settings.worker.beat_ttl,
+        peers,
+    ))
 }
 
-fn affinity_options(settings: &Settings) -> AffinityOptions {
-    AffinityOptions {
+fn affinity_options(settings: &Settings) -> SessionRouterOptions {
+    SessionRouterOptions {
         session_ttl: Millis::from(settings.affinity.session_ttl),
         sessions_max: settings.affinity.sessions_max,
         initializes_per_minute: settings.affinity.initializes_per_minute,

@@ -218,11 +218,11 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     let beat = beat(settings, &worker, ADDRESS)?;
     let beating = async {
         loop {
-            background::announce(&app.affinity, &beat).await;
+            background::announce(&app.session_router, &beat).await;
             tokio::time::sleep(settings.worker.beat_interval).await;
         }
     };
-    background::announce(&app.affinity, &beat).await;
+    background::announce(&app.session_router, &beat).await;
     let mut checks = code(&app).await;
     tokio::select! {
         asked = ask_servers(settings, &app) => checks.extend(asked),

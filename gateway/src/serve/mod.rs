@@ -119,7 +119,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     }
     let open_files_max = open_files::raise_limit();
     let recorder = record_metrics()?;
-    let Assembled {
+    let PreparedGateway {
         app,
         listener,
         address,
@@ -130,14 +130,14 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         Some(peers) => peers.address.clone(),
         None => address.to_string().into(),
     };
-    let (affinity, worker) = (&app.affinity, app.affinity.worker());
+    let (session_router, worker) = (&app.session_router, app.session_router.worker());
     let beat = beat(&settings, worker, &known_as)?;
-    background::announce(affinity, &beat).await;
+    background::announce(session_router, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
     let peer_listener = peers.map(|peers| peers.serve(&app));
 
     ask_servers(&app);
-    tracing::info!(%address, %worker, peers = %known_as, store = affinity.store().kind(), "serving");
+    tracing::info!(%address, %worker, peers = %known_as, store = session_router.store().kind(), "serving");
     let patience = settings.worker.stop_patience;
     let listener = client_listener(listener, &app, open_files_max);
     let (result, patience_ends_at) = run(listener, &app, patience).await;
@@ -162,7 +162,7 @@ fn record_metrics() -> Result<PrometheusHandle, ServeError> {
 }
 
 /// All that serving needs, and nothing of it serves yet.
-struct Assembled {
+struct PreparedGateway {
     app: Arc<App>,
     listener: TcpListener,
     address: SocketAddr,
@@ -172,7 +172,7 @@ struct Assembled {
 async fn assemble(
     settings: &Settings,
     recorder: PrometheusHandle,
-) -> Result<Assembled, ServeError> {
+) -> Result<PreparedGateway, ServeError> {
     let store = open_store(settings).await?;
 
     let configured = settings.listen.address;
@@ -193,7 +193,7 @@ async fn assemble(
         ring,
     };
     let app = application::assemble(settings, parts, recorder).await?;
-    Ok(Assembled {
+    Ok(PreparedGateway {
         app,
         listener,
         address,
@@ -207,9 +207,15 @@ fn ask_servers(app: &Arc<App>) {
         if server.affinity == Affinity::ByServer {
             let (app, server) = (Arc::clone(app), Arc::clone(server));
             tokio::spawn(async move {
-                let affinity = &app.affinity;
-                let limit = affinity.options().answer_timeout;
-                ask_statefulness(affinity.client(), &server, || affinity.next_id(), limit).await;
+                let session_router = &app.session_router;
+                let limit = session_router.options().answer_timeout;
+                ask_statefulness(
+                    session_router.client(),
+                    &server,
+                    || session_router.next_id(),
+                    limit,
+                )
+                .await;
             });
         }
     }
@@ -218,13 +224,13 @@ fn ask_servers(app: &Arc<App>) {
 /// Finishes what is under way here, and then lets go of what lives here. `tasks` go on meanwhile: as long as it beats, what
 /// is under way is nobody else's.
 async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
-    let affinity = &app.affinity;
+    let session_router = &app.session_router;
     if let Some(code) = &app.code {
         code.stop_runs();
     }
     app.agents.stop_runs().await;
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
-    affinity.owned().finish(deadline).await;
+    session_router.owned().finish(deadline).await;
     // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.
     if tokio::time::timeout_at(deadline, app.legacy.all_over())
         .await
@@ -234,10 +240,10 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     }
     drop(tasks);
     // From here on others may take over what lives here; they do so where they are told that this worker stops.
-    if let Err(error) = affinity.store().gone(affinity.worker()).await {
+    if let Err(error) = session_router.store().gone(session_router.worker()).await {
         tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
     }
-    affinity.owned().let_go().await;
+    session_router.owned().let_go().await;
 }
 
 /// The listener for clients, with the limits of the settings.
@@ -281,7 +287,7 @@ async fn run(
         ended = &mut serving => return (ended.map_err(ServeError::Accept), Instant::now()),
         () = signals::stop_requested() => {}
     }
-    tracing::info!(worker = %app.affinity.worker(), "stopping");
+    tracing::info!(worker = %app.session_router.worker(), "stopping");
     stopping.cancel();
     let ends_at = Instant::now() + patience;
     match tokio::time::timeout_at(ends_at, serving).await {

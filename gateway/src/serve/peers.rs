@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::ServeError;
-use crate::http::{App, Colleague};
+use crate::http::{App, PeerEndpoint};
 use mooring_peers::fleet::{FleetTls, KeyRing};
 use mooring_peers::{self as peer, ListenerOptions, PeerClient};
 use mooring_settings::{FleetKeysFile, PeerSettings};
@@ -111,7 +111,7 @@ impl Peers {
         let options = ListenerOptions {
             body_bytes_max: app.listen.body_bytes_max,
         };
-        let service = Arc::new(Colleague::new(Arc::clone(app)));
+        let service = Arc::new(PeerEndpoint::new(Arc::clone(app)));
         let (served, stopped) = (Arc::clone(&service), stopping.clone());
         let task = tokio::spawn(async move {
             peer::listen(self.listener, &self.tls, served, options, stopped).await;
@@ -132,7 +132,7 @@ impl Peers {
 /// The private listener while it serves.
 pub(super) struct PeerListener {
     task: JoinHandle<()>,
-    service: Arc<Colleague>,
+    service: Arc<PeerEndpoint>,
     stopping: CancellationToken,
 }
 

@@ -8,7 +8,7 @@ use mooring_session::names::{InstanceName, NameError, ServerName};
 use mooring_session::rules::Ownership;
 
 use mooring_code::catalog::MountableServer;
-use mooring_router::affinity::Dial;
+use mooring_router::affinity::Connector;
 use mooring_settings::{
     HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
     UpstreamSettings,
@@ -182,12 +182,12 @@ pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
 }
 
 /// How connections that live in this worker are made.
-pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Dial>, NameError> {
+pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Connector>, NameError> {
     let mut dials = HashMap::new();
     for configured in &settings.servers {
         let dial = match &configured.kind {
             ServerKind::Stdio(stdio) => child(stdio, &settings.upstream),
-            ServerKind::Sse(_) => Dial::Sse,
+            ServerKind::Sse(_) => Connector::Sse,
             ServerKind::Http(_)
             | ServerKind::Code(_)
             | ServerKind::Group(_)
@@ -198,8 +198,8 @@ pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Dial>, Na
     Ok(dials)
 }
 
-fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Dial {
-    Dial::Stdio {
+fn child(stdio: &StdioServerSettings, upstream: &UpstreamSettings) -> Connector {
+    Connector::Stdio {
         spec: Box::new(child_spec(stdio, upstream)),
         children: Children::new(stdio.children_max.get(), Launcher::default()),
         start_timeout: stdio.start_timeout,

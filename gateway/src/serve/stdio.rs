@@ -22,7 +22,7 @@ use super::peers::{self, PeerPort, Peers};
 use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
 use crate::background;
-use crate::http::{App, Front, Keeping};
+use crate::http::{App, Keeping, StdioClient};
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
 /// Lines that were read and not yet taken.
@@ -70,7 +70,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let app = application::assemble(&settings, parts, recorder.clone()).await?;
     let address = peers.as_ref().map_or(NO_ADDRESS, |peers| &peers.address);
     let beat = beat(&settings, &worker, address)?;
-    background::announce(&app.affinity, &beat).await;
+    background::announce(&app.session_router, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
     let peer_listener = peers.map(|peers| peers.serve(&app));
 
@@ -78,11 +78,11 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let (written, writing) = mpsc::channel(WRITTEN_WAITING_MAX);
     pipes::read(lines, settings.listen.body_bytes_max).map_err(ServeError::Run)?;
     let output = pipes::write(writing).map_err(ServeError::Run)?;
-    let front = Front::new(app.clone(), &server, principal, options.keeping, written);
-    let front = front.ok_or_else(|| no_server(&settings, &options.server))?;
-    let result = converse(front, arriving, &output, settings.listen.body_bytes_max).await;
+    let client = StdioClient::new(app.clone(), &server, principal, options.keeping, written);
+    let client = client.ok_or_else(|| no_server(&settings, &options.server))?;
+    let result = converse(client, arriving, &output, settings.listen.body_bytes_max).await;
     app.relay.stopping.cancel();
-    if matches!(result, Ok(Over::Answered)) {
+    if matches!(result, Ok(StdioEnd::Answered)) {
         finish_forwarded(&app, settings.worker.stop_patience).await;
     }
     wind_down(&app, tasks, Instant::now()).await;
@@ -91,9 +91,9 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     }
     match result {
         // All of it is wanted, however slowly it is read.
-        Ok(Over::Answered) => output.written().await,
+        Ok(StdioEnd::Answered) => output.written().await,
         // Whoever does not read must not keep the process.
-        Ok(Over::Stopped) | Err(_) => {
+        Ok(StdioEnd::Stopped) | Err(_) => {
             let _ = tokio::time::timeout(LAST_WORDS_WITHIN, output.written()).await;
         }
     }
@@ -103,7 +103,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
 /// Waits for the calls that other processes forwarded here, for `patience` at most and not after a signal.
 async fn finish_forwarded(app: &App, patience: Duration) {
     tokio::select! {
-        () = app.affinity.owned().finish(Instant::now() + patience) => {}
+        () = app.session_router.owned().finish(Instant::now() + patience) => {}
         () = stop_requested() => {}
     }
 }
@@ -119,7 +119,7 @@ fn worker_id(settings: &Settings) -> Result<WorkerId, NameError> {
 }
 
 /// Why the client is served no longer.
-enum Over {
+enum StdioEnd {
     /// It has nothing more to say, and everything is answered.
     Answered,
     /// The process is told to stop, or nobody reads what it says.
@@ -128,28 +128,28 @@ enum Over {
 
 /// Serves until there is a reason to end.
 async fn converse(
-    mut front: Front,
+    mut client: StdioClient,
     mut arriving: mpsc::Receiver<Line>,
     output: &Output,
     line_bytes_max: usize,
-) -> Result<Over, ServeError> {
-    let over = front.over();
+) -> Result<StdioEnd, ServeError> {
+    let over = client.over();
     let all = async {
         while let Some(line) = arriving.recv().await {
             match line {
-                Line::Whole(line) => front.take(line).await,
-                Line::TooLong => front.refuse_long(line_bytes_max).await,
+                Line::Whole(line) => client.take(line).await,
+                Line::TooLong => client.refuse_long(line_bytes_max).await,
             }
         }
-        front.answered().await;
+        client.answered().await;
     };
     let result = tokio::select! {
-        () = all => Ok(Over::Answered),
-        () = stop_requested() => Ok(Over::Stopped),
-        () = output.closed() => Ok(Over::Stopped),
+        () = all => Ok(StdioEnd::Answered),
+        () = stop_requested() => Ok(StdioEnd::Stopped),
+        () = output.closed() => Ok(StdioEnd::Stopped),
         () = over.cancelled() => Err(ServeError::SessionOver),
     };
-    front.leave().await;
+    client.leave().await;
     result
 }
 

@@ -31,7 +31,7 @@ use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreErro
 const REASON: &[u8] = b"imported";
 /// What the store knows under a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum AgentSessionState {
     /// Nothing that an agent could resume.
     Nothing,
     /// A session that was ended on purpose.
@@ -50,7 +50,7 @@ pub(super) enum Known {
 
 /// What became of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Put {
+pub(super) enum PutOutcome {
     /// A session began with it.
     Created,
     /// A session that was there has it now.
@@ -91,23 +91,23 @@ impl<'a> AgentRecords<'a> {
     }
 
     /// What the store knows of a parent.
-    pub(super) async fn known(&self, parent: &str) -> Result<Known, SessionsError> {
+    pub(super) async fn known(&self, parent: &str) -> Result<AgentSessionState, SessionsError> {
         let session = self.session(parent)?;
         let record = match self.store.get(&session.key).await {
             Ok(record) => record,
-            Err(StoreError::Refused(Refusal::NoSession)) => return Ok(Known::Nothing),
+            Err(StoreError::Refused(Refusal::NoSession)) => return Ok(AgentSessionState::Nothing),
             Err(error) => return Err(error.into()),
         };
         let epoch = self.conversations.known_in(&record).epoch;
         Ok(match (record.standing, epoch) {
-            (Standing::Ended, _) => Known::Ended {
+            (Standing::Ended, _) => AgentSessionState::Ended {
                 at_ms: record.last_used_at.unix_ms(),
             },
-            (Standing::Active, Some(epoch)) => Known::Held {
+            (Standing::Active, Some(epoch)) => AgentSessionState::Held {
                 used_at_ms: used_at_ms(&record),
                 epoch,
             },
-            (Standing::Expired, _) | (Standing::Active, None) => Known::Nothing,
+            (Standing::Expired, _) | (Standing::Active, None) => AgentSessionState::Nothing,
         })
     }
 
@@ -115,9 +115,9 @@ impl<'a> AgentRecords<'a> {
     pub(super) async fn put(
         &self,
         entry: &Entry,
-        known: Known,
+        known: AgentSessionState,
         now_ms: u64,
-    ) -> Result<Put, SessionsError> {
+    ) -> Result<PutOutcome, SessionsError> {
         let session = self.session(&entry.parent)?;
         let age_ms = now_ms.saturating_sub(entry.updated_at_ms);
         let ttl_ms = Millis::from(self.owner.policy.session_ttl).get();
@@ -131,8 +131,12 @@ impl<'a> AgentRecords<'a> {
             cap: Some(self.owner.policy.sessions_max),
         };
         match known {
-            Known::Held { epoch, .. } => self.replace(&session, create, epoch, entry).await,
-            Known::Nothing | Known::Ended { .. } => self.begin(&session, create, entry).await,
+            AgentSessionState::Held { epoch, .. } => {
+                self.replace(&session, create, epoch, entry).await
+            }
+            AgentSessionState::Nothing | AgentSessionState::Ended { .. } => {
+                self.begin(&session, create, entry).await
+            }
         }
     }
 
@@ -141,18 +145,18 @@ impl<'a> AgentRecords<'a> {
         session: &Session,
         create: Create,
         entry: &Entry,
-    ) -> Result<Put, SessionsError> {
+    ) -> Result<PutOutcome, SessionsError> {
         let Some(is_new) = self.create(&session.key, &create, entry).await? else {
-            return Ok(Put::NoRoom);
+            return Ok(PutOutcome::NoRoom);
         };
         let id = UpstreamSession::parse(entry.agent_session.as_bytes())?;
         if self.conversations.bind(session, &id).await? == SaveOutcome::Superseded {
-            return Ok(Put::Overtaken);
+            return Ok(PutOutcome::Overtaken);
         }
         if !is_new {
             self.label(&session.key, create).await?;
         }
-        Ok(Put::Created)
+        Ok(PutOutcome::Created)
     }
 
     async fn replace(
@@ -161,7 +165,7 @@ impl<'a> AgentRecords<'a> {
         create: Create,
         epoch: u64,
         entry: &Entry,
-    ) -> Result<Put, SessionsError> {
+    ) -> Result<PutOutcome, SessionsError> {
         let id = UpstreamSession::parse(entry.agent_session.as_bytes())?;
         let replaced = self.conversations.replace(session, epoch, &id, REASON);
         match replaced.await {
@@ -170,11 +174,11 @@ impl<'a> AgentRecords<'a> {
             Ok(SaveOutcome::Superseded)
             | Err(SaveError::Store(StoreError::Refused(
                 Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
-            ))) => return Ok(Put::Overtaken),
+            ))) => return Ok(PutOutcome::Overtaken),
             Err(error) => return Err(error.into()),
         }
         self.label(&session.key, create).await?;
-        Ok(Put::Replaced)
+        Ok(PutOutcome::Replaced)
     }
 
     /// Notes the entry's last use in a record that was there.

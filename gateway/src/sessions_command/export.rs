@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::agent_records::AgentRecords;
-use super::target::Target;
+use super::target::StoreTarget;
 use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use mooring_agent::session_file;
@@ -12,7 +12,7 @@ use mooring_agent::session_file;
 const STANDARD_OUTPUT: &str = "-";
 
 pub(super) async fn run(
-    target: &Target,
+    target: &StoreTarget,
     arguments: &OwnerArguments,
     file: &Path,
 ) -> Result<Outcome, SessionsError> {

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use super::agent_records::{AgentRecords, Known, Put};
-use super::target::{Owner, Target};
+use super::agent_records::{AgentRecords, AgentSessionState, PutOutcome};
+use super::target::{Owner, StoreTarget};
 use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use crate::client::table::{printable, shortened};
@@ -35,7 +35,7 @@ struct Counts {
 }
 
 pub(super) async fn run(
-    target: &Target,
+    target: &StoreTarget,
     arguments: &OwnerArguments,
     file: &Path,
     on_known: OnKnown,
@@ -68,10 +68,10 @@ pub(super) async fn run(
             source: Box::new(source),
         })?;
         match put {
-            Some(Put::Created) => counts.created += 1,
-            Some(Put::Replaced) => counts.replaced += 1,
-            None | Some(Put::Overtaken) => counts.kept += 1,
-            Some(Put::NoRoom) => {
+            Some(PutOutcome::Created) => counts.created += 1,
+            Some(PutOutcome::Replaced) => counts.replaced += 1,
+            None | Some(PutOutcome::Overtaken) => counts.kept += 1,
+            Some(PutOutcome::NoRoom) => {
                 remarks.push(remark(&entry.parent, &no_room(&owner)));
             }
         }
@@ -100,12 +100,12 @@ async fn import(
     entry: &Entry,
     on_known: OnKnown,
     now_ms: u64,
-) -> Result<Option<Put>, SessionsError> {
+) -> Result<Option<PutOutcome>, SessionsError> {
     let known = records.known(&entry.parent).await?;
     let is_newer = match known {
-        Known::Nothing => false,
-        Known::Ended { at_ms } => at_ms >= entry.updated_at_ms,
-        Known::Held { used_at_ms, .. } => used_at_ms >= entry.updated_at_ms,
+        AgentSessionState::Nothing => false,
+        AgentSessionState::Ended { at_ms } => at_ms >= entry.updated_at_ms,
+        AgentSessionState::Held { used_at_ms, .. } => used_at_ms >= entry.updated_at_ms,
     };
     if is_newer && on_known == OnKnown::KeepNewer {
         return Ok(None);

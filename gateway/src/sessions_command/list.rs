@@ -6,9 +6,9 @@ use mooring_session::names::{Principal, ServerName};
 use mooring_session::record::Standing;
 use serde_json::{Value, json};
 
-use super::select::{Found, Selection, select};
+use super::select::{Selection, StoredSession, select};
 use super::show::summary;
-use super::target::{Target, principal_name, server_name};
+use super::target::{StoreTarget, principal_name, server_name};
 use super::{Outcome, SessionsError};
 use crate::cli::SessionKind;
 use crate::client::table::{cell, table};
@@ -16,14 +16,14 @@ use mooring_store::{Family, SessionQuery, Store, literal_pattern};
 
 /// Which sessions are listed.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ListFilter {
     principal: Option<Principal>,
     server: Option<ServerName>,
     families: Vec<Family>,
     limit: usize,
 }
 
-impl Wanted {
+impl ListFilter {
     pub(super) fn parse(
         principal: Option<String>,
         server: Option<String>,
@@ -75,8 +75,8 @@ impl Wanted {
 }
 
 pub(super) async fn run(
-    target: &Target,
-    wanted: &Wanted,
+    target: &StoreTarget,
+    wanted: &ListFilter,
     is_json: bool,
 ) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
@@ -87,7 +87,7 @@ pub(super) async fn run(
     let shown: Vec<Value> = selection
         .sessions
         .iter()
-        .map(|found: &Found| summary(prefix, found))
+        .map(|found: &StoredSession| summary(prefix, found))
         .collect();
     if is_json {
         let answer = json!({"sessions": shown, "complete": selection.is_complete});

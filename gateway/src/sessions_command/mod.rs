@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use mooring_session::names::NameError;
 
-use self::target::Target;
+use self::target::StoreTarget;
 use crate::cli::{
     EXIT_BAD_SETTINGS, EXIT_FAILURE, EXIT_SERVICE_MISSING, SessionsArguments, SessionsCommand,
 };
@@ -152,7 +152,7 @@ impl SessionsError {
 /// # Errors
 /// See [`SessionsError`].
 pub async fn run(arguments: SessionsArguments) -> Result<Outcome, SessionsError> {
-    let target = Target::load(&arguments.store)?;
+    let target = StoreTarget::load(&arguments.store)?;
     match arguments.command {
         SessionsCommand::Import {
             file,
@@ -174,7 +174,7 @@ pub async fn run(arguments: SessionsArguments) -> Result<Outcome, SessionsError>
             limit,
             json,
         } => {
-            let wanted = list::Wanted::parse(principal, server, kind, limit)?;
+            let wanted = list::ListFilter::parse(principal, server, kind, limit)?;
             list::run(&target, &wanted, json).await
         }
         SessionsCommand::Show { session, json } => show::show(&target, &session, json).await,

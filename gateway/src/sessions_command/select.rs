@@ -15,7 +15,7 @@ const PART_SEPARATOR: char = ':';
 
 /// A session as the store has it.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct StoredSession {
     pub(super) key: SessionKey,
     pub(super) record: RecordView,
 }
@@ -23,7 +23,7 @@ pub(super) struct Found {
 /// What a query found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
-    pub(super) sessions: Vec<Found>,
+    pub(super) sessions: Vec<StoredSession>,
     /// Whether the store knew all its sessions.
     pub(super) is_complete: bool,
 }
@@ -47,7 +47,7 @@ pub(super) async fn select(
             .sessions
             .into_iter()
             .filter(|(key, record)| is_wanted(key, record))
-            .map(|(key, record)| Found { key, record });
+            .map(|(key, record)| StoredSession { key, record });
         selection.sessions.extend(found);
         query.cursor = page.cursor;
         if query.cursor.is_none() || selection.sessions.len() >= limit {
@@ -58,7 +58,7 @@ pub(super) async fn select(
 }
 
 /// The one session that is named so: by its place, or by its digest or the beginning of that.
-pub(super) async fn the_one(store: &Store, named: &str) -> Result<Found, SessionsError> {
+pub(super) async fn the_one(store: &Store, named: &str) -> Result<StoredSession, SessionsError> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let is_digest =
         (DIGEST_DIGITS_MIN..=DIGEST_DIGITS).contains(&named.len()) && named.bytes().all(is_hex);
@@ -80,14 +80,14 @@ pub(super) async fn the_one(store: &Store, named: &str) -> Result<Found, Session
 }
 
 /// What stands at a place; sessions that are over too, for as long as the store remembers them.
-async fn at_place(store: &Store, place: &str) -> Result<Vec<Found>, SessionsError> {
+async fn at_place(store: &Store, place: &str) -> Result<Vec<StoredSession>, SessionsError> {
     let mut found = Vec::new();
     for family in [Family::Code, Family::Agent] {
         let Some(key) = store.key_at(family, place) else {
             continue;
         };
         match store.get(&key).await {
-            Ok(record) => found.push(Found { key, record }),
+            Ok(record) => found.push(StoredSession { key, record }),
             Err(StoreError::Refused(Refusal::NoSession)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -95,7 +95,7 @@ async fn at_place(store: &Store, place: &str) -> Result<Vec<Found>, SessionsErro
     Ok(found)
 }
 
-async fn by_digest(store: &Store, digits: &str) -> Result<Vec<Found>, SessionsError> {
+async fn by_digest(store: &Store, digits: &str) -> Result<Vec<StoredSession>, SessionsError> {
     let mut found = Vec::new();
     for family in Family::ALL {
         let query = SessionQuery {

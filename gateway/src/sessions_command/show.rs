@@ -8,8 +8,8 @@ use mooring_session::rules::{End, EndWhen};
 use mooring_session::view::BindingView;
 use serde_json::{Map, Value, json};
 
-use super::select::{Found, the_one};
-use super::target::Target;
+use super::select::{StoredSession, the_one};
+use super::target::StoreTarget;
 use super::{Outcome, SessionsError};
 use crate::client::table::{cell, fields, printable, rows};
 use mooring_code::volume::rfc3339;
@@ -30,7 +30,7 @@ const SHOWN: [(&str, &str); 9] = [
 ];
 
 pub(super) async fn show(
-    target: &Target,
+    target: &StoreTarget,
     named: &str,
     is_json: bool,
 ) -> Result<Outcome, SessionsError> {
@@ -45,7 +45,7 @@ pub(super) async fn show(
 }
 
 /// Ends the session. What it leaves at servers or on a volume, the gateways over the store clean up.
-pub(super) async fn end(target: &Target, named: &str) -> Result<Outcome, SessionsError> {
+pub(super) async fn end(target: &StoreTarget, named: &str) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
     let found = the_one(&store, named).await?;
     let request = End {
@@ -69,8 +69,8 @@ pub(super) async fn end(target: &Target, named: &str) -> Result<Outcome, Session
 }
 
 /// A session as `list` shows it.
-pub(super) fn summary(prefix: &str, found: &Found) -> Value {
-    let Found { key, record } = found;
+pub(super) fn summary(prefix: &str, found: &StoredSession) -> Value {
+    let StoredSession { key, record } = found;
     let servers: Vec<&str> = record
         .bindings
         .iter()
@@ -90,7 +90,7 @@ pub(super) fn summary(prefix: &str, found: &Found) -> Value {
     })
 }
 
-fn whole(prefix: &str, found: &Found) -> Value {
+fn whole(prefix: &str, found: &StoredSession) -> Value {
     let mut shown = summary(prefix, found);
     let labels: Map<String, Value> = found
         .record

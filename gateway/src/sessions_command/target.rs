@@ -17,7 +17,7 @@ const NO_PARAMS: Duration = Duration::from_secs(1);
 
 /// The settings of the gateways whose sessions are meant.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct StoreTarget {
     settings: Settings,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Owner {
     pub(super) policy: Policy,
 }
 
-impl Target {
+impl StoreTarget {
     /// What the flags and the settings say.
     pub(super) fn load(arguments: &StoreArguments) -> Result<Self, SessionsError> {
         let flags = Flags {

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::agent_records::{AgentRecords, Known, Put};
+use super::agent_records::{AgentRecords, AgentSessionState, PutOutcome};
 use super::import::OnKnown;
-use super::list::Wanted;
+use super::list::ListFilter;
 use super::*;
 use crate::cli::{OwnerArguments, SessionKind};
 use mooring_agent::session_file::Entry;
@@ -27,7 +27,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// A store in a file, and settings with one agent, which keeps three sessions.
 struct Scene {
     directory: TempDir,
-    target: Target,
+    target: StoreTarget,
     owner: OwnerArguments,
 }
 
@@ -46,7 +46,7 @@ impl Scene {
         let settings = Settings::load(&environment, &flags).unwrap().settings;
         Self {
             directory,
-            target: Target::of(settings),
+            target: StoreTarget::of(settings),
             owner: OwnerArguments::default(),
         }
     }
@@ -74,7 +74,7 @@ impl Scene {
     }
 
     async fn listed(&self) -> Value {
-        let wanted = Wanted::parse(None, None, Some(SessionKind::Agent), 50).unwrap();
+        let wanted = ListFilter::parse(None, None, Some(SessionKind::Agent), 50).unwrap();
         let outcome = list::run(&self.target, &wanted, true).await.unwrap();
         serde_json::from_str(&outcome.text).unwrap()
     }
@@ -239,16 +239,19 @@ async fn a_run_that_ended_meanwhile_wins_over_an_import() {
     };
     let seen = records.known("p").await.unwrap();
     let put = records.put(&entry("s-2"), seen, now).await.unwrap();
-    assert_eq!(put, Put::Replaced);
+    assert_eq!(put, PutOutcome::Replaced);
     let late = records.put(&entry("s-3"), seen, now).await.unwrap();
-    assert_eq!(late, Put::Overtaken);
+    assert_eq!(late, PutOutcome::Overtaken);
     let late = records
-        .put(&entry("s-4"), Known::Nothing, now)
+        .put(&entry("s-4"), AgentSessionState::Nothing, now)
         .await
         .unwrap();
-    assert_eq!(late, Put::Overtaken);
+    assert_eq!(late, PutOutcome::Overtaken);
     assert_eq!(scene.exported().await["p"]["claudeSessionId"], "s-2");
-    assert_eq!(records.known("other").await.unwrap(), Known::Nothing);
+    assert_eq!(
+        records.known("other").await.unwrap(),
+        AgentSessionState::Nothing
+    );
 }
 
 #[tokio::test]

@@ -98,7 +98,8 @@ impl AgentServer {
         };
         let session = (self.conversations).session(&context.principal, parent.as_str())?;
         // Keeps the record from expiring while the call waits and works.
-        let _in_flight = (self.affinity.driven()).begin(&session, &self.id, InFlightKind::Call);
+        let _in_flight =
+            (self.affinity.active_bindings()).begin(&session, &self.id, InFlightKind::Call);
         let held = self.hold(&session, parent, stop).await?;
         let can_resume = self.settings.template.can_resume();
         let is_elsewhere = self.is_elsewhere(&held.known, &folder);

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use self::run_registry::RunRegistry;
 use super::conversations::Conversations;
 use super::lock::ProcessLocks;
-use mooring_router::affinity::Affinity;
+use mooring_router::affinity::SessionRouter;
 use mooring_settings::AgentServerSettings;
 use mooring_upstream::stdio::{Children, Launcher};
 
@@ -43,7 +43,7 @@ pub struct AgentServer {
     pub id: ServerName,
     settings: AgentServerSettings,
     conversations: Conversations,
-    affinity: Affinity,
+    affinity: SessionRouter,
     children: Children,
     /// There where other processes may use the same store without knowing of this one's turns.
     locks: Option<ProcessLocks>,
@@ -88,7 +88,7 @@ impl AgentServers {
     pub fn new<'a>(
         servers: impl Iterator<Item = (&'a str, &'a AgentServerSettings)>,
         sessions_max: u64,
-        affinity: &Affinity,
+        affinity: &SessionRouter,
         locks_directory: Option<PathBuf>,
     ) -> Result<Self, NameError> {
         let locks = locks_directory.map(ProcessLocks::new);

@@ -17,7 +17,7 @@ use super::question::{RunClient, question};
 use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
 use crate::volume::MountManifest;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
-use mooring_router::affinity::{Affinity, Introduction, Session};
+use mooring_router::affinity::{InitializeRequest, Session, SessionRouter};
 use mooring_router::dispatch::{ReadError, ReplyMessages};
 use mooring_settings::Language;
 use mooring_settings::{CallPolicy, CallVerdict};
@@ -30,7 +30,7 @@ pub(crate) struct ForwardingCallee {
     /// Which of the user's sessions: answers come back to it.
     pub(crate) language: Language,
     /// How the session is remembered.
-    pub(crate) affinity: Affinity,
+    pub(crate) affinity: SessionRouter,
     /// The way to the servers.
     pub(crate) upstreams: Arc<dyn Upstreams>,
     /// What may be called.
@@ -124,13 +124,13 @@ impl ForwardingCallee {
     async fn introduce(&self) -> Result<(), CallError> {
         let noted = self.introduced.get_or_try_init(|| async {
             let params = call::code_initialize_params();
-            let introduction = Introduction {
+            let introduction = InitializeRequest {
                 params: &params,
                 revision: mooring_protocol::Revision::OFFERED.as_str(),
                 text: Bytes::new(),
             };
             self.affinity
-                .note_introduction(&self.session, &introduction)
+                .note_initialize(&self.session, &introduction)
                 .await
         });
         match noted.await {

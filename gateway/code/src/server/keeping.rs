@@ -7,7 +7,7 @@ use mooring_session::names::WorkerId;
 
 use super::{CodeStorage, Services};
 use crate::records::{LiveGateways, keep};
-use mooring_router::affinity::{Affinity, jittered};
+use mooring_router::affinity::{SessionRouter, jittered};
 
 /// Ends the records of runs that died with their worker, and removes old ones, until it is stopped.
 pub async fn keep_records(services: Arc<Services>, interval: Duration) {
@@ -22,7 +22,7 @@ pub async fn keep_records(services: Arc<Services>, interval: Duration) {
 }
 
 /// Who lives, as the store says.
-struct StoreLiveGateways(Affinity);
+struct StoreLiveGateways(SessionRouter);
 
 impl LiveGateways for StoreLiveGateways {
     async fn live(&self) -> Option<Vec<WorkerId>> {

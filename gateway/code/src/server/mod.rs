@@ -41,7 +41,7 @@ use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
-use mooring_router::affinity::Affinity;
+use mooring_router::affinity::SessionRouter;
 use mooring_settings::Language;
 use mooring_settings::{
     CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, MountRules, NetworkPolicy,
@@ -103,7 +103,7 @@ impl CodeServers {
         servers: &[(ServerName, CodeServerSettings)],
         mountable: Vec<MountableServer>,
         addresses: AddressPolicy,
-        affinity: Affinity,
+        affinity: SessionRouter,
     ) -> Result<Self, CodeServersError> {
         let own = CodeServersInfo {
             ids: servers.iter().map(|(id, _)| id.clone()).collect(),

@@ -18,7 +18,7 @@ use crate::records::{Records, RecordsOptions};
 use crate::skills::Skills;
 use crate::tokens::{MapOptions, TokenKey, TokenKeyError};
 use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
-use mooring_router::affinity::Affinity;
+use mooring_router::affinity::SessionRouter;
 use mooring_settings::{CodeSettings, OnDenoAbsent};
 use mooring_store::SessionKey;
 
@@ -70,7 +70,7 @@ pub(crate) struct CodeStorage {
 /// What all code servers of a process share.
 #[derive(Debug)]
 pub struct Services {
-    pub(crate) affinity: Affinity,
+    pub(crate) affinity: SessionRouter,
     /// What is kept on the volume, where that can be used.
     pub(crate) kept: Result<CodeStorage, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
@@ -104,7 +104,7 @@ impl Services {
         settings: &CodeSettings,
         own: CodeServersInfo,
         mountable: Vec<MountableServer>,
-        affinity: Affinity,
+        affinity: SessionRouter,
     ) -> Result<Self, CodeServersError> {
         let patterns = Patterns::new(
             settings.patterns.python.as_deref(),

@@ -83,9 +83,9 @@ impl CodeServer {
         let affinity = &self.services.affinity;
         let incarnation = self.read_record(&session, &mounted, None).await?;
         self.services.note_use(&session.key);
-        let driven = affinity.driven();
+        let active_bindings = affinity.active_bindings();
         Ok(ResolvedSession {
-            _in_flight: driven.begin(&session, &self.id, InFlightKind::Call),
+            _in_flight: active_bindings.begin(&session, &self.id, InFlightKind::Call),
             handle: volume.session(&place).with_ttl(self.policy.session_ttl),
             session,
             incarnation,

@@ -10,11 +10,11 @@ use mooring_session::names::Principal;
 use mooring_session::rules::{Create, CreateReply, End, EndWhen, Touch};
 
 use super::open::OpenError;
-use super::{Affinity, Session};
+use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_store::{EvictionOutcome, RoomError, SessionKey, StoreError};
 
-impl Affinity {
+impl SessionRouter {
     /// Creates the record, or finds it. At the principal's cap the least recently used of its idle sessions is ended for it.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Affinity {
         key: SessionKey,
     ) -> Result<EvictionOutcome, StoreError> {
         let servers = self.servers().iter().map(|server| server.id.clone());
-        if self.driven().is_in_call(&key, servers) {
+        if self.active_bindings().is_in_call(&key, servers) {
             return self.note_use(principal, &key).await;
         }
         let request = End {
@@ -53,15 +53,15 @@ impl Affinity {
         };
         match self.store().end(&key, &request).await {
             Ok(ended) => {
-                self.driven().forget(&key, &ended.record);
+                self.active_bindings().forget(&key, &ended.record);
                 if ended.ended_now {
                     metrics::session_capped(metrics::CapOutcome::Ended);
                     tracing::info!(
                         session = %key.digest(),
                         "the principal is at its cap: its least recently used session was ended for a new one"
                     );
-                    let affinity = self.clone();
-                    tokio::spawn(async move { affinity.clean_ended(&key, &ended.record).await });
+                    let router = self.clone();
+                    tokio::spawn(async move { router.clean_ended(&key, &ended.record).await });
                 }
                 Ok(EvictionOutcome::Made)
             }

@@ -13,8 +13,8 @@ use mooring_session::rules::{Clean, Forget};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, OwnerView, RecordView};
 
-use super::Affinity;
-use super::owned::Place;
+use super::SessionRouter;
+use super::owned::ConnectionKey;
 use super::stream::is_stream;
 use mooring_store::{SessionKey, StoreError};
 use mooring_upstream::{DiscardOutcome, Outgoing, discard};
@@ -25,7 +25,7 @@ pub(super) const DELETED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What is left of what a record held.
 #[derive(Debug, Default)]
-pub(super) struct Remains {
+pub(super) struct CleanupResult {
     /// The instances that did not answer, or were not asked.
     pub(super) unanswered: Vec<(ServerName, InstanceName)>,
     /// How much its instance refused to delete for now.
@@ -36,7 +36,7 @@ pub(super) struct Remains {
 
 /// Why a tombstone is not this worker's to clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unclaimed {
+pub enum CleanRefusal {
     /// Another worker has it, or had it.
     Elsewhere,
     /// The store could not be asked.
@@ -45,7 +45,7 @@ pub enum Unclaimed {
 
 /// What became of a tombstone that was to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Forgotten {
+pub enum ForgetOutcome {
     /// It is dropped.
     Now,
     /// Its session has begun anew, another worker cleans it, or it was dropped before.
@@ -62,7 +62,7 @@ enum Deletion {
     Unconfigured,
 }
 
-impl Remains {
+impl CleanupResult {
     /// Whether something has to be deleted later.
     pub(super) fn is_undone(&self) -> bool {
         self.refused > 0 || !self.unanswered.is_empty()
@@ -78,7 +78,7 @@ impl Remains {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Deletes what the bindings of a record hold upstream, all at once, but for those that `is_put_off` names. Streams
     /// hold nothing there; whoever holds one finds by itself that its session is over.
     pub(super) async fn delete_held(
@@ -86,7 +86,7 @@ impl Affinity {
         key: &SessionKey,
         record: &RecordView,
         is_put_off: impl Fn(&BindingView) -> bool,
-    ) -> Remains {
+    ) -> CleanupResult {
         let held = (record.bindings.iter()).filter(|binding| !is_stream(&binding.server));
         let deletions = held.map(|binding| {
             let is_put_off = is_put_off(binding);
@@ -97,11 +97,11 @@ impl Affinity {
                 self.delete_of(key, &record.principal, binding).await
             }
         });
-        let mut remains = Remains::default();
+        let mut cleanup = CleanupResult::default();
         for deletion in join_all(deletions).await {
-            remains.note(deletion);
+            cleanup.note(deletion);
         }
-        remains
+        cleanup
     }
 
     /// Deletes what the bindings of a record hold upstream. False where something is left to be deleted later.
@@ -158,7 +158,7 @@ impl Affinity {
         binding: &BindingView,
         owner: &OwnerView,
     ) -> Deletion {
-        let place = Place {
+        let place = ConnectionKey {
             key: key.clone(),
             server: binding.server.clone(),
         };
@@ -170,7 +170,7 @@ impl Affinity {
             return Deletion::Done;
         }
         match self
-            .have_closed(owner, &place, principal, binding.epoch)
+            .close_at_owner(owner, &place, principal, binding.epoch)
             .await
         {
             Ok(()) => Deletion::Done,
@@ -184,15 +184,19 @@ impl Affinity {
 
     /// Cleans up after a session that this worker has just ended. What cannot be deleted now is left to the reaper.
     pub(super) async fn clean_ended(&self, key: &SessionKey, record: &RecordView) {
-        let remains = self.delete_held(key, record, |_| false).await;
+        let cleanup = self.delete_held(key, record, |_| false).await;
         self.drop_own_params(record).await;
-        if !remains.is_undone() {
+        if !cleanup.is_undone() {
             self.forget(key, record.generation).await;
         }
     }
 
     /// Takes a tombstone, or keeps it, for this long.
-    pub async fn claim(&self, key: &SessionKey, lease: Duration) -> Result<RecordView, Unclaimed> {
+    pub async fn claim(
+        &self,
+        key: &SessionKey,
+        lease: Duration,
+    ) -> Result<RecordView, CleanRefusal> {
         let request = Clean {
             worker: self.worker().clone(),
             lease: Millis::from(lease),
@@ -200,29 +204,29 @@ impl Affinity {
         match self.store().claim(key, &request).await {
             Ok(record) => Ok(record),
             Err(StoreError::Refused(Refusal::Busy(_) | Refusal::NoSession)) => {
-                Err(Unclaimed::Elsewhere)
+                Err(CleanRefusal::Elsewhere)
             }
             Err(error) => {
                 tracing::debug!(session = %key.digest(), %error, "a tombstone could not be claimed");
-                Err(Unclaimed::NotAsked)
+                Err(CleanRefusal::NotAsked)
             }
         }
     }
 
     /// Drops the tombstone of an incarnation that was cleaned.
-    pub async fn forget(&self, key: &SessionKey, generation: u64) -> Forgotten {
+    pub async fn forget(&self, key: &SessionKey, generation: u64) -> ForgetOutcome {
         let request = Forget {
             generation,
             worker: self.worker().clone(),
         };
         match self.store().forget(key, &request).await {
-            Ok(()) => Forgotten::Now,
+            Ok(()) => ForgetOutcome::Now,
             Err(StoreError::Refused(Refusal::Stale(_) | Refusal::NoSession)) => {
-                Forgotten::Elsewhere
+                ForgetOutcome::Elsewhere
             }
             Err(error) => {
                 tracing::debug!(session = %key.digest(), %error, "a cleaned tombstone could not be dropped");
-                Forgotten::NotAsked
+                ForgetOutcome::NotAsked
             }
         }
     }

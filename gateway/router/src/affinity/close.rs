@@ -5,33 +5,33 @@
 use mooring_session::Refusal;
 use mooring_session::rules::{End, EndWhen};
 
-use super::{Affinity, Session};
+use super::{Session, SessionRouter};
 use mooring_store::StoreError;
 
 /// Whether a session was still there to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum CloseOutcome {
     /// This call closed it.
     Now,
     /// It was closed before.
-    Before,
+    AlreadyClosed,
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Ends the session, deletes its upstream sessions, and drops its tombstone. Ending twice is no error, and the
     /// second time nothing is deleted: the first caller cleans up, or the reaper after it, also where the first caller
     /// was this one and the store's reply was lost.
     ///
     /// # Errors
     /// What the store refuses: an unknown session, somebody else's; or that it cannot be asked.
-    pub async fn close(&self, session: &Session) -> Result<Closed, StoreError> {
+    pub async fn close(&self, session: &Session) -> Result<CloseOutcome, StoreError> {
         let ended = self.store().end(&session.key, &ending(session)).await?;
-        self.driven().forget(&session.key, &ended.record);
+        self.active_bindings().forget(&session.key, &ended.record);
         if !ended.ended_now {
-            return Ok(Closed::Before);
+            return Ok(CloseOutcome::AlreadyClosed);
         }
         self.clean_ended(&session.key, &ended.record).await;
-        Ok(Closed::Now)
+        Ok(CloseOutcome::Now)
     }
 
     /// Ends a session whose client has to initialize again. Nobody waits for what it holds at other servers, and at the
@@ -39,10 +39,10 @@ impl Affinity {
     pub(super) async fn close_lost(&self, session: &Session) {
         match self.store().end(&session.key, &ending(session)).await {
             Ok(ended) => {
-                self.driven().forget(&session.key, &ended.record);
+                self.active_bindings().forget(&session.key, &ended.record);
                 if ended.ended_now {
-                    let (affinity, key) = (self.clone(), session.key.clone());
-                    tokio::spawn(async move { affinity.clean_ended(&key, &ended.record).await });
+                    let (router, key) = (self.clone(), session.key.clone());
+                    tokio::spawn(async move { router.clean_ended(&key, &ended.record).await });
                 }
             }
             Err(StoreError::Refused(Refusal::NoSession)) => {}

@@ -10,10 +10,10 @@ use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Unbin
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
 
-use super::carried_over::CarriedOver;
-use super::owned::Place;
-use super::settle::{SettleError, lease};
-use super::{Affinity, Loss, Session};
+use super::owned::ConnectionKey;
+use super::resolve::{ResolveError, lease};
+use super::restored_state::RestoredState;
+use super::{Loss, Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_protocol::call;
 use mooring_store::{InitDigest, StoreError};
@@ -34,7 +34,7 @@ pub(super) struct Claim {
     pub(super) token: Token,
 }
 
-impl Affinity {
+impl SessionRouter {
     /// A BIND of one attempt: it claims a server, and asked again it renews the claim.
     pub(super) fn bid(
         &self,
@@ -60,7 +60,7 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-    ) -> Result<Option<Claim>, SettleError> {
+    ) -> Result<Option<Claim>, ResolveError> {
         let token = self.attempt()?;
         let bid = self.bid(session, server, &token, self.options().claim_lease);
         let bound = self.store().bind(&session.key, &bid).await?;
@@ -80,12 +80,12 @@ impl Affinity {
         session: &Session,
         server: &Server,
         mut claim: Claim,
-        greeting: &InitializeHandshake,
-    ) -> Result<Option<(BindingView, InitializedSession)>, SettleError> {
+        handshake: &InitializeHandshake,
+    ) -> Result<Option<(BindingView, InitializedSession)>, ResolveError> {
         let mut untried = server.instance_names();
         loop {
             untried.retain(|name| *name != claim.binding.instance);
-            let error = match self.try_instance(session, server, &claim, greeting).await {
+            let error = match self.try_instance(session, server, &claim, handshake).await {
                 Ok(initialized) => return self.confirm(session, server, &claim, initialized).await,
                 Err(error) => error,
             };
@@ -98,12 +98,12 @@ impl Affinity {
             );
             if !error.is_instance_away() {
                 self.give_up(session, server, &claim).await;
-                return Err(SettleError::Handshake(error));
+                return Err(ResolveError::Handshake(error));
             }
             if untried.is_empty() {
                 metrics::affinity_failure("no_instance");
                 self.give_up(session, server, &claim).await;
-                return Err(SettleError::NoInstance(error));
+                return Err(ResolveError::NoInstance(error));
             }
             match self
                 .move_claim(session, server, &claim, untried.clone())
@@ -120,7 +120,7 @@ impl Affinity {
         session: &Session,
         server: &Server,
         claim: &Claim,
-        greeting: &InitializeHandshake,
+        handshake: &InitializeHandshake,
     ) -> Result<InitializedSession, HandshakeError> {
         let Some(instance) = server.instance(&claim.binding.instance) else {
             // The names in a claim of this attempt were taken from the server itself.
@@ -132,14 +132,14 @@ impl Affinity {
             Ownership::Shared => {
                 let (client, limit) = (self.client(), self.options().answer_timeout);
                 let way = InstanceTransport { client, instance };
-                let initialized = initialize(&way, server, greeting, &session.digest, limit).await;
+                let initialized = initialize(&way, server, handshake, &session.digest, limit).await;
                 if let Ok(initialized) = &initialized {
                     server.note_statefulness(instance, initialized.upstream_session.as_ref());
                 }
                 initialized
             }
             Ownership::Owned => {
-                self.connect(session, server, instance, claim, greeting)
+                self.connect(session, server, instance, claim, handshake)
                     .await
             }
         };
@@ -153,7 +153,7 @@ impl Affinity {
         server: &Server,
         claim: &Claim,
         initialized: InitializedSession,
-    ) -> Result<Option<(BindingView, InitializedSession)>, SettleError> {
+    ) -> Result<Option<(BindingView, InitializedSession)>, ResolveError> {
         let request = Confirm {
             principal: session.principal.clone(),
             server: server.id.clone(),
@@ -167,7 +167,7 @@ impl Affinity {
         };
         if server.ownership == Ownership::Owned {
             self.owned()
-                .close(&Place::of(session, server), claim.binding.epoch);
+                .close(&ConnectionKey::of(session, server), claim.binding.epoch);
         } else if let (Some(instance), Some(upstream_session)) = (
             server.instance(&claim.binding.instance),
             initialized.upstream_session,
@@ -198,7 +198,7 @@ impl Affinity {
             lease: lease(self),
             instances: untried,
             avoid: None,
-            reason: super::settle::reason_text(Loss::InstanceRefuses),
+            reason: super::resolve::reason_text(Loss::InstanceRefuses),
             upstream_session: None,
             ownership: server.ownership,
             report: LossReport::ByCaller,
@@ -257,24 +257,24 @@ impl Affinity {
     /// The client's own handshake, as it stands in the store, and what else its new upstream session has to be told.
     ///
     /// # Errors
-    /// [`SettleError::ParamsGone`] where the params are not kept any more.
+    /// [`ResolveError::ParamsGone`] where the params are not kept any more.
     pub(super) async fn stored_greeting(
         &self,
         session: &Session,
         server: &Server,
-    ) -> Result<(InitializeHandshake, CarriedOver), SettleError> {
+    ) -> Result<(InitializeHandshake, RestoredState), ResolveError> {
         let record = self.store().get(&session.key).await?;
-        let digest = init_digest(&record).ok_or(SettleError::ParamsGone)?;
+        let digest = init_digest(&record).ok_or(ResolveError::ParamsGone)?;
         let params = self
             .store()
             .get_init(&digest)
             .await?
-            .ok_or(SettleError::ParamsGone)?;
-        let greeting = InitializeHandshake {
+            .ok_or(ResolveError::ParamsGone)?;
+        let handshake = InitializeHandshake {
             text: Bytes::from(call::initialize(&self.next_id(), &params)),
             completion: Completion::ByGateway,
         };
-        Ok((greeting, CarriedOver::of(&record, &server.id)))
+        Ok((handshake, RestoredState::of(&record, &server.id)))
     }
 
     /// Deletes an upstream session that nothing refers to. Failing is logged and left to the upstream's own expiry.

@@ -4,24 +4,24 @@
 //! and every change is one fenced command of the store; so any worker may be killed at any moment, and two workers
 //! that see one loss make one new upstream session between them.
 
+mod active_bindings;
 mod admission;
-mod carried_over;
 mod cleaning;
 mod close;
-mod continued;
-mod driven;
 mod establish;
-mod news;
+mod named_session;
 mod open;
 mod owned;
 mod params;
 mod pauses;
 mod reaper;
 mod recover;
+mod resolve;
+mod restored_state;
 mod session;
-mod settle;
 mod stream;
 mod turn;
+mod wake_ups;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -31,49 +31,50 @@ use std::time::Duration;
 use mooring_session::names::{NameError, Token, WorkerId};
 use mooring_session::time::Millis;
 
-pub use cleaning::Forgotten;
-pub use close::Closed;
-pub use continued::Beginning;
-pub use driven::{Driven, Driver, InFlight, InFlightKind};
-pub use news::pass_on_news;
+pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
+pub use cleaning::ForgetOutcome;
+pub use close::CloseOutcome;
+pub use named_session::SessionStart;
 pub use open::labels;
-pub use open::{Introduction, OpenError, Opened, Subscribed};
+pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
 pub use owned::{
-    Dial, Owned, OwnedOptions, Place, Sent, stop_idle_processes, sweep_owned, watch_owners,
+    BeatTime, ConnectionKey, ConnectionSettings, Connector, OwnedConnections, stop_idle_processes,
+    sweep_owned, watch_owners,
 };
 pub use reaper::jittered;
 pub use reaper::reap;
 pub use recover::Loss;
+pub use resolve::{RebindNotice, ResolveError, ResolvedBinding};
 pub use session::Session;
-pub use settle::{Moved, SettleError, Settled};
 pub use stream::{HoldError, StreamHold, StreamKind};
 pub use turn::{Turn, TurnError, Withdrawal};
+pub use wake_ups::wake_waiters;
 
-use self::news::Waiters;
+use self::wake_ups::Waiters;
 use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
 use mooring_upstream::{Client, Servers};
 
 /// The affinity service of one worker. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Affinity(Arc<Shared>);
+pub struct SessionRouter(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     store: Store,
     client: Client,
     servers: Arc<Servers>,
-    owned: Owned,
+    owned: OwnedConnections,
     worker: WorkerId,
-    options: AffinityOptions,
-    driven: Driven,
+    options: SessionRouterOptions,
+    active_bindings: ActiveBindings,
     waiters: Waiters,
     sequence: AtomicU64,
 }
 
 /// How long things may take, and how many there may be.
 #[derive(Clone, Debug)]
-pub struct AffinityOptions {
+pub struct SessionRouterOptions {
     /// How long a session may be idle.
     pub session_ttl: Millis,
     /// Most active sessions of one principal; none for no cap.
@@ -90,16 +91,16 @@ pub struct AffinityOptions {
     pub key_prefix: Box<str>,
 }
 
-impl Affinity {
+impl SessionRouter {
     /// The service of this worker.
     #[must_use]
     pub fn new(
         store: Store,
         client: Client,
         servers: Arc<Servers>,
-        owned: Owned,
+        owned: OwnedConnections,
         worker: WorkerId,
-        options: AffinityOptions,
+        options: SessionRouterOptions,
     ) -> Self {
         let idle = Duration::from_millis(options.session_ttl.get());
         Self(Arc::new(Shared {
@@ -108,7 +109,7 @@ impl Affinity {
             servers,
             owned,
             worker,
-            driven: Driven::new(idle),
+            active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
             options,
             sequence: AtomicU64::new(0),
@@ -135,7 +136,7 @@ impl Affinity {
 
     /// What this worker owns, and how it reaches what others own.
     #[must_use]
-    pub fn owned(&self) -> &Owned {
+    pub fn owned(&self) -> &OwnedConnections {
         &self.0.owned
     }
 
@@ -147,8 +148,8 @@ impl Affinity {
 
     /// The sessions that this worker drives.
     #[must_use]
-    pub fn driven(&self) -> &Driven {
-        &self.0.driven
+    pub fn active_bindings(&self) -> &ActiveBindings {
+        &self.0.active_bindings
     }
 
     /// Those who wait here for the claims of other workers.
@@ -158,7 +159,7 @@ impl Affinity {
 
     /// How long things may take, and how many there may be.
     #[must_use]
-    pub fn options(&self) -> &AffinityOptions {
+    pub fn options(&self) -> &SessionRouterOptions {
         &self.0.options
     }
 

@@ -9,11 +9,11 @@ use mooring_session::rules::{Create, Revival, Touch};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
-use super::carried_over::{LOG_LEVEL_LABEL, subscription_label};
-use super::driven::{Driver, InFlightKind};
+use super::active_bindings::{BindingHolder, InFlightKind};
 use super::establish::REVISION_LABEL;
 use super::params::{INIT_PARAMS_BYTES_MAX, ParamsKey};
-use super::{Affinity, Session, SettleError};
+use super::restored_state::{LOG_LEVEL_LABEL, subscription_label};
+use super::{ResolveError, Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_secrets::digest;
 use mooring_store::StoreError;
@@ -24,7 +24,7 @@ const MINUTE: Millis = Millis::new(60_000);
 
 /// A session that has just begun.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedSession {
     /// The new session.
     pub session: Session,
     /// Where its calls go.
@@ -41,7 +41,7 @@ pub enum OpenError {
     Store(#[from] StoreError),
     /// No instance began an upstream session.
     #[error(transparent)]
-    Settle(#[from] SettleError),
+    Resolve(#[from] ResolveError),
     /// The principal holds as many sessions as it may, and none of them is idle.
     #[error("the principal holds {0} sessions, as many as it may, and all of them are in use")]
     AtCap(u64),
@@ -70,7 +70,7 @@ impl OpenError {
     fn or_displaced(self) -> Self {
         match self {
             Self::Store(StoreError::Refused(Refusal::Ended | Refusal::NoSession))
-            | Self::Settle(SettleError::Store(StoreError::Refused(
+            | Self::Resolve(ResolveError::Store(StoreError::Refused(
                 Refusal::Ended | Refusal::NoSession,
             ))) => Self::Displaced,
             other => other,
@@ -80,7 +80,7 @@ impl OpenError {
 
 /// The client's `initialize`.
 #[derive(Clone, Debug)]
-pub struct Introduction<'a> {
+pub struct InitializeRequest<'a> {
     /// Its params, as the client wrote them.
     pub params: &'a str,
     /// The revision it asks for.
@@ -89,7 +89,7 @@ pub struct Introduction<'a> {
     pub text: Bytes,
 }
 
-impl Introduction<'_> {
+impl InitializeRequest<'_> {
     fn check_length(&self) -> Result<(), OpenError> {
         match self.params.len() {
             0..=INIT_PARAMS_BYTES_MAX => Ok(()),
@@ -98,7 +98,7 @@ impl Introduction<'_> {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Creates the record, claims an instance, makes the handshake, and confirms.
     ///
     /// # Errors
@@ -107,21 +107,21 @@ impl Affinity {
         &self,
         principal: &Principal,
         server: &Server,
-        introduction: &Introduction<'_>,
-    ) -> Result<Opened, OpenError> {
+        request: &InitializeRequest<'_>,
+    ) -> Result<OpenedSession, OpenError> {
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
         // From here on it is in use, and no cap ends it for another session that is opened here.
         let in_flight = self
-            .driven()
+            .active_bindings()
             .begin(&session, &server.id, InFlightKind::Call);
         let opened = async {
-            self.begin(&session, introduction).await?;
+            self.begin(&session, request).await?;
             metrics::affinity_miss();
-            self.introduce_by(&session, server, introduction).await
+            self.initialize_with(&session, server, request).await
         };
         let opened = opened.await.map_err(OpenError::or_displaced);
         match &opened {
-            Ok(_) => in_flight.driven_by(Driver::This),
+            Ok(_) => in_flight.set_holder(BindingHolder::This),
             Err(error) => self.unopened(&session, error).await,
         }
         opened
@@ -134,14 +134,14 @@ impl Affinity {
     pub async fn begin(
         &self,
         session: &Session,
-        introduction: &Introduction<'_>,
+        request: &InitializeRequest<'_>,
     ) -> Result<(), OpenError> {
-        introduction.check_length()?;
+        request.check_length()?;
         self.check_rate(&session.principal).await?;
-        let params_key = ParamsKey::of(introduction.params);
-        let create = self.creation(session, introduced(&params_key, introduction));
+        let params_key = ParamsKey::of(request.params);
+        let create = self.creation(session, initialize_labels(&params_key, request));
         let keeping_params = async {
-            let params = introduction.params;
+            let params = request.params;
             Ok(self.store().put_init(&params_key.digest, params).await?)
         };
         tokio::try_join!(self.admit(session, &create), keeping_params)?;
@@ -168,42 +168,42 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-        introduction: &Introduction<'_>,
-    ) -> Result<Opened, OpenError> {
-        self.note_introduction(session, introduction).await?;
+        request: &InitializeRequest<'_>,
+    ) -> Result<OpenedSession, OpenError> {
+        self.note_initialize(session, request).await?;
         metrics::affinity_miss();
-        self.introduce_by(session, server, introduction).await
+        self.initialize_with(session, server, request).await
     }
 
     /// Notes how the client of a session that has begun without an introduction introduces itself.
     ///
     /// # Errors
     /// `Store`, `ParamsTooLong`.
-    pub async fn note_introduction(
+    pub async fn note_initialize(
         &self,
         session: &Session,
-        introduction: &Introduction<'_>,
+        request: &InitializeRequest<'_>,
     ) -> Result<(), OpenError> {
-        introduction.check_length()?;
-        let params_key = ParamsKey::of(introduction.params);
+        request.check_length()?;
+        let params_key = ParamsKey::of(request.params);
         self.store()
-            .put_init(&params_key.digest, introduction.params)
+            .put_init(&params_key.digest, request.params)
             .await?;
-        let labels = introduced(&params_key, introduction);
+        let labels = initialize_labels(&params_key, request);
         Ok(self.set_labels(session, labels).await?)
     }
 
     /// Binds a server in a session by the params that its client has introduced itself with.
     ///
     /// # Errors
-    /// See [`SettleError`]; `Unsettled` where the server is bound already, or another attempt is at it.
-    pub async fn introduce(
+    /// See [`ResolveError`]; `Unsettled` where the server is bound already, or another attempt is at it.
+    pub async fn initialize(
         &self,
         session: &Session,
         server: &Server,
-    ) -> Result<(BindingView, InitializedSession), SettleError> {
-        let (greeting, _) = self.stored_greeting(session, server).await?;
-        self.greet_first(session, server, &greeting).await
+    ) -> Result<(BindingView, InitializedSession), ResolveError> {
+        let (handshake, _) = self.stored_greeting(session, server).await?;
+        self.initialize_first(session, server, &handshake).await
     }
 
     /// A session that could not be opened is ended, so that nothing of it is left.
@@ -250,25 +250,25 @@ impl Affinity {
         }
     }
 
-    async fn introduce_by(
+    async fn initialize_with(
         &self,
         session: &Session,
         server: &Server,
-        introduction: &Introduction<'_>,
-    ) -> Result<Opened, OpenError> {
-        let greeting = InitializeHandshake {
-            text: introduction.text.clone(),
+        request: &InitializeRequest<'_>,
+    ) -> Result<OpenedSession, OpenError> {
+        let handshake = InitializeHandshake {
+            text: request.text.clone(),
             completion: Completion::ByClient,
         };
-        let (binding, initialized) = self.greet_first(session, server, &greeting).await?;
+        let (binding, initialized) = self.initialize_first(session, server, &handshake).await?;
         if let Some(revision) = &initialized.revision
-            && **revision != *introduction.revision
+            && **revision != *request.revision
             && let Err(error) = self.label(session, &[(REVISION_LABEL, revision)]).await
         {
             // The session is bound and serves; the label is for people.
             tracing::info!(session = %session.digest, %error, "the negotiated revision was not noted");
         }
-        Ok(Opened {
+        Ok(OpenedSession {
             session: session.clone(),
             binding,
             initialized,
@@ -276,20 +276,20 @@ impl Affinity {
     }
 
     /// The first handshake of a session with a server.
-    async fn greet_first(
+    async fn initialize_first(
         &self,
         session: &Session,
         server: &Server,
-        greeting: &InitializeHandshake,
-    ) -> Result<(BindingView, InitializedSession), SettleError> {
+        handshake: &InitializeHandshake,
+    ) -> Result<(BindingView, InitializedSession), ResolveError> {
         let claim = self
             .claim_first(session, server)
             .await?
-            .ok_or(SettleError::Unsettled)?;
+            .ok_or(ResolveError::Unsettled)?;
         // Where nobody else knows the session yet, nobody else can have taken the claim but by its lease.
-        self.establish(session, server, claim, greeting)
+        self.establish(session, server, claim, handshake)
             .await?
-            .ok_or(SettleError::Unsettled)
+            .ok_or(ResolveError::Unsettled)
     }
 
     /// Notes the log level the client sets, for a later upstream session.
@@ -309,12 +309,12 @@ impl Affinity {
         session: &Session,
         server: &ServerName,
         uri: &str,
-        subscribed: Subscribed,
+        subscribed: SubscriptionState,
     ) -> Result<(), StoreError> {
         let name = subscription_label(server, uri);
         let value = match subscribed {
-            Subscribed::Yes => uri,
-            Subscribed::No => "",
+            SubscriptionState::Subscribed => uri,
+            SubscriptionState::Unsubscribed => "",
         };
         self.label(session, &[(name.as_bytes(), value)]).await
     }
@@ -340,22 +340,22 @@ impl Affinity {
 }
 
 /// What a record says of how its client has introduced itself.
-fn introduced(
+fn initialize_labels(
     params_key: &ParamsKey,
-    introduction: &Introduction<'_>,
+    request: &InitializeRequest<'_>,
 ) -> BTreeMap<LabelName, LabelValue> {
     let mut noted = params_key.labels();
-    noted.extend(labels(&[(REVISION_LABEL, introduction.revision)]));
+    noted.extend(labels(&[(REVISION_LABEL, request.revision)]));
     noted
 }
 
 /// Whether a resource is subscribed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subscribed {
+pub enum SubscriptionState {
     /// It is.
-    Yes,
+    Subscribed,
     /// Not any more.
-    No,
+    Unsubscribed,
 }
 
 /// Labels from pairs; a pair that is out of the limits of a label is left out, because it only serves convenience.

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashSet};
 use mooring_session::names::{LabelName, LabelValue};
 use mooring_session::view::RecordView;
 
-use super::Affinity;
-use super::continued::answer_digest;
+use super::SessionRouter;
 use super::establish::{INIT_LABEL, init_digest};
+use super::named_session::answer_digest;
 use super::open::labels;
 use mooring_store::{InitDigest, StoreError};
 
@@ -51,7 +51,7 @@ impl ParamsKey {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Drops the params of a session that is over, where nobody shares them.
     pub(super) async fn drop_own_params(&self, record: &RecordView) {
         let is_own = LabelName::parse(OWN_PARAMS_LABEL)
@@ -70,7 +70,7 @@ impl Affinity {
     /// The store cannot be asked; what was not renewed is renewed the next time.
     pub async fn renew_params(&self) -> Result<(), StoreError> {
         let mut renewed = HashSet::new();
-        for key in self.driven().recent() {
+        for key in self.active_bindings().recent() {
             let record = match self.store().get(&key).await {
                 Ok(record) => record,
                 Err(StoreError::Refused(_)) => continue,

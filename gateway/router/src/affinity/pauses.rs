@@ -14,11 +14,11 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// ... and at most, after many times: half of the longest lease, under which its tombstones are put off.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-type Place = (ServerName, InstanceName);
+type InstanceKey = (ServerName, InstanceName);
 
 /// The instances that are left alone. As many entries as there are configured instances, at most.
 #[derive(Debug, Default)]
-pub(super) struct Pauses(Mutex<HashMap<Place, Pause>>);
+pub(super) struct Pauses(Mutex<HashMap<InstanceKey, Pause>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Pause {
@@ -27,26 +27,26 @@ struct Pause {
 }
 
 impl Pauses {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Pause>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceKey, Pause>> {
         // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether an instance is left alone at `now`.
-    pub(super) fn is_paused(&self, place: &Place, now: Instant) -> bool {
+    pub(super) fn is_paused(&self, instance_key: &InstanceKey, now: Instant) -> bool {
         self.lock()
-            .get(place)
+            .get(instance_key)
             .is_some_and(|pause| now < pause.until)
     }
 
     /// An instance did not answer, or is left alone. Says how long whatever it holds is to be put off. Answers that
     /// many wait for at the same time count once.
-    pub(super) fn unanswered(&self, place: &Place, now: Instant) -> Duration {
+    pub(super) fn unanswered(&self, instance_key: &InstanceKey, now: Instant) -> Duration {
         let mut pauses = self.lock();
-        let Some(pause) = pauses.get_mut(place) else {
+        let Some(pause) = pauses.get_mut(instance_key) else {
             let length = PAUSE_FIRST;
             let until = now + length;
-            pauses.insert(place.clone(), Pause { until, length });
+            pauses.insert(instance_key.clone(), Pause { until, length });
             return length;
         };
         if now >= pause.until {
@@ -57,8 +57,8 @@ impl Pauses {
     }
 
     /// An instance answered.
-    pub(super) fn answered(&self, place: &Place) {
-        self.lock().remove(place);
+    pub(super) fn answered(&self, instance_key: &InstanceKey) {
+        self.lock().remove(instance_key);
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
 
-    fn place(instance: &[u8]) -> Place {
+    fn instance_key(instance: &[u8]) -> InstanceKey {
         let server = ServerName::parse(b"tools").unwrap();
         (server, InstanceName::parse(instance).unwrap())
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_pause_doubles_each_time_it_was_in_vain_and_ends_with_an_answer() {
         let pauses = Pauses::default();
-        let (dead, alive) = (place(b"a"), place(b"b"));
+        let (dead, alive) = (instance_key(b"a"), instance_key(b"b"));
         let mut now = Instant::now();
         let mut lengths = Vec::new();
         for _ in 0..11 {

@@ -10,8 +10,8 @@ use futures_util::stream::{self, StreamExt};
 use mooring_session::view::RecordView;
 use rand::seq::SliceRandom;
 
-use super::Affinity;
-use super::cleaning::{DELETED_WITHIN, Forgotten, Remains, Unclaimed};
+use super::SessionRouter;
+use super::cleaning::{CleanRefusal, CleanupResult, DELETED_WITHIN, ForgetOutcome};
 use super::pauses::Pauses;
 use mooring_metrics::{self as metrics, ReapOutcome};
 use mooring_store::{Family, SessionKey, StoreError};
@@ -41,9 +41,9 @@ enum Outcome {
 
 /// Looks for tombstones and cleans them, until it is stopped. The pauses between two looks are `interval`, give or take
 /// a quarter.
-pub async fn reap(affinity: Affinity, interval: Duration) {
+pub async fn reap(router: SessionRouter, interval: Duration) {
     let reaper = Reaper {
-        affinity,
+        router,
         pauses: Pauses::default(),
     };
     let mut was_asked = true;
@@ -67,7 +67,7 @@ pub fn jittered(interval: Duration) -> Duration {
 }
 
 struct Reaper {
-    affinity: Affinity,
+    router: SessionRouter,
     pauses: Pauses,
 }
 
@@ -76,7 +76,7 @@ impl Reaper {
     async fn pass(&self) -> Result<(), StoreError> {
         let mut cleaned = 0_usize;
         loop {
-            let (store, worker) = (self.affinity.store(), self.affinity.worker());
+            let (store, worker) = (self.router.store(), self.router.worker());
             let mut keys = store.reap(worker, Family::Mcp, BATCH).await?;
             let is_full = keys.len() >= BATCH;
             // Workers that look at the same time are named the same sessions; in different orders they share them.
@@ -103,30 +103,30 @@ impl Reaper {
     }
 
     async fn clean(&self, key: &SessionKey) -> Outcome {
-        let record = match self.affinity.claim(key, LEASE).await {
+        let record = match self.router.claim(key, LEASE).await {
             Ok(record) => record,
-            Err(Unclaimed::Elsewhere) => return Outcome::Elsewhere,
-            Err(Unclaimed::NotAsked) => return Outcome::NotAsked,
+            Err(CleanRefusal::Elsewhere) => return Outcome::Elsewhere,
+            Err(CleanRefusal::NotAsked) => return Outcome::NotAsked,
         };
         let started = Instant::now();
-        self.affinity.drop_own_params(&record).await;
-        let remains = self
-            .affinity
+        self.router.drop_own_params(&record).await;
+        let cleanup = self
+            .router
             .delete_held(key, &record, |binding| {
                 let place = (binding.server.clone(), binding.instance.clone());
                 binding.upstream_session.is_some() && self.pauses.is_paused(&place, started)
             })
             .await;
-        self.note_answers(&record, &remains);
-        let reaped = if remains.is_undone() {
-            self.put_off(key, &remains).await;
+        self.note_answers(&record, &cleanup);
+        let reaped = if cleanup.is_undone() {
+            self.put_off(key, &cleanup).await;
             ReapOutcome::PutOff
         } else {
-            match self.affinity.forget(key, record.generation).await {
-                Forgotten::Now if remains.unconfigured > 0 => ReapOutcome::Unconfigured,
-                Forgotten::Now => ReapOutcome::Cleaned,
-                Forgotten::Elsewhere => ReapOutcome::Stale,
-                Forgotten::NotAsked => return Outcome::NotAsked,
+            match self.router.forget(key, record.generation).await {
+                ForgetOutcome::Now if cleanup.unconfigured > 0 => ReapOutcome::Unconfigured,
+                ForgetOutcome::Now => ReapOutcome::Cleaned,
+                ForgetOutcome::Elsewhere => ReapOutcome::Stale,
+                ForgetOutcome::NotAsked => return Outcome::NotAsked,
             }
         };
         metrics::session_reaped(reaped);
@@ -134,10 +134,10 @@ impl Reaper {
         Outcome::Done(reaped)
     }
 
-    fn note_answers(&self, record: &RecordView, remains: &Remains) {
+    fn note_answers(&self, record: &RecordView, cleanup: &CleanupResult) {
         for binding in &record.bindings {
             let place = (binding.server.clone(), binding.instance.clone());
-            if binding.upstream_session.is_some() && !remains.unanswered.contains(&place) {
+            if binding.upstream_session.is_some() && !cleanup.unanswered.contains(&place) {
                 self.pauses.answered(&place);
             }
         }
@@ -145,16 +145,16 @@ impl Reaper {
 
     /// Leaves the tombstone alone, and keeps the fleet from it, for as long as the instance is left alone that has been
     /// asked in vain for longest. It is tried again until the store drops it at its end.
-    async fn put_off(&self, key: &SessionKey, remains: &Remains) {
+    async fn put_off(&self, key: &SessionKey, cleanup: &CleanupResult) {
         let now = Instant::now();
-        let pauses = remains
+        let pauses = cleanup
             .unanswered
             .iter()
             .map(|place| self.pauses.unanswered(place, now));
-        let refused = (remains.refused > 0).then_some(REFUSED_PAUSE);
+        let refused = (cleanup.refused > 0).then_some(REFUSED_PAUSE);
         if let Some(longest) = pauses.chain(refused).max() {
             // What fails here, the present lease mends sooner.
-            let _ = self.affinity.claim(key, longest).await;
+            let _ = self.router.claim(key, longest).await;
         }
     }
 }

@@ -9,8 +9,8 @@ use mooring_session::view::BindingView;
 use tokio::task::JoinSet;
 
 use super::establish::Claim;
-use super::settle::{SettleError, Settled, lease, reason_text};
-use super::{Affinity, Session};
+use super::resolve::{ResolveError, ResolvedBinding, lease, reason_text};
+use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_settings::OnUpstreamLoss;
 use mooring_store::StoreError;
@@ -73,9 +73,9 @@ impl Loss {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Asks the binding's instance, over a connection of its own, whether the upstream session is still there.
-    pub async fn pulse(
+    pub async fn probe(
         &self,
         session: &Session,
         server: &Server,
@@ -149,7 +149,7 @@ impl Affinity {
     /// that worker. `report` says who tells the client.
     ///
     /// # Errors
-    /// See [`SettleError`].
+    /// See [`ResolveError`].
     pub async fn recover(
         &self,
         session: &Session,
@@ -157,16 +157,16 @@ impl Affinity {
         lost: &BindingView,
         loss: Loss,
         report: LossReport,
-    ) -> Result<Settled, SettleError> {
+    ) -> Result<ResolvedBinding, ResolveError> {
         if server.on_upstream_loss == OnUpstreamLoss::Fail && loss != Loss::ClaimLapsed {
             self.close_lost(session).await;
-            return Err(SettleError::LostByPolicy);
+            return Err(ResolveError::LostByPolicy);
         }
         if let Some(owner) = &lost.owner
             && owner.alive
             && !self.is_owner(owner)
         {
-            self.have_renewed(owner, session, server, lost.epoch, report)
+            self.renew_at_owner(owner, session, server, lost.epoch, report)
                 .await;
             return self.adopt(session, server, lost, loss, report).await;
         }
@@ -213,7 +213,7 @@ impl Affinity {
             }
         }
         match binding {
-            Some(binding) => Ok(Settled::after(server, lost, binding, loss)),
+            Some(binding) => Ok(ResolvedBinding::after(server, lost, binding, loss)),
             None => self.adopt(session, server, lost, loss, report).await,
         }
     }
@@ -226,10 +226,10 @@ impl Affinity {
         lost: &BindingView,
         loss: Loss,
         report: LossReport,
-    ) -> Result<Settled, SettleError> {
-        let settled = Box::pin(self.settle(session, server, report)).await?;
-        let is_recorded = settled.moved.is_some_and(|moved| moved.is_recorded);
-        let mut adopted = Settled::after(server, lost, settled.binding, loss);
+    ) -> Result<ResolvedBinding, ResolveError> {
+        let resolved = Box::pin(self.resolve_binding(session, server, report)).await?;
+        let is_recorded = resolved.moved.is_some_and(|moved| moved.is_recorded);
+        let mut adopted = ResolvedBinding::after(server, lost, resolved.binding, loss);
         if let Some(moved) = &mut adopted.moved {
             moved.is_recorded = is_recorded;
         }
@@ -244,15 +244,15 @@ impl Affinity {
         lost: &BindingView,
         loss: Loss,
         claim: Claim,
-    ) -> Result<Option<BindingView>, SettleError> {
-        let (greeting, carried_over) = match self.stored_greeting(session, server).await {
-            Ok(greeting) => greeting,
+    ) -> Result<Option<BindingView>, ResolveError> {
+        let (handshake, restored_state) = match self.stored_greeting(session, server).await {
+            Ok(handshake) => handshake,
             Err(error) => {
                 self.give_up(session, server, &claim).await;
                 return Err(error);
             }
         };
-        let established = self.establish(session, server, claim, &greeting).await?;
+        let established = self.establish(session, server, claim, &handshake).await?;
         let Some((binding, initialized)) = established else {
             return Ok(None);
         };
@@ -266,7 +266,7 @@ impl Affinity {
             reason = loss.as_str(),
             "session rebound; the state it had upstream is lost"
         );
-        self.carry_over(session, server, &binding, &initialized, &carried_over)
+        self.restore(session, server, &binding, &initialized, &restored_state)
             .await;
         Ok(Some(binding))
     }

@@ -13,7 +13,7 @@ use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Route
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 
-use super::{Affinity, Session};
+use super::{Session, SessionRouter};
 use mooring_store::StoreError;
 
 /// What the names of such bindings begin with. Server ids begin with a letter or a digit.
@@ -81,7 +81,7 @@ pub enum HoldError {
 /// A stream that this worker holds. Dropping it gives it back, without waiting for that.
 #[derive(Debug)]
 pub struct StreamHold {
-    affinity: Affinity,
+    router: SessionRouter,
     session: Session,
     server: ServerName,
     epoch: u64,
@@ -115,9 +115,9 @@ impl Drop for StreamHold {
             epoch: self.epoch,
             token: None,
         };
-        let (affinity, session) = (self.affinity.clone(), self.session.clone());
+        let (router, session) = (self.router.clone(), self.session.clone());
         runtime.spawn(async move {
-            match affinity.store().unbind(&session.key, &unbind).await {
+            match router.store().unbind(&session.key, &unbind).await {
                 // Taken over, or over altogether: there is nothing to give back.
                 Ok(_) | Err(StoreError::Refused(_)) => {}
                 Err(error) => {
@@ -128,7 +128,7 @@ impl Drop for StreamHold {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Holds a stream of the session. None while the store is away: then nobody can say who holds it.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Affinity {
 
     fn held(&self, session: &Session, server: ServerName, epoch: u64) -> StreamHold {
         StreamHold {
-            affinity: self.clone(),
+            router: self.clone(),
             session: session.clone(),
             server,
             epoch,

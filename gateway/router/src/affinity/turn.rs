@@ -10,8 +10,8 @@
 //! upstream server cannot be fenced: it goes on, and the next one may run beside it.
 
 mod keeper;
-mod named;
-mod place;
+mod queue_entry;
+mod ticket_names;
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use mooring_session::time::Millis;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::keeper::{Standing, TurnNumbers, Wish};
-use self::place::{LEASE, Place, Queue};
-use super::{Affinity, Session};
+use self::keeper::{TurnCommand, TurnNumbers, TurnState};
+use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
+use super::{Session, SessionRouter};
 use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError};
 
 /// Why there is no turn.
@@ -61,8 +61,8 @@ pub enum Withdrawal {
 pub struct Turn {
     number: Option<u64>,
     /// While this stands, the turn is wanted.
-    wish: watch::Sender<Wish>,
-    standing: watch::Receiver<Standing>,
+    command: watch::Sender<TurnCommand>,
+    standing: watch::Receiver<TurnState>,
 }
 
 impl Turn {
@@ -75,28 +75,28 @@ impl Turn {
 
     /// Lets the next call have the turn, because this one waits for its client. Waits for nothing; where the turn is
     /// passed on already, nothing happens.
-    pub fn pass_on(&self) {
-        self.wish(Wish::PassOn);
+    pub fn release(&self) {
+        self.send_command(TurnCommand::Release);
     }
 
     /// Asks for the turn again, before everybody who waits, because the call goes on. Waits for nothing: another call may
     /// have the turn by now, and keeps it, but no later one begins. Where the turn was not passed on, or was lost, nothing
     /// happens.
     pub fn resume(&self) {
-        self.wish(Wish::Hold);
+        self.send_command(TurnCommand::Hold);
     }
 
     /// Whether another may have the turn by now, though it was not passed on: its lease lapsed, its call was cancelled, the
     /// session is over, or the store counts this worker as dead. That the store is away takes no turn.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        *self.standing.borrow() == Standing::Lost
+        *self.standing.borrow() == TurnState::Lost
     }
 
     /// Returns when the turn [`is_lost`](Self::is_lost), and never where that does not happen.
     pub async fn lost(&self) {
         let mut standing = self.standing.clone();
-        let lost = standing.wait_for(|standing| *standing == Standing::Lost);
+        let lost = standing.wait_for(|standing| *standing == TurnState::Lost);
         if lost.await.is_err() {
             // The task has ended without a word: the process stops.
             std::future::pending::<()>().await;
@@ -104,14 +104,14 @@ impl Turn {
     }
 
     /// A turn that was given to the ticket at this place, and the task that keeps it.
-    fn held(place: Place, numbers: TurnNumbers) -> Self {
-        let (wish, wished) = watch::channel(Wish::Hold);
-        let (stands, standing) = watch::channel(Standing::Held);
-        tokio::spawn(keeper::keep(place, numbers, wished, stands));
+    fn held(entry: QueueEntry, numbers: TurnNumbers) -> Self {
+        let (command, wished) = watch::channel(TurnCommand::Hold);
+        let (stands, standing) = watch::channel(TurnState::Held);
+        tokio::spawn(keeper::keep(entry, numbers, wished, stands));
         Self {
             // Numbers of memory's making are not of the row that the fleet's turns have.
             number: numbers.store,
-            wish,
+            command,
             standing,
         }
     }
@@ -119,26 +119,26 @@ impl Turn {
     /// A turn that nobody keeps, and whether it is passed on.
     #[cfg(test)]
     pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
-        let (wish, wished) = watch::channel(Wish::Hold);
-        let (_, standing) = watch::channel(Standing::Held);
+        let (command, wished) = watch::channel(TurnCommand::Hold);
+        let (_, standing) = watch::channel(TurnState::Held);
         let turn = Self {
             number: None,
-            wish,
+            command,
             standing,
         };
-        (turn, move || *wished.borrow() == Wish::PassOn)
+        (turn, move || *wished.borrow() == TurnCommand::Release)
     }
 
-    fn wish(&self, new: Wish) {
-        self.wish.send_if_modified(|wish| {
-            let is_new = *wish != new;
-            *wish = new;
+    fn send_command(&self, new: TurnCommand) {
+        self.command.send_if_modified(|command| {
+            let is_new = *command != new;
+            *command = new;
             is_new
         });
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Waits for the session's turn at a server, for `wait_max` at most, and takes it. The future may be dropped at any
     /// moment: a ticket that waits is given back.
     ///
@@ -152,8 +152,8 @@ impl Affinity {
         server: &ServerName,
         wait_max: Duration,
     ) -> Result<Turn, TurnError> {
-        let place = self.place(key, principal, server, self.attempt()?);
-        let (turn, _) = place.take(wait_max).await?;
+        let entry = self.entry(key, principal, server, self.attempt()?);
+        let (turn, _) = entry.take(wait_max).await?;
         Ok(turn)
     }
 
@@ -172,9 +172,9 @@ impl Affinity {
         wait_max: Duration,
     ) -> Result<(Turn, RouteReply), TurnError> {
         let (key, principal) = (&session.key, &session.principal);
-        let ticket = named::ticket(key, server, request_id_json)?;
-        let place = self.place(key, principal, server, ticket);
-        let (turn, entered) = place.take(wait_max).await?;
+        let ticket = ticket_names::ticket(key, server, request_id_json)?;
+        let entry = self.entry(key, principal, server, ticket);
+        let (turn, entered) = entry.take(wait_max).await?;
         Ok((turn, entered.routed))
     }
 
@@ -192,7 +192,7 @@ impl Affinity {
             server: server.clone(),
             who: LeaveTarget::WaitingUnder(beginning),
         };
-        let beginnings = named::beginnings(&session.key, server, request_id_json);
+        let beginnings = ticket_names::beginnings(&session.key, server, request_id_json);
         let Ok([first, resumed]) = beginnings.map(|both| both.map(leaving)) else {
             return Withdrawal::NotWaiting;
         };
@@ -204,14 +204,14 @@ impl Affinity {
         withdrawn
     }
 
-    fn place(
+    fn entry(
         &self,
         key: &SessionKey,
         principal: &Principal,
         server: &ServerName,
         ticket: Token,
-    ) -> Place {
-        let queue = Queue {
+    ) -> QueueEntry {
+        let queue = TurnQueue {
             store: self.store().clone(),
             waiters: self.waiters().clone(),
             key: key.clone(),
@@ -225,11 +225,11 @@ impl Affinity {
             line: Line::Last,
             held: None,
         };
-        Place::new(queue, request)
+        QueueEntry::new(queue, request)
     }
 }
 
-impl Place {
+impl QueueEntry {
     /// Waits for the turn, for `wait_max` at most, and begins to keep it.
     async fn take(mut self, wait_max: Duration) -> Result<(Turn, EnterReply), TurnError> {
         let entered = self.wait(Instant::now().checked_add(wait_max)).await?;

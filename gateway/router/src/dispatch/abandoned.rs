@@ -9,7 +9,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::relay::{Lasting, Mode};
+use super::relay::{RelayMode, ReplyGuards};
 use mooring_upstream as upstream;
 
 /// How long the turn is kept while the server says nothing. Nobody could cancel such a call any more.
@@ -20,8 +20,8 @@ const READ_MAX: Duration = Duration::from_secs(600);
 /// A reply that is still under way.
 pub(super) struct AbandonedReply {
     pub(super) upstream: upstream::Body,
-    pub(super) mode: Mode,
-    pub(super) lasting: Lasting,
+    pub(super) mode: RelayMode,
+    pub(super) guards: ReplyGuards,
 }
 
 impl AbandonedReply {
@@ -43,9 +43,7 @@ impl AbandonedReply {
             let Ok(chunk) = frame.into_data() else {
                 continue;
             };
-            let said = self
-                .mode
-                .says_something(chunk, self.lasting.ordered.as_ref());
+            let said = self.mode.says_something(chunk, self.guards.turn.as_ref());
             match said {
                 Ok(true) => silent_until = Instant::now() + SILENT_MAX,
                 Ok(false) => {}
@@ -64,7 +62,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::super::RelayOptions;
-    use super::super::events::{Answering, Audience, Events};
+    use super::super::event_relay::{Audience, EventRelay, PendingRequest};
     use super::super::seals::Seals;
     use super::*;
     use mooring_protocol::Marker;
@@ -79,11 +77,11 @@ mod tests {
             seals: Seals::default(),
             stopping: tokio_util::sync::CancellationToken::new(),
         };
-        let answering = Answering {
+        let pending_request = PendingRequest {
             id_json: "1".into(),
         };
         let audience = Audience::Bound(Marker::of(Epoch(1)));
-        let events = Events::new(audience, &options, Some(answering), None, None);
+        let events = EventRelay::new(audience, &options, Some(pending_request), None, None);
         let (written, chunks) = mpsc::channel::<&'static str>(1);
         let frames = futures_util::stream::unfold(chunks, async |mut chunks| {
             let chunk = chunks.recv().await?;
@@ -94,8 +92,8 @@ mod tests {
         });
         let reply = AbandonedReply {
             upstream: upstream::Body::made(StreamBody::new(frames)),
-            mode: Mode::Events(Box::new(events)),
-            lasting: Lasting::default(),
+            mode: RelayMode::Events(Box::new(events)),
+            guards: ReplyGuards::default(),
         };
         (reply, written)
     }

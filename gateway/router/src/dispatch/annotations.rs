@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mooring_session::view::BindingView;
 use serde::Deserialize;
 
-use crate::affinity::{Affinity, Session};
+use crate::affinity::{Session, SessionRouter};
 use mooring_protocol::call;
 use mooring_upstream::{Outgoing, Server, read_answer, within};
 
@@ -36,7 +36,7 @@ struct Annotations {
 
 /// Whether the tool is marked read-only or idempotent. A server that cannot be asked has not said so.
 pub(super) async fn is_repeatable(
-    affinity: &Affinity,
+    router: &SessionRouter,
     session: &Session,
     server: &Server,
     binding: &BindingView,
@@ -44,7 +44,7 @@ pub(super) async fn is_repeatable(
 ) -> bool {
     let mut cursor: Option<String> = None;
     for _ in 0..PAGES_MAX {
-        let Some(page) = tools_page(affinity, session, server, binding, cursor.as_deref()).await
+        let Some(page) = tools_page(router, session, server, binding, cursor.as_deref()).await
         else {
             return false;
         };
@@ -64,25 +64,25 @@ pub(super) async fn is_repeatable(
 }
 
 async fn tools_page(
-    affinity: &Affinity,
+    router: &SessionRouter,
     session: &Session,
     server: &Server,
     binding: &BindingView,
     cursor: Option<&str>,
 ) -> Option<ToolsPage> {
-    let text = call::tools_list(&affinity.next_id(), cursor);
+    let text = call::tools_list(&router.next_id(), cursor);
     let outgoing = Outgoing::post(server, Bytes::from(text))
         .session_digest(&session.digest)
         .upstream_session(binding.upstream_session.as_ref());
     let exchange = async {
         read_answer(
-            affinity
+            router
                 .send_fresh(session, server, binding, &outgoing)
                 .await?,
         )
         .await
     };
-    let answer = within(affinity.options().answer_timeout, exchange)
+    let answer = within(router.options().answer_timeout, exchange)
         .await
         .ok()?;
     serde_json::from_str(answer.message()?.outcome()?).ok()

@@ -8,7 +8,7 @@ use mooring_session::rules::{LossReport, Ownership, RouteReply};
 use mooring_session::view::BindingView;
 
 use super::annotations::is_repeatable;
-use crate::affinity::{Affinity, Loss, Moved, Session, SettleError, Settled};
+use crate::affinity::{Loss, RebindNotice, ResolveError, ResolvedBinding, Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_protocol::ids::Epoch;
 use mooring_upstream::{
@@ -43,7 +43,7 @@ pub struct Call<'a> {
     /// What is done where the upstream session is lost.
     pub on_loss: OnLoss,
     /// What may be done where it may have been delivered.
-    pub repeat: Repeat<'a>,
+    pub repeat: RetrySafety<'a>,
     /// The epoch of the binding it belongs to, where it belongs to no other: an answer to a request that the upstream
     /// made must not reach a later upstream session, in which the same id may mean another request.
     pub epoch: Option<Epoch>,
@@ -65,7 +65,7 @@ pub enum OnLoss {
 
 /// Whether a message that may have been delivered may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat<'a> {
+pub enum RetrySafety<'a> {
     /// It reads, or sets what it set before.
     Harmless,
     /// It calls this tool, whose annotations decide.
@@ -76,13 +76,13 @@ pub enum Repeat<'a> {
 
 /// The head of the upstream's response, and over which binding it came.
 #[derive(Debug)]
-pub struct Delivered {
+pub struct DeliveryResult {
     /// What the upstream answered.
     pub response: ReceivedResponse,
     /// The binding it came over.
     pub binding: BindingView,
     /// Set where the binding was moved on the way.
-    pub moved: Option<Moved>,
+    pub moved: Option<RebindNotice>,
 }
 
 /// Why a message was not delivered, or its answer not received.
@@ -90,7 +90,7 @@ pub struct Delivered {
 pub enum DeliverError {
     /// The session has no binding that is ready. Nothing ran.
     #[error(transparent)]
-    Settle(#[from] SettleError),
+    Resolve(#[from] ResolveError),
     /// The instance could not be connected to, which is no proof of its loss. Nothing ran.
     #[error("the instance cannot be reached: {0}")]
     Unreachable(#[source] SendError),
@@ -98,7 +98,7 @@ pub enum DeliverError {
     #[error("the connection to the instance broke during the call")]
     OutcomeUnknown {
         /// Set where the binding was moved meanwhile.
-        moved: Option<Moved>,
+        moved: Option<RebindNotice>,
     },
     /// An error answer could not be read.
     #[error(transparent)]
@@ -110,19 +110,19 @@ pub enum DeliverError {
 
 /// Whether a failed attempt can have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ran {
-    No,
-    Perhaps,
+enum ExecutionStatus {
+    NotRun,
+    MaybeRun,
 }
 
 /// What one attempt came to.
 enum Attempt {
     Done(ReceivedResponse),
-    Lost(Loss, Ran),
+    Lost(Loss, ExecutionStatus),
     /// Nothing was sent: the instance could not be connected to, and is not lost yet.
     Unreached(SendError),
     /// The binding is another worker's, or is about to be: the store knows.
-    Moving(SendError, Ran),
+    Moving(SendError, ExecutionStatus),
     Broken,
     Failed(DeliverError),
 }
@@ -131,23 +131,26 @@ enum Attempt {
 ///
 /// # Errors
 /// See [`DeliverError`].
-pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, DeliverError> {
+pub async fn deliver(
+    router: &SessionRouter,
+    call: &Call<'_>,
+) -> Result<DeliveryResult, DeliverError> {
     let (session, server) = (call.session, call.server);
-    let mut settled = settle(affinity, call, call.routed.clone()).await?;
+    let mut resolved = resolve_binding(router, call, call.routed.clone()).await?;
     let mut attempts = 0_usize;
     let mut moving_since = None;
     let mut unreached_since = None;
     loop {
-        if (call.epoch).is_some_and(|epoch| epoch.0 != settled.binding.epoch) {
+        if (call.epoch).is_some_and(|epoch| epoch.0 != resolved.binding.epoch) {
             return Err(DeliverError::Lost);
         }
         attempts = attempts.saturating_add(1);
-        let ran = match attempt(affinity, call, &settled.binding).await {
+        let ran = match attempt(router, call, &resolved.binding).await {
             Attempt::Done(response) => {
-                return Ok(Delivered {
+                return Ok(DeliveryResult {
                     response,
-                    binding: settled.binding,
-                    moved: settled.moved,
+                    binding: resolved.binding,
+                    moved: resolved.moved,
                 });
             }
             Attempt::Failed(error) => return Err(error),
@@ -166,53 +169,54 @@ pub async fn deliver(affinity: &Affinity, call: &Call<'_>) -> Result<Delivered, 
             Attempt::Moving(error, ran) => {
                 let since = *moving_since.get_or_insert_with(Instant::now);
                 // Of a call that may have run it must not be said that it has not.
-                if ran == Ran::No && since.elapsed() >= OWNER_WITHIN {
+                if ran == ExecutionStatus::NotRun && since.elapsed() >= OWNER_WITHIN {
                     return Err(DeliverError::Unreachable(error));
                 }
-                if ran == Ran::Perhaps {
+                if ran == ExecutionStatus::MaybeRun {
                     tracing::info!(session = %session.digest, server = %server.id, %error, "the gateway that holds the connection did not answer a call that it may have begun");
                 }
                 tokio::time::sleep(OWNER_PAUSE).await;
-                let later = settle(affinity, call, None).await?;
-                settled = follow(call.server, settled, later, &error);
-                if ran == Ran::No {
+                let later = resolve_binding(router, call, None).await?;
+                resolved = follow(call.server, resolved, later, &error);
+                if ran == ExecutionStatus::NotRun {
                     attempts = attempts.saturating_sub(1);
                 }
                 ran
             }
             Attempt::Lost(loss, ran) => {
-                let recovered = affinity
-                    .recover(session, server, &settled.binding, loss, report(call))
+                let recovered = router
+                    .recover(session, server, &resolved.binding, loss, report(call))
                     .await?;
-                settled = merge(settled, recovered);
+                resolved = merge(resolved, recovered);
                 ran
             }
-            Attempt::Broken => Ran::Perhaps,
+            Attempt::Broken => ExecutionStatus::MaybeRun,
         };
         let may_repeat = attempts < ATTEMPTS_MAX
-            && (ran == Ran::No || may_repeat(affinity, call, &settled.binding).await);
+            && (ran == ExecutionStatus::NotRun
+                || may_repeat(router, call, &resolved.binding).await);
         if !may_repeat {
             return Err(DeliverError::OutcomeUnknown {
-                moved: settled.moved,
+                moved: resolved.moved,
             });
         }
     }
 }
 
 /// The binding that the call goes over. One that is lost is moved only where the client can be told.
-async fn settle(
-    affinity: &Affinity,
+async fn resolve_binding(
+    router: &SessionRouter,
     call: &Call<'_>,
     known: Option<RouteReply>,
-) -> Result<Settled, DeliverError> {
+) -> Result<ResolvedBinding, DeliverError> {
     let (session, server) = (call.session, call.server);
     match call.on_loss {
-        OnLoss::Recover | OnLoss::RecoverUnreported => Ok(affinity
-            .settle_from(session, server, known, report(call))
+        OnLoss::Recover | OnLoss::RecoverUnreported => Ok(router
+            .resolve_binding_from(session, server, known, report(call))
             .await?),
         OnLoss::GiveUp => {
-            let settled = affinity.settle_unless_lost(session, server, known).await?;
-            settled.ok_or(DeliverError::Lost)
+            let resolved = router.resolve_unless_lost(session, server, known).await?;
+            resolved.ok_or(DeliverError::Lost)
         }
     }
 }
@@ -226,12 +230,17 @@ fn report(call: &Call<'_>) -> LossReport {
 }
 
 /// Where a binding has gone whose owner did not serve it. Whoever moved it, its state is lost to this call too.
-fn follow(server: &Server, earlier: Settled, later: Settled, error: &SendError) -> Settled {
+fn follow(
+    server: &Server,
+    earlier: ResolvedBinding,
+    later: ResolvedBinding,
+    error: &SendError,
+) -> ResolvedBinding {
     let reason = match error {
         SendError::OwnerDraining => Loss::OwnerStopped,
         _ => Loss::OwnerDead,
     };
-    let seen = Settled::after(server, &earlier.binding, later.binding.clone(), reason);
+    let seen = ResolvedBinding::after(server, &earlier.binding, later.binding.clone(), reason);
     let is_recorded = (later.moved.as_ref()).is_some_and(|moved| moved.is_recorded);
     let mut told = match error {
         SendError::OwnerDraining => seen.moved,
@@ -240,7 +249,7 @@ fn follow(server: &Server, earlier: Settled, later: Settled, error: &SendError) 
     if let Some(moved) = &mut told {
         moved.is_recorded = is_recorded;
     }
-    let later = Settled {
+    let later = ResolvedBinding {
         binding: later.binding,
         moved: told,
     };
@@ -248,23 +257,23 @@ fn follow(server: &Server, earlier: Settled, later: Settled, error: &SendError) 
 }
 
 /// A second move during one call is told as one: from where it was first to where it is now.
-fn merge(earlier: Settled, later: Settled) -> Settled {
+fn merge(earlier: ResolvedBinding, later: ResolvedBinding) -> ResolvedBinding {
     let moved = match (earlier.moved, later.moved) {
-        (Some(earlier), Some(later)) => Some(Moved {
+        (Some(earlier), Some(later)) => Some(RebindNotice {
             from: earlier.from,
             ..later
         }),
         (earlier, later) => later.or(earlier),
     };
-    Settled {
+    ResolvedBinding {
         binding: later.binding,
         moved,
     }
 }
 
-async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> Attempt {
+async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView) -> Attempt {
     let Some(instance) = call.server.instance(&binding.instance) else {
-        return Attempt::Lost(Loss::InstanceRemoved, Ran::No);
+        return Attempt::Lost(Loss::InstanceRemoved, ExecutionStatus::NotRun);
     };
     let outgoing = call
         .outgoing
@@ -272,7 +281,7 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         .session_digest(&call.session.digest)
         .upstream_session(binding.upstream_session.as_ref());
     let started = Instant::now();
-    let sent = affinity
+    let sent = router
         .send(call.session, call.server, binding, &outgoing)
         .await;
     metrics::upstream(started.elapsed());
@@ -282,20 +291,26 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
                 // Nobody else sees that a connection which a worker holds is alive.
                 instance.contact.succeed();
             }
-            return answered(affinity, call, binding, response).await;
+            return answered(router, call, binding, response).await;
         }
-        Err(SendError::Refused) => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
-        Err(SendError::Ended(_)) => return Attempt::Lost(Loss::ConnectionEnded, Ran::No),
+        Err(SendError::Refused) => {
+            return Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::NotRun);
+        }
+        Err(SendError::Ended(_)) => {
+            return Attempt::Lost(Loss::ConnectionEnded, ExecutionStatus::NotRun);
+        }
         Err(
             error @ (SendError::Elsewhere | SendError::OwnerDraining | SendError::OwnerAway(_)),
-        ) => return Attempt::Moving(error, Ran::No),
+        ) => return Attempt::Moving(error, ExecutionStatus::NotRun),
         // Keys that differ do not become the same while the client waits.
         Err(error @ SendError::OwnerUnverified(_)) => {
             return Attempt::Failed(DeliverError::Unreachable(error));
         }
-        Err(error @ SendError::OwnerBroken(_)) => return Attempt::Moving(error, Ran::Perhaps),
+        Err(error @ SendError::OwnerBroken(_)) => {
+            return Attempt::Moving(error, ExecutionStatus::MaybeRun);
+        }
         Err(error) if error.is_undelivered() => {
-            return unreached(affinity, call, binding, error).await;
+            return unreached(router, call, binding, error).await;
         }
         Err(error) => error,
     };
@@ -306,16 +321,18 @@ async fn attempt(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) ->
         error = %broken,
         "a connection broke during a call"
     );
-    match affinity.pulse(call.session, call.server, binding).await {
-        ProbeResult::InstanceLost => Attempt::Lost(Loss::InstanceRefuses, Ran::Perhaps),
-        ProbeResult::SessionLost => Attempt::Lost(Loss::SessionUnknown, Ran::Perhaps),
+    match router.probe(call.session, call.server, binding).await {
+        ProbeResult::InstanceLost => {
+            Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::MaybeRun)
+        }
+        ProbeResult::SessionLost => Attempt::Lost(Loss::SessionUnknown, ExecutionStatus::MaybeRun),
         ProbeResult::Alive | ProbeResult::Unclear => Attempt::Broken,
     }
 }
 
 /// No connection to the instance could be made. There may be another one to go to, in a while.
 async fn unreached(
-    affinity: &Affinity,
+    router: &SessionRouter,
     call: &Call<'_>,
     binding: &BindingView,
     error: SendError,
@@ -325,9 +342,9 @@ async fn unreached(
     match error {
         SendError::Connect(_) if may_move => Attempt::Unreached(error),
         SendError::Unreachable(_)
-            if may_move && affinity.does_another_answer(server, instance).await =>
+            if may_move && router.does_another_answer(server, instance).await =>
         {
-            Attempt::Lost(Loss::InstanceUnreachable, Ran::No)
+            Attempt::Lost(Loss::InstanceUnreachable, ExecutionStatus::NotRun)
         }
         error => {
             metrics::affinity_failure("no_instance");
@@ -339,7 +356,7 @@ async fn unreached(
 /// A 404 or 400 may say that the upstream session is gone; a ping decides. Such an answer also says that the call did
 /// not run.
 async fn answered(
-    affinity: &Affinity,
+    router: &SessionRouter,
     call: &Call<'_>,
     binding: &BindingView,
     response: Reply,
@@ -356,21 +373,25 @@ async fn answered(
         Err(error) => return Attempt::Failed(error.into()),
     };
     if is_session_unknown(&answer) {
-        match affinity.pulse(call.session, call.server, binding).await {
-            ProbeResult::SessionLost => return Attempt::Lost(Loss::SessionUnknown, Ran::No),
-            ProbeResult::InstanceLost => return Attempt::Lost(Loss::InstanceRefuses, Ran::No),
+        match router.probe(call.session, call.server, binding).await {
+            ProbeResult::SessionLost => {
+                return Attempt::Lost(Loss::SessionUnknown, ExecutionStatus::NotRun);
+            }
+            ProbeResult::InstanceLost => {
+                return Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::NotRun);
+            }
             ProbeResult::Alive | ProbeResult::Unclear => {}
         }
     }
     Attempt::Done(ReceivedResponse::Whole(answer))
 }
 
-async fn may_repeat(affinity: &Affinity, call: &Call<'_>, binding: &BindingView) -> bool {
+async fn may_repeat(router: &SessionRouter, call: &Call<'_>, binding: &BindingView) -> bool {
     match call.repeat {
-        Repeat::Harmless => true,
-        Repeat::Never => false,
-        Repeat::ByTool(name) => {
-            is_repeatable(affinity, call.session, call.server, binding, name).await
+        RetrySafety::Harmless => true,
+        RetrySafety::Never => false,
+        RetrySafety::ByTool(name) => {
+            is_repeatable(router, call.session, call.server, binding, name).await
         }
     }
 }

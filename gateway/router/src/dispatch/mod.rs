@@ -5,21 +5,21 @@
 
 mod abandoned;
 mod annotations;
-mod ask;
+mod call_turn;
 mod deliver;
-mod events;
+mod event_relay;
+mod gateway_request;
 mod messages;
-mod ordered;
 mod relay;
 mod reply;
 mod seals;
 
 pub use abandoned::SILENT_MAX;
-pub use ask::{Asked, Question, ask};
-pub use deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
-pub use events::{Answering, Caller};
+pub use call_turn::{CallTurn, withdraw};
+pub use deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
+pub use event_relay::{Caller, PendingRequest};
+pub use gateway_request::{GatewayReply, GatewayRequest, send_gateway_request};
 pub use messages::{ReadError, ReplyMessages};
-pub use ordered::{Ordered, withdraw};
-pub use relay::{Lasting, Relay, RelayError};
+pub use relay::{Relay, RelayError, ReplyGuards};
 pub use reply::{BodyError, RelayOptions, ReplyBody, relay_call, relay_shared, relay_stream};
 pub use seals::Seals;

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 
 use super::abandoned::AbandonedReply;
-use super::events::{Events, ReportFuture};
-use super::ordered::Ordered;
+use super::call_turn::CallTurn;
+use super::event_relay::{EventRelay, ReportFuture};
 use crate::affinity::{InFlight, StreamHold};
 use mooring_protocol::event::EventError;
 use mooring_protocol::stream::{StreamError, StreamRewriter};
@@ -22,7 +22,7 @@ use mooring_upstream::{self as upstream, BodyError, ProbeResult};
 pub struct Relay {
     /// None once it is an [`AbandonedReply`]'s.
     upstream: Option<upstream::Body>,
-    mode: Mode,
+    mode: RelayMode,
     /// What goes out before anything of the upstream's.
     first: Option<Bytes>,
     ended: bool,
@@ -30,26 +30,26 @@ pub struct Relay {
     checking: Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>>,
     /// What reports a loss, and goes out once that is noted: the next call must not report it too.
     reporting: Option<(ReportFuture, Bytes)>,
-    lasting: Lasting,
+    guards: ReplyGuards,
 }
 
 /// What lasts for as long as a reply is under way.
 #[derive(Debug, Default)]
-pub struct Lasting {
+pub struct ReplyGuards {
     /// Keeps the session alive, and its binding counted.
     pub in_flight: Option<InFlight>,
     /// Keeps the session's stream this worker's.
     pub stream: Option<StreamHold>,
     /// The call's place in the order of its session.
-    pub ordered: Option<Ordered>,
+    pub turn: Option<CallTurn>,
 }
 
 /// How the upstream's bytes are changed on the way.
-pub(super) enum Mode {
+pub(super) enum RelayMode {
     /// One JSON message whose id is undone.
     Json(StreamRewriter),
     /// Events, each a message.
-    Events(Box<Events>),
+    Events(Box<EventRelay>),
 }
 
 /// Why the reply is cut.
@@ -66,16 +66,16 @@ pub enum RelayError {
     Json(#[from] StreamError),
 }
 
-impl Mode {
-    /// What a chunk of the upstream's becomes. `ordered` is shown what the server says.
+impl RelayMode {
+    /// What a chunk of the upstream's becomes. `turn` is shown what the server says.
     pub(super) fn push(
         &mut self,
         chunk: Bytes,
-        ordered: Option<&Ordered>,
+        turn: Option<&CallTurn>,
     ) -> Result<Bytes, RelayError> {
         match self {
             Self::Json(rewriter) => Ok(rewriter.push(chunk)?),
-            Self::Events(events) => Ok(events.push(&chunk, ordered)?),
+            Self::Events(events) => Ok(events.push(&chunk, turn)?),
         }
     }
 
@@ -98,10 +98,10 @@ impl Mode {
     pub(super) fn says_something(
         &mut self,
         chunk: Bytes,
-        ordered: Option<&Ordered>,
+        turn: Option<&CallTurn>,
     ) -> Result<bool, RelayError> {
         let before = self.messages();
-        self.push(chunk, ordered)?;
+        self.push(chunk, turn)?;
         Ok(before.is_none_or(|before| self.messages() != Some(before)))
     }
 
@@ -115,10 +115,10 @@ impl Mode {
 }
 
 impl Relay {
-    pub(super) fn new(upstream: upstream::Body, mode: Mode, lasting: Lasting) -> Self {
+    pub(super) fn new(upstream: upstream::Body, mode: RelayMode, guards: ReplyGuards) -> Self {
         let first = match &mode {
-            Mode::Events(events) => events.warning(),
-            Mode::Json(_) => None,
+            RelayMode::Events(events) => events.warning(),
+            RelayMode::Json(_) => None,
         };
         Self {
             upstream: Some(upstream),
@@ -127,19 +127,19 @@ impl Relay {
             ended: false,
             checking: None,
             reporting: None,
-            lasting,
+            guards,
         }
     }
 
     fn transform(&mut self, chunk: Bytes) -> Result<Bytes, RelayError> {
-        self.mode.push(chunk, self.lasting.ordered.as_ref())
+        self.mode.push(chunk, self.guards.turn.as_ref())
     }
 
     fn end(&mut self) -> Bytes {
         self.ended = true;
         match &mut self.mode {
-            Mode::Json(rewriter) => rewriter.finish(),
-            Mode::Events(events) => events.end(),
+            RelayMode::Json(rewriter) => rewriter.finish(),
+            RelayMode::Events(events) => events.end(),
         }
     }
 
@@ -148,14 +148,14 @@ impl Relay {
     fn broke(&mut self, error: BodyError) -> Result<Bytes, RelayError> {
         tracing::info!(%error, "an upstream's reply broke off");
         match &mut self.mode {
-            Mode::Events(events) => {
+            RelayMode::Events(events) => {
                 self.checking = events.ask_whether_resumable();
                 Ok(match self.checking {
                     Some(_) => Bytes::new(),
                     None => self.fail(),
                 })
             }
-            Mode::Json(_) => {
+            RelayMode::Json(_) => {
                 self.ended = true;
                 Err(RelayError::Upstream(error))
             }
@@ -168,8 +168,8 @@ impl Relay {
         tracing::warn!(%error, "an upstream's reply cannot be passed on");
         self.ended = true;
         match &self.mode {
-            Mode::Events(_) => Ok(self.fail()),
-            Mode::Json(_) => Err(error),
+            RelayMode::Events(_) => Ok(self.fail()),
+            RelayMode::Json(_) => Err(error),
         }
     }
 
@@ -177,8 +177,8 @@ impl Relay {
     fn fail(&mut self) -> Bytes {
         self.ended = true;
         match &mut self.mode {
-            Mode::Events(events) => events.outcome_unknown(),
-            Mode::Json(_) => Bytes::new(),
+            RelayMode::Events(events) => events.outcome_unknown(),
+            RelayMode::Json(_) => Bytes::new(),
         }
     }
 
@@ -186,9 +186,9 @@ impl Relay {
         let Some(checking) = &mut self.checking else {
             return Poll::Ready(Bytes::new());
         };
-        let pulse = std::task::ready!(checking.as_mut().poll(context));
+        let probe = std::task::ready!(checking.as_mut().poll(context));
         self.checking = None;
-        Poll::Ready(match pulse {
+        Poll::Ready(match probe {
             ProbeResult::Alive => {
                 self.ended = true;
                 Bytes::new()
@@ -244,14 +244,14 @@ impl Body for Relay {
                 },
                 Poll::Ready(None) => this.end(),
                 Poll::Pending => match &mut this.mode {
-                    Mode::Events(events) => {
+                    RelayMode::Events(events) => {
                         this.ended = events.poll_stopping(context).is_ready();
                         if this.ended {
                             break;
                         }
                         std::task::ready!(events.poll_keep_alive(context))
                     }
-                    Mode::Json(_) => return Poll::Pending,
+                    RelayMode::Json(_) => return Poll::Pending,
                 },
             };
             if data.is_empty() {
@@ -273,7 +273,7 @@ impl Body for Relay {
 /// A client that goes away has not cancelled its call: what is left of it is read for nobody.
 impl Drop for Relay {
     fn drop(&mut self) {
-        if self.ended || !self.mode.is_awaited() || self.lasting.ordered.is_none() {
+        if self.ended || !self.mode.is_awaited() || self.guards.turn.is_none() {
             return;
         }
         let (Some(upstream), Ok(runtime)) =
@@ -283,8 +283,8 @@ impl Drop for Relay {
         };
         let rest = AbandonedReply {
             upstream,
-            mode: std::mem::replace(&mut self.mode, Mode::Json(StreamRewriter::new())),
-            lasting: std::mem::take(&mut self.lasting),
+            mode: std::mem::replace(&mut self.mode, RelayMode::Json(StreamRewriter::new())),
+            guards: std::mem::take(&mut self.guards),
         };
         runtime.spawn(rest.read());
     }

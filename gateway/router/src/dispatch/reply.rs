@@ -7,12 +7,12 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use tokio_util::sync::CancellationToken;
 
-use super::deliver::Delivered;
-use super::events::{Answering, Audience, Caller, Events, Origin};
-use super::relay::{Lasting, Mode, Relay};
+use super::deliver::DeliveryResult;
+use super::event_relay::{Audience, Caller, EventRelay, PendingRequest, StreamOrigin};
+use super::relay::{Relay, RelayMode, ReplyGuards};
 use super::seals::Seals;
-use crate::affinity::{Moved, Session};
-use crate::pooled::Unasked;
+use crate::affinity::{RebindNotice, Session};
+use crate::pooled::ServerRequestResponder;
 use mooring_protocol::envelope::{Message, Sender};
 use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::ids::Epoch;
@@ -56,10 +56,10 @@ pub struct RelayOptions {
 /// # Errors
 /// Where a reply that has to be marked cannot be read.
 pub async fn relay_call(
-    delivered: Delivered,
+    delivered: DeliveryResult,
     caller: Caller,
-    answering: Option<Answering>,
-    lasting: Lasting,
+    pending_request: Option<PendingRequest>,
+    guards: ReplyGuards,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let epoch = Epoch(delivered.binding.epoch);
@@ -70,18 +70,20 @@ pub async fn relay_call(
         ReceivedResponse::Streaming(response) => response,
     };
     match delivered.moved {
-        Some(moved) if !is_event_stream(&response) && answers(&response, answering.as_ref()) => {
+        Some(moved)
+            if !is_event_stream(&response) && answers(&response, pending_request.as_ref()) =>
+        {
             marked(response, audience, &moved, &caller).await
         }
         moved if is_event_stream(&response) && response.status().is_success() => {
-            let origin = Origin {
+            let origin = StreamOrigin {
                 caller,
                 binding: delivered.binding,
             };
-            let events = Events::new(audience, options, answering, Some(origin), moved);
-            Ok(streaming_events(response, events, lasting))
+            let events = EventRelay::new(audience, options, pending_request, Some(origin), moved);
+            Ok(streaming_events(response, events, guards))
         }
-        _ => relay(response, audience, answering, lasting, options).await,
+        _ => relay(response, audience, pending_request, guards, options).await,
     }
 }
 
@@ -91,18 +93,18 @@ pub async fn relay_call(
 /// Where an error answer cannot be read.
 pub async fn relay_shared(
     received: ReceivedResponse,
-    unasked: Unasked,
-    answering: Option<Answering>,
+    responder: ServerRequestResponder,
+    pending_request: Option<PendingRequest>,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     match received {
-        ReceivedResponse::Whole(answer) => Ok(whole(&answer, &Audience::Shared(unasked))),
+        ReceivedResponse::Whole(answer) => Ok(whole(&answer, &Audience::Shared(responder))),
         ReceivedResponse::Streaming(response) => {
             relay(
                 response,
-                Audience::Shared(unasked),
-                answering,
-                Lasting::default(),
+                Audience::Shared(responder),
+                pending_request,
+                ReplyGuards::default(),
                 options,
             )
             .await
@@ -115,10 +117,10 @@ pub async fn relay_shared(
 /// # Errors
 /// Where an error answer cannot be read.
 pub async fn relay_stream(
-    delivered: Delivered,
+    delivered: DeliveryResult,
     session: &Session,
     server: &Server,
-    lasting: Lasting,
+    guards: ReplyGuards,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let epoch = Epoch(delivered.binding.epoch);
@@ -129,16 +131,16 @@ pub async fn relay_stream(
         ReceivedResponse::Streaming(response)
             if is_event_stream(&response) && response.status().is_success() =>
         {
-            let events = Events::new(audience, options, None, None, moved);
-            Ok(streaming_events(response, events, lasting))
+            let events = EventRelay::new(audience, options, None, None, moved);
+            Ok(streaming_events(response, events, guards))
         }
         ReceivedResponse::Streaming(response) => failed_or_accepted(response, audience).await,
     }
 }
 
 /// Whether the response carries the answer of a request.
-fn answers(response: &Reply, answering: Option<&Answering>) -> bool {
-    response.status().is_success() && answering.is_some()
+fn answers(response: &Reply, pending_request: Option<&PendingRequest>) -> bool {
+    response.status().is_success() && pending_request.is_some()
 }
 
 /// Whether the response says that there is none.
@@ -152,38 +154,47 @@ fn is_accepted(response: &Reply) -> bool {
 async fn relay(
     response: Reply,
     audience: Audience,
-    answering: Option<Answering>,
-    lasting: Lasting,
+    pending_request: Option<PendingRequest>,
+    guards: ReplyGuards,
     options: &RelayOptions,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     if is_event_stream(&response) && response.status().is_success() {
-        let events = Events::new(audience, options, answering, None, None);
-        return Ok(streaming_events(response, events, lasting));
+        let events = EventRelay::new(audience, options, pending_request, None, None);
+        return Ok(streaming_events(response, events, guards));
     }
-    if !answers(&response, answering.as_ref()) {
+    if !answers(&response, pending_request.as_ref()) {
         return failed_or_accepted(response, audience).await;
     }
     if is_accepted(&response) {
         // The client would wait for ever for the answer to a request that was only accepted.
         return Err(ExchangeError::NoResponse);
     }
-    let mode = Mode::Json(StreamRewriter::new());
-    Ok(streaming(response, JSON, mode, lasting))
+    let mode = RelayMode::Json(StreamRewriter::new());
+    Ok(streaming(response, JSON, mode, guards))
 }
 
-fn streaming_events(response: Reply, events: Events, lasting: Lasting) -> Response<ReplyBody> {
-    streaming(response, EVENTS, Mode::Events(Box::new(events)), lasting)
+fn streaming_events(
+    response: Reply,
+    events: EventRelay,
+    guards: ReplyGuards,
+) -> Response<ReplyBody> {
+    streaming(
+        response,
+        EVENTS,
+        RelayMode::Events(Box::new(events)),
+        guards,
+    )
 }
 
 fn streaming(
     response: Reply,
     content_type: HeaderValue,
-    mode: Mode,
-    lasting: Lasting,
+    mode: RelayMode,
+    guards: ReplyGuards,
 ) -> Response<ReplyBody> {
     let status = response.status();
-    let is_events = matches!(mode, Mode::Events(_));
-    let relay = Relay::new(response.into_body(), mode, lasting);
+    let is_events = matches!(mode, RelayMode::Events(_));
+    let relay = Relay::new(response.into_body(), mode, guards);
     let mut reply = Response::new(relay.map_err(BodyError::new).boxed_unsync());
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, content_type);
@@ -206,7 +217,7 @@ fn stream_headers(headers: &mut HeaderMap) {
 async fn marked(
     response: Reply,
     audience: Audience,
-    moved: &Moved,
+    moved: &RebindNotice,
     caller: &Caller,
 ) -> Result<Response<ReplyBody>, ExchangeError> {
     let status = response.status();

@@ -6,24 +6,24 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::context::GovernanceContext;
 use super::problem::Problem;
-use super::rights::Right;
-use super::skills::{self, Nothing};
-use super::visitor::Visitor;
+use super::rights::GovernanceRight;
+use super::skills::{self, EmptyBody};
 use super::{blocking, body, json};
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
 use mooring_code::volume::{rfc3339, unix_now_ms};
 
 /// Where an approval is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum ApprovalStatus {
     Pending,
     Expired,
     Approved,
     Rejected,
 }
 
-impl Standing {
+impl ApprovalStatus {
     const ALL: [Self; 4] = [Self::Pending, Self::Expired, Self::Approved, Self::Rejected];
 
     const fn as_str(self) -> &'static str {
@@ -49,34 +49,34 @@ impl Standing {
 /// Why it is rejected.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rejected {
+struct RejectionBody {
     #[serde(default)]
     reason: String,
 }
 
 /// `GET /servers/{id}/skills/approvals`: for those who do not approve, those of their own skills.
-pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
-    let query = visitor.query(&["status"])?;
-    let words = Standing::ALL.map(Standing::as_str).join(", ");
-    let parse = |word: &str| Standing::ALL.into_iter().find(|s| s.as_str() == word);
+pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let query = context.query(&["status"])?;
+    let words = ApprovalStatus::ALL.map(ApprovalStatus::as_str).join(", ");
+    let parse = |word: &str| ApprovalStatus::ALL.into_iter().find(|s| s.as_str() == word);
     let wanted = query.read("status", &format!("one of {words}"), parse)?;
-    let all = skills::all(&visitor.governed()?).await?;
+    let all = skills::all(&context.governed()?).await?;
     let now_ms = unix_now_ms();
-    let mine = |skill: &Skill| skill.owner_email == visitor.identity.principal;
-    let is_seen = skills::sees(&visitor);
+    let mine = |skill: &Skill| skill.owner_email == context.identity.principal;
+    let is_seen = skills::sees(&context);
     let approvals: Vec<Value> = all
         .iter()
         .filter(|skill| is_seen(skill))
-        .filter(|skill| visitor.may(Right::SkillsApprove) || mine(skill))
+        .filter(|skill| context.may(GovernanceRight::SkillsApprove) || mine(skill))
         .filter_map(|skill| told(skill, wanted, now_ms))
         .collect();
     Ok(json(StatusCode::OK, &json!({"approvals": approvals})))
 }
 
 /// None where nobody had to approve it, or where it is not wanted.
-fn told(skill: &Skill, wanted: Option<Standing>, now_ms: u64) -> Option<Value> {
+fn told(skill: &Skill, wanted: Option<ApprovalStatus>, now_ms: u64) -> Option<Value> {
     let id = skill.approval_id.as_ref()?;
-    let standing = Standing::of(skill, now_ms);
+    let standing = ApprovalStatus::of(skill, now_ms);
     wanted.is_none_or(|wanted| wanted == standing).then(|| {
         json!({
             "id": id,
@@ -97,10 +97,13 @@ fn told(skill: &Skill, wanted: Option<Standing>, now_ms: u64) -> Option<Value> {
 }
 
 /// `POST /servers/{id}/skills/approvals/{approval}/approve`
-pub(super) async fn approve(visitor: Visitor, request: Request) -> Result<Response, Problem> {
-    let (id, by) = seen(&visitor).await?;
-    let Nothing {} = body::read(&visitor.app, request).await?;
-    let governed = visitor.governed()?;
+pub(super) async fn approve(
+    context: GovernanceContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (id, by) = seen(&context).await?;
+    let EmptyBody {} = body::read(&context.app, request).await?;
+    let governed = context.governed()?;
     decided(
         blocking(move || Ok::<_, Problem>(governed.skills.approve(&governed.server, &id, &by)))
             .await?,
@@ -108,10 +111,13 @@ pub(super) async fn approve(visitor: Visitor, request: Request) -> Result<Respon
 }
 
 /// `POST /servers/{id}/skills/approvals/{approval}/reject`
-pub(super) async fn reject(visitor: Visitor, request: Request) -> Result<Response, Problem> {
-    let (id, by) = seen(&visitor).await?;
-    let Rejected { reason } = body::read(&visitor.app, request).await?;
-    let governed = visitor.governed()?;
+pub(super) async fn reject(
+    context: GovernanceContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (id, by) = seen(&context).await?;
+    let RejectionBody { reason } = body::read(&context.app, request).await?;
+    let governed = context.governed()?;
     decided(
         blocking(move || {
             Ok::<_, Problem>(governed.skills.reject(&governed.server, &id, &by, &reason))
@@ -121,17 +127,17 @@ pub(super) async fn reject(visitor: Visitor, request: Request) -> Result<Respons
 }
 
 /// The approval that the path names, where the principal decides about it; and who decides.
-async fn seen(visitor: &Visitor) -> Result<(String, String), Problem> {
-    visitor.query(&[])?;
-    visitor.needs(Right::SkillsApprove)?;
-    let id = visitor.named();
-    let all = skills::all(&visitor.governed()?).await?;
+async fn seen(context: &GovernanceContext) -> Result<(String, String), Problem> {
+    context.query(&[])?;
+    context.needs(GovernanceRight::SkillsApprove)?;
+    let id = context.named();
+    let all = skills::all(&context.governed()?).await?;
     let found = all
         .iter()
         .find(|skill| skill.approval_id.as_deref() == Some(id));
-    let is_seen = skills::sees(visitor);
+    let is_seen = skills::sees(context);
     match found.filter(|skill| is_seen(skill)) {
-        Some(_) => Ok((id.to_owned(), visitor.identity.principal.clone())),
+        Some(_) => Ok((id.to_owned(), context.identity.principal.clone())),
         None => Err(Problem::no_approval()),
     }
 }

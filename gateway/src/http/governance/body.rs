@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use super::problem::{Code, Problem};
 use crate::http::request_body::RequestBodyError;
-use crate::http::{App, door};
+use crate::http::{App, host_origin_guard};
 
 /// Reads the body as JSON; one without a body is an empty object.
 pub(super) async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Problem> {
@@ -14,7 +14,7 @@ pub(super) async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Re
     if bytes.is_empty() {
         return parse(b"{}");
     }
-    if !door::is_json(&head.headers) {
+    if !host_origin_guard::is_json(&head.headers) {
         return Err(Problem::new(
             Code::UnsupportedMediaType,
             "the Content-Type must be application/json",

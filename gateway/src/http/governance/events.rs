@@ -6,8 +6,8 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::context::GovernanceContext;
 use super::problem::Problem;
-use super::visitor::Visitor;
 use super::{blocking, json};
 use mooring_code::records::{EventFilter, EventKind, RecordsError, RunId};
 use mooring_code::server::GovernedServer;
@@ -18,8 +18,8 @@ const USUAL: usize = 100;
 const MOST: usize = 1_000;
 
 /// `GET /servers/{id}/code/security-events`
-pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
-    let query = visitor.query(&["limit", "user", "kind", "since"])?;
+pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let query = context.query(&["limit", "user", "kind", "since"])?;
     let words = EventKind::ALL.map(EventKind::as_str).join(", ");
     let filter = EventFilter {
         limit: query.limit(USUAL, MOST)?,
@@ -27,9 +27,9 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
         since_ms: query.read("since", "a number of milliseconds since 1970", |text| {
             text.parse().ok()
         })?,
-        user: visitor.whose(query.text("user"))?,
+        user: context.whose(query.text("user"))?,
     };
-    let governed = visitor.governed()?;
+    let governed = context.governed()?;
     let events = blocking(move || with_status(&governed, &filter)).await?;
     Ok(json(StatusCode::OK, &json!({"events": events})))
 }

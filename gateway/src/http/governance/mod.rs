@@ -20,6 +20,7 @@
 
 mod approvals;
 mod body;
+mod context;
 mod events;
 mod problem;
 mod query;
@@ -28,7 +29,6 @@ mod rights;
 mod runs;
 mod sessions;
 mod skills;
-mod visitor;
 
 #[cfg(test)]
 mod tests;

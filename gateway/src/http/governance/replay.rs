@@ -8,10 +8,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
-use super::visitor::Visitor;
 use super::{body, json, runs};
-use crate::http::nested::Inside;
+use crate::http::nested_servers::NestedServers;
 use mooring_code::replay::{ReplayMode, ReplayRequest, RunReplayer};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
@@ -19,15 +19,18 @@ use mooring_metrics as metrics;
 /// What is asked for.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct ReplayBody {
     mode: Option<String>,
 }
 
 /// Runs it again. What was begun goes on whoever still waits.
-pub(super) async fn replay(visitor: Visitor, request: Request) -> Result<Response, Problem> {
-    visitor.query(&[])?;
-    let asked: Asked = body::read(&visitor.app, request).await?;
-    let mode = match asked.mode.as_deref() {
+pub(super) async fn replay(
+    context: GovernanceContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.query(&[])?;
+    let body: ReplayBody = body::read(&context.app, request).await?;
+    let mode = match body.mode.as_deref() {
         None => ReplayMode::default(),
         Some(word) => ReplayMode::parse(word).ok_or_else(|| {
             let words = ReplayMode::ALL.map(ReplayMode::as_str).join(", ");
@@ -35,14 +38,14 @@ pub(super) async fn replay(visitor: Visitor, request: Request) -> Result<Respons
         })?,
     };
     let request = ReplayRequest {
-        run_id: runs::seen(&visitor).await?,
-        principal: visitor.principal.clone(),
-        teams: visitor.identity.teams.clone(),
+        run_id: runs::seen(&context).await?,
+        principal: context.principal.clone(),
+        teams: context.identity.teams.clone(),
         mode,
     };
     let repeater = Repeater {
-        server: Arc::clone(&visitor.server),
-        upstreams: Arc::new(Inside(Arc::clone(&visitor.app))),
+        server: Arc::clone(&context.server),
+        upstreams: Arc::new(NestedServers(Arc::clone(&context.app))),
     };
     let replayed = tokio::spawn(async move { repeater.replay(request).await });
     let replayed = match replayed.await {

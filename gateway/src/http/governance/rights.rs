@@ -9,7 +9,7 @@ const ADMIN: &str = "admin";
 
 /// What not everybody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub(super) enum GovernanceRight {
     /// See the runs, sessions and events of others.
     ServersRead,
     /// Make skills.
@@ -20,7 +20,7 @@ pub(super) enum Right {
     SkillsRevoke,
 }
 
-impl Right {
+impl GovernanceRight {
     /// The role that gives it.
     pub(super) const fn role(self) -> &'static str {
         match self {
@@ -38,6 +38,6 @@ pub(super) fn is_admin(auth: &AuthSettings, identity: &Identity) -> bool {
 }
 
 /// Whether it may do this.
-pub(super) fn may(auth: &AuthSettings, identity: &Identity, right: Right) -> bool {
+pub(super) fn may(auth: &AuthSettings, identity: &Identity, right: GovernanceRight) -> bool {
     is_admin(auth, identity) || identity.roles.iter().any(|role| role == right.role())
 }

@@ -4,8 +4,8 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::context::GovernanceContext;
 use super::problem::Problem;
-use super::visitor::Visitor;
 use super::{blocking, json};
 use mooring_code::records::{RunFilter, RunId, RunRecord, RunStatus};
 
@@ -15,16 +15,16 @@ const USUAL: usize = 50;
 const MOST: usize = 500;
 
 /// `GET /servers/{id}/code/runs`
-pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
-    let query = visitor.query(&["limit", "status", "user", "before"])?;
+pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let query = context.query(&["limit", "status", "user", "before"])?;
     let words = RunStatus::ALL.map(RunStatus::as_str).join(", ");
     let filter = RunFilter {
         limit: query.limit(USUAL, MOST)?,
         status: query.read("status", &format!("one of {words}"), RunStatus::parse)?,
         before: query.read("before", "the id of a run", RunId::parse)?,
-        user: visitor.whose(query.text("user"))?,
+        user: context.whose(query.text("user"))?,
     };
-    let governed = visitor.governed()?;
+    let governed = context.governed()?;
     let limit = filter.limit;
     let runs = blocking(move || governed.records.runs(&governed.server, &filter)).await?;
     let next = runs
@@ -39,21 +39,21 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
 }
 
 /// `GET /servers/{id}/code/runs/{run}`
-pub(super) async fn show(visitor: Visitor) -> Result<Response, Problem> {
-    visitor.query(&[])?;
-    let id = seen(&visitor).await?;
-    let governed = visitor.governed()?;
+pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
+    context.query(&[])?;
+    let id = seen(&context).await?;
+    let governed = context.governed()?;
     let run = blocking(move || governed.records.whole_run(&governed.server, &id)).await?;
     Ok(json(StatusCode::OK, &run.to_json()))
 }
 
 /// The run that the path names, where the principal may see it.
-pub(super) async fn seen(visitor: &Visitor) -> Result<RunId, Problem> {
-    let id = RunId::parse(visitor.named()).ok_or_else(Problem::no_run)?;
-    let governed = visitor.governed()?;
+pub(super) async fn seen(context: &GovernanceContext) -> Result<RunId, Problem> {
+    let id = RunId::parse(context.named()).ok_or_else(Problem::no_run)?;
+    let governed = context.governed()?;
     let asked = id.clone();
     let run = blocking(move || governed.records.run(&governed.server, &asked)).await?;
-    if visitor.sees_of(&run.begun.user_email) {
+    if context.sees_of(&run.begun.user_email) {
         Ok(id)
     } else {
         Err(Problem::no_run())

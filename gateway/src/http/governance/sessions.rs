@@ -7,9 +7,9 @@ use mooring_session::record::Standing;
 use mooring_session::view::RecordView;
 use serde_json::{Value, json};
 
+use super::context::GovernanceContext;
 use super::json;
 use super::problem::{Code, Problem};
-use super::visitor::Visitor;
 use mooring_code::place::CodePlace;
 use mooring_code::volume::rfc3339;
 use mooring_store::{Family, SessionKey, SessionQuery};
@@ -22,10 +22,10 @@ const MOST: usize = 500;
 const PAGES_MAX: usize = 20;
 
 /// `GET /servers/{id}/code/sessions`
-pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
-    let query = visitor.query(&["limit", "user"])?;
+pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let query = context.query(&["limit", "user"])?;
     let limit = query.limit(USUAL, MOST)?;
-    let principal = visitor
+    let principal = context
         .whose(query.text("user"))?
         .map(|user| Principal::parse(user.as_bytes()))
         .transpose()
@@ -34,11 +34,11 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
         family: Family::Code,
         principal,
         standing: Some(Standing::Active),
-        id_pattern: Some(format!("{}:*", visitor.server.id).into()),
+        id_pattern: Some(format!("{}:*", context.server.id).into()),
         count: limit,
         ..SessionQuery::default()
     };
-    let store = visitor.app.affinity.store();
+    let store = context.app.session_router.store();
     let mut sessions = Vec::new();
     let mut is_complete = true;
     for _ in 0..PAGES_MAX {
@@ -47,7 +47,7 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
         let found = page
             .sessions
             .iter()
-            .map(|(key, record)| session(&visitor, key, record));
+            .map(|(key, record)| session(&context, key, record));
         sessions.extend(found);
         asked.cursor = page.cursor;
         if asked.cursor.is_none() || sessions.len() >= limit {
@@ -61,12 +61,12 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
     ))
 }
 
-fn session(visitor: &Visitor, key: &SessionKey, record: &RecordView) -> Value {
-    let prefix = &visitor.app.affinity.options().key_prefix;
+fn session(context: &GovernanceContext, key: &SessionKey, record: &RecordView) -> Value {
+    let prefix = &context.app.session_router.options().key_prefix;
     let place = CodePlace::of_key(prefix, key.secret(), &record.id, &record.principal);
     json!({
         "session_id": record.id.as_str(),
-        "server_id": visitor.server.id.as_str(),
+        "server_id": context.server.id.as_str(),
         "user_email": record.principal.as_str(),
         "language": place.map(|place| place.language().as_str()),
         "created_at": rfc3339(record.created_at.unix_ms()),

@@ -8,9 +8,9 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
-use super::rights::Right;
-use super::visitor::Visitor;
+use super::rights::GovernanceRight;
 use super::{blocking, body, json};
 use mooring_code::records::{EventKind, SecurityEvent};
 use mooring_code::server::GovernedServer;
@@ -21,7 +21,7 @@ use mooring_settings::Language;
 /// What is to be made.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct NewSkillBody {
     name: String,
     #[serde(alias = "source")]
     source_code: String,
@@ -32,14 +32,14 @@ struct Asked {
 }
 
 /// `GET /servers/{id}/skills`
-pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
-    let query = visitor.query(&["status", "name"])?;
+pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
+    let query = context.query(&["status", "name"])?;
     let words = SkillStatus::ALL.map(SkillStatus::as_str).join(", ");
     let status = query.read("status", &format!("one of {words}"), SkillStatus::parse)?;
     let name = query.text("name").map(str::to_owned);
-    let governed = visitor.governed()?;
+    let governed = context.governed()?;
     let all = all(&governed).await?;
-    let (is_seen, newest) = (sees(&visitor), newest(&all));
+    let (is_seen, newest) = (sees(&context), newest(&all));
     let is_wanted = |skill: &&Skill| {
         is_seen(skill)
             && status.is_none_or(|status| skill.status == status)
@@ -55,16 +55,16 @@ pub(super) async fn list(visitor: Visitor) -> Result<Response, Problem> {
 
 /// `GET /servers/{id}/skills/{name}`: the newest version that is to be seen, or the one that is asked for, with its source
 /// and all others without.
-pub(super) async fn show(visitor: Visitor) -> Result<Response, Problem> {
-    let query = visitor.query(&["version"])?;
+pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
+    let query = context.query(&["version"])?;
     let version: Option<u32> =
         query.read("version", "a number from 1", |text| text.parse().ok())?;
-    let governed = visitor.governed()?;
+    let governed = context.governed()?;
     let all = all(&governed).await?;
-    let (is_seen, newest) = (sees(&visitor), newest(&all));
+    let (is_seen, newest) = (sees(&context), newest(&all));
     let seen: Vec<&Skill> = all
         .iter()
-        .filter(|skill| skill.name == visitor.named() && is_seen(skill))
+        .filter(|skill| skill.name == context.named() && is_seen(skill))
         .collect();
     let asked = |skill: &&&Skill| version.is_none_or(|version| skill.version == version);
     let skill = seen.iter().rfind(asked).ok_or_else(Problem::no_skill)?;
@@ -85,11 +85,14 @@ pub(super) async fn show(visitor: Visitor) -> Result<Response, Problem> {
 }
 
 /// `POST /servers/{id}/skills`
-pub(super) async fn create(visitor: Visitor, request: Request) -> Result<Response, Problem> {
-    visitor.query(&[])?;
-    visitor.needs(Right::SkillsCreate)?;
-    let asked: Asked = body::read(&visitor.app, request).await?;
-    let governed = visitor.governed()?;
+pub(super) async fn create(
+    context: GovernanceContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.query(&[])?;
+    context.needs(GovernanceRight::SkillsCreate)?;
+    let asked: NewSkillBody = body::read(&context.app, request).await?;
+    let governed = context.governed()?;
     let language = match asked.language.as_deref() {
         None => governed.language,
         Some(word) => Language::parse(word).ok_or_else(|| {
@@ -100,14 +103,14 @@ pub(super) async fn create(visitor: Visitor, request: Request) -> Result<Respons
         })?,
     };
     let new = NewSkill {
-        scope: scope(&visitor, &governed, asked.scope.as_deref())?,
+        scope: scope(&context, &governed, asked.scope.as_deref())?,
         name: asked.name,
         language,
         source: asked.source_code,
         description: asked.description,
-        author: visitor.identity.principal.clone(),
+        author: context.identity.principal.clone(),
     };
-    let principal = visitor.principal.clone();
+    let principal = context.principal.clone();
     let (skill, governed) = blocking(move || {
         let GovernedServer {
             server,
@@ -131,17 +134,20 @@ pub(super) async fn create(visitor: Visitor, request: Request) -> Result<Respons
 }
 
 /// `POST /servers/{id}/skills/{skill id}/revoke`
-pub(super) async fn revoke(visitor: Visitor, request: Request) -> Result<Response, Problem> {
-    visitor.query(&[])?;
-    visitor.needs(Right::SkillsRevoke)?;
-    let Nothing {} = body::read(&visitor.app, request).await?;
-    let governed = visitor.governed()?;
+pub(super) async fn revoke(
+    context: GovernanceContext,
+    request: Request,
+) -> Result<Response, Problem> {
+    context.query(&[])?;
+    context.needs(GovernanceRight::SkillsRevoke)?;
+    let EmptyBody {} = body::read(&context.app, request).await?;
+    let governed = context.governed()?;
     let skill = all(&governed)
         .await?
         .into_iter()
-        .find(|skill| skill.id == visitor.named());
-    let skill = skill.filter(sees(&visitor)).ok_or_else(Problem::no_skill)?;
-    let by = visitor.identity.principal.clone();
+        .find(|skill| skill.id == context.named());
+    let skill = skill.filter(sees(&context)).ok_or_else(Problem::no_skill)?;
+    let by = context.identity.principal.clone();
     let changed = {
         let governed = governed.clone();
         blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?
@@ -154,7 +160,7 @@ pub(super) async fn revoke(visitor: Visitor, request: Request) -> Result<Respons
 /// A body that says nothing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct EmptyBody {}
 
 /// Every version of every skill of the server.
 pub(super) async fn all(governed: &GovernedServer) -> Result<Vec<Skill>, Problem> {
@@ -164,9 +170,10 @@ pub(super) async fn all(governed: &GovernedServer) -> Result<Vec<Skill>, Problem
 
 /// Says whether a version is to be seen: by those of its scope where it is approved, by those of its scope who decide
 /// about skills, by who made it, and by an admin. What the visitor may do is asked once for all versions.
-pub(super) fn sees(visitor: &Visitor) -> impl Fn(&Skill) -> bool {
-    let (viewer, is_admin) = (visitor.viewer(), visitor.is_admin());
-    let decides = visitor.may(Right::SkillsApprove) || visitor.may(Right::SkillsRevoke);
+pub(super) fn sees(context: &GovernanceContext) -> impl Fn(&Skill) -> bool {
+    let (viewer, is_admin) = (context.viewer(), context.is_admin());
+    let decides =
+        context.may(GovernanceRight::SkillsApprove) || context.may(GovernanceRight::SkillsRevoke);
     move |skill: &Skill| {
         let is_in_scope = viewer.sees(&skill.scope);
         is_admin
@@ -201,7 +208,7 @@ fn told(governed: &GovernedServer, skill: &Skill, newest: &Newest<'_>) -> Value 
 /// The scope of a new skill: the one that is asked for, or that of the server. Where the server has one it is the only
 /// one; else a principal may name itself and its teams, and an admin anybody.
 fn scope(
-    visitor: &Visitor,
+    context: &GovernanceContext,
     governed: &GovernedServer,
     asked: Option<&str>,
 ) -> Result<Scope, Problem> {
@@ -214,7 +221,7 @@ fn scope(
         })?,
     };
     let is_of_server = scope == of_server || of_server == Scope::Server;
-    let is_own = visitor.is_admin() || visitor.viewer().sees(&scope);
+    let is_own = context.is_admin() || context.viewer().sees(&scope);
     if is_of_server && is_own {
         return Ok(scope);
     }

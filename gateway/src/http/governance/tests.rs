@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::problem::Code;
 use super::query::Query;
-use super::rights::{self, Right};
+use super::rights::{self, GovernanceRight};
 use super::*;
 use crate::identity::Identity;
 use mooring_settings::{AuthSettings, TrustedHeaderSettings};
@@ -51,10 +51,10 @@ fn rights_are_roles_and_an_admin_has_all() {
         roles: roles.iter().map(ToString::to_string).collect(),
     };
     for right in [
-        Right::ServersRead,
-        Right::SkillsCreate,
-        Right::SkillsApprove,
-        Right::SkillsRevoke,
+        GovernanceRight::ServersRead,
+        GovernanceRight::SkillsCreate,
+        GovernanceRight::SkillsApprove,
+        GovernanceRight::SkillsRevoke,
     ] {
         assert!(!rights::may(&trusted, &of(&[]), right), "a team is no role");
         assert!(!rights::may(&trusted, &of(&["viewer"]), right));
@@ -65,7 +65,7 @@ fn rights_are_roles_and_an_admin_has_all() {
     assert!(!rights::may(
         &trusted,
         &of(&["skills.create"]),
-        Right::SkillsApprove
+        GovernanceRight::SkillsApprove
     ));
     assert!(!rights::is_admin(&trusted, &of(&["skills.approve"])));
 }

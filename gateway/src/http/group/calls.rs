@@ -2,27 +2,27 @@
 
 use axum::response::Response;
 
-use super::Errand;
-use super::passing::own_result;
+use super::GroupMessage;
+use super::member_reply::own_result;
 use crate::group::Member;
 use mooring_protocol::renaming::{Reference, reference, with_name, with_reference};
 use mooring_protocol::{ErrorKind, Listing, Method, call};
-use mooring_router::affinity::Moved;
+use mooring_router::affinity::RebindNotice;
 use mooring_settings::GroupNames;
 
 /// As much of a name as an error repeats, in characters.
 const SHOWN_MAX: usize = 60;
 
 /// The member that is meant, and how it knows what is meant.
-struct Meant<'a> {
+struct NamedMember<'a> {
     member: &'a Member,
     /// Its own name for it, where that is another than the group's.
     renamed: Option<&'a str>,
     /// The moves met while it was looked for.
-    moved: Vec<Moved>,
+    moved: Vec<RebindNotice>,
 }
 
-impl Errand<'_> {
+impl GroupMessage<'_> {
     /// tools/call and prompts/get.
     pub(super) async fn to_named(&self, listing: Listing) -> Response {
         let Some(name) = self.message.params.name() else {
@@ -82,8 +82,8 @@ impl Errand<'_> {
         }
     }
 
-    async fn meant<'a>(&'a self, listing: Listing, name: &'a str) -> Option<Meant<'a>> {
-        let group = &self.visit.group;
+    async fn meant<'a>(&'a self, listing: Listing, name: &'a str) -> Option<NamedMember<'a>> {
+        let group = &self.context.group;
         let mut moved = Vec::new();
         let (member, renamed) = match group.names() {
             GroupNames::Prefixed => {
@@ -95,7 +95,7 @@ impl Errand<'_> {
                 (found?, None)
             }
         };
-        Some(Meant {
+        Some(NamedMember {
             member,
             renamed,
             moved,
@@ -103,8 +103,8 @@ impl Errand<'_> {
     }
 
     /// The member that lists the resource, or a template that it may come from.
-    async fn holder(&self, uri: &str, moved: &mut Vec<Moved>) -> Option<&Member> {
-        let (group, scope) = (&self.visit.group, self.scope());
+    async fn holder(&self, uri: &str, moved: &mut Vec<RebindNotice>) -> Option<&Member> {
+        let (group, scope) = (&self.context.group, self.scope());
         let mut upstreams = group.members().iter().filter(|m| m.upstream().is_some());
         if let (Some(only), None) = (upstreams.next(), upstreams.next()) {
             // Code has no resources, so nobody else can have it.
@@ -120,16 +120,21 @@ impl Errand<'_> {
 
     /// A resource that nobody lists may be there all the same: the members are asked one after another, until one
     /// answers with a result. Neither reading nor unsubscribing does any harm at the others.
-    async fn ask_in_turn(&self, method: Method, uri: &str, mut moved: Vec<Moved>) -> Response {
+    async fn ask_in_turn(
+        &self,
+        method: Method,
+        uri: &str,
+        mut moved: Vec<RebindNotice>,
+    ) -> Response {
         if let Err(reply) = self.attend().await {
             return reply;
         }
-        let affinity = &self.visit.app.affinity;
+        let session_router = &self.context.app.session_router;
         let scope = self.scope();
         let mut failure = None;
-        for server in self.visit.group.upstreams() {
-            let text = call::again(&affinity.next_id(), method, self.message.raw_params());
-            let asked = scope.ask(server, text).await;
+        for server in self.context.group.upstreams() {
+            let text = call::again(&session_router.next_id(), method, self.message.raw_params());
+            let asked = scope.ask_member(server, text).await;
             moved.extend(asked.moved);
             match asked.outcome {
                 Ok(Some(result)) => return own_result(self.message.id(), &result, &moved),
@@ -148,7 +153,7 @@ impl Errand<'_> {
         if let Err(reply) = self.attend().await {
             return reply;
         }
-        let group = &self.visit.group;
+        let group = &self.context.group;
         let shown: String = name.chars().take(SHOWN_MAX).collect();
         let members = group.ids().join(", ");
         let (what, named) = match listing {

@@ -13,28 +13,30 @@ use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::{Body as _, Frame};
 
-use super::passing::{event_headers, passed};
-use super::{GroupVisit, attend};
+use super::member_reply::{event_headers, passed};
+use super::{GroupContext, attend};
 use crate::group::blocks::Blocks;
 use crate::group::event_ids::{EventMarker, Resumption, Source};
-use crate::http::endpoint::Visit;
-use crate::http::{answer, kept};
+use crate::http::endpoint::UpstreamContext;
+use crate::http::{answer, stateful};
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{ErrorBody, ErrorKind};
-use mooring_router::affinity::{Driver, InFlightKind, Session, StreamHold, StreamKind};
-use mooring_router::dispatch::{Call, Lasting, OnLoss, Repeat, ReplyBody, deliver, relay_stream};
+use mooring_router::affinity::{BindingHolder, InFlightKind, Session, StreamHold, StreamKind};
+use mooring_router::dispatch::{
+    Call, OnLoss, ReplyBody, ReplyGuards, RetrySafety, deliver, relay_stream,
+};
 use mooring_upstream::{Outgoing, is_event_stream};
 
 /// The stream of messages that answer nothing, or of what came after an event.
-pub(in crate::http) async fn get(visit: &GroupVisit) -> Response {
-    let session = match visit.session() {
+pub(in crate::http) async fn get(context: &GroupContext) -> Response {
+    let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    let resumption = match visit.headers.get(LAST_EVENT_ID) {
+    let resumption = match context.headers.get(LAST_EVENT_ID) {
         None => None,
         Some(value) => match value.to_str().ok().and_then(Resumption::parse) {
-            Some(resumption) if visit.group.upstream(resumption.server).is_some() => {
+            Some(resumption) if context.group.upstream(resumption.server).is_some() => {
                 Some(resumption)
             }
             _ => return answer::error(&unknown_event()),
@@ -45,26 +47,26 @@ pub(in crate::http) async fn get(visit: &GroupVisit) -> Response {
         source: Source::Call,
         id,
     }) = resumption
-        && let Some(found) = visit.group.upstream(server)
+        && let Some(found) = context.group.upstream(server)
     {
-        let mut member = visit.at(found);
+        let mut member = context.at(found);
         resume_after(&mut member.headers, Some(id));
-        return passed(kept::get(&member).await, server, &[]);
+        return passed(stateful::get(&member).await, server, &[]);
     }
-    if let Err(cause) = attend(visit, &session).await {
+    if let Err(cause) = attend(context, &session).await {
         return answer::store(&cause, None);
     }
-    let hold = match hold(visit, &session).await {
+    let hold = match hold(context, &session).await {
         Ok(hold) => hold,
         Err(reply) => return *reply,
     };
-    let lanes = visit.group.upstreams().map(|server| {
-        let mut member = visit.at(server);
+    let lanes = context.group.upstreams().map(|server| {
+        let mut member = context.at(server);
         let after = resumption.filter(|resumption| resumption.server == server.id.as_str());
         resume_after(&mut member.headers, after.map(|resumption| resumption.id));
-        Lane::opening(member, session.clone())
+        MemberStream::opening(member, session.clone())
     });
-    let mut lanes = Lanes {
+    let mut lanes = MemberStreams {
         lanes: lanes.collect(),
         next: 0,
         _hold: hold,
@@ -78,11 +80,17 @@ pub(in crate::http) async fn get(visit: &GroupVisit) -> Response {
 }
 
 /// Makes the session's unrelated stream this worker's, once for all members. Whoever resumes it is the one who had it.
-async fn hold(visit: &GroupVisit, session: &Session) -> Result<Option<StreamHold>, Box<Response>> {
-    if visit.headers.contains_key(LAST_EVENT_ID) {
+async fn hold(
+    context: &GroupContext,
+    session: &Session,
+) -> Result<Option<StreamHold>, Box<Response>> {
+    if context.headers.contains_key(LAST_EVENT_ID) {
         return Ok(None);
     }
-    let held = visit.app.affinity.hold_stream(session, StreamKind::Get);
+    let held = context
+        .app
+        .session_router
+        .hold_stream(session, StreamKind::Get);
     held.await.map_err(|cause| Box::new(answer::unheld(&cause)))
 }
 
@@ -113,37 +121,41 @@ fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
 }
 
 /// One member's stream; none where it has none.
-async fn open(member: Visit, session: Session) -> Option<ReplyBody> {
+async fn open(member: UpstreamContext, session: Session) -> Option<ReplyBody> {
     let call = Call {
         session: &session,
         server: &member.server,
         outgoing: Outgoing::listen(&member.server).forwarding(&member.headers),
         on_loss: OnLoss::RecoverUnreported,
-        repeat: Repeat::Harmless,
+        repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
     };
-    let affinity = &member.app.affinity;
-    let in_flight = affinity
-        .driven()
-        .begin(&session, &member.server.id, InFlightKind::Stream);
-    let delivered = match deliver(affinity, &call).await {
+    let session_router = &member.app.session_router;
+    let in_flight =
+        session_router
+            .active_bindings()
+            .begin(&session, &member.server.id, InFlightKind::Stream);
+    let delivered = match deliver(session_router, &call).await {
         Ok(delivered) => delivered,
         Err(error) => {
             tracing::info!(session = %session.digest, server = %member.server.id, %error, "a member's stream could not be opened");
             return None;
         }
     };
-    in_flight.driven_by(Driver::of(&delivered.binding, affinity.worker()));
-    let lasting = Lasting {
+    in_flight.set_holder(BindingHolder::of(
+        &delivered.binding,
+        session_router.worker(),
+    ));
+    let guards = ReplyGuards {
         in_flight: Some(in_flight),
-        ..Lasting::default()
+        ..ReplyGuards::default()
     };
     let relayed = relay_stream(
         delivered,
         &session,
         &member.server,
-        lasting,
+        guards,
         &member.app.relay,
     )
     .await;
@@ -158,32 +170,32 @@ async fn open(member: Visit, session: Session) -> Option<ReplyBody> {
 }
 
 /// One member's part of the stream.
-struct Lane {
-    state: LaneState,
+struct MemberStream {
+    state: MemberStreamState,
     marker: EventMarker,
     blocks: Blocks,
 }
 
-enum LaneState {
+enum MemberStreamState {
     Opening(Pin<Box<dyn Future<Output = Option<ReplyBody>> + Send>>),
     Open(ReplyBody),
     Over,
 }
 
-impl Lane {
-    fn opening(member: Visit, session: Session) -> Self {
+impl MemberStream {
+    fn opening(member: UpstreamContext, session: Session) -> Self {
         Self {
             marker: EventMarker::new(member.server.id.as_str(), Source::Unrelated),
             blocks: Blocks::default(),
-            state: LaneState::Opening(Box::pin(open(member, session))),
+            state: MemberStreamState::Opening(Box::pin(open(member, session))),
         }
     }
 
     /// Ready when it is open, or over.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let LaneState::Opening(opening) = &mut self.state {
+        if let MemberStreamState::Opening(opening) = &mut self.state {
             let body = std::task::ready!(opening.as_mut().poll(context));
-            self.state = body.map_or(LaneState::Over, LaneState::Open);
+            self.state = body.map_or(MemberStreamState::Over, MemberStreamState::Open);
         }
         Poll::Ready(())
     }
@@ -191,7 +203,7 @@ impl Lane {
     /// Its next whole events; none when it is over.
     fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         std::task::ready!(self.poll_open(context));
-        while let LaneState::Open(body) = &mut self.state {
+        while let MemberStreamState::Open(body) = &mut self.state {
             match std::task::ready!(Pin::new(body).poll_frame(context)) {
                 Some(Ok(frame)) => {
                     let Ok(chunk) = frame.into_data() else {
@@ -204,9 +216,9 @@ impl Lane {
                 }
                 Some(Err(error)) => {
                     tracing::info!(%error, "a member's stream broke off");
-                    self.state = LaneState::Over;
+                    self.state = MemberStreamState::Over;
                 }
-                None => self.state = LaneState::Over,
+                None => self.state = MemberStreamState::Over,
             }
         }
         Poll::Ready(None)
@@ -214,22 +226,22 @@ impl Lane {
 }
 
 /// The members' streams as one, which ends when all have ended.
-struct Lanes {
-    lanes: Vec<Lane>,
+struct MemberStreams {
+    lanes: Vec<MemberStream>,
     /// Which one is asked first: each in its turn, so that none keeps the others waiting.
     next: usize,
     /// Keeps the session's stream this worker's.
     _hold: Option<StreamHold>,
 }
 
-impl Lanes {
+impl MemberStreams {
     /// Ready with true as soon as one is open, and with false when it is clear that none will be.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         self.lanes.retain_mut(|lane| {
             let _ = lane.poll_open(context);
-            !matches!(lane.state, LaneState::Over)
+            !matches!(lane.state, MemberStreamState::Over)
         });
-        let is_open = |lane: &Lane| matches!(lane.state, LaneState::Open(_));
+        let is_open = |lane: &MemberStream| matches!(lane.state, MemberStreamState::Open(_));
         match self.lanes.iter().any(is_open) {
             true => Poll::Ready(true),
             false if self.lanes.is_empty() => Poll::Ready(false),
@@ -238,7 +250,7 @@ impl Lanes {
     }
 }
 
-impl http_body::Body for Lanes {
+impl http_body::Body for MemberStreams {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -259,7 +271,7 @@ impl http_body::Body for Lanes {
             }
         }
         this.lanes
-            .retain(|lane| !matches!(lane.state, LaneState::Over));
+            .retain(|lane| !matches!(lane.state, MemberStreamState::Over));
         if this.lanes.is_empty() {
             Poll::Ready(None)
         } else {
@@ -277,35 +289,35 @@ mod tests {
     use super::*;
 
     /// A member's stream that arrives in these chunks.
-    fn lane(server: &str, chunks: &'static [&'static str]) -> Lane {
+    fn lane(server: &str, chunks: &'static [&'static str]) -> MemberStream {
         let chunks = chunks
             .iter()
             .map(|chunk| Ok::<_, std::io::Error>(Bytes::from_static(chunk.as_bytes())));
         let body =
             answer::to_be_read(Response::new(Body::from_stream(stream::iter(chunks)))).into_body();
-        Lane {
-            state: LaneState::Opening(Box::pin(async { Some(body) })),
+        MemberStream {
+            state: MemberStreamState::Opening(Box::pin(async { Some(body) })),
             marker: EventMarker::new(server, Source::Unrelated),
             blocks: Blocks::default(),
         }
     }
 
-    fn without_a_stream() -> Lane {
-        Lane {
-            state: LaneState::Opening(Box::pin(async { None })),
+    fn without_a_stream() -> MemberStream {
+        MemberStream {
+            state: MemberStreamState::Opening(Box::pin(async { None })),
             ..lane("none", &[])
         }
     }
 
-    fn lanes(lanes: Vec<Lane>) -> Lanes {
-        Lanes {
+    fn lanes(lanes: Vec<MemberStream>) -> MemberStreams {
+        MemberStreams {
             lanes,
             next: 0,
             _hold: None,
         }
     }
 
-    async fn opens(lanes: &mut Lanes) -> bool {
+    async fn opens(lanes: &mut MemberStreams) -> bool {
         std::future::poll_fn(|context| lanes.poll_open(context)).await
     }
 
@@ -331,8 +343,8 @@ mod tests {
     async fn a_group_without_any_stream_says_so() {
         assert!(!opens(&mut lanes(vec![without_a_stream(), without_a_stream()])).await);
         assert!(!opens(&mut lanes(Vec::new())).await);
-        let never = Lane {
-            state: LaneState::Opening(Box::pin(std::future::pending())),
+        let never = MemberStream {
+            state: MemberStreamState::Opening(Box::pin(std::future::pending())),
             ..lane("never", &[])
         };
         let mut one_is_enough = lanes(vec![never, lane("a", &["data: a1\n\n"])]);

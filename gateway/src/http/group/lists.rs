@@ -6,8 +6,8 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Errand;
-use super::passing::{name_member, own_result};
+use super::GroupMessage;
+use super::member_reply::{name_member, own_result};
 use crate::group::Failure;
 use crate::http::answer;
 use mooring_protocol::{ErrorKind, Listing, Method, call};
@@ -19,7 +19,7 @@ struct ListParams {
     cursor: Option<Value>,
 }
 
-impl Errand<'_> {
+impl GroupMessage<'_> {
     /// All members' lists as one, on one page.
     pub(super) async fn list(&self, listing: Listing) -> Response {
         let params = self.message.raw_params().unwrap_or("{}");
@@ -32,7 +32,7 @@ impl Errand<'_> {
         if let Err(reply) = self.attend().await {
             return reply;
         }
-        let listed = self.visit.group.list(&self.scope(), listing).await;
+        let listed = self.context.group.list(&self.scope(), listing).await;
         match listed.result {
             Ok(Some(result)) => own_result(self.message.id(), &result, &listed.moved),
             Ok(None) => self.refuse(ErrorKind::MethodNotFound),
@@ -45,12 +45,12 @@ impl Errand<'_> {
         let Some(level) = self.message.params.level() else {
             return self.refuse_params("logging/setLevel needs a level");
         };
-        let affinity = &self.visit.app.affinity;
+        let session_router = &self.context.app.session_router;
         // Also the look whether there is such a session.
-        if let Err(cause) = affinity.note_log_level(&self.session, &level).await {
+        if let Err(cause) = session_router.note_log_level(&self.session, &level).await {
             return answer::store(&cause, self.message.id());
         }
-        let servers = self.visit.group.upstreams();
+        let servers = self.context.group.upstreams();
         let text = |id: &str| call::again(id, Method::LoggingSetLevel, self.message.raw_params());
         let answers = self.scope().ask_all(servers, text).await;
         let (mut moved, mut failure, mut is_set) = (Vec::new(), None, false);

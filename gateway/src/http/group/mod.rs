@@ -7,8 +7,8 @@
 mod calls;
 mod listen;
 mod lists;
+mod member_reply;
 mod open;
-mod passing;
 mod tell;
 
 use std::collections::BTreeMap;
@@ -23,16 +23,16 @@ use mooring_session::rules::Touch;
 use mooring_session::view::RecordView;
 use tokio_util::sync::CancellationToken;
 
-use self::passing::{name_member, passed};
-use super::code::CodeVisit;
-use super::endpoint::{Teams, Visit, end, is_initialize, named_session};
-use super::{App, answer, code, kept};
+use self::member_reply::{name_member, passed};
+use super::code::CodeContext;
+use super::endpoint::{Teams, UpstreamContext, end, is_initialize, named_session};
+use super::{App, answer, code, stateful};
 use crate::group::{Group, Member, Scope};
 use mooring_code::server::{Caller, CodeServer};
 use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Revision, Sender, call,
 };
-use mooring_router::affinity::{InFlightKind, Moved, Session};
+use mooring_router::affinity::{InFlightKind, RebindNotice, Session};
 use mooring_store::StoreError;
 use mooring_upstream::Server;
 
@@ -40,7 +40,7 @@ pub(super) use self::listen::get;
 
 /// A request for a group.
 #[derive(Clone, Debug)]
-pub(super) struct GroupVisit {
+pub(super) struct GroupContext {
     pub(super) app: Arc<App>,
     pub(super) group: Arc<Group>,
     pub(super) principal: Principal,
@@ -57,20 +57,20 @@ pub(super) struct GroupVisit {
 
 /// One message.
 pub(super) async fn post(
-    visit: &GroupVisit,
+    context: &GroupContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
     if is_initialize(message) {
-        return open::initialize(visit, message, revision).await;
+        return open::initialize(context, message, revision).await;
     }
-    let session = match visit.session() {
+    let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, message.id()),
     };
-    let errand = Errand {
-        visit,
+    let group_message = GroupMessage {
+        context,
         session,
         body,
         message,
@@ -78,38 +78,38 @@ pub(super) async fn post(
     };
     match (message.kind(), message.method()) {
         (Kind::Result | Kind::Error, _) | (Kind::Notification, Method::Progress) => {
-            errand.to_whom_it_answers().await
+            group_message.to_whom_it_answers().await
         }
         // The gateway completed the members' handshakes itself.
-        (Kind::Notification, Method::Initialized) => match errand.attend().await {
+        (Kind::Notification, Method::Initialized) => match group_message.attend().await {
             Ok(()) => answer::empty(StatusCode::ACCEPTED),
             Err(reply) => reply,
         },
-        (Kind::Notification, _) => errand.to_all_bound().await,
-        (Kind::Request, method) => errand.request(method).await,
+        (Kind::Notification, _) => group_message.to_all_bound().await,
+        (Kind::Request, method) => group_message.request(method).await,
     }
 }
 
 /// The client is done.
-pub(super) async fn delete(visit: &GroupVisit) -> Response {
-    let session = match visit.session() {
+pub(super) async fn delete(context: &GroupContext) -> Response {
+    let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    end(&visit.app, &session).await
+    end(&context.app, &session).await
 }
 
 /// One message of a session, on its way through the group.
 #[derive(Debug)]
-struct Errand<'a> {
-    visit: &'a GroupVisit,
+struct GroupMessage<'a> {
+    context: &'a GroupContext,
     session: Session,
     body: &'a Bytes,
     message: &'a Message<'a>,
     revision: Revision,
 }
 
-impl Errand<'_> {
+impl GroupMessage<'_> {
     async fn request(&self, method: Method) -> Response {
         if let Some(listing) = Listing::of(method) {
             return self.list(listing).await;
@@ -139,7 +139,7 @@ impl Errand<'_> {
 
     /// Slides the session's time to live, and so makes sure that it is there and the client's.
     async fn attend(&self) -> Result<(), Response> {
-        attend(self.visit, &self.session)
+        attend(self.context, &self.session)
             .await
             .map_err(|cause| answer::store(&cause, self.message.id()))
     }
@@ -147,7 +147,14 @@ impl Errand<'_> {
     /// The session's record, if it is live and the client's.
     async fn record(&self) -> Result<RecordView, Response> {
         let gone = || answer::plain(ErrorKind::SessionNotFound, self.message.id());
-        match self.visit.app.affinity.store().get(&self.session.key).await {
+        match self
+            .context
+            .app
+            .session_router
+            .store()
+            .get(&self.session.key)
+            .await
+        {
             Ok(record)
                 if record.principal == self.session.principal
                     && record.standing == Standing::Active =>
@@ -162,21 +169,21 @@ impl Errand<'_> {
     /// Whom members are asked for.
     fn scope(&self) -> Scope {
         Scope {
-            affinity: self.visit.app.affinity.clone(),
+            session_router: self.context.app.session_router.clone(),
             session: self.session.clone(),
-            headers: Arc::new(self.visit.headers.clone()),
+            headers: Arc::new(self.context.headers.clone()),
             revision: self.revision,
         }
     }
 
     /// The message as it came goes to a member.
-    async fn pass(&self, member: &Member, moved: &[Moved]) -> Response {
+    async fn pass(&self, member: &Member, moved: &[RebindNotice]) -> Response {
         self.pass_message(member, self.body, self.message, moved)
             .await
     }
 
     /// The message in another form goes to a member.
-    async fn pass_text(&self, member: &Member, text: String, moved: &[Moved]) -> Response {
+    async fn pass_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Response {
         let body = Bytes::from(text);
         match Message::parse(&body, Sender::Client) {
             Ok(message) => self.pass_message(member, &body, &message, moved).await,
@@ -192,25 +199,26 @@ impl Errand<'_> {
         member: &Member,
         body: &Bytes,
         message: &Message<'_>,
-        moved: &[Moved],
+        moved: &[RebindNotice],
     ) -> Response {
         let reply = match member {
             Member::Upstream(server) => {
-                let visit = self.visit.at(server);
-                kept::post(&visit, body, message, self.revision).await
+                let context = self.context.at(server);
+                stateful::post(&context, body, message, self.revision).await
             }
             Member::Code(server) => {
                 // No binding is asked for on this way, which would say that there is no such session.
                 if let Err(reply) = self.attend().await {
                     return reply;
                 }
-                let affinity = &self.visit.app.affinity;
-                let _in_flight =
-                    affinity
-                        .driven()
-                        .begin(&self.session, &server.id, InFlightKind::Call);
-                let visit = self.visit.at_code(server);
-                code::post(&visit, message, self.revision).await
+                let session_router = &self.context.app.session_router;
+                let _in_flight = session_router.active_bindings().begin(
+                    &self.session,
+                    &server.id,
+                    InFlightKind::Call,
+                );
+                let context = self.context.at_code(server);
+                code::post(&context, message, self.revision).await
             }
         };
         if !reply.status().is_success() {
@@ -229,14 +237,14 @@ impl Errand<'_> {
     }
 }
 
-impl GroupVisit {
+impl GroupContext {
     fn session(&self) -> Result<Session, ErrorKind> {
         named_session(&self.app, &self.headers, &self.principal)
     }
 
     /// The same request at a member that runs code.
-    fn at_code(&self, server: &Arc<CodeServer>) -> CodeVisit {
-        CodeVisit {
+    fn at_code(&self, server: &Arc<CodeServer>) -> CodeContext {
+        CodeContext {
             app: Arc::clone(&self.app),
             server: Arc::clone(server),
             caller: Caller {
@@ -249,8 +257,8 @@ impl GroupVisit {
     }
 
     /// The same request at one of the members.
-    fn at(&self, server: &Arc<Server>) -> Visit {
-        Visit {
+    fn at(&self, server: &Arc<Server>) -> UpstreamContext {
+        UpstreamContext {
             app: Arc::clone(&self.app),
             server: Arc::clone(server),
             principal: self.principal.clone(),
@@ -262,7 +270,7 @@ impl GroupVisit {
     }
 }
 
-async fn attend(visit: &GroupVisit, session: &Session) -> Result<(), StoreError> {
+async fn attend(context: &GroupContext, session: &Session) -> Result<(), StoreError> {
     let touch = Touch {
         principal: session.principal.clone(),
         ttl: None,
@@ -270,6 +278,6 @@ async fn attend(visit: &GroupVisit, session: &Session) -> Result<(), StoreError>
         labels: BTreeMap::new(),
         reported: None,
     };
-    let store = visit.app.affinity.store();
+    let store = context.app.session_router.store();
     store.touch(&session.key, &touch).await.map(|_| ())
 }

@@ -11,23 +11,23 @@ use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::GroupVisit;
-use super::passing::name_member;
-use crate::group::{Introduced, Member, introduce};
+use super::GroupContext;
+use super::member_reply::name_member;
+use crate::group::{Member, MemberInitializeResult, initialize_result};
 use crate::http::answer;
 use crate::http::endpoint::with_session_id;
 use mooring_code::server::CodeServer;
 use mooring_protocol::tool_server::{ToolServerReply, asked};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, call};
-use mooring_router::affinity::{Introduction, OpenError, Session, SettleError};
+use mooring_router::affinity::{InitializeRequest, OpenError, ResolveError, Session};
 use mooring_upstream::Server;
 
 /// Why a member is not in the group's answer.
 #[derive(Debug, thiserror::Error)]
-enum Absent {
+enum AbsenceReason {
     /// It is not bound.
     #[error(transparent)]
-    Settle(#[from] SettleError),
+    Settle(#[from] ResolveError),
     /// Its answer has no result that is an object.
     #[error("its answer is no initialize result")]
     Invalid,
@@ -38,7 +38,7 @@ enum Absent {
 
 /// The client's handshake.
 pub(super) async fn initialize(
-    visit: &GroupVisit,
+    context: &GroupContext,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
@@ -49,35 +49,35 @@ pub(super) async fn initialize(
     let Some(id) = message.id() else {
         return answer::plain(ErrorKind::InvalidRequest, None);
     };
-    let introduction = Introduction {
+    let request = InitializeRequest {
         params,
         revision: revision.as_str(),
         text: Bytes::copy_from_slice(message.text().as_bytes()),
     };
-    let affinity = &visit.app.affinity;
-    let session = match begin(visit, &introduction).await {
+    let session_router = &context.app.session_router;
+    let session = match begin(context, &request).await {
         Ok(session) => session,
         Err(cause) => return answer::unopened(&cause, message.id()),
     };
-    let members = visit.group.members().iter();
-    let asking = members.map(|member| ask(visit, &session, member, message, revision));
+    let members = context.group.members().iter();
+    let asking = members.map(|member| ask(context, &session, member, message, revision));
     let answers = join_all(asking).await;
 
     let (mut introduced, mut missing, mut first) = (Vec::new(), Vec::new(), None);
-    for (member, answer) in visit.group.members().iter().zip(answers) {
+    for (member, answer) in context.group.members().iter().zip(answers) {
         let server = member.id();
         match answer {
-            Ok(result) => introduced.push(Introduced { server, result }),
+            Ok(result) => introduced.push(MemberInitializeResult { server, result }),
             Err(cause) => {
-                tracing::warn!(session = %session.digest, group = %visit.group.id, server, error = %cause, "a member is missing from its group");
+                tracing::warn!(session = %session.digest, group = %context.group.id, server, error = %cause, "a member is missing from its group");
                 missing.push(server);
                 first = first.or(Some((server, cause)));
             }
         }
     }
     if introduced.is_empty() {
-        if visit.begun.is_none()
-            && let Err(cause) = affinity.close(&session).await
+        if context.begun.is_none()
+            && let Err(cause) = session_router.close(&session).await
         {
             tracing::info!(session = %session.digest, %cause, "a session that nobody knows of was not ended; it will expire");
         }
@@ -86,8 +86,8 @@ pub(super) async fn initialize(
             None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
         };
     }
-    let group = &visit.group;
-    let result = introduce(
+    let group = &context.group;
+    let result = initialize_result(
         group.id.as_str(),
         group.names(),
         revision,
@@ -100,69 +100,72 @@ pub(super) async fn initialize(
 }
 
 /// The session, with its client's params: one that has begun with a stream, or a new one.
-async fn begin(visit: &GroupVisit, introduction: &Introduction<'_>) -> Result<Session, OpenError> {
-    let affinity = &visit.app.affinity;
-    if let Some(session) = &visit.begun {
-        affinity.note_introduction(session, introduction).await?;
+async fn begin(
+    context: &GroupContext,
+    request: &InitializeRequest<'_>,
+) -> Result<Session, OpenError> {
+    let session_router = &context.app.session_router;
+    if let Some(session) = &context.begun {
+        session_router.note_initialize(session, request).await?;
         return Ok(session.clone());
     }
-    let prefix = &affinity.options().key_prefix;
-    let session = Session::mint(prefix, visit.principal.clone())?;
-    affinity.begin(&session, introduction).await?;
+    let prefix = &session_router.options().key_prefix;
+    let session = Session::mint(prefix, context.principal.clone())?;
+    session_router.begin(&session, request).await?;
     Ok(session)
 }
 
 async fn ask(
-    visit: &GroupVisit,
+    context: &GroupContext,
     session: &Session,
     member: &Member,
     message: &Message<'_>,
     revision: Revision,
-) -> Result<Map<String, Value>, Absent> {
+) -> Result<Map<String, Value>, AbsenceReason> {
     match member {
-        Member::Upstream(server) => upstream(visit, session, server).await,
+        Member::Upstream(server) => upstream(context, session, server).await,
         Member::Code(server) => code(server, message, revision),
     }
 }
 
 /// Binds the member. The task outlives the limit, so that no half-made binding is left behind.
 async fn upstream(
-    visit: &GroupVisit,
+    context: &GroupContext,
     session: &Session,
     server: &Arc<Server>,
-) -> Result<Map<String, Value>, Absent> {
-    let affinity = visit.app.affinity.clone();
-    let limit = affinity.options().answer_timeout;
+) -> Result<Map<String, Value>, AbsenceReason> {
+    let session_router = context.app.session_router.clone();
+    let limit = session_router.options().answer_timeout;
     let (session, server) = (session.clone(), Arc::clone(server));
-    let binding = tokio::spawn(async move { affinity.introduce(&session, &server).await });
+    let binding = tokio::spawn(async move { session_router.initialize(&session, &server).await });
     let Ok(Ok(bound)) = tokio::time::timeout(limit, binding).await else {
-        return Err(Absent::Late);
+        return Err(AbsenceReason::Late);
     };
     let (_, initialized) = bound?;
     let answer = initialized.answer.message();
     answer
         .and_then(|answer| serde_json::from_str(answer.outcome()?).ok())
-        .ok_or(Absent::Invalid)
+        .ok_or(AbsenceReason::Invalid)
 }
 
 fn code(
     server: &Arc<CodeServer>,
     message: &Message<'_>,
     revision: Revision,
-) -> Result<Map<String, Value>, Absent> {
+) -> Result<Map<String, Value>, AbsenceReason> {
     match asked(server, message, revision) {
         ToolServerReply::Result(result) => {
-            serde_json::from_str(&result).map_err(|_| Absent::Invalid)
+            serde_json::from_str(&result).map_err(|_| AbsenceReason::Invalid)
         }
-        ToolServerReply::Error(_) | ToolServerReply::Call(_) => Err(Absent::Invalid),
+        ToolServerReply::Error(_) | ToolServerReply::Call(_) => Err(AbsenceReason::Invalid),
     }
 }
 
 /// Why a member could not be introduced.
-fn absent(cause: &Absent, message: &Message<'_>) -> Response {
+fn absent(cause: &AbsenceReason, message: &Message<'_>) -> Response {
     match cause {
-        Absent::Settle(cause) => answer::unsettled(cause, message.id()),
-        Absent::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
-        Absent::Late => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
+        AbsenceReason::Settle(cause) => answer::unsettled(cause, message.id()),
+        AbsenceReason::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
+        AbsenceReason::Late => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
     }
 }

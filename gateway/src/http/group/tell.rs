@@ -4,12 +4,12 @@ use axum::response::Response;
 use futures_util::future::join_all;
 use http::StatusCode;
 
-use super::Errand;
+use super::GroupMessage;
 use crate::group::Member;
-use crate::http::{answer, kept};
+use crate::http::{answer, stateful};
 use mooring_protocol::{ErrorBody, ErrorKind, rewrite_up};
 
-impl Errand<'_> {
+impl GroupMessage<'_> {
     /// An answer, or progress on a request of a member: the epoch in its id says over which binding that came, and an
     /// epoch is never given twice within a record.
     pub(super) async fn to_whom_it_answers(&self) -> Response {
@@ -28,7 +28,7 @@ impl Errand<'_> {
             .bindings
             .iter()
             .find(|binding| epoch.is_some_and(|epoch| epoch.0 == binding.epoch))
-            .and_then(|binding| self.visit.group.upstream(binding.server.as_str()));
+            .and_then(|binding| self.context.group.upstream(binding.server.as_str()));
         match asked {
             Some(server) => {
                 let member = Member::Upstream(server.clone());
@@ -51,10 +51,10 @@ impl Errand<'_> {
         let bound = record
             .bindings
             .iter()
-            .filter_map(|binding| self.visit.group.upstream(binding.server.as_str()));
+            .filter_map(|binding| self.context.group.upstream(binding.server.as_str()));
         let told = join_all(bound.map(|server| async move {
-            let visit = self.visit.at(server);
-            let reply = kept::post(&visit, self.body, self.message, self.revision).await;
+            let context = self.context.at(server);
+            let reply = stateful::post(&context, self.body, self.message, self.revision).await;
             (server, reply.status())
         }));
         for (server, status) in told.await {

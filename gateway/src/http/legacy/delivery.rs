@@ -9,13 +9,13 @@ use http_body_util::BodyExt;
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::view::OwnerView;
 
-use super::super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
+use super::super::client_stream::{StreamContext, answer_request, finish_if_over, listen, serve};
 use super::super::{App, answer};
 use mooring_peers::{Forward, Verdict};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::MCP_PROTOCOL_VERSION;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method};
-use mooring_router::affinity::{Place, Session, StreamKind};
+use mooring_router::affinity::{ConnectionKey, Session, StreamKind};
 use mooring_store::SessionKey;
 use mooring_upstream::{Body, BodyError, SendError, is_forwarded};
 
@@ -64,10 +64,13 @@ pub(super) async fn deliver(
     if app.legacy.find(&message.key).is_some() {
         return deliver_here(app, message).await;
     }
-    let affinity = &app.affinity;
-    match affinity.stream_owner(&session, StreamKind::Legacy).await {
+    let session_router = &app.session_router;
+    match session_router
+        .stream_owner(&session, StreamKind::Legacy)
+        .await
+    {
         // A worker of this name that does not have the stream has lost it.
-        Ok(Some((owner, _))) if owner.worker == *affinity.worker() => not_found(),
+        Ok(Some((owner, _))) if owner.worker == *session_router.worker() => not_found(),
         Ok(Some((owner, epoch))) => match pass_on(app, &owner, epoch, message).await {
             Ok(reply) => reply,
             Err(cause) => {
@@ -86,11 +89,11 @@ async fn pass_on(
     epoch: u64,
     message: StreamMessage,
 ) -> Result<Response, SendError> {
-    let place = Place {
+    let place = ConnectionKey {
         key: message.key,
         server: message.server,
     };
-    let passed_on = app.affinity.pass_on_to_stream(
+    let passed_on = app.session_router.forward_to_stream(
         owner,
         &place,
         &message.principal,
@@ -120,7 +123,7 @@ pub(in super::super) async fn serve_forward(
     app: &Arc<App>,
     forward: Forward,
 ) -> Result<http::Response<Body>, Verdict> {
-    let key = app.affinity.store().key_named(&forward.session_key);
+    let key = app.session_router.store().key_named(&forward.session_key);
     let message = StreamMessage {
         key: key.ok_or(Verdict::NotHere)?,
         principal: forward.principal,
@@ -156,23 +159,23 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
         Ok(message) => message.kind(),
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
-    let asked = Asked {
+    let context = StreamContext {
         app: Arc::clone(app),
         stream,
         headers,
         lane: None,
     };
     if kind != Kind::Request {
-        return tell(asked, body).await;
+        return tell(context, body).await;
     }
-    let Some(call) = asked.stream.begin_call() else {
+    let Some(call) = context.stream.begin_call() else {
         return answer::error(
             &ErrorBody::new(ErrorKind::TooManyRequests)
                 .detail("too many requests of this stream are open"),
         );
     };
     tokio::spawn(async move {
-        answer_request(&asked, &body).await;
+        answer_request(&context, &body).await;
         drop(call);
     });
     answer::empty(StatusCode::ACCEPTED)
@@ -180,17 +183,17 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
 
 /// Delivers what has no answer. It is served before the POST is answered, so that what the client sends next cannot
 /// overtake it.
-async fn tell(asked: Asked, body: Bytes) -> Response {
+async fn tell(context: StreamContext, body: Bytes) -> Response {
     let Ok(message) = Message::parse(&body, Sender::Client) else {
         return answer::plain(ErrorKind::InvalidRequest, None);
     };
-    let reply = serve(&asked, &body, &message).await;
+    let reply = serve(&context, &body, &message).await;
     if !reply.status().is_success() {
-        finish_if_over(&asked.stream, reply.status());
+        finish_if_over(&context.stream, reply.status());
         return reply;
     }
-    if message.method() == Method::Initialized && asked.stream.begin_listening() {
-        tokio::spawn(listen(asked));
+    if message.method() == Method::Initialized && context.stream.begin_listening() {
+        tokio::spawn(listen(context));
     }
     reply
 }

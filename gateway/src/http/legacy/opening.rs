@@ -11,7 +11,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use mooring_session::names::{Principal, ServerName};
 
 use super::super::{App, answer};
-use crate::downlink::OpenStream;
+use crate::client_stream::OpenStream;
 use crate::legacy::StreamBody;
 use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::{ErrorBody, ErrorKind};
@@ -33,20 +33,23 @@ pub(super) async fn open(
             &ErrorBody::new(ErrorKind::TooManyRequests).detail("too many streams are open"),
         );
     };
-    let affinity = &app.affinity;
-    let session = match affinity.begin_unintroduced(&principal).await {
+    let session_router = &app.session_router;
+    let session = match session_router.begin_unintroduced(&principal).await {
         Ok(session) => session,
         Err(cause) => return answer::unopened(&cause, None),
     };
     // Keeps the session from expiring while its client has nothing to say.
-    let in_flight = affinity
-        .driven()
+    let in_flight = session_router
+        .active_bindings()
         .begin(&session, &server, InFlightKind::Stream);
     // While the store is away nobody else knows of the session, and the stream is held without a binding.
-    let hold = match affinity.hold_stream(&session, StreamKind::Legacy).await {
+    let hold = match session_router
+        .hold_stream(&session, StreamKind::Legacy)
+        .await
+    {
         Ok(hold) => hold,
         Err(cause) => {
-            let ending = affinity.close(&session).await;
+            let ending = session_router.close(&session).await;
             if let Err(error) = ending {
                 tracing::info!(session = %session.digest, %error, "a session without a stream was not ended; it will expire");
             }
@@ -78,7 +81,7 @@ async fn end_session(
 ) {
     stream.ended().await;
     let session = &stream.session;
-    match app.affinity.close(session).await {
+    match app.session_router.close(session).await {
         Ok(_) => {
             tracing::info!(session = %session.digest, "a legacy client's session ended with its stream");
         }

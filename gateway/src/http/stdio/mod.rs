@@ -2,7 +2,7 @@
 //! HTTP; everything for it goes onto one stream of lines.
 //!
 //! A client that is started anew for each call finds its session again: it goes by a name (see
-//! [`mooring_router::affinity::Beginning`]). Several processes may have the same session open at once; each has a lane of its own in it, so
+//! [`mooring_router::affinity::SessionStart`]). Several processes may have the same session open at once; each has a lane of its own in it, so
 //! that the ids of their requests do not meet.
 //!
 //! Invariant: every request is answered, also one that is not understood, or the client is told that the session is over. A
@@ -21,9 +21,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::App;
-use super::downlink::{Asked, answer_request, finish_if_over, listen, serve};
-use super::target::Target;
-use crate::downlink::{OpenStream, Wire};
+use super::client_stream::{StreamContext, answer_request, finish_if_over, listen, serve};
+use super::target::ServerTarget;
+use crate::client_stream::{OpenStream, Wire};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
 use mooring_router::affinity::{InFlight, Session};
@@ -39,9 +39,9 @@ pub enum Keeping {
 
 /// One client, and what it has under way.
 #[derive(Debug)]
-pub struct Front {
+pub struct StdioClient {
     app: Arc<App>,
-    target: Target,
+    target: ServerTarget,
     server: ServerName,
     principal: Principal,
     keeping: Keeping,
@@ -58,12 +58,12 @@ pub struct Front {
 /// What there is of a client that has initialized.
 #[derive(Debug)]
 struct Open {
-    asked: Asked,
+    context: StreamContext,
     /// Keeps the session from expiring while this process lives; none at servers that keep no session.
     in_flight: Option<InFlight>,
 }
 
-impl Front {
+impl StdioClient {
     /// A client of this server; none where there is no such server. What it is to read goes to `written`.
     pub fn new(
         app: Arc<App>,
@@ -128,22 +128,22 @@ impl Front {
     /// Lets go of the session, and ends it where it was for this process alone.
     pub async fn leave(mut self) {
         self.calls.shutdown().await;
-        let affinity = &self.app.affinity;
+        let session_router = &self.app.session_router;
         if let Some(session) = &self.opening
-            && let Err(error) = affinity.close(session).await
+            && let Err(error) = session_router.close(session).await
         {
             tracing::info!(%error, "a session that was not opened was not ended; it will expire");
         }
-        let Some(Open { asked, in_flight }) = self.open else {
+        let Some(Open { context, in_flight }) = self.open else {
             return;
         };
         if self.keeping == Keeping::OneProcess
             && in_flight.is_some()
-            && let Err(error) = affinity.close(&asked.stream.session).await
+            && let Err(error) = session_router.close(&context.stream.session).await
         {
             tracing::info!(%error, "the session of this process was not ended; it will expire");
         }
-        asked.stream.finish();
+        context.stream.finish();
     }
 
     async fn say(&self, message: &str) {
@@ -172,18 +172,18 @@ impl Front {
     }
 
     async fn begin_call(&mut self, line: &Bytes, message: &Message<'_>) {
-        let Some(Open { asked, .. }) = &self.open else {
+        let Some(Open { context, .. }) = &self.open else {
             return;
         };
-        let Some(call) = asked.stream.begin_call() else {
+        let Some(call) = context.stream.begin_call() else {
             let body = ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(message.id())
                 .detail("too many requests are open");
             return self.say_error(&body).await;
         };
-        let (asked, line) = (asked.clone(), line.clone());
+        let (context, line) = (context.clone(), line.clone());
         self.calls.spawn(async move {
-            answer_request(&asked, &line).await;
+            answer_request(&context, &line).await;
             drop(call);
         });
         // It begins before the next line is looked at, so that a cancellation finds it.
@@ -195,16 +195,16 @@ impl Front {
         let Some(open) = &self.open else {
             return;
         };
-        let asked = &open.asked;
+        let context = &open.context;
         // Also where the session goes on: whoever opened it may have died before it said that it is initialized.
-        let reply = serve(asked, line, message).await;
-        finish_if_over(&asked.stream, reply.status());
+        let reply = serve(context, line, message).await;
+        finish_if_over(&context.stream, reply.status());
         if !reply.status().is_success() {
             tracing::info!(status = %reply.status(), "a message of the client was refused");
             return;
         }
-        if message.method() == Method::Initialized && asked.stream.begin_listening() {
-            tokio::spawn(listen(asked.clone()));
+        if message.method() == Method::Initialized && context.stream.begin_listening() {
+            tokio::spawn(listen(context.clone()));
         }
     }
 

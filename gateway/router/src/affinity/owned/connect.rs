@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::establish::Claim;
-use super::super::{Affinity, Session};
-use super::table::{Held, Place};
+use super::super::{Session, SessionRouter};
+use super::connection_table::{ConnectionKey, OwnedConnection};
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
 use mooring_upstream::sse::{self as legacy, ConnectError, LinkOptions};
@@ -23,7 +23,7 @@ const RENEWALS_PER_LEASE: u64 = 3;
 
 /// How the connections to a server are made.
 #[derive(Debug)]
-pub enum Dial {
+pub enum Connector {
     /// A child process.
     Stdio {
         /// What is started.
@@ -41,7 +41,7 @@ pub enum Dial {
 
 /// What every connection is held to.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnedOptions {
+pub struct ConnectionSettings {
     /// Longest message of a server, in bytes.
     pub message_bytes_max: usize,
     /// Most events of one connection that are kept for clients that lost their stream.
@@ -52,7 +52,7 @@ pub struct OwnedOptions {
     pub client_answer_timeout: Duration,
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Connects to the server, introduces the client, and keeps the connection under the claim's epoch. The claim does
     /// not lapse meanwhile.
     ///
@@ -64,9 +64,9 @@ impl Affinity {
         server: &Server,
         instance: &Arc<Instance>,
         claim: &Claim,
-        greeting: &InitializeHandshake,
+        handshake: &InitializeHandshake,
     ) -> Result<InitializedSession, HandshakeError> {
-        let connecting = self.connect_once(session, server, instance, claim, greeting);
+        let connecting = self.connect_once(session, server, instance, claim, handshake);
         tokio::select! {
             biased;
             connected = connecting => connected,
@@ -82,7 +82,7 @@ impl Affinity {
         server: &Server,
         instance: &Arc<Instance>,
         claim: &Claim,
-        greeting: &InitializeHandshake,
+        handshake: &InitializeHandshake,
     ) -> Result<InitializedSession, HandshakeError> {
         let epoch = claim.binding.epoch;
         let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
@@ -107,10 +107,10 @@ impl Affinity {
             },
         );
         let limit = match dial {
-            Dial::Stdio { start_timeout, .. } => *start_timeout,
-            Dial::Sse => self.options().answer_timeout,
+            Connector::Stdio { start_timeout, .. } => *start_timeout,
+            Connector::Sse => self.options().answer_timeout,
         };
-        let initialized = initialize(&connection, server, greeting, &session.digest, limit).await;
+        let initialized = initialize(&connection, server, handshake, &session.digest, limit).await;
         let initialized = match (initialized, program) {
             (Err(HandshakeError::Exchange(error)), Some(program)) => {
                 let cause = program.explain(&connection, &error).await;
@@ -118,20 +118,22 @@ impl Affinity {
             }
             (initialized, _) => initialized?,
         };
-        let place = Place::of(session, server);
-        self.owned().table.keep(place, Held { epoch, connection });
+        let place = ConnectionKey::of(session, server);
+        self.owned()
+            .table
+            .keep(place, OwnedConnection { epoch, connection });
         Ok(initialized)
     }
 
     async fn link(
         &self,
-        dial: &Dial,
+        dial: &Connector,
         session: &Session,
         server: &Server,
         instance: &Arc<Instance>,
     ) -> Result<(Link, Option<StartedProgram>), SendError> {
         match dial {
-            Dial::Stdio { spec, children, .. } => {
+            Connector::Stdio { spec, children, .. } => {
                 let label = Label {
                     server: server.id.as_str().into(),
                     session: Arc::from(&*session.digest),
@@ -147,7 +149,7 @@ impl Affinity {
                 let program = StartedProgram::new(child.stderr, &spec.environment);
                 Ok((child.link, Some(program)))
             }
-            Dial::Sse => {
+            Connector::Sse => {
                 let options = LinkOptions {
                     endpoint_within: self.options().answer_timeout,
                     event_bytes_max: self.owned().options.message_bytes_max,

@@ -19,9 +19,9 @@ pub struct Fence {
 
 /// The moment at which a beat is sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent(Instant);
+pub struct BeatTime(Instant);
 
-impl Sent {
+impl BeatTime {
     /// Now.
     #[must_use]
     pub fn now() -> Self {
@@ -54,7 +54,7 @@ impl Fence {
     }
 
     /// A beat was acknowledged, and what this worker holds is what the store says it owns.
-    pub fn acknowledged(&self, sent: Sent) {
+    pub fn acknowledged(&self, sent: BeatTime) {
         let at = sent.0.saturating_duration_since(self.since).as_millis();
         let at = u64::try_from(at).unwrap_or(u64::MAX - 1).saturating_add(1);
         self.acknowledged.fetch_max(at, Ordering::AcqRel);
@@ -71,13 +71,13 @@ mod tests {
         let start = fence.since;
         let after = |ms: u64| start + Duration::from_millis(ms);
         assert!(!fence.is_open_at(start), "nothing was acknowledged");
-        fence.acknowledged(Sent(after(100)));
+        fence.acknowledged(BeatTime(after(100)));
         assert!(fence.is_open_at(after(1099)));
         assert!(!fence.is_open_at(after(1100)));
-        fence.acknowledged(Sent(after(600)));
+        fence.acknowledged(BeatTime(after(600)));
         assert!(fence.is_open_at(after(1100)));
         // An answer that comes late says nothing newer.
-        fence.acknowledged(Sent(after(200)));
+        fence.acknowledged(BeatTime(after(200)));
         assert!(fence.is_open_at(after(1599)));
     }
 }

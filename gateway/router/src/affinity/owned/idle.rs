@@ -9,8 +9,8 @@ use std::time::Duration;
 use mooring_session::names::ServerName;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::table::{Held, Place};
-use super::{Affinity, Dial, Owned};
+use super::connection_table::{ConnectionKey, OwnedConnection};
+use super::{Connector, OwnedConnections, SessionRouter};
 use mooring_upstream::connection::Activity;
 use mooring_upstream::stdio::{ChildSlot, ChildSpec, Children, StartError};
 
@@ -25,17 +25,17 @@ const YIELDS_AFTER: Duration = Duration::from_secs(1);
 const ROOM_WITHIN: Duration = Duration::from_secs(3);
 
 /// Stops processes that were idle for longer than their server's time-out, until it is stopped itself.
-pub async fn stop_idle_processes(affinity: Affinity) {
+pub async fn stop_idle_processes(router: SessionRouter) {
     loop {
         sleep(LOOK_EVERY).await;
-        affinity.owned().stop_timed_out().await;
+        router.owned().stop_timed_out().await;
     }
 }
 
-impl Owned {
+impl OwnedConnections {
     async fn stop_timed_out(&self) {
         for (place, held) in self.table.all() {
-            let Some(Dial::Stdio {
+            let Some(Connector::Stdio {
                 idle_timeout: Some(limit),
                 ..
             }) = self.dials.get(&place.server)
@@ -85,11 +85,12 @@ impl Owned {
     }
 
     async fn stop_longest_idle(&self, server: &ServerName) -> bool {
-        let mut idle: Vec<(Duration, Place, Held)> = (self.table.all().into_iter())
-            .filter(|(place, _)| place.server == *server)
-            .filter_map(|(place, held)| Some((idle_for(&held)?, place, held)))
-            .filter(|(idle, ..)| *idle >= YIELDS_AFTER)
-            .collect();
+        let mut idle: Vec<(Duration, ConnectionKey, OwnedConnection)> =
+            (self.table.all().into_iter())
+                .filter(|(place, _)| place.server == *server)
+                .filter_map(|(place, held)| Some((idle_for(&held)?, place, held)))
+                .filter(|(idle, ..)| *idle >= YIELDS_AFTER)
+                .collect();
         idle.sort_by_key(|(idle, ..)| std::cmp::Reverse(*idle));
         for (_, place, held) in &idle {
             // One that is used just now is passed over.
@@ -101,14 +102,19 @@ impl Owned {
     }
 }
 
-fn idle_for(held: &Held) -> Option<Duration> {
+fn idle_for(held: &OwnedConnection) -> Option<Duration> {
     match held.connection.activity() {
         Activity::Idle { since } => Some(since.elapsed()),
         Activity::Busy | Activity::Stopped => None,
     }
 }
 
-async fn stop(place: &Place, held: &Held, idle_for: Duration, cause: &'static str) -> bool {
+async fn stop(
+    place: &ConnectionKey,
+    held: &OwnedConnection,
+    idle_for: Duration,
+    cause: &'static str,
+) -> bool {
     let is_stopped = held.connection.stop_if_idle(idle_for).await;
     if is_stopped {
         tracing::info!(

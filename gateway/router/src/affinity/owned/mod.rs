@@ -4,14 +4,14 @@
 //! store has not heard for a while drives nothing, so that nobody who takes over what it owned meets a second driver.
 
 mod connect;
-mod deaths;
+mod connection_table;
+mod death_watch;
 mod fence;
+mod forward;
 mod idle;
-mod pass_on;
 mod serve;
 mod stop;
 mod sweep;
-mod table;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,50 +21,50 @@ use mooring_session::names::ServerName;
 use mooring_session::rules::Ownership;
 use mooring_session::view::{BindingView, OwnerView};
 
-pub use connect::{Dial, OwnedOptions};
-pub use deaths::watch_owners;
+pub use connect::{ConnectionSettings, Connector};
+pub use connection_table::ConnectionKey;
+pub use death_watch::watch_owners;
+pub use fence::BeatTime;
 pub(crate) use fence::Fence;
-pub use fence::Sent;
 pub use idle::stop_idle_processes;
 pub use sweep::sweep_owned;
-pub use table::Place;
 
-use self::deaths::Deaths;
+use self::connection_table::ConnectionTable;
+use self::death_watch::DeathWatches;
 use self::stop::OwnedAdmission;
-use self::table::Table;
-use super::{Affinity, Session};
+use super::{Session, SessionRouter};
 use mooring_peers::PeerClient;
 use mooring_upstream::{Outgoing, Reply, SendError, Server};
 
 /// What this worker owns, and how it reaches what others own.
-pub struct Owned {
-    table: Table,
-    deaths: Deaths,
+pub struct OwnedConnections {
+    table: ConnectionTable,
+    death_watches: DeathWatches,
     fence: Fence,
-    dials: HashMap<ServerName, Dial>,
-    options: OwnedOptions,
+    dials: HashMap<ServerName, Connector>,
+    options: ConnectionSettings,
     peers: Option<PeerClient>,
     admission: OwnedAdmission,
 }
 
-impl fmt::Debug for Owned {
+impl fmt::Debug for OwnedConnections {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Owned({} connections)", self.count())
     }
 }
 
-impl Owned {
+impl OwnedConnections {
     /// Nothing yet. Without `peers` what other workers own cannot be reached.
     #[must_use]
     pub fn new(
-        dials: HashMap<ServerName, Dial>,
-        options: OwnedOptions,
+        dials: HashMap<ServerName, Connector>,
+        options: ConnectionSettings,
         beat_ttl: Duration,
         peers: Option<PeerClient>,
     ) -> Self {
         Self {
-            table: Table::default(),
-            deaths: Deaths::default(),
+            table: ConnectionTable::default(),
+            death_watches: DeathWatches::default(),
             fence: Fence::new(beat_ttl),
             dials,
             options,
@@ -80,7 +80,7 @@ impl Owned {
     }
 
     /// Closes the connection of this binding, where it is here. Its server ends in order, and nobody waits for that.
-    pub fn close(&self, place: &Place, epoch: u64) {
+    pub fn close(&self, place: &ConnectionKey, epoch: u64) {
         self.table.close(place, epoch);
     }
 
@@ -96,7 +96,7 @@ impl Owned {
     /// See [`SendError`].
     pub(super) async fn serve_here(
         &self,
-        place: &Place,
+        place: &ConnectionKey,
         epoch: u64,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
@@ -111,7 +111,7 @@ impl Owned {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Sends a message over a session's binding: to the instance, or to the connection that a worker holds.
     ///
     /// # Errors
@@ -162,7 +162,7 @@ impl Affinity {
         binding: &BindingView,
         outgoing: &Outgoing,
     ) -> Result<Reply, SendError> {
-        let place = Place::of(session, server);
+        let place = ConnectionKey::of(session, server);
         match &binding.owner {
             Some(owner) if owner.worker == *self.worker() => {
                 self.owned()
@@ -171,7 +171,7 @@ impl Affinity {
             }
             Some(owner) => {
                 let principal = &session.principal;
-                self.pass_on(owner, &place, principal, binding.epoch, outgoing)
+                self.forward_message(owner, &place, principal, binding.epoch, outgoing)
                     .await
             }
             None => Err(SendError::Elsewhere),

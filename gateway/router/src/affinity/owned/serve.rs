@@ -11,15 +11,15 @@ use http::{Response, StatusCode};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mooring_session::rules::LossReport;
 
-use super::super::{Affinity, Loss, Session};
-use super::pass_on::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
+use super::super::{Loss, Session, SessionRouter};
+use super::connection_table::ConnectionKey;
+use super::forward::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
 use super::stop::GaugeGuard;
-use super::table::Place;
 use mooring_peers::{Forward, Operation, Verdict};
 use mooring_upstream::connection::Activity;
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError};
 
-impl Affinity {
+impl SessionRouter {
     /// Does what another worker asks of a connection.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Affinity {
             .store()
             .key_named(&forward.session_key)
             .ok_or(Verdict::NotHere)?;
-        let place = Place {
+        let place = ConnectionKey {
             key,
             server: forward.server.clone(),
         };
@@ -44,7 +44,7 @@ impl Affinity {
                     .map_err(verdict)?;
                 Ok(match leaving {
                     Some(leaving) => reply.map(|body| {
-                        Body::made(LeavingBody {
+                        Body::made(TrackedReplyBody {
                             body,
                             _leaving: leaving,
                         })
@@ -57,10 +57,10 @@ impl Affinity {
                 Ok(done())
             }
             Operation::Renew => {
-                let affinity = self.clone();
+                let router = self.clone();
                 // It is finished also where the worker that asked goes away.
                 let renewing =
-                    tokio::spawn(async move { affinity.renew_here(&place, &forward).await });
+                    tokio::spawn(async move { router.renew_here(&place, &forward).await });
                 renewing.await.unwrap_or(Err(Verdict::Unsupported))?;
                 Ok(done())
             }
@@ -69,7 +69,7 @@ impl Affinity {
     }
 
     /// Makes a connection of this worker anew that has ended.
-    async fn renew_here(&self, place: &Place, forward: &Forward) -> Result<(), Verdict> {
+    async fn renew_here(&self, place: &ConnectionKey, forward: &Forward) -> Result<(), Verdict> {
         if !self.owned().fence.is_open() {
             return Err(Verdict::Fenced);
         }
@@ -88,11 +88,11 @@ impl Affinity {
         } else {
             LossReport::ByCaller
         };
-        let settled = self
-            .settle(&session, &server, report)
+        let resolved = self
+            .resolve_binding(&session, &server, report)
             .await
             .map_err(|_| Verdict::NotHere)?;
-        let binding = &settled.binding;
+        let binding = &resolved.binding;
         let has_ended = binding.epoch == forward.epoch
             && match self.owned().table.get(place, forward.epoch) {
                 Ok(connection) => connection.activity() == Activity::Stopped,
@@ -116,12 +116,12 @@ impl Affinity {
 }
 
 /// A reply to another worker, which is under way until it was read to its end or dropped.
-struct LeavingBody {
+struct TrackedReplyBody {
     body: Body,
     _leaving: GaugeGuard,
 }
 
-impl HttpBody for LeavingBody {
+impl HttpBody for TrackedReplyBody {
     type Data = Bytes;
     type Error = BodyError;
 

@@ -11,7 +11,7 @@ use http::Method;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Owned;
+use super::OwnedConnections;
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{Kind, Message, Sender};
 use mooring_upstream::{Outgoing, SendError};
@@ -92,7 +92,7 @@ impl OwnedAdmission {
     }
 }
 
-impl Owned {
+impl OwnedConnections {
     /// Begins nothing new any more; waits until `deadline` for the calls under way. What they need is served meanwhile:
     /// the client's answers, notifications, and resumes.
     pub async fn finish(&self, deadline: Instant) {

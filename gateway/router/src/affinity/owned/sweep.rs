@@ -9,8 +9,8 @@ use futures_util::stream::{self, StreamExt};
 use mooring_session::Refusal;
 use mooring_session::record::Standing;
 
-use super::Affinity;
-use super::table::{Held, Place};
+use super::SessionRouter;
+use super::connection_table::{ConnectionKey, OwnedConnection};
 use mooring_store::StoreError;
 
 /// Between two looks at everything that is held.
@@ -19,14 +19,14 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
 
 /// Looks after what this worker holds, until it is stopped.
-pub async fn sweep_owned(affinity: Affinity) {
+pub async fn sweep_owned(router: SessionRouter) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        affinity.close_what_is_not_owned().await;
+        router.close_what_is_not_owned().await;
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Asks the store about every connection that is held here, and closes those that it does not name this worker's.
     /// Answers whether the store was asked about all of them.
     pub async fn close_what_is_not_owned(&self) -> bool {
@@ -37,7 +37,7 @@ impl Affinity {
             .await
     }
 
-    async fn is_still_owned(&self, place: &Place, held: &Held) -> bool {
+    async fn is_still_owned(&self, place: &ConnectionKey, held: &OwnedConnection) -> bool {
         let found = self.store().get(&place.key).await;
         // What stands in for the store while that is away knows of no owner.
         if self.store().is_degraded() {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::TurnError;
-use super::place::{ASK_AGAIN_AFTER, LEASE, Place};
+use super::queue_entry::{ASK_AGAIN_AFTER, LEASE, QueueEntry};
 use mooring_store::{AnsweredBy, EnterReply, StoreError};
 
 /// How often a holder renews: an attempt may fail before the lease lapses.
@@ -20,16 +20,16 @@ const _: () = assert!(RENEW_EVERY.as_millis() * 3 <= LEASE.as_millis());
 
 /// What the call wants of its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum TurnCommand {
     /// To have it.
     Hold,
     /// That others have it meanwhile.
-    PassOn,
+    Release,
 }
 
 /// Whether the turn is still what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum TurnState {
     /// Nobody has it meanwhile but those to whom it was passed on.
     Held,
     /// Another may have it by now.
@@ -37,10 +37,10 @@ pub(super) enum Standing {
 }
 
 /// Where the task learns what the call wants.
-type Wishes = watch::Receiver<Wish>;
+type TurnCommands = watch::Receiver<TurnCommand>;
 
 /// The call is over, and nothing is wanted any more.
-struct Over;
+struct CallEnded;
 
 /// The numbers under which a ticket has its turn. The store and the memory that stands in for it number separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,38 +73,38 @@ impl TurnNumbers {
     }
 }
 
-/// Keeps the turn that the ticket at `place` has under these numbers, until the call is over.
+/// Keeps the turn that the ticket at `entry` has under these numbers, until the call is over.
 pub(super) async fn keep(
-    mut place: Place,
+    mut entry: QueueEntry,
     numbers: TurnNumbers,
-    mut wishes: Wishes,
-    standing: watch::Sender<Standing>,
+    mut commands: TurnCommands,
+    standing: watch::Sender<TurnState>,
 ) {
-    let mut given = Given::Already(numbers);
+    let mut given = TurnGrant::Already(numbers);
     loop {
-        let wished = tokio::select! {
+        let commanded = tokio::select! {
             biased;
-            wished = until(&mut wishes, Wish::PassOn) => wished,
-            () = hold(&mut place, given) => {
-                standing.send_replace(Standing::Lost);
-                return place.leave().await;
+            commanded = until(&mut commands, TurnCommand::Release) => commanded,
+            () = hold(&mut entry, given) => {
+                standing.send_replace(TurnState::Lost);
+                return entry.leave().await;
             }
         };
-        place.leave().await;
-        if wished.is_err() || until(&mut wishes, Wish::Hold).await.is_err() {
+        entry.leave().await;
+        if commanded.is_err() || until(&mut commands, TurnCommand::Hold).await.is_err() {
             return;
         }
-        let Ok(next) = place.again() else {
+        let Ok(next) = entry.again() else {
             return;
         };
-        place = next;
-        given = Given::NotYet;
+        entry = next;
+        given = TurnGrant::NotYet;
     }
 }
 
 /// How the turn comes to the ticket.
 #[derive(Clone, Copy)]
-enum Given {
+enum TurnGrant {
     /// It has it, under these numbers.
     Already(TurnNumbers),
     /// It has to ask for it.
@@ -112,10 +112,10 @@ enum Given {
 }
 
 /// Returns when the turn is lost, or cannot be had any more.
-async fn hold(place: &mut Place, given: Given) {
+async fn hold(entry: &mut QueueEntry, given: TurnGrant) {
     let numbers = match given {
-        Given::Already(numbers) => numbers,
-        Given::NotYet => match line_up(place).await {
+        TurnGrant::Already(numbers) => numbers,
+        TurnGrant::NotYet => match line_up(entry).await {
             Ok(entered) => TurnNumbers::of(&entered),
             Err(error) => {
                 tracing::debug!(%error, "a call goes on without its turn");
@@ -123,13 +123,13 @@ async fn hold(place: &mut Place, given: Given) {
             }
         },
     };
-    renew(place, numbers).await;
+    renew(entry, numbers).await;
 }
 
 /// Waits for the turn for as long as it takes, also where it cannot be asked for at present.
-async fn line_up(place: &mut Place) -> Result<EnterReply, TurnError> {
+async fn line_up(entry: &mut QueueEntry) -> Result<EnterReply, TurnError> {
     loop {
-        match place.wait(None).await {
+        match entry.wait(None).await {
             Err(
                 TurnError::TooMany
                 | TurnError::Store(StoreError::Away(_) | StoreError::NotReady(_)),
@@ -140,15 +140,15 @@ async fn line_up(place: &mut Place) -> Result<EnterReply, TurnError> {
 }
 
 /// Renews the turn; returns when it is lost.
-async fn renew(place: &mut Place, mut numbers: TurnNumbers) {
+async fn renew(entry: &mut QueueEntry, mut numbers: TurnNumbers) {
     loop {
         sleep(RENEW_EVERY).await;
-        let was_degraded = place.store().is_degraded();
-        let is_lost = match place.ask(numbers.store).await {
+        let was_degraded = entry.store().is_degraded();
+        let is_lost = match entry.ask(numbers.store).await {
             Ok(entered) => numbers.update(&entered),
             // What memory refuses says nothing of a turn that the store gave.
             Err(StoreError::Refused(_)) => {
-                numbers.store.is_some() && !was_degraded && !place.store().is_degraded()
+                numbers.store.is_some() && !was_degraded && !entry.store().is_degraded()
             }
             Err(_) => false,
         };
@@ -158,7 +158,7 @@ async fn renew(place: &mut Place, mut numbers: TurnNumbers) {
     }
 }
 
-async fn until(wishes: &mut Wishes, wish: Wish) -> Result<(), Over> {
-    let wished = wishes.wait_for(|wished| *wished == wish).await;
-    wished.map(drop).map_err(|_| Over)
+async fn until(commands: &mut TurnCommands, command: TurnCommand) -> Result<(), CallEnded> {
+    let commanded = commands.wait_for(|commanded| *commanded == command).await;
+    commanded.map(drop).map_err(|_| CallEnded)
 }

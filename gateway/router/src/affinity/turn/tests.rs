@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::keeper::RENEW_EVERY;
 use super::*;
-use crate::affinity::news::Waiters;
+use crate::affinity::wake_ups::Waiters;
 use mooring_store::test_support::requests as make;
 use mooring_store::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use mooring_store::test_support::{embedded_store, memory_store, redis_store, turns_are_given};
@@ -35,19 +35,19 @@ struct Worker {
     store: Store,
     id: WorkerId,
     waiters: Waiters,
-    news: JoinHandle<()>,
+    wake_ups: JoinHandle<()>,
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.news.abort();
+        self.wake_ups.abort();
     }
 }
 
 impl Worker {
     fn new(store: &Store, name: &str) -> Self {
         let (id, waiters) = (make::worker(name), Waiters::default());
-        let news = {
+        let wake_ups = {
             let (store, id, waiters) = (store.clone(), id.clone(), waiters.clone());
             tokio::spawn(async move { waiters.tell(&store, &id).await })
         };
@@ -55,12 +55,12 @@ impl Worker {
             store: store.clone(),
             id,
             waiters,
-            news,
+            wake_ups,
         }
     }
 
-    fn place(&self, ticket: &str) -> Place {
-        let queue = Queue {
+    fn entry(&self, ticket: &str) -> QueueEntry {
+        let queue = TurnQueue {
             store: self.store.clone(),
             waiters: self.waiters.clone(),
             key: key(),
@@ -74,11 +74,11 @@ impl Worker {
             line: Line::Last,
             held: None,
         };
-        Place::new(queue, request)
+        QueueEntry::new(queue, request)
     }
 
     async fn take(&self, ticket: &str, wait_max: Duration) -> Result<Turn, TurnError> {
-        let (turn, _) = self.place(ticket).take(wait_max).await?;
+        let (turn, _) = self.entry(ticket).take(wait_max).await?;
         Ok(turn)
     }
 }
@@ -89,7 +89,7 @@ type Taken = Result<(Turn, EnterReply), TurnError>;
 impl Worker {
     /// A caller that waits: whatever the store is asked from now on, it is asked after it.
     async fn waits(&self, ticket: &str) -> JoinHandle<Taken> {
-        let mut call = Box::pin(self.place(ticket).take(PATIENCE));
+        let mut call = Box::pin(self.entry(ticket).take(PATIENCE));
         tokio::select! {
             biased;
             came = &mut call => panic!("the turn is free: {came:?}"),
@@ -155,9 +155,9 @@ async fn callers_have_it_one_after_another(store: &Store) {
     let first = workers[0].take("first", PATIENCE).await.unwrap();
     let mut tasks = JoinSet::new();
     for number in 0..8 {
-        let place = workers[number % 2].place(&format!("t{number}"));
+        let entry = workers[number % 2].entry(&format!("t{number}"));
         tasks.spawn(async move {
-            let (turn, _) = place.take(PATIENCE).await.unwrap();
+            let (turn, _) = entry.take(PATIENCE).await.unwrap();
             assert!(!turn.is_lost());
             turn.number().unwrap()
         });
@@ -185,7 +185,7 @@ async fn whoever_gives_up_is_not_waited_for(store: &Store) {
     let gone = worker.take("gone", PATIENCE);
     assert!(tokio::time::timeout(SHORT, gone).await.is_err());
     // One who goes before the first answer, too.
-    let asked = tokio::spawn(worker.place("asked").take(PATIENCE));
+    let asked = tokio::spawn(worker.entry("asked").take(PATIENCE));
     tokio::task::yield_now().await;
     asked.abort();
     drop(held);
@@ -286,7 +286,7 @@ async fn a_holder_keeps_it_for_as_long_as_it_likes() {
 #[tokio::test]
 async fn a_turn_whose_holder_was_killed_passes_on() {
     let (_server, store) = redis_with_turns().await;
-    let mut dead = Worker::new(&store, "dead:1").place("dead");
+    let mut dead = Worker::new(&store, "dead:1").entry("dead");
     assert!(dead.ask(None).await.unwrap().turn.is_some());
     // As one that was killed, it gives nothing back.
     std::mem::forget(dead);
@@ -300,7 +300,7 @@ async fn too_many_may_not_wait() {
     server.command(&["CONFIG", "SET", "mooring.turn-queue-max", "1"]);
     let worker = Worker::new(&store, "w:1");
     let held = worker.take("held", PATIENCE).await.unwrap();
-    let mut waiting = worker.place("waiting");
+    let mut waiting = worker.entry("waiting");
     assert_eq!(waiting.ask(None).await.unwrap().turn, None);
     assert_eq!(
         worker.take("one", PATIENCE).await.unwrap_err(),

@@ -42,8 +42,8 @@ async fn a_call_that_waits_for_its_client_lets_others_go_on_and_comes_back_befor
         // More than once in one call.
         for round in 0..2 {
             let other = workers[1].waits(&format!("other{round}")).await;
-            asks.pass_on();
-            asks.pass_on();
+            asks.release();
+            asks.release();
             let other = comes(other).await;
             let late = workers[1].waits(&format!("late{round}")).await;
             // Who has the turn keeps it, and so the call waits behind it and before the late one.
@@ -53,7 +53,7 @@ async fn a_call_that_waits_for_its_client_lets_others_go_on_and_comes_back_befor
             is_busy(&workers[1], &format!("again{round}")).await;
             assert!(!late.is_finished(), "the late one went before");
             // It gives back what it was given again, too.
-            asks.pass_on();
+            asks.release();
             let late = comes(late).await;
             resumes(&asks).await;
             drop(late);
@@ -72,7 +72,7 @@ async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
     over_memory_and_redis(async |store| {
         let worker = Worker::new(store, "w:1");
         let asks = worker.take("asks", PATIENCE).await.unwrap();
-        asks.pass_on();
+        asks.release();
         let other = worker.take("other", PATIENCE).await.unwrap();
         asks.resume();
         is_busy(&worker, "busy").await;
@@ -99,7 +99,7 @@ async fn it_gives_everything_back_from_wherever_it_is() {
         let worker = Worker::new(store, "w:1");
         for moments in [0, 1, 2, 5, 40, 300] {
             let passed = worker.take(&format!("p{moments}"), PATIENCE).await.unwrap();
-            passed.pass_on();
+            passed.release();
             yields(moments).await;
             drop(passed);
             until_idle(store).await;
@@ -108,7 +108,7 @@ async fn it_gives_everything_back_from_wherever_it_is() {
             for has_come in [false, true] {
                 let [resumed, other] = ["r", "o"].map(|name| format!("{name}{moments}{has_come}"));
                 let resumed = worker.take(&resumed, PATIENCE).await.unwrap();
-                resumed.pass_on();
+                resumed.release();
                 let other = worker.take(&other, PATIENCE).await.unwrap();
                 resumed.resume();
                 yields(moments).await;
@@ -137,7 +137,7 @@ async fn a_call_whose_turn_was_lost_goes_on_without_one() {
     store.end(&key(), &make::end()).await.unwrap();
     tokio::time::timeout(PATIENCE, call.lost()).await.unwrap();
     begun(&store).await;
-    call.pass_on();
+    call.release();
     yields(20).await;
     call.resume();
     yields(20).await;
@@ -148,13 +148,13 @@ async fn a_call_whose_turn_was_lost_goes_on_without_one() {
 
 async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
     let worker = Worker::new(store, "w:1");
-    let ticket = named::ticket(&key(), &server(), "7").unwrap();
+    let ticket = ticket_names::ticket(&key(), &server(), "7").unwrap();
     let asks = worker.take(ticket.as_str(), PATIENCE).await.unwrap();
-    asks.pass_on();
+    asks.release();
     drop(worker.take("other", PATIENCE).await.unwrap());
     resumes(&asks).await;
     is_busy(&worker, "busy").await;
-    for beginning in named::beginnings(&key(), &server(), "7").unwrap() {
+    for beginning in ticket_names::beginnings(&key(), &server(), "7").unwrap() {
         let request = Leave {
             principal: make::principal("alice"),
             server: server(),
@@ -185,7 +185,7 @@ async fn a_full_queue_is_asked_again_by_a_call_that_goes_on() {
     let worker = Worker::new(&store, "w:1");
     let is_full = async || worker.take("late", SHORT).await.unwrap_err() == TurnError::TooMany;
     let asks = worker.take("asks", PATIENCE).await.unwrap();
-    asks.pass_on();
+    asks.release();
     let other = worker.take("other", PATIENCE).await.unwrap();
     let fills = worker.waits("fills").await;
     eventually("the queue is full", is_full).await;

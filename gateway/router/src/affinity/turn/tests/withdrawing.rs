@@ -10,7 +10,9 @@ const ID: &str = "\"call-1\"";
 impl Worker {
     /// A ticket for a client's request.
     fn called(&self, id: &str) -> String {
-        named::ticket(&key(), &server(), id).unwrap().to_string()
+        ticket_names::ticket(&key(), &server(), id)
+            .unwrap()
+            .to_string()
     }
 
     async fn withdraws(&self, id: &str) -> Withdrawal {
@@ -24,7 +26,7 @@ impl Worker {
 }
 
 fn beginning(id: &str) -> Token {
-    let [first, _] = named::beginnings(&key(), &server(), id).unwrap();
+    let [first, _] = ticket_names::beginnings(&key(), &server(), id).unwrap();
     first
 }
 
@@ -68,7 +70,7 @@ async fn a_cancelled_call_passes_its_turn_on_while_it_still_runs(store: &Store) 
         .await
         .unwrap();
     // What its server still says gives it no turn again.
-    cancelled.pass_on();
+    cancelled.release();
     cancelled.resume();
     drop(next);
     let later = there.take("later", PATIENCE).await.unwrap();
@@ -126,7 +128,7 @@ async fn a_withdrawal_races_with_the_turn(store: &Store, moments_each: usize) {
 async fn a_withdrawal_of_which_the_news_is_lost(store: &Store) {
     begun(store).await;
     let (deaf, there) = (Worker::new(store, "w:1"), Worker::new(store, "v:1"));
-    deaf.news.abort();
+    deaf.wake_ups.abort();
     let held = there.take("held", PATIENCE).await.unwrap();
     let call = deaf.waits(&deaf.called(ID)).await;
     assert_eq!(there.withdraws(ID).await, Withdrawal::Withdrawn);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer;
-use super::late::{Before, soon_or_streamed};
+use super::delayed_answer::{Before, soon_or_streamed};
 use mooring_protocol::tool_server::{ToolServerReply, asked};
 use mooring_protocol::{ErrorKind, Message, Revision, ToolServer, call};
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::establish::init_digest;
 use super::open::labels;
-use super::{Affinity, Closed, OpenError, Session};
+use super::{CloseOutcome, OpenError, Session, SessionRouter};
 use mooring_secrets::digest;
 use mooring_store::{InitDigest, StoreError};
 
@@ -33,11 +33,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// What a client finds under its session's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub enum SessionStart {
     /// The session is new, and its client has to initialize it.
     New,
     /// It goes on. This is the result of its first `initialize`, as JSON text.
-    GoesOn(String),
+    Continued(String),
     /// Others may use it, but nobody can go on with it any more: what the server answered is not kept.
     Unknown,
 }
@@ -62,7 +62,7 @@ impl Session {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Begins the session, or finds what is there of it. Where another process is about to open it, that is waited for.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Affinity {
         &self,
         session: &Session,
         params: &str,
-    ) -> Result<Beginning, OpenError> {
+    ) -> Result<SessionStart, OpenError> {
         // How its client introduces itself is noted by whoever opens it.
         let create = self.creation(session, BTreeMap::new());
         let mut deadline = Instant::now() + OPENED_WITHIN;
@@ -80,7 +80,7 @@ impl Affinity {
             let created = self.admit(session, &create).await?;
             if created.created {
                 self.clean_before(session, created);
-                return Ok(Beginning::New);
+                return Ok(SessionStart::New);
             }
             match self.answer_in(&created.record).await? {
                 Answer::Kept(result) => {
@@ -88,9 +88,9 @@ impl Affinity {
                     if let Some(digest) = init_digest(&created.record) {
                         self.store().put_init(&digest, params).await?;
                     }
-                    return Ok(Beginning::GoesOn(result));
+                    return Ok(SessionStart::Continued(result));
                 }
-                Answer::Gone => return Ok(Beginning::Unknown),
+                Answer::Gone => return Ok(SessionStart::Unknown),
                 Answer::Awaited if incarnation != Some(created.record.generation) => {
                     // Another has begun it anew, and has as long.
                     incarnation = Some(created.record.generation);
@@ -99,11 +99,12 @@ impl Affinity {
                 Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
                 // Whoever was to open it is gone: the session is begun anew.
                 Answer::Awaited => match self.close(session).await {
-                    Ok(Closed::Now) => {
+                    Ok(CloseOutcome::Now) => {
                         tracing::warn!(session = %session.digest, "a session that nobody opened is begun anew");
                     }
                     // Another was faster.
-                    Ok(Closed::Before) | Err(StoreError::Refused(Refusal::NoSession)) => {}
+                    Ok(CloseOutcome::AlreadyClosed)
+                    | Err(StoreError::Refused(Refusal::NoSession)) => {}
                     Err(error) => return Err(error.into()),
                 },
             }
@@ -135,8 +136,8 @@ impl Affinity {
             bindings: created.previous,
             ..created.record
         };
-        let (affinity, key) = (self.clone(), session.key.clone());
-        tokio::spawn(async move { affinity.delete_all_held(&key, &before).await });
+        let (router, key) = (self.clone(), session.key.clone());
+        tokio::spawn(async move { router.delete_all_held(&key, &before).await });
     }
 
     async fn answer_in(&self, record: &RecordView) -> Result<Answer, StoreError> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use tokio::sync::watch;
 
-use super::Affinity;
+use super::SessionRouter;
 use mooring_metrics as metrics;
 use mooring_store::{SessionKey, Store, WorkerEvent};
 
@@ -22,7 +22,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// What somebody waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum WaitKey {
     /// What the store said is under way for a session at a server comes to something.
     Settled(SessionKey, ServerName),
     /// The ticket's turn comes.
@@ -31,14 +31,14 @@ enum Place {
 
 /// What somebody was told last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum WakeReason {
     /// To ask the store.
     Ask,
     /// That what it waits for is wanted no more. Nothing else is told after that.
     Withdrawn,
 }
 
-type Places = HashMap<Place, watch::Sender<Told>>;
+type WaitingCalls = HashMap<WaitKey, watch::Sender<WakeReason>>;
 
 /// Those who wait on this worker. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -46,69 +46,71 @@ pub(super) struct Waiters(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    places: Mutex<Places>,
-    is_told: AtomicBool,
+    places: Mutex<WaitingCalls>,
+    receives_events: AtomicBool,
 }
 
 /// Waits for one thing. Ends when dropped.
 #[derive(Debug)]
 pub(super) struct Waiter {
     waiters: Waiters,
-    place: Place,
-    news: watch::Receiver<Told>,
+    key: WaitKey,
+    wake_ups: watch::Receiver<WakeReason>,
 }
 
 impl Waiters {
     /// Begins to wait for what settles for a session at a server. Whatever is told from now on wakes it, also before it
     /// is first awaited.
     pub(super) fn join(&self, key: &SessionKey, server: &ServerName) -> Waiter {
-        self.join_at(Place::Settled(key.clone(), server.clone()))
+        self.join_at(WaitKey::Settled(key.clone(), server.clone()))
     }
 
     /// The same for the turn of a ticket.
     pub(super) fn join_turn(&self, ticket: &Token) -> Waiter {
-        self.join_at(Place::Turn(ticket.clone()))
+        self.join_at(WaitKey::Turn(ticket.clone()))
     }
 
     /// Tells whoever waits for the turn of a ticket that it is wanted no more.
     #[cfg(test)]
     pub(super) fn withdraw(&self, ticket: &Token) {
-        self.wake(&Place::Turn(ticket.clone()), Told::Withdrawn);
+        self.wake(&WaitKey::Turn(ticket.clone()), WakeReason::Withdrawn);
     }
 
-    fn join_at(&self, place: Place) -> Waiter {
-        let news = self
+    fn join_at(&self, key: WaitKey) -> Waiter {
+        let wake_ups = self
             .lock()
-            .entry(place.clone())
-            .or_insert_with(|| watch::Sender::new(Told::Ask))
+            .entry(key.clone())
+            .or_insert_with(|| watch::Sender::new(WakeReason::Ask))
             .subscribe();
         Waiter {
             waiters: self.clone(),
-            place,
-            news,
+            key,
+            wake_ups,
         }
     }
 
     /// Whether the store tells this worker the news of the whole fleet at present.
-    pub(super) fn are_told(&self) -> bool {
-        self.0.is_told.load(Ordering::Relaxed)
+    pub(super) fn receives_events(&self) -> bool {
+        self.0.receives_events.load(Ordering::Relaxed)
     }
 
-    fn set_told(&self, is_told: bool) {
-        self.0.is_told.store(is_told, Ordering::Relaxed);
+    fn set_told(&self, receives_events: bool) {
+        self.0
+            .receives_events
+            .store(receives_events, Ordering::Relaxed);
     }
 
-    fn wake(&self, place: &Place, told: Told) {
-        if let Some(waiting) = self.lock().get(place) {
+    fn wake(&self, key: &WaitKey, told: WakeReason) {
+        if let Some(waiting) = self.lock().get(key) {
             waiting.send_modify(|last| {
-                if *last != Told::Withdrawn {
+                if *last != WakeReason::Withdrawn {
                     *last = told;
                 }
             });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, WaitingCalls> {
         // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
         self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,12 +120,12 @@ impl Waiter {
     /// Waits until there is news, for `at_most` this long.
     pub(super) async fn woken(&mut self, at_most: Duration) {
         // The sender stays for as long as somebody waits, so this ends by news or by time.
-        let _ = tokio::time::timeout(at_most, self.news.changed()).await;
+        let _ = tokio::time::timeout(at_most, self.wake_ups.changed()).await;
     }
 
     /// Whether it was told that what it waits for is wanted no more.
     pub(super) fn is_withdrawn(&self) -> bool {
-        *self.news.borrow() == Told::Withdrawn
+        *self.wake_ups.borrow() == WakeReason::Withdrawn
     }
 }
 
@@ -131,20 +133,17 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         let mut places = self.waiters.lock();
         let is_last = places
-            .get(&self.place)
+            .get(&self.key)
             .is_some_and(|waiting| waiting.receiver_count() <= 1);
         if is_last {
-            places.remove(&self.place);
+            places.remove(&self.key);
         }
     }
 }
 
 /// Passes the store's news on to those who wait, until it is stopped.
-pub async fn pass_on_news(affinity: Affinity) {
-    affinity
-        .waiters()
-        .tell(affinity.store(), affinity.worker())
-        .await;
+pub async fn wake_waiters(router: SessionRouter) {
+    router.waiters().tell(router.store(), router.worker()).await;
 }
 
 impl Waiters {
@@ -162,7 +161,7 @@ impl Waiters {
                     }
                 }
                 Err(error) => {
-                    if self.are_told() {
+                    if self.receives_events() {
                         tracing::info!(%error, "the store gives no news; claims of other workers are asked for");
                     }
                     self.set_told(false);
@@ -176,12 +175,12 @@ impl Waiters {
         match item {
             WorkerEvent::Settled { key, server } => {
                 metrics::claim_news();
-                self.wake(&Place::Settled(key, server), Told::Ask);
+                self.wake(&WaitKey::Settled(key, server), WakeReason::Ask);
             }
             // Where nobody waits for it any more, its ticket is being given back.
-            WorkerEvent::Turn { ticket, .. } => self.wake(&Place::Turn(ticket), Told::Ask),
+            WorkerEvent::Turn { ticket, .. } => self.wake(&WaitKey::Turn(ticket), WakeReason::Ask),
             WorkerEvent::Withdrawn { ticket, .. } => {
-                self.wake(&Place::Turn(ticket), Told::Withdrawn);
+                self.wake(&WaitKey::Turn(ticket), WakeReason::Withdrawn);
             }
         }
     }
@@ -205,7 +204,10 @@ mod tests {
         let mut first = waiters.join(&key(b"a"), &server);
         let mut second = waiters.join(&key(b"a"), &server);
         let mut other = waiters.join(&key(b"b"), &server);
-        waiters.wake(&Place::Settled(key(b"a"), server.clone()), Told::Ask);
+        waiters.wake(
+            &WaitKey::Settled(key(b"a"), server.clone()),
+            WakeReason::Ask,
+        );
 
         let started = tokio::time::Instant::now();
         let long = Duration::from_secs(60);
@@ -225,8 +227,8 @@ mod tests {
         let [mut told, other] = tickets.each_ref().map(|ticket| waiters.join_turn(ticket));
         let [ticket, _] = tickets;
         assert!(!told.is_withdrawn());
-        for told in [Told::Withdrawn, Told::Ask] {
-            waiters.wake(&Place::Turn(ticket.clone()), told);
+        for told in [WakeReason::Withdrawn, WakeReason::Ask] {
+            waiters.wake(&WaitKey::Turn(ticket.clone()), told);
         }
         let started = tokio::time::Instant::now();
         told.woken(Duration::from_secs(60)).await;

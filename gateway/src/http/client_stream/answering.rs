@@ -11,12 +11,12 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::super::endpoint::{self, Arrival, is_initialize};
+use super::super::endpoint::{self, RequestContext, is_initialize};
 use super::super::{App, answer};
 use super::finish_if_over;
-use super::introduction::introduce;
-use super::reading::{Read, pass_on};
-use crate::downlink::{Introduced, OpenStream};
+use super::initialize::initialize;
+use super::reading::{ReplyEnd, pass_on};
+use crate::client_stream::{NegotiatedSession, OpenStream};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use mooring_protocol::{
@@ -32,7 +32,7 @@ const LISTEN_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// For which stream a message is, and the client's headers with it.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Asked {
+pub(in super::super) struct StreamContext {
     pub(in super::super) app: Arc<App>,
     pub(in super::super) stream: Arc<OpenStream>,
     pub(in super::super) headers: HeaderMap,
@@ -41,7 +41,7 @@ pub(in super::super) struct Asked {
 }
 
 /// Serves a request and writes its answer, with all that comes before it, onto the stream.
-pub(in super::super) async fn answer_request(asked: &Asked, body: &Bytes) {
+pub(in super::super) async fn answer_request(context: &StreamContext, body: &Bytes) {
     let Ok(message) = Message::parse(body, Sender::Client) else {
         return;
     };
@@ -49,23 +49,23 @@ pub(in super::super) async fn answer_request(asked: &Asked, body: &Bytes) {
         return;
     };
     let reply = if is_initialize(&message) {
-        introduce(asked, body, &message).await
+        initialize(context, body, &message).await
     } else {
-        serve(asked, body, &message).await
+        serve(context, body, &message).await
     };
     tokio::select! {
-        () = asked.stream.ended() => {}
-        () = read_answer(asked, id, reply) => {}
+        () = context.stream.ended() => {}
+        () = read_answer(context, id, reply) => {}
     }
 }
 
 /// Serves any message but the client's `initialize`.
 pub(in super::super) async fn serve(
-    asked: &Asked,
+    context: &StreamContext,
     body: &Bytes,
     message: &Message<'_>,
 ) -> Response {
-    let Some(introduced) = asked.stream.introduced() else {
+    let Some(negotiated) = context.stream.negotiated() else {
         // Before its introduction a client may ping, and nothing else.
         return match (message.method(), message.id()) {
             (Method::Ping, Some(id)) => {
@@ -78,12 +78,12 @@ pub(in super::super) async fn serve(
             ),
         };
     };
-    let revision = match revision_of(&asked.headers, introduced.revision) {
+    let revision = match revision_of(&context.headers, negotiated.revision) {
         Ok(revision) => revision,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
-    match asked.arrival(Some(&introduced)) {
-        Some(arrival) => endpoint::serve_message(arrival, body, message, revision).await,
+    match context.request_context(Some(&negotiated)) {
+        Some(context) => endpoint::serve_message(context, body, message, revision).await,
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
     }
 }
@@ -97,25 +97,28 @@ fn revision_of(headers: &HeaderMap, negotiated: Revision) -> Result<Revision, Ve
     }
 }
 
-impl Asked {
+impl StreamContext {
     /// The request of a client of Streamable HTTP that means the same.
-    pub(super) fn arrival(&self, introduced: Option<&Introduced>) -> Option<Arrival> {
+    pub(super) fn request_context(
+        &self,
+        negotiated: Option<&NegotiatedSession>,
+    ) -> Option<RequestContext> {
         let mut headers = self.headers.clone();
-        if let Some(introduced) = introduced {
-            if let Some(session_header) = &introduced.session_header {
+        if let Some(negotiated) = negotiated {
+            if let Some(session_header) = &negotiated.session_header {
                 headers.insert(MCP_SESSION_ID, session_header.clone());
             }
             // Clients of this transport need not name the revision; those of Streamable HTTP have to, since there has
             // been a header for it.
-            if introduced.revision >= Revision::V2025_06_18 {
-                let named = HeaderValue::from_static(introduced.revision.as_str());
+            if negotiated.revision >= Revision::V2025_06_18 {
+                let named = HeaderValue::from_static(negotiated.revision.as_str());
                 headers.insert(MCP_PROTOCOL_VERSION, named);
             } else {
                 headers.remove(MCP_PROTOCOL_VERSION);
             }
         }
         let session = &self.stream.session;
-        Some(Arrival {
+        Some(RequestContext {
             target: self.app.target(self.stream.server.as_str())?,
             app: Arc::clone(&self.app),
             principal: session.principal.clone(),
@@ -130,27 +133,27 @@ impl Asked {
 
     /// A GET of what answers no request, or of what came after an event.
     async fn get(&self, last_event_id: Option<HeaderValue>) -> Response {
-        let introduced = self.stream.introduced();
-        let Some(mut arrival) = self.arrival(introduced.as_ref()) else {
+        let negotiated = self.stream.negotiated();
+        let Some(mut context) = self.request_context(negotiated.as_ref()) else {
             return answer::plain(ErrorKind::ServerNotFound, None);
         };
-        let headers = &mut arrival.headers;
+        let headers = &mut context.headers;
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event_id {
             headers.insert(LAST_EVENT_ID, id);
         }
-        endpoint::get(arrival).await
+        endpoint::get(context).await
     }
 }
 
 /// Writes a reply onto the stream until the request `id` is answered, asking for the rest where it ends early and can be
 /// resumed. What stays without an answer gets an error in its place.
-async fn read_answer(asked: &Asked, id: Id<'_>, reply: Response) {
+async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Response) {
     let first_status = reply.status();
-    let mut read = pass_on(asked, Some(id), reply).await;
+    let mut read = pass_on(context, Some(id), reply).await;
     let mut resume_after = None;
     let mut in_vain = 0_u32;
-    while let Read::Early(early) = read {
+    while let ReplyEnd::Early(early) = read {
         in_vain = if early.said_something {
             0
         } else {
@@ -160,20 +163,20 @@ async fn read_answer(asked: &Asked, id: Id<'_>, reply: Response) {
         resume_after = early.last_event_id.or(resume_after);
         let may_resume = may_go_on(early.status) && in_vain < RESUMES_MAX;
         let Some(last_event_id) = resume_after.clone().filter(|_| may_resume) else {
-            give_up(asked, id, first_status, early.nameless_error.as_deref()).await;
-            finish_if_over(&asked.stream, early.status);
+            give_up(context, id, first_status, early.nameless_error.as_deref()).await;
+            finish_if_over(&context.stream, early.status);
             return;
         };
         tokio::time::sleep(early.pause).await;
-        let rest = asked.get(Some(last_event_id)).await;
-        read = pass_on(asked, Some(id), rest).await;
+        let rest = context.get(Some(last_event_id)).await;
+        read = pass_on(context, Some(id), rest).await;
     }
-    finish_if_over(&asked.stream, first_status);
+    finish_if_over(&context.stream, first_status);
 }
 
 /// Writes an error in the place of an answer that does not come. `status` is that of the reply that should hold it, and
 /// `error` the error that it held without saying for which request.
-async fn give_up(asked: &Asked, id: Id<'_>, status: StatusCode, error: Option<&str>) {
+async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error: Option<&str>) {
     let text = match error {
         Some(error) => format!(
             r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
@@ -190,31 +193,31 @@ async fn give_up(asked: &Asked, id: Id<'_>, status: StatusCode, error: Option<&s
         }
     };
     // Where the stream is over, nobody waits for it.
-    let _ = asked.stream.say(&text).await;
+    let _ = context.stream.say(&text).await;
 }
 
 /// Writes what answers no request onto the stream, for as long as that is open: what a client of Streamable HTTP would GET.
-pub(in super::super) async fn listen(asked: Asked) {
+pub(in super::super) async fn listen(context: StreamContext) {
     tokio::select! {
-        () = asked.stream.ended() => {}
-        () = listen_always(&asked) => {}
+        () = context.stream.ended() => {}
+        () = listen_always(&context) => {}
     }
 }
 
-async fn listen_always(asked: &Asked) {
+async fn listen_always(context: &StreamContext) {
     let mut pause = LISTEN_PAUSE;
     let mut resume_after = None;
     loop {
-        let reply = asked.get(resume_after.take()).await;
+        let reply = context.get(resume_after.take()).await;
         let status = reply.status();
         if !may_go_on(status) {
-            finish_if_over(&asked.stream, status);
+            finish_if_over(&context.stream, status);
             return;
         }
         if status.is_success() {
-            match pass_on(asked, None, reply).await {
-                Read::Done => return,
-                Read::Early(early) => {
+            match pass_on(context, None, reply).await {
+                ReplyEnd::Done => return,
+                ReplyEnd::Early(early) => {
                     resume_after = early.last_event_id;
                     if early.said_something {
                         pause = LISTEN_PAUSE;

@@ -18,9 +18,9 @@ use mooring_session::rules::LossReport;
 use mooring_session::view::OwnerView;
 use tokio::time::sleep;
 
-use super::super::{Affinity, Session};
-use super::deaths::Death;
-use super::table::Place;
+use super::super::{Session, SessionRouter};
+use super::connection_table::ConnectionKey;
+use super::death_watch::DeathWatch;
 use mooring_peers::{Forward, Operation, PeerClient, PeerError, ReplyAbandoned, Verdict};
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
 use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
@@ -40,12 +40,12 @@ const IN_TRANSIT_WITHIN: Duration = Duration::from_millis(250);
 /// Longest wait for a connection that its owner makes anew: the other worker waits for the server to start.
 const RENEWED_WITHIN: Duration = Duration::from_secs(120);
 
-impl Affinity {
+impl SessionRouter {
     /// Has the owner of a connection serve a message.
-    pub(super) async fn pass_on(
+    pub(super) async fn forward_message(
         &self,
         owner: &OwnerView,
-        place: &Place,
+        place: &ConnectionKey,
         principal: &Principal,
         epoch: u64,
         outgoing: &Outgoing,
@@ -64,7 +64,7 @@ impl Affinity {
     }
 
     /// Has a living owner make its lost connection anew. Whatever comes of it, the store knows.
-    pub(in super::super) async fn have_renewed(
+    pub(in super::super) async fn renew_at_owner(
         &self,
         owner: &OwnerView,
         session: &Session,
@@ -72,7 +72,7 @@ impl Affinity {
         epoch: u64,
         report: LossReport,
     ) {
-        let place = Place::of(session, server);
+        let place = ConnectionKey::of(session, server);
         let mut forward = about(Operation::Renew, &place, &session.principal, epoch);
         if report == LossReport::ByNextCall {
             let value = HeaderValue::from_static(REPORTED_BY_NEXT_CALL);
@@ -84,10 +84,10 @@ impl Affinity {
     }
 
     /// Has the owner of a connection close it.
-    pub(in super::super) async fn have_closed(
+    pub(in super::super) async fn close_at_owner(
         &self,
         owner: &OwnerView,
-        place: &Place,
+        place: &ConnectionKey,
         principal: &Principal,
         epoch: u64,
     ) -> Result<(), SendError> {
@@ -99,10 +99,10 @@ impl Affinity {
     ///
     /// # Errors
     /// See [`SendError`].
-    pub async fn pass_on_to_stream(
+    pub async fn forward_to_stream(
         &self,
         owner: &OwnerView,
-        place: &Place,
+        place: &ConnectionKey,
         principal: &Principal,
         epoch: u64,
         headers: HeaderMap,
@@ -138,7 +138,7 @@ impl Affinity {
         head_limit: Option<Duration>,
     ) -> Result<Reply, SendError> {
         let (peers, address) = self.way_to(owner)?;
-        let death = self.owned().deaths.of(&owner.worker);
+        let death_watch = self.owned().death_watches.of(&owner.worker);
         let given_up = async {
             let timed_out = async {
                 match head_limit {
@@ -151,15 +151,15 @@ impl Affinity {
             };
             tokio::select! {
                 reason = timed_out => reason,
-                () = long_dead(death.clone()) => ReplyAbandoned::CountedDead,
+                () = counted_dead_for_a_while(death_watch.clone()) => ReplyAbandoned::CountedDead,
             }
         };
         let sending = peers.send(&owner.worker, address, forward, given_up);
         let reply = sending.await.map_err(refused)?;
         Ok(reply.map(|body| {
-            Body::made(Passed {
+            Body::made(ForwardedBody {
                 body,
-                death: Box::pin(long_dead(death)),
+                death_watch: Box::pin(counted_dead_for_a_while(death_watch)),
             })
         }))
     }
@@ -177,7 +177,12 @@ impl Affinity {
 }
 
 /// A forward without a message.
-fn about(operation: Operation, place: &Place, principal: &Principal, epoch: u64) -> Forward {
+fn about(
+    operation: Operation,
+    place: &ConnectionKey,
+    principal: &Principal,
+    epoch: u64,
+) -> Forward {
     Forward {
         operation,
         session_key: place.key.secret().into(),
@@ -204,15 +209,15 @@ fn refused(error: PeerError) -> SendError {
 }
 
 /// Returns a moment after the worker was counted as dead: what it answered before that may still be on its way.
-async fn long_dead(death: Death) {
-    death.told().await;
+async fn counted_dead_for_a_while(death_watch: DeathWatch) {
+    death_watch.counted_dead().await;
     sleep(IN_TRANSIT_WITHIN).await;
 }
 
 /// A reply of another worker, until that is counted as dead.
-struct Passed {
+struct ForwardedBody {
     body: Incoming,
-    death: Pin<Box<dyn Future<Output = ()> + Send>>,
+    death_watch: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 /// The worker was counted as dead in the middle of its reply.
@@ -220,7 +225,7 @@ struct Passed {
 #[error("the worker that holds the connection is counted as dead")]
 struct OwnerDied;
 
-impl HttpBody for Passed {
+impl HttpBody for ForwardedBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -229,7 +234,7 @@ impl HttpBody for Passed {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        if polled.is_pending() && self.death.as_mut().poll(context).is_ready() {
+        if polled.is_pending() && self.death_watch.as_mut().poll(context).is_ready() {
             return Poll::Ready(Some(Err(BodyError::Peer(Box::new(OwnerDied)))));
         }
         polled.map_err(|error| BodyError::Peer(Box::new(error)))

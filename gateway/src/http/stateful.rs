@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer;
-use super::endpoint::{Visit, end, is_initialize, with_session_id};
+use super::endpoint::{UpstreamContext, end, is_initialize, with_session_id};
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::ids::{Epoch, ServerRequestId};
 use mooring_protocol::rewrite::into_bytes;
@@ -16,84 +16,93 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Kind, Marker, Message, Method, Revision, Upward, rewrite_down, rewrite_up,
 };
 use mooring_router::affinity::{
-    Driver, InFlightKind, Introduction, Session, StreamHold, StreamKind, Subscribed, Withdrawal,
+    BindingHolder, InFlightKind, InitializeRequest, Session, StreamHold, StreamKind,
+    SubscriptionState, Withdrawal,
 };
 use mooring_router::dispatch::{
-    Answering, Call, Caller, DeliverError, Delivered, Lasting, OnLoss, Ordered, Repeat, SILENT_MAX,
-    deliver, relay_call, relay_stream, withdraw,
+    Call, CallTurn, Caller, DeliverError, DeliveryResult, OnLoss, PendingRequest, ReplyGuards,
+    RetrySafety, SILENT_MAX, deliver, relay_call, relay_stream, withdraw,
 };
 use mooring_upstream::Outgoing;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
 
 /// One message.
 pub(super) async fn post(
-    visit: &Visit,
+    context: &UpstreamContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
     if is_initialize(message) {
-        return initialize(visit, body, message, revision).await;
+        return initialize(context, body, message, revision).await;
     }
-    match visit.session() {
-        Ok(session) => post_in(visit, session, body, message).await,
+    match context.session() {
+        Ok(session) => post_in(context, session, body, message).await,
         Err(kind) => answer::plain(kind, message.id()),
     }
 }
 
 /// One message of a session that has begun.
 pub(super) async fn post_in(
-    visit: &Visit,
+    context: &UpstreamContext,
     session: Session,
     body: &Bytes,
     message: &Message<'_>,
 ) -> Response {
-    let up = match rewrite_up(message, visit.lane) {
+    let up = match rewrite_up(message, context.lane) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     let is_genuine = |request: &ServerRequestId<'_>| {
-        let seals = &visit.app.relay.seals;
-        seals.is_genuine(&session, &visit.server, request)
+        let seals = &context.app.relay.seals;
+        seals.is_genuine(&session, &context.server, request)
     };
     if !up.refers_to.as_ref().is_none_or(is_genuine) {
         return answer::plain(ErrorKind::AnswerUnexpected, message.id());
     }
-    let affinity = &visit.app.affinity;
-    let withdrawn = withdraw(affinity, &session, &visit.server, message, visit.lane).await;
+    let session_router = &context.app.session_router;
+    let withdrawn = withdraw(
+        session_router,
+        &session,
+        &context.server,
+        message,
+        context.lane,
+    )
+    .await;
     if withdrawn == Withdrawal::Withdrawn {
         return answer::empty(StatusCode::ACCEPTED);
     }
-    pass_up(visit, session, body, message, up).await
+    pass_up(context, session, body, message, up).await
 }
 
 /// Sends a message that may be sent, and passes its reply on.
 async fn pass_up(
-    visit: &Visit,
+    context: &UpstreamContext,
     session: Session,
     body: &Bytes,
     message: &Message<'_>,
     up: Upward<'_>,
 ) -> Response {
-    let affinity = &visit.app.affinity;
-    let in_flight = affinity
-        .driven()
-        .begin(&session, &visit.server.id, InFlightKind::Call);
-    let wait_max = affinity.options().turn_wait_max;
-    let (server, lane) = (&visit.server, visit.lane);
-    let ordered = Ordered::begin(affinity, &session, server, message, lane, wait_max).await;
-    let (mut ordered, routed) = match ordered {
-        Ok(ordered) => ordered.unzip(),
+    let session_router = &context.app.session_router;
+    let in_flight =
+        session_router
+            .active_bindings()
+            .begin(&session, &context.server.id, InFlightKind::Call);
+    let wait_max = session_router.options().turn_wait_max;
+    let (server, lane) = (&context.server, context.lane);
+    let turn = CallTurn::begin(session_router, &session, server, message, lane, wait_max).await;
+    let (mut turn, routed) = match turn {
+        Ok(turn) => turn.unzip(),
         Err(cause) => return answer::unturned(&cause, message.id()),
     };
-    note(visit, &session, message).await;
+    note(context, &session, message).await;
     let tool = message.params.name();
     let epoch = up.refers_to.as_ref().map(|request| request.epoch);
     let text = into_bytes(up.text, body);
     let call = Call {
         session: &session,
-        server: &visit.server,
-        outgoing: Outgoing::post(&visit.server, text).forwarding(&visit.headers),
+        server: &context.server,
+        outgoing: Outgoing::post(&context.server, text).forwarding(&context.headers),
         on_loss: if message.kind() == Kind::Request {
             OnLoss::Recover
         } else {
@@ -103,32 +112,35 @@ async fn pass_up(
         epoch,
         routed,
     };
-    let delivered = match deliver_in_turn(visit, &call, &mut ordered).await {
+    let delivered = match deliver_in_turn(context, &call, &mut turn).await {
         Ok(delivered) => delivered,
         Err(cause) => return undelivered(&cause, message),
     };
-    in_flight.driven_by(Driver::of(&delivered.binding, affinity.worker()));
+    in_flight.set_holder(BindingHolder::of(
+        &delivered.binding,
+        session_router.worker(),
+    ));
     let answering = (message.kind() == Kind::Request)
         .then(|| message.id())
         .flatten()
-        .map(|id| Answering {
+        .map(|id| PendingRequest {
             id_json: id.as_json().into(),
         });
     let caller = Caller {
-        affinity: affinity.clone(),
-        server: Arc::clone(&visit.server),
+        router: session_router.clone(),
+        server: Arc::clone(&context.server),
         session,
     };
     relay_call(
         delivered,
         caller,
         answering,
-        Lasting {
+        ReplyGuards {
             in_flight: Some(in_flight),
             stream: None,
-            ordered,
+            turn,
         },
-        &visit.app.relay,
+        &context.app.relay,
     )
     .await
     .map_or_else(
@@ -140,13 +152,13 @@ async fn pass_up(
 /// Delivers a call. Where its client disconnects before the reply begins, and the server says nothing for long after that, it
 /// goes on without its turn.
 async fn deliver_in_turn(
-    visit: &Visit,
+    context: &UpstreamContext,
     call: &Call<'_>,
-    ordered: &mut Option<Ordered>,
-) -> Result<Delivered, DeliverError> {
-    let mut delivered = pin!(deliver(&visit.app.affinity, call));
+    turn: &mut Option<CallTurn>,
+) -> Result<DeliveryResult, DeliverError> {
+    let mut delivered = pin!(deliver(&context.app.session_router, call));
     let is_silent = async {
-        visit.client_gone.cancelled().await;
+        context.client_gone.cancelled().await;
         tokio::time::sleep(SILENT_MAX).await;
     };
     tokio::select! {
@@ -154,51 +166,55 @@ async fn deliver_in_turn(
         delivered = &mut delivered => return delivered,
         () = is_silent => {}
     }
-    if ordered.take().is_some() {
+    if turn.take().is_some() {
         tracing::info!(session = %call.session.digest, "a call whose client disconnected has no reply yet; its turn passes on");
     }
     delivered.await
 }
 
 /// The stream of messages that answer nothing, or of what came after an event.
-pub(super) async fn get(visit: &Visit) -> Response {
-    let session = match visit.session() {
+pub(super) async fn get(context: &UpstreamContext) -> Response {
+    let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    let hold = match hold(visit, &session).await {
+    let hold = match hold(context, &session).await {
         Ok(hold) => hold,
         Err(reply) => return *reply,
     };
     let call = Call {
         session: &session,
-        server: &visit.server,
-        outgoing: Outgoing::listen(&visit.server).forwarding(&visit.headers),
+        server: &context.server,
+        outgoing: Outgoing::listen(&context.server).forwarding(&context.headers),
         on_loss: OnLoss::RecoverUnreported,
-        repeat: Repeat::Harmless,
+        repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
     };
-    let affinity = &visit.app.affinity;
-    let in_flight = affinity
-        .driven()
-        .begin(&session, &visit.server.id, InFlightKind::Stream);
-    let delivered = match deliver(affinity, &call).await {
+    let session_router = &context.app.session_router;
+    let in_flight =
+        session_router
+            .active_bindings()
+            .begin(&session, &context.server.id, InFlightKind::Stream);
+    let delivered = match deliver(session_router, &call).await {
         Ok(delivered) => delivered,
         Err(cause) => return answer::undelivered(&cause, None),
     };
-    in_flight.driven_by(Driver::of(&delivered.binding, affinity.worker()));
-    let lasting = Lasting {
+    in_flight.set_holder(BindingHolder::of(
+        &delivered.binding,
+        session_router.worker(),
+    ));
+    let guards = ReplyGuards {
         in_flight: Some(in_flight),
         stream: hold,
-        ordered: None,
+        turn: None,
     };
     relay_stream(
         delivered,
         &session,
-        &visit.server,
-        lasting,
-        &visit.app.relay,
+        &context.server,
+        guards,
+        &context.app.relay,
     )
     .await
     .map_or_else(|cause| answer::exchange(&cause, None), answer::relayed)
@@ -206,28 +222,34 @@ pub(super) async fn get(visit: &Visit) -> Response {
 
 /// Makes the session's unrelated stream this worker's. Whoever resumes by an event id may resume the stream of a call,
 /// of which there may be several.
-async fn hold(visit: &Visit, session: &Session) -> Result<Option<StreamHold>, Box<Response>> {
-    if let Some(id) = visit.headers.get(LAST_EVENT_ID) {
+async fn hold(
+    context: &UpstreamContext,
+    session: &Session,
+) -> Result<Option<StreamHold>, Box<Response>> {
+    if let Some(id) = context.headers.get(LAST_EVENT_ID) {
         let own = id.to_str().ok().and_then(EventId::parse);
         if own.is_none_or(|id| id.stream != StreamName::General) {
             return Ok(None);
         }
     }
-    let held = visit.app.affinity.hold_stream(session, StreamKind::Get);
+    let held = context
+        .app
+        .session_router
+        .hold_stream(session, StreamKind::Get);
     held.await.map_err(|cause| Box::new(answer::unheld(&cause)))
 }
 
 /// The client is done.
-pub(super) async fn delete(visit: &Visit) -> Response {
-    let session = match visit.session() {
+pub(super) async fn delete(context: &UpstreamContext) -> Response {
+    let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
     };
-    end(&visit.app, &session).await
+    end(&context.app, &session).await
 }
 
 async fn initialize(
-    visit: &Visit,
+    context: &UpstreamContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
@@ -236,25 +258,25 @@ async fn initialize(
         let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
         return answer::error(&error.detail("initialize needs params"));
     };
-    let up = match rewrite_up(message, visit.lane) {
+    let up = match rewrite_up(message, context.lane) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
-    let introduction = Introduction {
+    let request = InitializeRequest {
         params,
         revision: revision.as_str(),
         text: into_bytes(up.text, body),
     };
-    let affinity = &visit.app.affinity;
-    let opened = match &visit.begun {
+    let session_router = &context.app.session_router;
+    let opened = match &context.begun {
         Some(session) => {
-            affinity
-                .open_in(session, &visit.server, &introduction)
+            session_router
+                .open_in(session, &context.server, &request)
                 .await
         }
         None => {
-            affinity
-                .open(&visit.principal, &visit.server, &introduction)
+            session_router
+                .open(&context.principal, &context.server, &request)
                 .await
         }
     };
@@ -277,13 +299,13 @@ async fn initialize(
 }
 
 /// What may be done where the message may have been delivered.
-fn repeat<'a>(message: &Message<'_>, tool: Option<&'a str>) -> Repeat<'a> {
+fn repeat<'a>(message: &Message<'_>, tool: Option<&'a str>) -> RetrySafety<'a> {
     match (message.kind(), message.method(), tool) {
-        (Kind::Request, Method::ToolsCall, Some(tool)) => Repeat::ByTool(tool),
+        (Kind::Request, Method::ToolsCall, Some(tool)) => RetrySafety::ByTool(tool),
         // Of a method that the gateway does not know it cannot say what repeating it does.
-        (Kind::Request, Method::ToolsCall | Method::Other, _) => Repeat::Never,
-        (Kind::Request, ..) => Repeat::Harmless,
-        (Kind::Notification | Kind::Result | Kind::Error, ..) => Repeat::Never,
+        (Kind::Request, Method::ToolsCall | Method::Other, _) => RetrySafety::Never,
+        (Kind::Request, ..) => RetrySafety::Harmless,
+        (Kind::Notification | Kind::Result | Kind::Error, ..) => RetrySafety::Never,
     }
 }
 
@@ -299,23 +321,23 @@ fn undelivered(cause: &DeliverError, message: &Message<'_>) -> Response {
 }
 
 /// Notes what a later upstream session would have to be told. That it cannot be noted is no reason to fail the call.
-async fn note(visit: &Visit, session: &Session, message: &Message<'_>) {
-    let affinity = &visit.app.affinity;
+async fn note(context: &UpstreamContext, session: &Session, message: &Message<'_>) {
+    let session_router = &context.app.session_router;
     let noted = match message.method() {
         Method::LoggingSetLevel => match message.params.level() {
-            Some(level) => affinity.note_log_level(session, &level).await,
+            Some(level) => session_router.note_log_level(session, &level).await,
             None => return,
         },
         method @ (Method::ResourcesSubscribe | Method::ResourcesUnsubscribe) => {
             let subscribed = if method == Method::ResourcesSubscribe {
-                Subscribed::Yes
+                SubscriptionState::Subscribed
             } else {
-                Subscribed::No
+                SubscriptionState::Unsubscribed
             };
             match message.params.uri() {
                 Some(uri) => {
-                    let server = &visit.server.id;
-                    affinity
+                    let server = &context.server.id;
+                    session_router
                         .note_subscription(session, server, &uri, subscribed)
                         .await
                 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mooring_session::names::{LabelName, ServerName};
 use mooring_session::view::{BindingView, RecordView};
 
-use super::{Affinity, Session};
+use super::{Session, SessionRouter};
 use mooring_protocol::call;
 use mooring_secrets::digest;
 use mooring_upstream::{InitializedSession, Outgoing, Server, read_answer, within};
@@ -17,12 +17,12 @@ pub(super) const LOG_LEVEL_LABEL: &[u8] = b"log_level";
 
 /// What a new upstream session is told beyond the handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct CarriedOver {
+pub(super) struct RestoredState {
     log_level: Option<Box<str>>,
     subscriptions: Vec<Box<str>>,
 }
 
-impl CarriedOver {
+impl RestoredState {
     /// What the record keeps for this server.
     pub(super) fn of(record: &RecordView, server: &ServerName) -> Self {
         let log_level = LabelName::parse(LOG_LEVEL_LABEL)
@@ -53,22 +53,22 @@ fn subscriptions_prefix(server: &ServerName) -> String {
     format!("sub.{}.", digest::short(server.as_str()))
 }
 
-impl Affinity {
+impl SessionRouter {
     /// Gives a new upstream session the log level and the subscriptions that the client has set. What the new instance
     /// refuses is logged: where state was lost, the client is told so anyway.
-    pub(super) async fn carry_over(
+    pub(super) async fn restore(
         &self,
         session: &Session,
         server: &Server,
         binding: &BindingView,
         initialized: &InitializedSession,
-        carried_over: &CarriedOver,
+        restored_state: &RestoredState,
     ) {
-        let level = carried_over
+        let level = restored_state
             .log_level
             .iter()
             .map(|level| call::set_level(&self.next_id(), level));
-        let subscriptions = carried_over
+        let subscriptions = restored_state
             .subscriptions
             .iter()
             .map(|uri| call::subscribe(&self.next_id(), uri));

@@ -1,15 +1,15 @@
 //! Clients for whom everything goes onto one stream, whatever that is: how their messages are served.
 
 mod answering;
-mod introduction;
+mod initialize;
 mod reading;
 
-pub(super) use self::answering::{Asked, answer_request, listen, serve};
-pub(super) use self::introduction::{introduce, introduced_by, revision_for};
+pub(super) use self::answering::{StreamContext, answer_request, listen, serve};
+pub(super) use self::initialize::{initialize, initialize_params, revision_for};
 
 use http::StatusCode;
 
-use crate::downlink::OpenStream;
+use crate::client_stream::OpenStream;
 use mooring_protocol::ErrorKind;
 
 /// Ends the stream of a session that is over.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mooring_session::rules::RouteReply;
 
-use crate::affinity::{Affinity, Session, Turn, TurnError, Withdrawal};
+use crate::affinity::{Session, SessionRouter, Turn, TurnError, Withdrawal};
 use mooring_metrics as metrics;
 use mooring_protocol::{Kind, Lane, Message, Method};
 use mooring_settings::Concurrency;
@@ -18,11 +18,11 @@ use mooring_upstream::Server;
 
 /// A tool call that has its turn, or has passed it on. Dropping it lets the next call go on.
 #[derive(Debug)]
-pub struct Ordered {
+pub struct CallTurn {
     turn: Turn,
 }
 
-impl Ordered {
+impl CallTurn {
     /// Waits for the turn that a client's message needs, for `wait_max` at most. Answers also where the session's calls
     /// go, which need not be asked for then. None where the message needs no turn, which costs nothing. `lane` tells the
     /// client from others of its session.
@@ -30,7 +30,7 @@ impl Ordered {
     /// # Errors
     /// See [`TurnError`]. Nothing of the call was done.
     pub async fn begin(
-        affinity: &Affinity,
+        router: &SessionRouter,
         session: &Session,
         server: &Server,
         message: &Message<'_>,
@@ -45,7 +45,7 @@ impl Ordered {
             return Ok(None);
         }
         let started = Instant::now();
-        let taken = affinity
+        let taken = router
             .take_turn_routed(session, &server.id, &turn_id(id.as_json(), lane), wait_max)
             .await;
         metrics::turn_wait(started.elapsed());
@@ -56,7 +56,7 @@ impl Ordered {
     /// The stream of the call's reply brought this message of the server's.
     pub fn saw(&self, message: &Message<'_>) {
         match Sign::of(message) {
-            Sign::AsksItsClient => self.turn.pass_on(),
+            Sign::AsksItsClient => self.turn.release(),
             Sign::GoesOn => self.turn.resume(),
             Sign::SaysNothing => {}
         }
@@ -91,7 +91,7 @@ impl Sign {
 /// worker. Everything else is [`NotWaiting`](Withdrawal::NotWaiting), and goes to the server; a cancelled call that has its
 /// turn then keeps it for a grace, and no longer.
 pub async fn withdraw(
-    affinity: &Affinity,
+    router: &SessionRouter,
     session: &Session,
     server: &Server,
     message: &Message<'_>,
@@ -102,7 +102,7 @@ pub async fn withdraw(
     match message.params.request_id() {
         Some(id) if is_cancellation && server.concurrency == Concurrency::Serial => {
             let id = turn_id(id, lane);
-            affinity.withdraw(session, &server.id, &id).await
+            router.withdraw(session, &server.id, &id).await
         }
         _ => Withdrawal::NotWaiting,
     }
@@ -174,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn the_turn_is_passed_on_while_the_call_waits_and_asked_for_again_after_that() {
         let (turn, is_passed_on) = Turn::watched();
-        let call = Ordered { turn };
+        let call = CallTurn { turn };
         for (text, expected) in [
             (
                 r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,

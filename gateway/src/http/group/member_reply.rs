@@ -18,11 +18,11 @@ use crate::group::event_ids::{EventMarker, Source};
 use crate::http::answer;
 use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::{Event, Id, call, mark};
-use mooring_router::affinity::Moved;
+use mooring_router::affinity::RebindNotice;
 use mooring_upstream::is_event_stream;
 
 /// The reply of the member `server` to the client's own message, which is a success. `moved` is what was met before it was sent.
-pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response {
+pub(super) fn passed(reply: Response, server: &str, moved: &[RebindNotice]) -> Response {
     let is_events = is_event_stream(&reply);
     if !is_events && moved.is_empty() {
         return reply;
@@ -35,7 +35,7 @@ pub(super) fn passed(reply: Response, server: &str, moved: &[Moved]) -> Response
         Form::Json(Json::Begins)
     };
     let first = warnings(moved);
-    let body = Passing {
+    let body = MemberReply {
         first: (!first.is_empty()).then_some(first),
         inner,
         form,
@@ -69,7 +69,7 @@ fn member_named_in(text: &[u8], server: &str) -> Option<Bytes> {
 }
 
 /// A result of the group's own, which tells of the moves that were met while it was made.
-pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[Moved]) -> Response {
+pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice]) -> Response {
     let id = id.map_or("null", |id| id.as_json());
     let text = call::result(id, result);
     let Some(first) = moved.first() else {
@@ -95,7 +95,7 @@ pub(super) fn event_headers(headers: &mut HeaderMap) {
     );
 }
 
-fn warnings(moved: &[Moved]) -> Bytes {
+fn warnings(moved: &[RebindNotice]) -> Bytes {
     let mut text = BytesMut::new();
     for moved in moved {
         text.extend_from_slice(&moved.told().warning_event());
@@ -104,7 +104,7 @@ fn warnings(moved: &[Moved]) -> Bytes {
 }
 
 /// A reply that is changed while it arrives.
-struct Passing {
+struct MemberReply {
     /// What goes out before anything of the member's.
     first: Option<Bytes>,
     inner: Body,
@@ -158,7 +158,7 @@ impl Form {
     }
 }
 
-impl http_body::Body for Passing {
+impl http_body::Body for MemberReply {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -197,8 +197,8 @@ mod tests {
     use super::*;
     use mooring_router::affinity::Loss;
 
-    fn moved(to: &str) -> Moved {
-        Moved {
+    fn moved(to: &str) -> RebindNotice {
+        RebindNotice {
             from: "instance-1".into(),
             to: to.into(),
             epoch: 7,

@@ -5,30 +5,30 @@ use bytes::Bytes;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
 
-use super::endpoint::{Visit, is_initialize, session_id, with_session_id};
-use super::{answer, kept};
+use super::endpoint::{UpstreamContext, is_initialize, session_id, with_session_id};
+use super::{answer, stateful};
 use mooring_protocol::ids::Lane;
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
-use mooring_router::dispatch::{Answering, relay_shared};
+use mooring_router::dispatch::{PendingRequest, relay_shared};
 use mooring_router::pooled::PooledError;
 use mooring_upstream::{HandshakeError, Outgoing};
 
 /// What a minted id begins with. Nothing stands behind it, so any id of this form is as good as any other.
-const UNKEPT_PREFIX: &str = "unkept-";
+const STATELESS_PREFIX: &str = "unkept-";
 
 /// One message.
 pub(super) async fn post(
-    visit: &Visit,
+    context: &UpstreamContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
     if is_initialize(message) {
-        return initialize(visit, body, message, revision).await;
+        return initialize(context, body, message, revision).await;
     }
-    let lane = match session_id(&visit.headers) {
-        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => lane_of(id.as_str()),
+    let lane = match session_id(&context.headers) {
+        Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => lane_of(id.as_str()),
         Ok(_) => return answer::plain(ErrorKind::SessionNotFound, message.id()),
         // A client that names no session is told apart too: two of them may use one id at the same time.
         Err(ErrorKind::SessionMissing) => Lane(rand::random()),
@@ -48,15 +48,15 @@ pub(super) async fn post(
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
     };
     let text = into_bytes(up.text, body);
-    let outgoing = Outgoing::post(&visit.server, text)
-        .forwarding(&visit.headers)
+    let outgoing = Outgoing::post(&context.server, text)
+        .forwarding(&context.headers)
         .revision(revision.as_str());
-    let pool = &visit.app.pool;
+    let pool = &context.app.pool;
     if message.kind() != Kind::Request {
         // Which instance has the call that is cancelled is not kept; the others do not know its id and ignore it.
         pool.tell_all(
-            &visit.server,
-            &visit.principal,
+            &context.server,
+            &context.principal,
             revision.as_str(),
             &outgoing,
         );
@@ -64,28 +64,33 @@ pub(super) async fn post(
     }
     let sent = pool
         .send(
-            &visit.server,
-            &visit.principal,
+            &context.server,
+            &context.principal,
             revision.as_str(),
             &outgoing,
         )
         .await;
-    let answering = message.id().map(|id| Answering {
+    let answering = message.id().map(|id| PendingRequest {
         id_json: id.as_json().into(),
     });
     match sent {
-        Ok(pooled) => relay_shared(pooled.received, pooled.unasked, answering, &visit.app.relay)
-            .await
-            .map_or_else(
-                |cause| answer::exchange(&cause, message.id()),
-                answer::relayed,
-            ),
+        Ok(pooled) => relay_shared(
+            pooled.received,
+            pooled.responder,
+            answering,
+            &context.app.relay,
+        )
+        .await
+        .map_or_else(
+            |cause| answer::exchange(&cause, message.id()),
+            answer::relayed,
+        ),
         Err(cause) => answer::unpooled(&cause, message.id()),
     }
 }
 
 /// There is no stream of unrelated messages over a shared upstream session.
-pub(super) fn get(_visit: &Visit) -> Response {
+pub(super) fn get(_visit: &UpstreamContext) -> Response {
     answer::error(
         &ErrorBody::new(ErrorKind::MethodNotAllowed)
             .detail("this server keeps no sessions, so it has no GET stream"),
@@ -93,29 +98,31 @@ pub(super) fn get(_visit: &Visit) -> Response {
 }
 
 /// There is nothing to end.
-pub(super) fn delete(visit: &Visit) -> Response {
-    match session_id(&visit.headers) {
-        Ok(id) if id.as_str().starts_with(UNKEPT_PREFIX) => answer::empty(StatusCode::NO_CONTENT),
+pub(super) fn delete(context: &UpstreamContext) -> Response {
+    match session_id(&context.headers) {
+        Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => {
+            answer::empty(StatusCode::NO_CONTENT)
+        }
         Ok(_) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(kind) => answer::plain(kind, None),
     }
 }
 
 async fn initialize(
-    visit: &Visit,
+    context: &UpstreamContext,
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
 ) -> Response {
-    let pool = &visit.app.pool;
+    let pool = &context.app.pool;
     let introduced = pool
-        .introduce(&visit.server, &visit.principal, revision.as_str())
+        .initialize(&context.server, &context.principal, revision.as_str())
         .await;
     let session = match introduced {
         Ok(session) => session,
         // The server has become stateful since its instances were last asked.
         Err(PooledError::Handshake(HandshakeError::SessionAssigned)) => {
-            return kept::post(visit, body, message, revision).await;
+            return stateful::post(context, body, message, revision).await;
         }
         Err(cause) => return answer::unpooled(&cause, message.id()),
     };
@@ -128,7 +135,7 @@ async fn initialize(
     let reply = answer::json(StatusCode::OK, Bytes::from(text));
     match session.upstream_session {
         Some(_) => {
-            let id = format!("{UNKEPT_PREFIX}{:032x}", rand::random::<u128>());
+            let id = format!("{STATELESS_PREFIX}{:032x}", rand::random::<u128>());
             with_session_id(reply, &id)
         }
         None => reply,

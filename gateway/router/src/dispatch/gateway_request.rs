@@ -3,15 +3,15 @@
 //! Invariant: a binding that was moved on the way is told of, whatever became of the answer: the client has to hear of
 //! the lost state in the reply to its own request.
 
-use super::deliver::{Call, DeliverError, Delivered, OnLoss, Repeat, deliver};
-use crate::affinity::{Affinity, Driver, InFlightKind, Moved, Session};
+use super::deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
+use crate::affinity::{BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter};
 use mooring_upstream::{
     Answer, ExchangeError, Outgoing, ReceivedResponse, Server, read_answer, within,
 };
 
 /// One request, which does no harm where it is repeated.
 #[derive(Debug)]
-pub struct Question<'a> {
+pub struct GatewayRequest<'a> {
     /// The session it is asked in.
     pub session: &'a Session,
     /// The server that is asked.
@@ -22,11 +22,11 @@ pub struct Question<'a> {
 
 /// What came of a request that was delivered.
 #[derive(Debug)]
-pub struct Asked {
+pub struct GatewayReply {
     /// The answer, or why it cannot be read.
     pub answer: Result<Answer, ExchangeError>,
     /// Set where the binding was moved on the way.
-    pub moved: Option<Moved>,
+    pub moved: Option<RebindNotice>,
 }
 
 /// Asks, and reads the answer within the limit that requests of the gateway's own have. What else the server says on
@@ -34,37 +34,40 @@ pub struct Asked {
 ///
 /// # Errors
 /// Where the request was not delivered.
-pub async fn ask(affinity: &Affinity, question: Question<'_>) -> Result<Asked, DeliverError> {
-    let Question {
+pub async fn send_gateway_request(
+    router: &SessionRouter,
+    request: GatewayRequest<'_>,
+) -> Result<GatewayReply, DeliverError> {
+    let GatewayRequest {
         session,
         server,
         outgoing,
-    } = question;
+    } = request;
     let call = Call {
         session,
         server,
         outgoing,
         on_loss: OnLoss::Recover,
-        repeat: Repeat::Harmless,
+        repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
     };
-    let in_flight = affinity
-        .driven()
+    let in_flight = router
+        .active_bindings()
         .begin(session, &server.id, InFlightKind::Call);
-    let Delivered {
+    let DeliveryResult {
         response,
         binding,
         moved,
-    } = deliver(affinity, &call).await?;
-    in_flight.driven_by(Driver::of(&binding, affinity.worker()));
+    } = deliver(router, &call).await?;
+    in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
     let answer = match response {
         ReceivedResponse::Whole(answer) => Ok(answer),
         ReceivedResponse::Streaming(reply) => {
-            within(affinity.options().answer_timeout, read_answer(reply)).await
+            within(router.options().answer_timeout, read_answer(reply)).await
         }
     };
     // One that the record tells of waits for the reply to a request of the client's own.
     let moved = moved.filter(|moved| !moved.is_recorded);
-    Ok(Asked { answer, moved })
+    Ok(GatewayReply { answer, moved })
 }

@@ -60,7 +60,7 @@ pub(super) fn streamed(
     first: Option<Box<str>>,
     id_json: Box<str>,
 ) -> Response {
-    let body = Late {
+    let body = DelayedAnswer {
         task: Some(task),
         before,
         first,
@@ -83,7 +83,7 @@ fn defect(id_json: &str) -> Bytes {
 }
 
 /// A stream that will hold one answer, and before it what is said until then.
-struct Late {
+struct DelayedAnswer {
     /// None once it has come.
     task: Option<JoinHandle<Bytes>>,
     before: Before,
@@ -93,7 +93,7 @@ struct Late {
     silent_until: Pin<Box<Sleep>>,
 }
 
-impl Late {
+impl DelayedAnswer {
     fn next_before(&mut self, context: &mut Context<'_>) -> Option<Box<str>> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -110,7 +110,7 @@ impl Late {
     }
 }
 
-impl http_body::Body for Late {
+impl http_body::Body for DelayedAnswer {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -118,30 +118,35 @@ impl http_body::Body for Late {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let late = self.get_mut();
-        if late.task.is_some()
-            && let Some(message) = late.next_before(context)
+        let delayed_answer = self.get_mut();
+        if delayed_answer.task.is_some()
+            && let Some(message) = delayed_answer.next_before(context)
         {
             let event = Event::message(&message).encode();
             return Poll::Ready(Some(Ok(Frame::data(event))));
         }
-        let Some(task) = &mut late.task else {
+        let Some(task) = &mut delayed_answer.task else {
             return Poll::Ready(None);
         };
         if let Poll::Ready(ended) = Pin::new(task).poll(context) {
-            late.task = None;
-            let text = ended.unwrap_or_else(|_| defect(&late.id_json));
+            delayed_answer.task = None;
+            let text = ended.unwrap_or_else(|_| defect(&delayed_answer.id_json));
             // The answer is JSON, and so is text.
             let text = String::from_utf8_lossy(&text);
             return Poll::Ready(Some(Ok(Frame::data(Event::message(&text).encode()))));
         }
-        if late.silent_until.as_mut().poll(context).is_pending() {
+        if delayed_answer
+            .silent_until
+            .as_mut()
+            .poll(context)
+            .is_pending()
+        {
             return Poll::Pending;
         }
         let next = Instant::now() + KEEP_ALIVE;
-        late.silent_until.as_mut().reset(next);
+        delayed_answer.silent_until.as_mut().reset(next);
         // The timer has to be asked again, or nobody is woken by it.
-        let _ = late.silent_until.as_mut().poll(context);
+        let _ = delayed_answer.silent_until.as_mut().poll(context);
         Poll::Ready(Some(Ok(Frame::data(comment("keep-alive")))))
     }
 }

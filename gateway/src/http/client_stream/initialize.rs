@@ -7,20 +7,20 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::super::{answer, endpoint};
-use super::answering::Asked;
-use crate::downlink::Introduced;
+use super::answering::StreamContext;
+use crate::client_stream::NegotiatedSession;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Revision};
 use mooring_router::dispatch::ReplyMessages;
 
 /// Serves the client's `initialize`, and notes what its later messages need.
-pub(in super::super) async fn introduce(
-    asked: &Asked,
+pub(in super::super) async fn initialize(
+    context: &StreamContext,
     body: &Bytes,
     message: &Message<'_>,
 ) -> Response {
-    if !asked.stream.begin_introduction() {
+    if !context.stream.begin_initialize() {
         return answer::error(
             &ErrorBody::new(ErrorKind::InvalidRequest)
                 .answering(message.id())
@@ -28,13 +28,13 @@ pub(in super::super) async fn introduce(
         );
     }
     let revision = revision_for(message);
-    let reply = match asked.arrival(None) {
-        Some(arrival) => endpoint::serve_message(arrival, body, message, revision).await,
+    let reply = match context.request_context(None) {
+        Some(context) => endpoint::serve_message(context, body, message, revision).await,
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
     };
-    let (reply, introduced) =
-        introduction_in(reply, asked.app.relay.event_bytes_max, revision).await;
-    asked.stream.end_introduction(introduced);
+    let (reply, negotiated) =
+        introduction_in(reply, context.app.relay.event_bytes_max, revision).await;
+    context.stream.end_initialize(negotiated);
     reply
 }
 
@@ -49,7 +49,7 @@ async fn introduction_in(
     reply: Response,
     message_bytes_max: usize,
     asked_for: Revision,
-) -> (Response, Option<Introduced>) {
+) -> (Response, Option<NegotiatedSession>) {
     let session_header = reply.headers().get(MCP_SESSION_ID).cloned();
     let mut messages = ReplyMessages::of(answer::to_be_read(reply), message_bytes_max);
     let status = messages.status;
@@ -63,22 +63,22 @@ async fn introduction_in(
         }
     }
     let text = text.unwrap_or_default();
-    let introduced = status
+    let negotiated = status
         .is_success()
-        .then(|| introduced_by(&text, session_header, asked_for))
+        .then(|| initialize_params(&text, session_header, asked_for))
         .flatten();
     let reply = answer::json(status, Bytes::from(text.into_string()));
-    (reply, introduced)
+    (reply, negotiated)
 }
 
 /// What the text of an initialize result introduces; none where it is no result.
-pub(in super::super) fn introduced_by(
+pub(in super::super) fn initialize_params(
     text: &str,
     session_header: Option<HeaderValue>,
     asked_for: Revision,
-) -> Option<Introduced> {
+) -> Option<NegotiatedSession> {
     let named = revision_in(text)?;
-    Some(Introduced {
+    Some(NegotiatedSession {
         session_header,
         revision: Revision::named(&named).unwrap_or(asked_for),
     })

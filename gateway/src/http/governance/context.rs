@@ -9,14 +9,14 @@ use mooring_session::names::Principal;
 
 use super::problem::{Code, Problem};
 use super::query::Query;
-use super::rights::{self, Right};
+use super::rights::{self, GovernanceRight};
 use crate::http::App;
 use crate::identity::{Identity, identify};
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 
 /// A request that names somebody, and a code server that is there.
-pub(super) struct Visitor {
+pub(super) struct GovernanceContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
     pub(super) identity: Identity,
@@ -26,7 +26,7 @@ pub(super) struct Visitor {
     named: Option<String>,
 }
 
-impl FromRequestParts<Arc<App>> for Visitor {
+impl FromRequestParts<Arc<App>> for GovernanceContext {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
@@ -57,19 +57,19 @@ impl FromRequestParts<Arc<App>> for Visitor {
     }
 }
 
-impl Visitor {
+impl GovernanceContext {
     /// Whether the principal may do everything.
     pub(super) fn is_admin(&self) -> bool {
         rights::is_admin(&self.app.auth, &self.identity)
     }
 
     /// Whether the principal may do this.
-    pub(super) fn may(&self, right: Right) -> bool {
+    pub(super) fn may(&self, right: GovernanceRight) -> bool {
         rights::may(&self.app.auth, &self.identity, right)
     }
 
     /// Refuses a principal who may not do this.
-    pub(super) fn needs(&self, right: Right) -> Result<(), Problem> {
+    pub(super) fn needs(&self, right: GovernanceRight) -> Result<(), Problem> {
         if self.may(right) {
             return Ok(());
         }
@@ -102,17 +102,17 @@ impl Visitor {
         match user {
             Some(user) if user == own => Ok(Some(user.to_owned())),
             Some(user) => {
-                self.needs(Right::ServersRead)?;
+                self.needs(GovernanceRight::ServersRead)?;
                 Ok(Some(user.to_owned()))
             }
-            None if self.may(Right::ServersRead) => Ok(None),
+            None if self.may(GovernanceRight::ServersRead) => Ok(None),
             None => Ok(Some(own.to_owned())),
         }
     }
 
     /// Whether what is this principal's is to be seen.
     pub(super) fn sees_of(&self, user: &str) -> bool {
-        self.identity.principal == user || self.may(Right::ServersRead)
+        self.identity.principal == user || self.may(GovernanceRight::ServersRead)
     }
 
     /// The eyes that skills are seen with.

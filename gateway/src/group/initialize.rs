@@ -21,7 +21,7 @@ const CAPABILITIES: [&str; 6] = [
 
 /// What a member answered to `initialize`.
 #[derive(Debug)]
-pub(crate) struct Introduced<'a> {
+pub(crate) struct MemberInitializeResult<'a> {
     /// Its id.
     pub(crate) server: &'a str,
     /// Its result.
@@ -31,11 +31,11 @@ pub(crate) struct Introduced<'a> {
 /// The group's result. The revision is the oldest that a member chose, and never newer than the client's: what the
 /// client may then do, every member knows. A member that knows nothing newer than 2024-11-05 does not take the group down
 /// with it, unless that is what the client asked for: what 2025-03-26 adds, a server may leave alone.
-pub(crate) fn introduce(
+pub(crate) fn initialize_result(
     group: &str,
     names: GroupNames,
     asked: Revision,
-    members: &[Introduced<'_>],
+    members: &[MemberInitializeResult<'_>],
     missing: &[&str],
 ) -> Value {
     let mut result = json!({
@@ -56,7 +56,7 @@ pub(crate) fn introduce(
     result
 }
 
-fn revision(asked: Revision, members: &[Introduced<'_>]) -> Revision {
+fn revision(asked: Revision, members: &[MemberInitializeResult<'_>]) -> Revision {
     let oldest_chosen = Revision::V2025_03_26.min(asked);
     members
         .iter()
@@ -65,7 +65,7 @@ fn revision(asked: Revision, members: &[Introduced<'_>]) -> Revision {
         .map_or(asked, |oldest| oldest.min(asked).max(oldest_chosen))
 }
 
-fn capabilities(members: &[Introduced<'_>]) -> Map<String, Value> {
+fn capabilities(members: &[MemberInitializeResult<'_>]) -> Map<String, Value> {
     let mut union = Map::new();
     for member in members {
         let Some(Value::Object(capabilities)) = member.result.get("capabilities") else {
@@ -100,7 +100,11 @@ fn unite(union: &mut Value, other: &Value) {
     }
 }
 
-fn instructions(names: GroupNames, members: &[Introduced<'_>], missing: &[&str]) -> String {
+fn instructions(
+    names: GroupNames,
+    members: &[MemberInitializeResult<'_>],
+    missing: &[&str],
+) -> String {
     let ids: Vec<&str> = members.iter().map(|member| member.server).collect();
     let mut text = format!("Several servers behind one: {}.", ids.join(", "));
     if names == GroupNames::Prefixed {
@@ -124,15 +128,15 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
     use super::*;
 
-    fn introduced(server: &'static str, result: Value) -> Introduced<'static> {
+    fn introduced(server: &'static str, result: Value) -> MemberInitializeResult<'static> {
         let Value::Object(result) = result else {
             unreachable!("tests pass objects")
         };
-        Introduced { server, result }
+        MemberInitializeResult { server, result }
     }
 
-    fn of(asked: Revision, members: &[Introduced<'_>]) -> Value {
-        introduce("all", GroupNames::Prefixed, asked, members, &[])
+    fn of(asked: Revision, members: &[MemberInitializeResult<'_>]) -> Value {
+        initialize_result("all", GroupNames::Prefixed, asked, members, &[])
     }
 
     #[test]
@@ -211,7 +215,7 @@ mod tests {
     #[test]
     fn members_that_could_not_be_reached_are_named() {
         let members = [introduced("a", json!({}))];
-        let result = introduce(
+        let result = initialize_result(
             "all",
             GroupNames::Unchanged,
             Revision::V2025_11_25,

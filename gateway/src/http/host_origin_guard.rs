@@ -28,7 +28,7 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
         }
         Ok(_) => allowed(request, next).await,
     };
-    if app.affinity.store().is_degraded() {
+    if app.session_router.store().is_degraded() {
         return told_degraded(reply);
     }
     reply

@@ -18,22 +18,22 @@ const BINDINGS_MAX: usize = 1_000_000;
 
 /// The bindings this worker uses.
 #[derive(Clone, Debug)]
-pub struct Driven {
-    bindings: Arc<Mutex<HashMap<(SessionKey, ServerName), Use>>>,
+pub struct ActiveBindings {
+    bindings: Arc<Mutex<HashMap<(SessionKey, ServerName), ActiveBinding>>>,
     idle: Duration,
 }
 
 #[derive(Debug)]
-struct Use {
+struct ActiveBinding {
     principal: Principal,
     calls: u32,
     streams: u32,
     used_at: Instant,
     /// None until the store has said that the session is the client's and is bound.
-    driver: Option<Driver>,
+    holder: Option<BindingHolder>,
 }
 
-impl Use {
+impl ActiveBinding {
     fn is_open(&self) -> bool {
         self.calls > 0 || self.streams > 0
     }
@@ -57,7 +57,7 @@ pub enum InFlightKind {
 
 /// Who the record says drives a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Driver {
+pub enum BindingHolder {
     /// This worker: it made the binding, or took it over from a dead one.
     This,
     /// Another, which is alive; this worker serves single requests of it.
@@ -67,12 +67,12 @@ pub enum Driver {
 /// Keeps a session from expiring while a call or a stream of it is open. Ends when dropped.
 #[derive(Debug)]
 pub struct InFlight {
-    driven: Driven,
+    active_bindings: ActiveBindings,
     of: (SessionKey, ServerName),
     kind: InFlightKind,
 }
 
-impl Driven {
+impl ActiveBindings {
     /// Nothing yet; a binding is forgotten when it has been idle for `idle`.
     #[must_use]
     pub fn new(idle: Duration) -> Self {
@@ -82,7 +82,7 @@ impl Driven {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionKey, ServerName), Use>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionKey, ServerName), ActiveBinding>> {
         // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
         self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,19 +94,19 @@ impl Driven {
         let mut bindings = self.lock();
         let is_known = bindings.contains_key(&of);
         if is_known || bindings.len() < BINDINGS_MAX {
-            let entry = bindings.entry(of.clone()).or_insert_with(|| Use {
+            let entry = bindings.entry(of.clone()).or_insert_with(|| ActiveBinding {
                 principal: session.principal.clone(),
                 calls: 0,
                 streams: 0,
                 used_at: Instant::now(),
-                driver: None,
+                holder: None,
             });
             let count = entry.count(kind);
             *count = count.saturating_add(1);
             entry.used_at = Instant::now();
         }
         InFlight {
-            driven: self.clone(),
+            active_bindings: self.clone(),
             of,
             kind,
         }
@@ -125,7 +125,7 @@ impl Driven {
     pub fn count(&self) -> usize {
         self.lock()
             .values()
-            .filter(|used| used.driver == Some(Driver::This))
+            .filter(|used| used.holder == Some(BindingHolder::This))
             .count()
     }
 
@@ -134,7 +134,7 @@ impl Driven {
     pub fn recent(&self) -> HashSet<SessionKey> {
         self.lock()
             .iter()
-            .filter(|(_, used)| used.driver.is_some() || used.streams > 0)
+            .filter(|(_, used)| used.holder.is_some() || used.streams > 0)
             .map(|((key, _), _)| key.clone())
             .collect()
     }
@@ -171,7 +171,7 @@ impl Driven {
     }
 }
 
-impl Driver {
+impl BindingHolder {
     /// Who drives a binding, as this worker sees it.
     #[must_use]
     pub fn of(binding: &BindingView, worker: &WorkerId) -> Self {
@@ -185,23 +185,23 @@ impl Driver {
 
 impl InFlight {
     /// The session is bound, and this is who drives the binding.
-    pub fn driven_by(&self, driver: Driver) {
-        if let Some(used) = self.driven.lock().get_mut(&self.of) {
-            used.driver = Some(driver);
+    pub fn set_holder(&self, holder: BindingHolder) {
+        if let Some(used) = self.active_bindings.lock().get_mut(&self.of) {
+            used.holder = Some(holder);
         }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut bindings = self.driven.lock();
+        let mut bindings = self.active_bindings.lock();
         let Some(used) = bindings.get_mut(&self.of) else {
             return;
         };
         let count = used.count(self.kind);
         *count = count.saturating_sub(1);
         used.used_at = Instant::now();
-        if used.driver.is_none() && !used.is_open() {
+        if used.holder.is_none() && !used.is_open() {
             bindings.remove(&self.of);
         }
     }
@@ -225,34 +225,44 @@ mod tests {
 
     #[test]
     fn a_session_that_there_is_not_leaves_nothing() {
-        let driven = Driven::new(Duration::from_secs(60));
-        let open = driven.begin(&session(b"a"), &tools(), InFlightKind::Call);
+        let active_bindings = ActiveBindings::new(Duration::from_secs(60));
+        let open = active_bindings.begin(&session(b"a"), &tools(), InFlightKind::Call);
         assert_eq!(
-            driven.in_use().len(),
+            active_bindings.in_use().len(),
             1,
             "it is kept alive while it is asked for"
         );
-        assert_eq!((driven.count(), driven.recent().len()), (0, 0));
+        assert_eq!(
+            (active_bindings.count(), active_bindings.recent().len()),
+            (0, 0)
+        );
         drop(open);
-        assert_eq!(driven.lock().len(), 0);
+        assert_eq!(active_bindings.lock().len(), 0);
     }
 
     #[test]
     fn calls_are_told_from_streams_and_both_from_nothing() {
-        let driven = Driven::new(Duration::from_secs(60));
+        let active_bindings = ActiveBindings::new(Duration::from_secs(60));
         let (one, two) = (session(b"one"), session(b"two"));
-        let stream = driven.begin(&one, &tools(), InFlightKind::Stream);
-        stream.driven_by(Driver::This);
-        let call = driven.begin(&two, &tools(), InFlightKind::Call);
-        call.driven_by(Driver::Other);
-        let is_in_call = |session: &Session| driven.is_in_call(&session.key, [tools()].into_iter());
-        assert_eq!(driven.in_use().len(), 2);
-        assert_eq!(driven.in_call().len(), 1);
+        let stream = active_bindings.begin(&one, &tools(), InFlightKind::Stream);
+        stream.set_holder(BindingHolder::This);
+        let call = active_bindings.begin(&two, &tools(), InFlightKind::Call);
+        call.set_holder(BindingHolder::Other);
+        let is_in_call =
+            |session: &Session| active_bindings.is_in_call(&session.key, [tools()].into_iter());
+        assert_eq!(active_bindings.in_use().len(), 2);
+        assert_eq!(active_bindings.in_call().len(), 1);
         assert!(is_in_call(&two) && !is_in_call(&one));
         drop((stream, call));
-        assert_eq!((driven.in_use().len(), driven.in_call().len()), (0, 0));
         assert_eq!(
-            (driven.count(), driven.recent().len()),
+            (
+                active_bindings.in_use().len(),
+                active_bindings.in_call().len()
+            ),
+            (0, 0)
+        );
+        assert_eq!(
+            (active_bindings.count(), active_bindings.recent().len()),
             (1, 2),
             "idle, and known"
         );

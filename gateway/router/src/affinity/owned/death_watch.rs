@@ -9,33 +9,33 @@ use std::time::Duration;
 use mooring_session::names::WorkerId;
 use tokio_util::sync::CancellationToken;
 
-use super::Affinity;
+use super::SessionRouter;
 
-/// The workers that are waited for, for as long as somebody holds their [`Death`].
+/// The workers that are waited for, for as long as somebody holds their [`DeathWatch`].
 #[derive(Debug, Default)]
-pub(super) struct Deaths(Mutex<HashMap<WorkerId, Weak<CancellationToken>>>);
+pub(super) struct DeathWatches(Mutex<HashMap<WorkerId, Weak<CancellationToken>>>);
 
 /// Tells that a worker is counted as dead.
 #[derive(Clone, Debug)]
-pub(super) struct Death(Arc<CancellationToken>);
+pub(super) struct DeathWatch(Arc<CancellationToken>);
 
-impl Death {
+impl DeathWatch {
     /// Returns when the worker is counted as dead.
-    pub(super) async fn told(self) {
+    pub(super) async fn counted_dead(self) {
         self.0.cancelled().await;
     }
 }
 
-impl Deaths {
+impl DeathWatches {
     /// The death of a worker, to be waited for.
-    pub(super) fn of(&self, worker: &WorkerId) -> Death {
+    pub(super) fn of(&self, worker: &WorkerId) -> DeathWatch {
         let mut waited_for = self.lock();
         if let Some(death) = waited_for.get(worker).and_then(Weak::upgrade) {
-            return Death(death);
+            return DeathWatch(death);
         }
         let death = Arc::new(CancellationToken::new());
         waited_for.insert(worker.clone(), Arc::downgrade(&death));
-        Death(death)
+        DeathWatch(death)
     }
 
     /// Whether somebody waits for any of them.
@@ -65,21 +65,21 @@ impl Deaths {
 }
 
 /// Looks every `interval` for the deaths of workers that are waited for, until it is stopped.
-pub async fn watch_owners(affinity: Affinity, interval: Duration) {
+pub async fn watch_owners(router: SessionRouter, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
         // While the store is away nobody is known to be dead.
-        if affinity.store().is_degraded() || !affinity.owned().deaths.is_anybody_waited_for() {
+        if router.store().is_degraded() || !router.owned().death_watches.is_anybody_waited_for() {
             continue;
         }
-        match affinity.store().workers().await {
+        match router.store().workers().await {
             Ok(workers) => {
                 let living: Vec<WorkerId> = workers
                     .into_iter()
                     .filter(|worker| worker.alive)
                     .map(|worker| worker.worker)
                     .collect();
-                affinity.owned().deaths.tell_all_but(&living);
+                router.owned().death_watches.tell_all_but(&living);
             }
             Err(error) => {
                 tracing::debug!(%error, "the store was not asked who lives");

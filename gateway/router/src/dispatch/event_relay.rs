@@ -15,9 +15,9 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::RelayOptions;
-use super::ordered::Ordered;
-use crate::affinity::{Affinity, Moved, Session};
-use crate::pooled::Unasked;
+use super::call_turn::CallTurn;
+use crate::affinity::{RebindNotice, Session, SessionRouter};
+use crate::pooled::ServerRequestResponder;
 use mooring_protocol::event::{Event, EventError, comment};
 use mooring_protocol::ids::{Epoch, Id, RequestOrigin};
 use mooring_protocol::sse::{RewrittenEvent, SseRewriter, Verdict};
@@ -32,15 +32,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) type ReportFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The state of an event stream.
-pub(super) struct Events {
+pub(super) struct EventRelay {
     rewriter: SseRewriter,
     audience: Audience,
     complaints: Complaints,
     /// The call that this stream answers; none for a GET stream, which ends when the worker stops.
-    answering: Option<Answering>,
+    pending_request: Option<PendingRequest>,
     /// Where the stream could be resumed; none for calls over shared sessions, which have no GET.
-    origin: Option<Origin>,
-    moved: Option<Moved>,
+    origin: Option<StreamOrigin>,
+    moved: Option<RebindNotice>,
     /// Whether the mark of the move has gone into a result.
     is_marked: bool,
     /// How many messages of the server's it had.
@@ -51,7 +51,7 @@ pub(super) struct Events {
 
 /// Whose stream it is, and over which binding it comes.
 #[derive(Debug)]
-pub(super) struct Origin {
+pub(super) struct StreamOrigin {
     pub(super) caller: Caller,
     pub(super) binding: BindingView,
 }
@@ -60,7 +60,7 @@ pub(super) struct Origin {
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Asks.
-    pub affinity: Affinity,
+    pub router: SessionRouter,
     /// The session of the call.
     pub session: Session,
     /// The server that was called.
@@ -73,7 +73,7 @@ pub(super) enum Audience {
     /// One client, over the marker's binding.
     Bound(Marker),
     /// One call of one of several clients: what the server asks otherwise is for none of them, and is answered so.
-    Shared(Unasked),
+    Shared(ServerRequestResponder),
 }
 
 impl Audience {
@@ -89,36 +89,36 @@ impl Audience {
 
 /// The request that a stream has to answer.
 #[derive(Clone, Debug)]
-pub struct Answering {
+pub struct PendingRequest {
     /// The client's id as the client wrote it.
     pub id_json: Box<str>,
 }
 
 impl Caller {
     /// A reply has told the client of this move.
-    pub(super) async fn loss_reported(&self, moved: &Moved) {
-        self.affinity
+    pub(super) async fn loss_reported(&self, moved: &RebindNotice) {
+        self.router
             .loss_reported(&self.session, &self.server.id, moved)
             .await;
     }
 }
 
-impl Events {
+impl EventRelay {
     pub(super) fn new(
         audience: Audience,
         options: &RelayOptions,
-        answering: Option<Answering>,
-        origin: Option<Origin>,
-        moved: Option<Moved>,
+        pending_request: Option<PendingRequest>,
+        origin: Option<StreamOrigin>,
+        moved: Option<RebindNotice>,
     ) -> Self {
         Self {
             rewriter: SseRewriter::new(audience.marker(), options.event_bytes_max),
-            stopping: answering
+            stopping: pending_request
                 .is_none()
                 .then(|| Box::pin(options.stopping.clone().cancelled_owned())),
             audience,
             complaints: Complaints::default(),
-            answering,
+            pending_request,
             origin,
             moved,
             is_marked: false,
@@ -127,17 +127,17 @@ impl Events {
         }
     }
 
-    /// Passes a chunk on. `ordered` is shown what the server says.
+    /// Passes a chunk on. `turn` is shown what the server says.
     pub(super) fn push(
         &mut self,
         chunk: &[u8],
-        ordered: Option<&Ordered>,
+        turn: Option<&CallTurn>,
     ) -> Result<Bytes, EventError> {
         let Self {
             rewriter,
             audience,
             complaints,
-            answering,
+            pending_request,
             moved,
             is_marked,
             messages,
@@ -145,15 +145,21 @@ impl Events {
             ..
         } = self;
         keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
-        let mark = moved.as_ref().map(Moved::told);
+        let mark = moved.as_ref().map(RebindNotice::told);
         rewriter.push(chunk, |passing| {
             if let RewrittenEvent::Message { message, .. } = passing {
                 *messages = messages.saturating_add(1);
-                if let Some(ordered) = ordered {
-                    ordered.saw(message);
+                if let Some(turn) = turn {
+                    turn.saw(message);
                 }
             }
-            let verdict = judge(passing, audience, complaints, answering, mark.as_ref());
+            let verdict = judge(
+                passing,
+                audience,
+                complaints,
+                pending_request,
+                mark.as_ref(),
+            );
             if let (Verdict::Mark(_), RewrittenEvent::Message { message, .. }) = (&verdict, passing)
             {
                 *is_marked |= message.kind() == Kind::Result;
@@ -188,7 +194,7 @@ impl Events {
     pub(super) fn is_awaited_to_the_end(&self) -> bool {
         let is_owned = (self.origin.as_ref())
             .is_some_and(|origin| origin.caller.server.ownership == Ownership::Owned);
-        self.answering.is_some() && (is_owned || !self.rewriter.has_event_ids())
+        self.pending_request.is_some() && (is_owned || !self.rewriter.has_event_ids())
     }
 
     fn is_resumable(&self) -> bool {
@@ -205,11 +211,11 @@ impl Events {
 
     /// The error event for the call that waits, if one does.
     pub(super) fn outcome_unknown(&mut self) -> Bytes {
-        let Some(answering) = self.answering.take() else {
+        let Some(pending_request) = self.pending_request.take() else {
             return Bytes::new();
         };
         let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
-            .answering(Id::from_json(&answering.id_json).ok())
+            .answering(Id::from_json(&pending_request.id_json).ok())
             .to_bytes();
         let event = Event::message(&String::from_utf8_lossy(&error)).encode();
         if self.rewriter.is_between_events() {
@@ -223,14 +229,14 @@ impl Events {
     pub(super) fn ask_whether_resumable(
         &mut self,
     ) -> Option<Pin<Box<dyn Future<Output = ProbeResult> + Send>>> {
-        if self.answering.is_none() || !self.is_resumable() {
+        if self.pending_request.is_none() || !self.is_resumable() {
             return None;
         }
-        let Origin { caller, binding } = self.origin.take()?;
+        let StreamOrigin { caller, binding } = self.origin.take()?;
         Some(Box::pin(async move {
             caller
-                .affinity
-                .pulse(&caller.session, &caller.server, &binding)
+                .router
+                .probe(&caller.session, &caller.server, &binding)
                 .await
         }))
     }
@@ -263,15 +269,15 @@ fn judge<'v>(
     passing: &RewrittenEvent<'_>,
     audience: &Audience,
     complaints: &mut Complaints,
-    answering: &mut Option<Answering>,
+    pending_request: &mut Option<PendingRequest>,
     mark: Option<&'v Rebound<'v>>,
 ) -> Verdict<'v> {
     match passing {
         RewrittenEvent::Message { message, down, .. } => {
             if message.kind() == Kind::Request
-                && let Audience::Shared(unasked) = audience
+                && let Audience::Shared(responder) = audience
             {
-                unasked.answer(message);
+                responder.answer(message);
                 return Verdict::Drop;
             }
             if !message.kind().is_response() {
@@ -279,8 +285,8 @@ fn judge<'v>(
             }
             match &down.answers {
                 Some(RequestOrigin::Client { id, .. }) => {
-                    if answering.as_ref().is_some_and(|a| *a.id_json == **id) {
-                        *answering = None;
+                    if pending_request.as_ref().is_some_and(|a| *a.id_json == **id) {
+                        *pending_request = None;
                     }
                     mark.map_or(Verdict::Pass, Verdict::Mark)
                 }

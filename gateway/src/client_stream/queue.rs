@@ -47,7 +47,7 @@ struct State {
     reader: Option<Waker>,
 }
 
-enum Pushed {
+enum PushOutcome {
     Yes,
     NoRoom { unread: Duration },
 }
@@ -80,8 +80,8 @@ impl Queue {
         loop {
             let room = self.room.notified();
             let unread = match self.try_push(&event)? {
-                Pushed::Yes => return Ok(()),
-                Pushed::NoRoom { unread } => unread,
+                PushOutcome::Yes => return Ok(()),
+                PushOutcome::NoRoom { unread } => unread,
             };
             let Some(patience) = UNREAD_WITHIN
                 .checked_sub(unread)
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    fn try_push(&self, event: &Bytes) -> Result<Pushed, StreamOver> {
+    fn try_push(&self, event: &Bytes) -> Result<PushOutcome, StreamOver> {
         let mut state = self.lock();
         if state.is_over {
             return Err(StreamOver::Before);
@@ -105,7 +105,7 @@ impl Queue {
                 && state.bytes.saturating_add(event.len()) <= BYTES_MAX);
         if !has_room {
             let unread = state.taken_at.elapsed();
-            return Ok(Pushed::NoRoom { unread });
+            return Ok(PushOutcome::NoRoom { unread });
         }
         if state.events.is_empty() {
             // A client that has nothing to read is not one that does not read.
@@ -118,7 +118,7 @@ impl Queue {
         if let Some(reader) = reader {
             reader.wake();
         }
-        Ok(Pushed::Yes)
+        Ok(PushOutcome::Yes)
     }
 
     /// The next event; none at the end.

@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 
 use super::super::answer;
-use super::answering::Asked;
+use super::answering::StreamContext;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{Id, Message};
 use mooring_router::dispatch::ReplyMessages;
@@ -20,15 +20,15 @@ const RESUME_PAUSE: Duration = Duration::from_secs(1);
 const RESUME_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How the reading of one reply ended.
-pub(super) enum Read {
+pub(super) enum ReplyEnd {
     /// Nothing is left to be said.
     Done,
     /// It ended early.
-    Early(Early),
+    Early(EarlyEnd),
 }
 
 /// What a reply that ended early said about going on.
-pub(super) struct Early {
+pub(super) struct EarlyEnd {
     pub(super) status: StatusCode,
     pub(super) last_event_id: Option<HeaderValue>,
     pub(super) pause: Duration,
@@ -38,37 +38,41 @@ pub(super) struct Early {
 }
 
 /// Writes the messages of one reply onto the stream, up to the answer to `awaited`, or all of them where nothing is.
-pub(super) async fn pass_on(asked: &Asked, awaited: Option<Id<'_>>, reply: Response) -> Read {
+pub(super) async fn pass_on(
+    context: &StreamContext,
+    awaited: Option<Id<'_>>,
+    reply: Response,
+) -> ReplyEnd {
     let mut messages =
-        ReplyMessages::of(answer::to_be_read(reply), asked.app.relay.event_bytes_max);
+        ReplyMessages::of(answer::to_be_read(reply), context.app.relay.event_bytes_max);
     let mut nameless_error = None;
     let mut said_something = false;
     loop {
         match messages.next().await {
             Ok(Some(text)) => {
-                let Some(kept) = part_of(&text, awaited) else {
+                let Some(stateful) = part_of(&text, awaited) else {
                     continue;
                 };
-                match kept {
+                match stateful {
                     Part::NamelessError(error) => nameless_error = Some(error),
                     Part::Message(flow) => {
                         said_something = true;
-                        if asked.stream.say(&text).await.is_err() || flow.is_break() {
-                            return Read::Done;
+                        if context.stream.say(&text).await.is_err() || flow.is_break() {
+                            return ReplyEnd::Done;
                         }
                     }
                 }
             }
             Ok(None) => break,
             Err(error) => {
-                tracing::info!(session = %asked.stream.session.digest, %error, "a reply broke off");
+                tracing::info!(session = %context.stream.session.digest, %error, "a reply broke off");
                 break;
             }
         }
     }
     let pause = messages.retry.unwrap_or(RESUME_PAUSE);
     let last_event_id = messages.last_event_id.as_deref();
-    Read::Early(Early {
+    ReplyEnd::Early(EarlyEnd {
         status: messages.status,
         last_event_id: last_event_id.and_then(|id| HeaderValue::from_str(id).ok()),
         pause: pause.min(RESUME_PAUSE_MAX),

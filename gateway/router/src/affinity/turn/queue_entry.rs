@@ -11,8 +11,8 @@ use mooring_session::refusal::Stale;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{TurnError, named};
-use crate::affinity::news::Waiters;
+use super::{TurnError, ticket_names};
+use crate::affinity::wake_ups::Waiters;
 use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError};
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease, 2 s unless its settings say otherwise: a
@@ -30,7 +30,7 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A session's queue at a server, as one worker sees it.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
+pub(super) struct TurnQueue {
     pub(super) store: Store,
     pub(super) waiters: Waiters,
     pub(super) key: SessionKey,
@@ -38,16 +38,16 @@ pub(super) struct Queue {
 
 /// One ticket's place in a queue.
 #[derive(Debug)]
-pub(super) struct Place {
-    queue: Queue,
+pub(super) struct QueueEntry {
+    queue: TurnQueue,
     request: Enter,
     /// Whether the ticket may stand in the queue.
     is_taken: bool,
 }
 
-impl Place {
+impl QueueEntry {
     /// A place that is not taken yet.
-    pub(super) const fn new(queue: Queue, request: Enter) -> Self {
+    pub(super) const fn new(queue: TurnQueue, request: Enter) -> Self {
         Self {
             queue,
             request,
@@ -62,7 +62,7 @@ impl Place {
     /// Never in practice.
     pub(super) fn again(&self) -> Result<Self, NameError> {
         let request = Enter {
-            ticket: named::resumed(&self.request.ticket)?,
+            ticket: ticket_names::resumed(&self.request.ticket)?,
             line: Line::First,
             ..self.request.clone()
         };
@@ -158,7 +158,7 @@ impl Place {
 
     /// A refusal says that there is nothing to give back any more.
     fn leaving(&self) -> impl Future<Output = ()> + Send + use<> {
-        let Queue { store, key, .. } = self.queue.clone();
+        let TurnQueue { store, key, .. } = self.queue.clone();
         let request = Leave {
             principal: self.request.principal.clone(),
             server: self.request.server.clone(),
@@ -178,7 +178,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         if !self.is_taken {
             return;

@@ -15,14 +15,14 @@ use mooring_upstream::{SendError, Server};
 
 /// Which session's connection to which server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ConnectionKey {
     /// The session.
     pub key: SessionKey,
     /// The server.
     pub server: ServerName,
 }
 
-impl Place {
+impl ConnectionKey {
     /// The session's connection to this server.
     #[must_use]
     pub fn of(session: &Session, server: &Server) -> Self {
@@ -35,7 +35,7 @@ impl Place {
 
 /// A connection, and which binding it is of.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct OwnedConnection {
     /// The fence of its binding.
     pub(super) epoch: u64,
     /// The connection.
@@ -44,10 +44,10 @@ pub(super) struct Held {
 
 /// The connections of this worker.
 #[derive(Debug, Default)]
-pub(super) struct Table(Mutex<HashMap<Place, Held>>);
+pub(super) struct ConnectionTable(Mutex<HashMap<ConnectionKey, OwnedConnection>>);
 
-impl Table {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Held>> {
+impl ConnectionTable {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionKey, OwnedConnection>> {
         // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +56,7 @@ impl Table {
     ///
     /// # Errors
     /// [`SendError::Elsewhere`] where it is not here, [`SendError::Ended`] where it was.
-    pub(super) fn get(&self, place: &Place, epoch: u64) -> Result<Connection, SendError> {
+    pub(super) fn get(&self, place: &ConnectionKey, epoch: u64) -> Result<Connection, SendError> {
         let held = self.lock().get(place).cloned();
         match held {
             Some(held) if held.epoch == epoch => match held.connection.end() {
@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// Keeps a connection; one of an earlier epoch is closed. Where a later one is there already, this one is.
-    pub(super) fn keep(&self, place: Place, held: Held) {
+    pub(super) fn keep(&self, place: ConnectionKey, held: OwnedConnection) {
         let mut table = self.lock();
         let superseded = match table.get(&place) {
             Some(present) if present.epoch > held.epoch => Some(held),
@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// Closes the connection of this binding, or of an earlier one of the same place.
-    pub(super) fn close(&self, place: &Place, epoch: u64) -> Option<Connection> {
+    pub(super) fn close(&self, place: &ConnectionKey, epoch: u64) -> Option<Connection> {
         let mut table = self.lock();
         let is_due = table.get(place).is_some_and(|held| held.epoch <= epoch);
         let held = is_due.then(|| table.remove(place)).flatten();
@@ -93,12 +93,12 @@ impl Table {
 
     /// How many have a server.
     pub(super) fn len(&self) -> usize {
-        let has_server = |held: &&Held| held.connection.activity() != Activity::Stopped;
+        let has_server = |held: &&OwnedConnection| held.connection.activity() != Activity::Stopped;
         self.lock().values().filter(has_server).count()
     }
 
     /// Everything that is held.
-    pub(super) fn all(&self) -> Vec<(Place, Held)> {
+    pub(super) fn all(&self) -> Vec<(ConnectionKey, OwnedConnection)> {
         self.lock()
             .iter()
             .map(|(place, held)| (place.clone(), held.clone()))

@@ -13,9 +13,9 @@ use http::{HeaderMap, HeaderValue};
 use mooring_session::names::Principal;
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::{Arrival, Visit, delete, serve_message};
-use super::target::Target;
-use super::{App, answer, kept};
+use super::endpoint::{RequestContext, UpstreamContext, delete, serve_message};
+use super::target::ServerTarget;
+use super::{App, answer, stateful};
 use mooring_code::calls::Upstreams;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
@@ -27,15 +27,15 @@ use mooring_router::dispatch::ReplyBody;
 const VISITOR: &[u8] = b"mooring";
 
 /// The servers of this gateway, as code and the catalog reach them.
-pub(super) struct Inside(pub(super) Arc<App>);
+pub(super) struct NestedServers(pub(super) Arc<App>);
 
-impl fmt::Debug for Inside {
+impl fmt::Debug for NestedServers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Inside")
     }
 }
 
-impl Upstreams for Inside {
+impl Upstreams for NestedServers {
     fn send(
         &self,
         session: &Session,
@@ -46,7 +46,7 @@ impl Upstreams for Inside {
             return unknown();
         };
         let session = session.clone();
-        let visit = Visit {
+        let context = UpstreamContext {
             app: Arc::clone(&self.0),
             server,
             principal: session.principal.clone(),
@@ -58,7 +58,7 @@ impl Upstreams for Inside {
         // The session is kept whatever the server's setting is: code has no other.
         on_its_own(async move {
             match Message::parse(&text, Sender::Client) {
-                Ok(message) => kept::post_in(&visit, session, &text, &message).await,
+                Ok(message) => stateful::post_in(&context, session, &text, &message).await,
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
             }
         })
@@ -70,12 +70,12 @@ impl Upstreams for Inside {
         session_id: Option<&HeaderValue>,
         text: Bytes,
     ) -> BoxFuture<'static, http::Response<ReplyBody>> {
-        let Some(arrival) = self.visitor(server, session_id) else {
+        let Some(context) = self.visitor(server, session_id) else {
             return unknown();
         };
         on_its_own(async move {
             match Message::parse(&text, Sender::Client) {
-                Ok(message) => serve_message(arrival, &text, &message, Revision::OFFERED).await,
+                Ok(message) => serve_message(context, &text, &message, Revision::OFFERED).await,
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
             }
         })
@@ -83,16 +83,16 @@ impl Upstreams for Inside {
 
     fn leave(&self, server: &str, session_id: &HeaderValue) -> BoxFuture<'static, ()> {
         match self.visitor(server, Some(session_id)) {
-            Some(arrival) => delete(arrival).map(drop).boxed(),
+            Some(context) => delete(context).map(drop).boxed(),
             None => std::future::ready(()).boxed(),
         }
     }
 }
 
-impl Inside {
-    fn visitor(&self, server: &str, session_id: Option<&HeaderValue>) -> Option<Arrival> {
+impl NestedServers {
+    fn visitor(&self, server: &str, session_id: Option<&HeaderValue>) -> Option<RequestContext> {
         let app = Arc::clone(&self.0);
-        let target = Target::Upstream(app.servers.get(server).cloned()?);
+        let target = ServerTarget::Upstream(app.servers.get(server).cloned()?);
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(
@@ -105,7 +105,7 @@ impl Inside {
         if let Some(id) = session_id {
             headers.insert(MCP_SESSION_ID, id.clone());
         }
-        Some(Arrival {
+        Some(RequestContext {
             app,
             target,
             principal: Principal::parse(VISITOR).ok()?,

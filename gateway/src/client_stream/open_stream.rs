@@ -21,7 +21,7 @@ const CALLS_MAX: usize = 256;
 
 /// What is known since the client was introduced to its server, for all that it sends afterwards.
 #[derive(Clone, Debug)]
-pub struct Introduced {
+pub struct NegotiatedSession {
     /// The session id that a client of Streamable HTTP would send; none at servers that keep no session.
     pub session_header: Option<HeaderValue>,
     /// The revision that was negotiated.
@@ -32,8 +32,8 @@ pub struct Introduced {
 enum Phase {
     New,
     /// Its `initialize` is under way.
-    Introducing,
-    Introduced(Introduced),
+    Initializing,
+    Initialized(NegotiatedSession),
 }
 
 /// A stream that this worker holds.
@@ -126,26 +126,26 @@ impl OpenStream {
 
     /// Whether this `initialize` may go on: it is the first, or those before it failed.
     #[must_use]
-    pub fn begin_introduction(&self) -> bool {
+    pub fn begin_initialize(&self) -> bool {
         let mut phase = self.phase();
         let may = matches!(*phase, Phase::New);
         if may {
-            *phase = Phase::Introducing;
+            *phase = Phase::Initializing;
         }
         may
     }
 
     /// What came of the `initialize`; none where it failed, and the client may try again.
-    pub fn end_introduction(&self, introduced: Option<Introduced>) {
-        *self.phase() = introduced.map_or(Phase::New, Phase::Introduced);
+    pub fn end_initialize(&self, negotiated: Option<NegotiatedSession>) {
+        *self.phase() = negotiated.map_or(Phase::New, Phase::Initialized);
     }
 
     /// What is known since the introduction; none before it.
     #[must_use]
-    pub fn introduced(&self) -> Option<Introduced> {
+    pub fn negotiated(&self) -> Option<NegotiatedSession> {
         match &*self.phase() {
-            Phase::Introduced(introduced) => Some(introduced.clone()),
-            Phase::New | Phase::Introducing => None,
+            Phase::Initialized(negotiated) => Some(negotiated.clone()),
+            Phase::New | Phase::Initializing => None,
         }
     }
 

@@ -10,9 +10,9 @@ use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
 
-use super::news::Waiter;
 use super::recover::Loss;
-use super::{Affinity, Session};
+use super::wake_ups::Waiter;
+use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_protocol::Rebound;
 use mooring_protocol::ids::Epoch;
@@ -29,18 +29,18 @@ const BACKSTOP: Duration = Duration::from_secs(1);
 
 /// A binding that is ready for calls.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct ResolvedBinding {
     /// Where the calls go.
     pub binding: BindingView,
     /// Set where the binding was moved on the way, and the upstream's state lost with it.
-    pub moved: Option<Moved>,
+    pub moved: Option<RebindNotice>,
 }
 
-impl Settled {
+impl ResolvedBinding {
     /// What came of a loss: where the binding has another epoch now, the state it had upstream is gone.
     #[must_use]
     pub fn after(server: &Server, lost: &BindingView, binding: BindingView, reason: Loss) -> Self {
-        let moved = (binding.epoch != lost.epoch).then(|| Moved {
+        let moved = (binding.epoch != lost.epoch).then(|| RebindNotice {
             from: server.client_name(&lost.instance),
             to: server.client_name(&binding.instance),
             epoch: binding.epoch,
@@ -58,7 +58,7 @@ impl Settled {
         report: LossReport,
     ) -> Self {
         let unreported = unreported.filter(|_| report == LossReport::ByCaller);
-        let moved = unreported.map(|loss| Moved {
+        let moved = unreported.map(|loss| RebindNotice {
             from: server.client_name(&loss.instance),
             to: server.client_name(&binding.instance),
             epoch: binding.epoch,
@@ -73,7 +73,7 @@ impl Settled {
 
 /// A binding was moved, and the client is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct RebindNotice {
     /// The instance that was lost, as clients know it.
     pub from: Box<str>,
     /// Where the binding is now, as clients know it.
@@ -82,11 +82,11 @@ pub struct Moved {
     pub epoch: u64,
     /// Why.
     pub reason: Cow<'static, str>,
-    /// Whether the record says that no reply has told of it yet: [`Affinity::loss_reported`] ends that.
+    /// Whether the record says that no reply has told of it yet: [`SessionRouter::loss_reported`] ends that.
     pub is_recorded: bool,
 }
 
-impl Moved {
+impl RebindNotice {
     /// What the client is told.
     #[must_use]
     pub fn told(&self) -> Rebound<'_> {
@@ -101,7 +101,7 @@ impl Moved {
 
 /// Why a session has no binding that is ready.
 #[derive(Debug, thiserror::Error)]
-pub enum SettleError {
+pub enum ResolveError {
     /// The store refused, or could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -134,16 +134,16 @@ enum BindingLookup {
 }
 
 /// How one request waits for a claim of another attempt.
-struct Patience {
+struct ClaimWait {
     ends_at: Instant,
     pause: Duration,
     waiter: Option<Waiter>,
 }
 
-impl Patience {
+impl ClaimWait {
     /// As long as an attempt may take, and the answer it waits for.
-    fn new(affinity: &Affinity) -> Self {
-        let options = affinity.options();
+    fn new(router: &SessionRouter) -> Self {
+        let options = router.options();
         let lease = Duration::from_millis(options.claim_lease.get());
         Self {
             ends_at: Instant::now() + lease + options.answer_timeout,
@@ -155,19 +155,19 @@ impl Patience {
     /// Returns when it is time to ask the store again.
     async fn wait(
         &mut self,
-        affinity: &Affinity,
+        router: &SessionRouter,
         session: &Session,
         server: &Server,
-    ) -> Result<(), SettleError> {
+    ) -> Result<(), ResolveError> {
         if Instant::now() >= self.ends_at {
-            return Err(SettleError::Unsettled);
+            return Err(ResolveError::Unsettled);
         }
-        let waiters = affinity.waiters();
+        let waiters = router.waiters();
         match &mut self.waiter {
             // Whoever waits from now on hears of everything that settles from now on; what settled since the store was
             // asked is found by asking once more at once.
             None => self.waiter = Some(waiters.join(&session.key, &server.id)),
-            Some(waiter) if waiters.are_told() => waiter.woken(BACKSTOP).await,
+            Some(waiter) if waiters.receives_events() => waiter.woken(BACKSTOP).await,
             Some(waiter) => {
                 waiter.woken(self.pause).await;
                 self.pause = self.pause.saturating_mul(2).min(POLL_MAX);
@@ -177,35 +177,36 @@ impl Patience {
     }
 }
 
-impl Affinity {
+impl SessionRouter {
     /// The binding that carries the session's calls to `server`; made, adopted or moved where that is needed. `report` says
     /// whether the caller has a reply that can tell the client of a loss.
     ///
     /// # Errors
-    /// See [`SettleError`].
-    pub async fn settle(
+    /// See [`ResolveError`].
+    pub async fn resolve_binding(
         &self,
         session: &Session,
         server: &Server,
         report: LossReport,
-    ) -> Result<Settled, SettleError> {
-        self.settle_from(session, server, None, report).await
+    ) -> Result<ResolvedBinding, ResolveError> {
+        self.resolve_binding_from(session, server, None, report)
+            .await
     }
 
     /// The same, where the store has just said where the session's calls go.
     ///
     /// # Errors
-    /// See [`SettleError`].
-    pub async fn settle_from(
+    /// See [`ResolveError`].
+    pub async fn resolve_binding_from(
         &self,
         session: &Session,
         server: &Server,
         known: Option<RouteReply>,
         report: LossReport,
-    ) -> Result<Settled, SettleError> {
+    ) -> Result<ResolvedBinding, ResolveError> {
         match self.find_binding(session, server, known).await? {
             BindingLookup::Ready(binding, unreported) => {
-                Ok(Settled::ready(server, binding, unreported, report))
+                Ok(ResolvedBinding::ready(server, binding, unreported, report))
             }
             BindingLookup::Lost(binding, loss) => {
                 self.move_from(session, server, &binding, loss, report)
@@ -215,7 +216,12 @@ impl Affinity {
     }
 
     /// A reply has told the client of the loss. Where that cannot be noted, the next reply tells of it once more.
-    pub async fn loss_reported(&self, session: &Session, server: &ServerName, moved: &Moved) {
+    pub async fn loss_reported(
+        &self,
+        session: &Session,
+        server: &ServerName,
+        moved: &RebindNotice,
+    ) {
         if !moved.is_recorded {
             return;
         }
@@ -238,15 +244,15 @@ impl Affinity {
     /// It stays so, and the next request moves it and tells.
     ///
     /// # Errors
-    /// See [`SettleError`].
-    pub async fn settle_unless_lost(
+    /// See [`ResolveError`].
+    pub async fn resolve_unless_lost(
         &self,
         session: &Session,
         server: &Server,
         known: Option<RouteReply>,
-    ) -> Result<Option<Settled>, SettleError> {
+    ) -> Result<Option<ResolvedBinding>, ResolveError> {
         match self.find_binding(session, server, known).await? {
-            BindingLookup::Ready(binding, _) => Ok(Some(Settled {
+            BindingLookup::Ready(binding, _) => Ok(Some(ResolvedBinding {
                 binding,
                 moved: None,
             })),
@@ -260,8 +266,8 @@ impl Affinity {
         session: &Session,
         server: &Server,
         mut known: Option<RouteReply>,
-    ) -> Result<BindingLookup, SettleError> {
-        let mut patience = Patience::new(self);
+    ) -> Result<BindingLookup, ResolveError> {
+        let mut claim_wait = ClaimWait::new(self);
         loop {
             let routed = match known.take() {
                 Some(routed) => self.noted(session, server, routed),
@@ -287,7 +293,7 @@ impl Affinity {
                     let loss = why_orphaned(&binding);
                     return Ok(BindingLookup::Lost(binding, loss));
                 }
-                BindingState::Claimed => patience.wait(self, session, server).await?,
+                BindingState::Claimed => claim_wait.wait(self, session, server).await?,
             }
         }
     }
@@ -324,23 +330,23 @@ impl Affinity {
         &self,
         session: &Session,
         server: &Server,
-    ) -> Result<Option<BindingView>, SettleError> {
+    ) -> Result<Option<BindingView>, ResolveError> {
         let Some(claim) = self.claim_first(session, server).await? else {
             return Ok(None);
         };
-        let (greeting, carried_over) = match self.stored_greeting(session, server).await {
-            Ok(greeting) => greeting,
+        let (handshake, restored_state) = match self.stored_greeting(session, server).await {
+            Ok(handshake) => handshake,
             Err(error) => {
                 self.give_up(session, server, &claim).await;
                 return Err(error);
             }
         };
-        let established = self.establish(session, server, claim, &greeting).await?;
+        let established = self.establish(session, server, claim, &handshake).await?;
         let Some((binding, initialized)) = established else {
             return Ok(None);
         };
         // The client may have set the log level before it first used this server.
-        self.carry_over(session, server, &binding, &initialized, &carried_over)
+        self.restore(session, server, &binding, &initialized, &restored_state)
             .await;
         Ok(Some(binding))
     }
@@ -354,14 +360,14 @@ impl Affinity {
         binding: &BindingView,
         loss: Loss,
         report: LossReport,
-    ) -> Result<Settled, SettleError> {
-        let settled = Box::pin(self.recover(session, server, binding, loss, report)).await?;
+    ) -> Result<ResolvedBinding, ResolveError> {
+        let resolved = Box::pin(self.recover(session, server, binding, loss, report)).await?;
         // Taking over a lapsed claim counts as a rebind itself, so the first one lost nothing. ROUTE does not say how
         // often a binding was moved; the answers to REBIND and CONFIRM do.
-        let had_no_state = loss == Loss::ClaimLapsed && settled.binding.rebinds <= 1;
-        Ok(Settled {
-            moved: settled.moved.filter(|_| !had_no_state),
-            ..settled
+        let had_no_state = loss == Loss::ClaimLapsed && resolved.binding.rebinds <= 1;
+        Ok(ResolvedBinding {
+            moved: resolved.moved.filter(|_| !had_no_state),
+            ..resolved
         })
     }
 }
@@ -380,6 +386,6 @@ pub(super) fn reason_text(loss: Loss) -> Option<Reason> {
 }
 
 /// The lease of a claim.
-pub(super) fn lease(affinity: &Affinity) -> Millis {
-    affinity.options().claim_lease
+pub(super) fn lease(router: &SessionRouter) -> Millis {
+    router.options().claim_lease
 }
