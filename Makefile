@@ -11,6 +11,8 @@ SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
 TEST_THREADS ?= 4
 FUZZ_RUNS ?= 1000000
 FUZZ_SEED ?= 1
+# What `make run` starts. Chosen from the workspace, so that libraries have the features that `make test` builds them with.
+DEMO := --workspace --bin mooring --bin mooring-demo-server
 # What scripts/packages.sh installs for the tests.
 TEST_PACKAGES := cc libclang redis valgrind nginx openssl venv python rg jq chromium
 
@@ -21,13 +23,14 @@ help: ## Show this list
 .PHONY: run
 run: ## Build and start one gateway with a code sandbox and two demonstration servers (PORT=4444)
 	@scripts/packages.sh cc python
-	cargo build --locked --package mooring --package mooring-tests --bins
+	cargo build --locked $(DEMO)
 	@scripts/run.sh $(TARGET)/debug
 
 .PHONY: fleet
 fleet: ## Build and start Redis with the module and three gateways that share it
 	@scripts/packages.sh cc libclang redis
-	cargo build --locked --workspace
+	cargo build --locked $(DEMO)
+	cargo build --locked --package mooring-module
 	@scripts/fleet.sh $(TARGET)/debug
 
 .PHONY: tools

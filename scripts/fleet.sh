@@ -2,7 +2,7 @@
 # What `make fleet` does once everything is built: redis-server with the module, three gateways that share
 # it, and two small servers that count per session. Says how to watch them, ends with Ctrl-C.
 #
-#   fleet.sh BINARIES    the directory with `mooring`, `mooring-fixture` and `libmooring.so`
+#   fleet.sh BINARIES    the directory with `mooring`, `mooring-demo-server` and `libmooring.so`
 #   REDIS_PORT=6390      Redis
 #   PORT=4441            the first gateway; the others take the next two
 set -euo pipefail

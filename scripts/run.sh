@@ -3,7 +3,7 @@
 # that runs code in a sandbox, and in front of two small servers that count per session. Says how to use it,
 # shows its log, ends with Ctrl-C.
 #
-#   run.sh BINARIES      the directory with `mooring` and `mooring-fixture`
+#   run.sh BINARIES      the directory with `mooring` and `mooring-demo-server`
 #   PORT=4444            the gateway's port
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -68,7 +68,7 @@ start_counting_servers() {
     server_pids=()
     for number in 1 2; do
         log=$directory/counting-$number.log
-        start "$log" "$binaries/mooring-fixture" --tools counting --instance "counting-$number"
+        start "$log" "$binaries/mooring-demo-server" --instance "counting-$number"
         server_pids+=($!)
         await "counting server $number" $! "$log" grep -q '"port"' "$log"
         server_ports+=("$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$log")")

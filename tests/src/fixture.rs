@@ -67,7 +67,7 @@ impl Fixture {
         Self::start_with(instance, &[]).await
     }
 
-    /// Starts with further arguments, for instance `["--tools", "counting"]`.
+    /// Starts with further arguments, for instance `["--replies", "stateless-json"]`.
     pub async fn start_with(instance: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         let directory = TempDir::with_prefix("mooring-fixture-").context("make a directory")?;
         let port = free_port()?;
