@@ -9,8 +9,16 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 SCRIPTS := scripts/*.sh tests/tools/*.sh .ci/run
 # Most tests wait for processes more than they compute.
 TEST_THREADS ?= 4
-FUZZ_RUNS ?= 1000000
+# Of `make test`; `make test-soak` has a million.
+FUZZ_RUNS ?= 50000
+FUZZ_SOAK_RUNS ?= 1000000
 FUZZ_SEED ?= 1
+# What `make test-soak` leaves out, as `--skip` of a part of a test's name.
+SOAK_SKIP ?=
+# What `make test-fast` leaves out: tests that start Redis, kill processes by the hundred, or run type checkers.
+SLOW := in_redis redis::tests fallback::tests turn::tests differential processes killed race types hostile
+# No document comment has an example to run, and to look for them takes a second for each crate.
+TESTED := --workspace --lib --bins --tests
 # What `make run` starts. Chosen from the workspace, so that libraries have the features that `make test` builds them with.
 DEMO := --workspace --bin mooring --bin mooring-demo-server
 # What scripts/packages.sh installs for the tests.
@@ -42,18 +50,25 @@ tools: ## Install the Debian packages, clients and servers that the tests drive
 # All that the tests are and start is built at once: the features that tests need of libraries are then chosen for
 # both, and no library is compiled twice.
 .PHONY: test
-test: tools ## Build and run every test, against real servers and clients
-	cargo build --locked --workspace --lib --bins --tests
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --no-fail-fast
+test: tools ## Run every test that a change must pass, against real servers and clients
+	cargo build --locked $(TESTED)
+	RUST_TEST_THREADS=$(TEST_THREADS) scripts/test.sh $(TESTED)
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
+.PHONY: test-fast
+test-fast: ## Run the tests of the rules and of the gateway's parts, without servers: a minute once built
+	@scripts/packages.sh cc python
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude mooring-tests --exclude mooring-module \
+		--lib --bin mooring-demo-server --test rules --test turns --test index --test model -- $(SLOW:%=--skip %)
+
 .PHONY: test-soak
-test-soak: tools ## Run the tests that take minutes: random faults over a whole fleet (MOORING_TEST_SEED)
-	cargo build --locked --workspace --lib --bins --tests
-	cargo test --locked --workspace --test it -- --ignored --nocapture soak_
+test-soak: tools ## Run the tests that take minutes: valgrind, many processes, a million fuzz runs, random faults
+	cargo build --locked $(TESTED)
+	scripts/test.sh $(TESTED) -- --ignored soak_ $(SOAK_SKIP:%=--skip %)
+	@scripts/fuzz.sh $(FUZZ_SOAK_RUNS) $(FUZZ_SEED)
 
 .PHONY: fuzz
-fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=1000000, FUZZ_SEED=1; seed 0: another each time)
+fuzz: ## Fuzz the module's parsers and decoders (FUZZ_RUNS=50000, FUZZ_SEED=1; seed 0: another each time)
 	@scripts/packages.sh cc libclang
 	@scripts/fuzz.sh $(FUZZ_RUNS) $(FUZZ_SEED)
 
@@ -71,10 +86,11 @@ check: ## Check imports, format, lints, scripts, licenses and sources
 
 # The tools come over the network while the checks compile. Packages come first: apt lets one in at a time.
 .PHONY: verify
-verify: ## Everything that CI holds a change to: check, then test
+verify: ## Everything that CI holds a change to: check, test and what test-soak does in a few minutes
 	@scripts/packages.sh $(TEST_PACKAGES)
 	@$(MAKE) tools & tools=$$!; $(MAKE) check && checked=0 || checked=$$?; wait $$tools; exit $$checked
-	@$(MAKE) test
+	@$(MAKE) test FUZZ_RUNS=0
+	@$(MAKE) test-soak SOAK_SKIP=chaos
 
 .PHONY: bench
 bench: ## Run every benchmark and print the figures of docs/benchmarks.md

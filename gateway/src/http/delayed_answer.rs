@@ -150,3 +150,47 @@ impl http_body::Body for DelayedAnswer {
         Poll::Ready(Some(Ok(Frame::data(comment("keep-alive")))))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn answer_after(time: Duration) -> Response {
+        let task = tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            Bytes::from_static(b"{\"id\":1}")
+        });
+        soon_or_streamed(task, None, "1".into()).await
+    }
+
+    async fn text(reply: Response) -> String {
+        let body = reply.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(body.to_vec()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_takes_long_is_answered_on_a_stream() {
+        let reply = answer_after(ANSWER_WITHIN + KEEP_ALIVE + KEEP_ALIVE / 2).await;
+        assert_eq!(reply.status(), StatusCode::OK);
+        let header = |name| reply.headers().get(name).unwrap();
+        assert_eq!(header(CONTENT_TYPE), "text/event-stream");
+        assert_eq!(header(CACHE_CONTROL), "no-cache");
+        assert_eq!(header(X_ACCEL_BUFFERING), "no");
+        // At once, and again after each silence.
+        let expected = ": keep-alive\n\n: keep-alive\n\ndata: {\"id\":1}\n\n";
+        assert_eq!(text(reply).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_done_in_time_is_answered_in_json() {
+        let reply = answer_after(ANSWER_WITHIN - Duration::from_millis(1)).await;
+        assert_eq!(
+            reply.headers().get(CONTENT_TYPE).unwrap(),
+            "application/json"
+        );
+        assert_eq!(text(reply).await, "{\"id\":1}");
+    }
+}

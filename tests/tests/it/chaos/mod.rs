@@ -53,7 +53,7 @@ async fn random_faults_lose_nothing_without_saying_so() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-#[ignore = "takes minutes: part of `make test-soak`"]
+#[ignore = "soak"]
 async fn soak_random_faults_lose_nothing_without_saying_so() -> anyhow::Result<()> {
     check(SOAK).await
 }

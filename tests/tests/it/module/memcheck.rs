@@ -43,7 +43,8 @@ fn wait_in_every_way(redis: &Redis, c: &mut Connection) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn every_command_is_clean_under_valgrind() -> anyhow::Result<()> {
+#[ignore = "soak"]
+async fn soak_every_command_is_clean_under_valgrind() -> anyhow::Result<()> {
     let reports = TempDir::with_prefix("mooring-valgrind-")?;
     let report = reports.path().join("report");
     let program = [
