@@ -57,7 +57,7 @@ pub enum ArgumentError {
     #[error("the argument `{0}` holds a NUL character")]
     Nul(&'static str),
     /// A field that the tool does not have.
-    #[error("there is no argument `{field}`; this tool takes {known}")]
+    #[error("unknown argument `{field}`; this tool takes {known}")]
     Unknown {
         /// What was written, at most [`NAME_CHARS_MAX`] characters of it.
         field: String,
@@ -308,7 +308,7 @@ mod tests {
         arguments.text("code", 3).unwrap();
         assert_eq!(
             arguments.finish().unwrap_err().to_string(),
-            "there is no argument `cod`; this tool takes code"
+            "unknown argument `cod`; this tool takes code"
         );
     }
 }

@@ -76,7 +76,7 @@ pub fn rewrite_up<'a>(
         }),
         (Kind::Notification, Method::Progress) => {
             let token = message.params.progress_token;
-            undo_up(message, token, RewriteError::UnknownProgressToken)
+            restore_upstream_id(message, token, RewriteError::UnknownProgressToken)
         }
         (Kind::Notification, _) => Ok(Upward {
             text: Cow::Borrowed(message.text),
@@ -84,7 +84,7 @@ pub fn rewrite_up<'a>(
         }),
         (Kind::Result | Kind::Error, _) => {
             let id = message.id.map(|id| id.as_json());
-            undo_up(message, id, RewriteError::UnknownRequest)
+            restore_upstream_id(message, id, RewriteError::UnknownRequest)
         }
     }
 }
@@ -107,12 +107,16 @@ pub fn rewrite_down<'a>(
             text: wrap_cancelled(message, hiding)?,
             answers: None,
         }),
-        (Kind::Notification, Method::Progress) => undo_down(message, message.params.progress_token),
+        (Kind::Notification, Method::Progress) => {
+            restore_client_id(message, message.params.progress_token)
+        }
         (Kind::Notification, _) => Ok(Downward {
             text: Cow::Borrowed(message.text),
             answers: None,
         }),
-        (Kind::Result | Kind::Error, _) => undo_down(message, message.id.map(|id| id.as_json())),
+        (Kind::Result | Kind::Error, _) => {
+            restore_client_id(message, message.id.map(|id| id.as_json()))
+        }
     }
 }
 
@@ -180,7 +184,7 @@ fn wrap<'a>(text: &'a str, hiding: IdScope<'_>, id: Id<'a>) -> Result<Edit<'a>, 
 }
 
 /// Gives the upstream its own id back.
-fn undo_up<'a>(
+fn restore_upstream_id<'a>(
     message: &Message<'a>,
     raw: Option<&'a str>,
     unknown: RewriteError,
@@ -194,7 +198,7 @@ fn undo_up<'a>(
 }
 
 /// Gives the client its own id back; what is not a client's passes unchanged and says so.
-fn undo_down<'a>(
+fn restore_client_id<'a>(
     message: &Message<'a>,
     raw: Option<&'a str>,
 ) -> Result<Downward<'a>, RewriteError> {

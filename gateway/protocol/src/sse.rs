@@ -121,7 +121,8 @@ impl SseRewriter {
                 }
                 Line::End => {
                     *has_event_ids |= block.id.as_deref().is_some_and(|id| !id.is_empty());
-                    let wrote = block.has_data && put_judged(block, marker, &mut judge, &mut out);
+                    let wrote =
+                        block.has_data && write_with_verdict(block, marker, &mut judge, &mut out);
                     if wrote || *in_block || !block.has_data {
                         out.push(b'\n');
                     }
@@ -136,7 +137,7 @@ impl SseRewriter {
 }
 
 /// Writes the data of a finished block as it is judged; returns whether any was written.
-fn put_judged<'v>(
+fn write_with_verdict<'v>(
     block: &Block,
     marker: &Marker,
     judge: &mut impl FnMut(&RewrittenEvent<'_>) -> Verdict<'v>,

@@ -50,7 +50,7 @@ struct ListParams {
 }
 
 /// What a request is answered with.
-pub fn asked<'a, S: ToolServer>(
+pub fn handle_request<'a, S: ToolServer>(
     server: &Arc<S>,
     message: &Message<'a>,
     revision: Revision,

@@ -229,7 +229,7 @@ impl Scope {
     ) -> Result<Option<Vec<Entry>>, Failure> {
         let text = call::list(&self.session_router.next_id(), listing, None);
         let message = Message::parse(text.as_bytes(), Sender::Client)?;
-        match tool_server::asked(server, &message, self.revision) {
+        match tool_server::handle_request(server, &message, self.revision) {
             tool_server::ToolServerReply::Result(result) => {
                 Ok(Some(Page::read(listing, &result)?.entries))
             }

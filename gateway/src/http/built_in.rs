@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::answer;
 use super::delayed_answer::{Before, soon_or_streamed};
-use mooring_protocol::tool_server::{ToolServerReply, asked};
+use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorKind, Message, Revision, ToolServer, call};
 
 /// The call that a request makes, with the request's id as JSON text.
@@ -23,7 +23,7 @@ pub(super) fn call_of<S: ToolServer>(
     let Some(id) = message.id() else {
         return Err(Box::new(answer::plain(ErrorKind::InvalidRequest, None)));
     };
-    let reply = match asked(server, message, revision) {
+    let reply = match handle_request(server, message, revision) {
         ToolServerReply::Call(call) => return Ok((call, id.as_json().into())),
         ToolServerReply::Result(result) => {
             let text = call::result(id.as_json(), &result);

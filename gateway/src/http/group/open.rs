@@ -17,7 +17,7 @@ use crate::group::{Member, MemberInitializeResult, initialize_result};
 use crate::http::answer;
 use crate::http::endpoint::with_session_id;
 use mooring_code::server::CodeServer;
-use mooring_protocol::tool_server::{ToolServerReply, asked};
+use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, call};
 use mooring_router::affinity::{InitializeRequest, OpenError, ResolveError, Session};
 use mooring_upstream::Server;
@@ -153,7 +153,7 @@ fn code(
     message: &Message<'_>,
     revision: Revision,
 ) -> Result<Map<String, Value>, AbsenceReason> {
-    match asked(server, message, revision) {
+    match handle_request(server, message, revision) {
         ToolServerReply::Result(result) => {
             serde_json::from_str(&result).map_err(|_| AbsenceReason::Invalid)
         }
