@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a setting was written anywhere, rightly or wrongly.
     pub(super) fn is_written(&self, about: &SettingInfo) -> bool {
-        self.source.written(about).is_some()
+        self.source.find(about).is_some()
     }
 
     /// Whether a value of this setting was refused.
@@ -34,9 +34,9 @@ impl<'a> Reader<'a> {
 
     /// How people know a setting, and where it stands.
     pub(super) fn position(&self, about: &SettingInfo) -> (String, String) {
-        match self.source.written(about) {
+        match self.source.find(about) {
             Some(written) => (written.written_as, written.place),
-            None => self.source.unwritten(about),
+            None => self.source.describe_unset(about),
         }
     }
 
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn integer(&mut self, setting: &'static Integer) -> u64 {
-        let Some(written) = self.source.written(&setting.about) else {
+        let Some(written) = self.source.find(&setting.about) else {
             return setting.default;
         };
         let number = match &written.value {
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
 
     /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
     pub(super) fn switch(&mut self, setting: &'static Switch) -> bool {
-        let Some(written) = self.source.written(&setting.about) else {
+        let Some(written) = self.source.find(&setting.about) else {
             return setting.default;
         };
         let value = match &written.value {
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn choice<T: Copy + std::fmt::Debug>(&mut self, setting: &'static Choice<T>) -> T {
-        let Some(written) = self.source.written(&setting.about) else {
+        let Some(written) = self.source.find(&setting.about) else {
             return setting.default.value;
         };
         let word = match &written.value {
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         setting: &'static Text,
         parse: impl Fn(&str) -> Result<T, Reason>,
     ) -> Option<T> {
-        let Some(written) = self.source.written(&setting.about) else {
+        let Some(written) = self.source.find(&setting.about) else {
             return parse(setting.default?).ok();
         };
         let parsed = match &written.value {
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
         setting: &'static List,
         parse: impl Fn(&str) -> Result<T, Reason>,
     ) -> Option<Vec<T>> {
-        let written = self.source.written(&setting.about)?;
+        let written = self.source.find(&setting.about)?;
         let items: Vec<Value> = match &written.value {
             Value::Word(word) => word_items(word),
             Value::List(items) => items.clone(),
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
 
     /// The table's entries as texts. Values are never repeated in a message: they may be secrets.
     pub(super) fn map(&mut self, setting: &'static Map) -> BTreeMap<String, String> {
-        let Some(written) = self.source.written(&setting.about) else {
+        let Some(written) = self.source.find(&setting.about) else {
             return BTreeMap::new();
         };
         let Value::Table(table) = &written.value else {

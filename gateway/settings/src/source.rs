@@ -39,10 +39,10 @@ pub(super) struct SourceValue {
 /// Something that can be asked for a setting's value.
 pub(super) trait Source {
     /// The value that wins, or `None` where it was not written.
-    fn written(&self, about: &SettingInfo) -> Option<SourceValue>;
+    fn find(&self, about: &SettingInfo) -> Option<SourceValue>;
 
     /// How people know a setting that was not written, and where it would stand.
-    fn unwritten(&self, about: &SettingInfo) -> (String, String) {
+    fn describe_unset(&self, about: &SettingInfo) -> (String, String) {
         (about.key.to_owned(), "default".to_owned())
     }
 }
@@ -151,7 +151,7 @@ impl Layers<'_> {
 }
 
 impl Source for Layers<'_> {
-    fn written(&self, about: &SettingInfo) -> Option<SourceValue> {
+    fn find(&self, about: &SettingInfo) -> Option<SourceValue> {
         self.flag(about)
             .or_else(|| self.variable(about.environment_name()))
             .or_else(|| self.variable(about.seed?.to_owned()))

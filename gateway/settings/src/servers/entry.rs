@@ -136,7 +136,7 @@ impl ServerEntry<'_> {
 }
 
 impl Source for ServerEntry<'_> {
-    fn written(&self, about: &SettingInfo) -> Option<SourceValue> {
+    fn find(&self, about: &SettingInfo) -> Option<SourceValue> {
         if let Some(written) = self.flagged(about) {
             return Some(written);
         }
@@ -163,7 +163,7 @@ impl Source for ServerEntry<'_> {
         })
     }
 
-    fn unwritten(&self, about: &SettingInfo) -> (String, String) {
+    fn describe_unset(&self, about: &SettingInfo) -> (String, String) {
         let Some((index, table)) = self.table else {
             let flag = self.flag.map(|flag| (flag.written_as, flag.place));
             let (written_as, place) = flag.unwrap_or((FLAG, "command line"));
