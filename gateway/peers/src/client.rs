@@ -57,10 +57,10 @@ pub struct PeerClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyAbandoned {
     /// The limit has passed.
-    #[error("{} ms have passed", .0.as_millis())]
+    #[error("timed out after {} ms", .0.as_millis())]
     TimedOut(Duration),
     /// The store counts the gateway as dead.
-    #[error("it is counted as dead")]
+    #[error("the gateway is considered dead")]
     CountedDead,
 }
 
@@ -75,7 +75,7 @@ pub enum PeerError {
     Address(#[source] http::Error),
     /// What answers at the announced address holds no key of the fleet. Nothing was sent.
     #[error(
-        "what answers at the gateway's address has no certificate of this fleet: {0}; give each gateway the same fleet_keys_file and release"
+        "the server at the gateway's address has no certificate of this fleet: {0}; give each gateway the same fleet_keys_file and release"
     )]
     Unverified(rustls::Error),
     /// Another gateway or boot of the fleet answers at the announced address. Nothing was sent.

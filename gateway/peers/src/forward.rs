@@ -120,7 +120,7 @@ pub enum Verdict {
     #[error("the connection has ended")]
     Ended,
     /// It does not know how to do that.
-    #[error("the gateway does not support what it was asked")]
+    #[error("the gateway does not support the operation")]
     Unsupported,
 }
 

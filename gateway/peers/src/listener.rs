@@ -109,7 +109,7 @@ async fn handshake(
         Ok(Err(error)) => match PeerRefusal::of_handshake(&error) {
             Some(refusal) => refusal,
             None => {
-                tracing::debug!(%address, %error, "a peer connection broke during its handshake");
+                tracing::debug!(%address, %error, "peer connection failed during its handshake");
                 return None;
             }
         },
@@ -144,9 +144,9 @@ async fn serve<S: PeerService>(
         // The body of a reply had an error: the connection is cut, by which the peer knows that the reply is not whole.
         Err(error) if error.is_user() => {
             let cause = error.source().map(tracing::field::display);
-            tracing::info!(%address, %error, cause, "a reply to a peer broke off");
+            tracing::info!(%address, %error, cause, "reply to a peer aborted");
         }
-        Err(error) => tracing::debug!(%address, %error, "a peer connection broke"),
+        Err(error) => tracing::debug!(%address, %error, "peer connection failed"),
     }
 }
 

@@ -34,13 +34,13 @@ pub(super) enum PeerRefusal {
     #[error("the request is malformed")]
     Malformed,
     /// The request ended before it was whole.
-    #[error("the request ended before it was whole")]
+    #[error("the request ended early")]
     Truncated,
     /// The message is too large for this gateway.
-    #[error("the message has more bytes than this gateway takes")]
+    #[error("the message exceeds this gateway's size limit")]
     TooLarge,
     /// It took too long.
-    #[error("it did not arrive within {} s", .0.as_secs())]
+    #[error("the request did not arrive within {} s", .0.as_secs())]
     TimedOut(Duration),
 }
 
