@@ -86,7 +86,7 @@ pub enum ConversationError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The principal has this many, as many as it may, and all of them are in use.
-    #[error("the principal has {0} conversations, as many as it may, and all of them are in use")]
+    #[error("conversation limit reached: the principal has {0}, all in use")]
     AtCap(u64),
     /// A name cannot be stored.
     #[error(transparent)]
@@ -172,7 +172,7 @@ impl Conversations {
         };
         match self.store.end(&key, &request).await {
             Ok(_) => {
-                tracing::info!(session = %key.digest(), "the conversation that was used longest ago was forgotten for a new one");
+                tracing::info!(session = %key.digest(), "least recently used conversation evicted for a new one");
                 Ok(EvictionOutcome::Made)
             }
             Err(StoreError::Refused(Refusal::NoSession)) => Ok(EvictionOutcome::Made),
@@ -259,7 +259,7 @@ impl Conversations {
             ownership: Ownership::Shared,
         };
         let bound = self.store.bind(&session.key, &request).await?;
-        Ok(kept(bound.won))
+        Ok(save_outcome(bound.won))
     }
 
     /// Replaces the id that is fenced by `epoch`, for a reason that people read.
@@ -288,7 +288,7 @@ impl Conversations {
             report: LossReport::ByCaller,
         };
         let rebound = self.store.rebind(&session.key, &request).await?;
-        Ok(kept(rebound.won))
+        Ok(save_outcome(rebound.won))
     }
 
     /// Notes a run and how it ended. That it cannot be noted costs nothing but exactness of what is used least.
@@ -300,7 +300,7 @@ impl Conversations {
         ];
         let noted = self.touch(&session.key, &session.principal, &pairs).await;
         if let Err(error) = noted {
-            tracing::debug!(session = %session.digest, %error, "a run of an agent was not noted");
+            tracing::debug!(session = %session.digest, %error, "agent run not noted as in flight");
         }
     }
 
@@ -333,7 +333,7 @@ pub(crate) fn is_argument(id: &str) -> bool {
     !id.is_empty() && !id.starts_with('-') && !id.chars().any(char::is_control)
 }
 
-const fn kept(won: bool) -> SaveOutcome {
+const fn save_outcome(won: bool) -> SaveOutcome {
     if won {
         SaveOutcome::Now
     } else {

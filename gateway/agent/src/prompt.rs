@@ -17,7 +17,7 @@ pub enum PromptError {
         bytes: usize,
     },
     /// An argument ends there.
-    #[error("the prompt has a NUL character, which no program can be given")]
+    #[error("the prompt contains a NUL character")]
     Nul,
 }
 

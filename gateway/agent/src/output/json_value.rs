@@ -37,7 +37,7 @@ impl<'a> JsonValue<'a> {
     }
 
     /// Whether the condition's text stands where it says.
-    pub(super) fn meets(self, condition: &Condition) -> bool {
+    pub(super) fn matches(self, condition: &Condition) -> bool {
         let value = self.at(&condition.pointer);
         let equals = |value: Self| match value.shape() {
             Shape::Text => value

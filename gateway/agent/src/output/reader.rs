@@ -159,7 +159,7 @@ impl OutputReader {
 }
 
 fn all_met(value: JsonValue<'_>, conditions: &[Condition]) -> bool {
-    conditions.iter().all(|condition| value.meets(condition))
+    conditions.iter().all(|condition| value.matches(condition))
 }
 
 /// Whether the store takes it as a session of its server. An id that it does not take could not be resumed.

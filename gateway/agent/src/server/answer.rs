@@ -27,14 +27,14 @@ pub(super) fn is_success(ran: &CompletedRun) -> bool {
 }
 
 /// The `result` of a call whose run was made.
-pub(super) fn of_run(ran: &CompletedRun, told: &CallNotes) -> String {
+pub(super) fn run_answer(ran: &CompletedRun, told: &CallNotes) -> String {
     let Findings {
         session,
         result,
         is_cut,
         ..
     } = &ran.findings;
-    let error = (!is_success(ran)).then(|| how_it_failed(ran));
+    let error = (!is_success(ran)).then(|| failure_text(ran));
     let said = result.as_ref().filter(|result| !result.trim().is_empty());
     let mut text = match (said, &error) {
         (Some(result), None) => result.clone(),
@@ -90,10 +90,10 @@ fn result_json(text: &str, content: &Value, is_error: bool) -> String {
     .to_string()
 }
 
-fn how_it_failed(ran: &CompletedRun) -> String {
+fn failure_text(ran: &CompletedRun) -> String {
     let how = match &ran.ending {
         ProcessExit::Exited { .. } if ran.ending.is_success() => {
-            "the agent says that it failed".to_owned()
+            "the agent reported a failure".to_owned()
         }
         ProcessExit::Exited { said, .. } => format!("the agent's program failed: {said}"),
         ProcessExit::TimedOut => "the agent took too long, and was ended".to_owned(),

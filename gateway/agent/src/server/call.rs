@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{CallNotes, is_success, of_run, refused};
+use super::answer::{CallNotes, is_success, refused, run_answer};
 use super::failure::Failure;
 use super::request::AgentRequest;
 use super::{AgentServer, CallContext, Progress};
@@ -39,10 +39,9 @@ const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder 
 const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent began anew";
 /// What is told where another run was faster.
 const SUPERSEDED: &str =
-    "another run of the conversation ended in between: the next call goes on where that one ended";
+    "another run of the conversation ended meanwhile: the next call resumes that run";
 /// What is told where the id was not kept.
-const NOT_KEPT: &str =
-    "the conversation could not be kept: the next call may not go on where this one ended";
+const NOT_KEPT: &str = "the conversation could not be stored: the next call may not resume it";
 
 /// A call that can be made.
 pub struct Call {
@@ -94,15 +93,15 @@ impl AgentServer {
             let ran = self
                 .run(&request.prompt, None, &folder, "-", context, stop)
                 .await?;
-            return Ok(of_run(&ran, &CallNotes::default()));
+            return Ok(run_answer(&ran, &CallNotes::default()));
         };
         let session = (self.conversations).session(&context.principal, parent.as_str())?;
         // Keeps the record from expiring while the call waits and works.
         let _in_flight =
             (self.affinity.active_bindings()).begin(&session, &self.id, InFlightKind::Call);
-        let held = self.hold(&session, parent, stop).await?;
+        let held = self.lock_conversation(&session, parent, stop).await?;
         let can_resume = self.settings.template.can_resume();
-        let is_elsewhere = self.is_elsewhere(&held.known, &folder);
+        let is_elsewhere = self.is_other_folder(&held.known, &folder);
         let resumed_by =
             (held.known.agent_session.as_deref()).filter(|_| can_resume && !is_elsewhere);
         let run = |id| self.run(&request.prompt, id, &folder, &session.digest, context, stop);
@@ -127,11 +126,11 @@ impl AgentServer {
         self.conversations
             .note_run(&session, &folder, outcome)
             .await;
-        Ok(of_run(&ran, &told))
+        Ok(run_answer(&ran, &told))
     }
 
     /// Whether the conversation is at a folder where this call is not, and the agent cannot resume it from here.
-    fn is_elsewhere(&self, known: &ConversationState, folder: &Path) -> bool {
+    fn is_other_folder(&self, known: &ConversationState, folder: &Path) -> bool {
         let last = known.folder.as_deref();
         self.settings.is_bound_to_folder
             && last.is_some_and(|last| last != folder.to_string_lossy())
@@ -148,7 +147,7 @@ impl AgentServer {
     }
 
     /// Begins the conversation or finds it, and waits until no other run of it goes on.
-    async fn hold(
+    async fn lock_conversation(
         &self,
         session: &Session,
         parent: &ParentSession,
@@ -158,7 +157,12 @@ impl AgentServer {
             self.conversations.begin(session, parent).await?;
             let turn = self
                 .affinity
-                .take_turn(&session.key, &session.principal, &self.id, self.patience())
+                .take_turn(
+                    &session.key,
+                    &session.principal,
+                    &self.id,
+                    self.turn_timeout(),
+                )
                 .await?;
             let lock = self.lock(session).await?;
             // Only now nobody else replaces it.
@@ -181,12 +185,12 @@ impl AgentServer {
         let Some(locks) = &self.locks else {
             return Ok(None);
         };
-        match locks.take(session.id.as_str(), self.patience()).await {
+        match locks.take(session.id.as_str(), self.turn_timeout()).await {
             Ok(lock) => Ok(Some(lock)),
             Err(LockError::Busy) => Err(Failure::Locked),
             Err(error) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(session = %session.digest, %error, cause, "runs of one conversation by several processes are not ordered");
+                tracing::error!(session = %session.digest, %error, cause, "conversation lock unavailable; runs by several gateways are not serialized");
                 Ok(None)
             }
         }
@@ -217,7 +221,7 @@ impl AgentServer {
         let ran = run(&self.children, &spec, label, rules, tell, stop.clone()).await?;
         metrics::agent_run(outcome(&ran), ran.wall_time);
         if let ProcessExit::Broken(reason) = &ran.ending {
-            tracing::warn!(server = %self.id, session, reason, "the connection to an agent's program broke");
+            tracing::warn!(server = %self.id, session, reason, "connection to the agent process failed");
         }
         Ok(ran)
     }
@@ -263,7 +267,7 @@ impl AgentServer {
             Ok(SaveOutcome::Now) => None,
             Ok(SaveOutcome::Superseded) => Some(SUPERSEDED),
             Err(error) => {
-                tracing::error!(session = %session.digest, %error, "the id of an agent's conversation was not kept");
+                tracing::error!(session = %session.digest, %error, "agent session id not stored");
                 Some(NOT_KEPT)
             }
         }

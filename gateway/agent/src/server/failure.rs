@@ -18,10 +18,10 @@ pub(super) enum Failure {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The conversation could not be begun or found.
-    #[error("{}", conversation_told(.0))]
+    #[error("{}", conversation_error_text(.0))]
     Conversation(#[from] ConversationError),
     /// Its turn did not come.
-    #[error("{}", turn_told(.0))]
+    #[error("{}", turn_error_text(.0))]
     Turn(#[from] TurnError),
     /// A process of this machine that uses the same store was at it all the while.
     #[error("the conversation is busy with an earlier call; nothing was done; try again later")]
@@ -30,7 +30,7 @@ pub(super) enum Failure {
     #[error("{}", .0.for_caller())]
     Start(#[from] StartError),
     /// A thread ended by itself. A defect.
-    #[error("the call came to nothing by a defect of the gateway")]
+    #[error("internal error: the call was not completed")]
     Thread(#[from] tokio::task::JoinError),
     /// The client wants it no more.
     #[error("the call was cancelled before the agent was started")]
@@ -61,21 +61,21 @@ impl Failure {
             Self::Folder(FolderError::NoDefault) => self,
             Self::Folder(_) | Self::Locked | Self::Cancelled => return,
         };
-        tracing::warn!(server, %cause, "a call of an agent came to nothing");
+        tracing::warn!(server, %cause, "agent call failed");
     }
 }
 
-fn conversation_told(error: &ConversationError) -> &'static str {
+fn conversation_error_text(error: &ConversationError) -> &'static str {
     match error {
         ConversationError::AtCap(_) => {
-            "there are as many conversations as there may be, and all of them are in use; nothing was done"
+            "conversation limit reached, and all conversations are in use; nothing was done"
         }
-        ConversationError::Store(error) => store_told(error),
+        ConversationError::Store(error) => store_error_text(error),
         ConversationError::Name(_) => "there can be no conversation of this name at this server",
     }
 }
 
-fn turn_told(error: &TurnError) -> &'static str {
+fn turn_error_text(error: &TurnError) -> &'static str {
     match error {
         TurnError::Busy => {
             "the conversation is busy with an earlier call; nothing was done; try again later"
@@ -83,16 +83,16 @@ fn turn_told(error: &TurnError) -> &'static str {
         TurnError::TooMany => {
             "too many calls wait for this conversation; nothing was done; try again later"
         }
-        TurnError::Store(error) => store_told(error),
+        TurnError::Store(error) => store_error_text(error),
         TurnError::Name(_) => "there can be no conversation of this name at this server",
         TurnError::Withdrawn => "the call was cancelled before it began; nothing was done",
     }
 }
 
-fn store_told(error: &StoreError) -> &'static str {
+fn store_error_text(error: &StoreError) -> &'static str {
     match error {
         StoreError::Refused(Refusal::Limit { .. } | Refusal::Cap { .. }) => {
-            "there are as many conversations as the store holds; try again later"
+            "session limit of the store reached; try again later"
         }
         StoreError::Refused(_) => "the session store refused the conversation",
         _ => "the session store is not available; nothing was done; try again in a few seconds",

@@ -1,7 +1,7 @@
 //! The MCP side of servers of kind `agent`: what the gateway itself answers.
 //!
 //! [`protocol`] answers what needs no run. [`call`] makes one: it finds the conversation, runs the program, and keeps the id
-//! by which it goes on. [`running`] knows what goes on here, so that a client can cancel it.
+//! by which it goes on. [`run_registry`] knows what goes on here, so that a client can cancel it.
 //!
 //! Invariant: no state of a client is kept here, so any worker takes up any conversation.
 
@@ -135,7 +135,9 @@ impl AgentServers {
         let all = self.0.values().map(|server| server.running.idle());
         let ended = tokio::time::timeout(STOPPED_WITHIN, futures_util::future::join_all(all));
         if ended.await.is_err() {
-            tracing::warn!("runs of agents did not end in time; what they told last is not kept");
+            tracing::warn!(
+                "agent runs did not end within the shutdown timeout; their last results are not stored"
+            );
         }
     }
 }
@@ -147,7 +149,7 @@ impl AgentServer {
     }
 
     /// How long a call waits for the one before it.
-    fn patience(&self) -> Duration {
+    fn turn_timeout(&self) -> Duration {
         self.settings.timeout.saturating_add(PATIENCE)
     }
 }

@@ -76,7 +76,7 @@ mod tests {
             (json!({"prompt": " \n"}), "the prompt is empty"),
             (
                 json!({"prompt": "a\0"}),
-                "the prompt has a NUL character, which no program can be given",
+                "the prompt contains a NUL character",
             ),
             (
                 json!({"prompt": ["a"]}),
@@ -88,7 +88,7 @@ mod tests {
             ),
             (
                 json!({"prompt": "a", "session": "b"}),
-                "there is no argument `session`; this tool takes prompt, workFolder, parentSessionId",
+                "unknown argument `session`; this tool takes prompt, workFolder, parentSessionId",
             ),
         ] {
             let refused = AgentRequest::read(Some(arguments)).unwrap_err();

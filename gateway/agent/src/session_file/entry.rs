@@ -83,12 +83,12 @@ pub enum SkipReason {
     #[error("{UPDATED_AT} is not a date such as 2026-01-14T23:15:00Z")]
     NotADate,
     /// It was not used for as long as sessions live.
-    #[error("it expired: it was last used more than {} before", of_hours(*.0))]
+    #[error("it expired: it was last used more than {} before", format_hours(*.0))]
     Expired(Duration),
 }
 
 /// A length of time for people.
-fn of_hours(length: Duration) -> String {
+fn format_hours(length: Duration) -> String {
     match length.as_secs() {
         hours if hours >= 3_600 && hours % 3_600 == 0 => format!("{} h", hours / 3_600),
         seconds => format!("{seconds} s"),

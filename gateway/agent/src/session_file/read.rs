@@ -140,7 +140,7 @@ pub fn parse(bytes: &[u8], now_ms: u64, ttl: Duration) -> Result<SessionFileCont
         return Err(ReadError::NotAnObject(entry::kind(behind_spaces)));
     }
     let Members(members) = serde_json::from_str(text).map_err(|error| syntax(&error))?;
-    Ok(sorted_out(&members, EntryClock { now_ms, ttl }))
+    Ok(classify_entries(&members, EntryClock { now_ms, ttl }))
 }
 
 fn syntax(error: &serde_json::Error) -> ReadError {
@@ -153,7 +153,7 @@ fn syntax(error: &serde_json::Error) -> ReadError {
     ReadError::Syntax(error.to_string())
 }
 
-fn sorted_out(members: &[(&RawValue, &RawValue)], moment: EntryClock) -> SessionFileContents {
+fn classify_entries(members: &[(&RawValue, &RawValue)], moment: EntryClock) -> SessionFileContents {
     let keys: Vec<Result<String, Cow<'_, str>>> =
         members.iter().map(|(key, _)| text(key)).collect();
     let last: HashMap<&str, usize> = keys

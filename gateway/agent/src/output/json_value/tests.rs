@@ -40,7 +40,7 @@ fn a_condition_is_met_where_exactly_that_stands() {
         let text = r#"{"type": "\u0069tem", "item": {"done": true, "n": 3, "none": null, "list": []}, "e": ""}"#;
         let condition = Condition::parse(condition).unwrap();
         let value = JsonValue::parse(text).unwrap();
-        assert_eq!(value.meets(&condition), expected, "{condition:?}");
+        assert_eq!(value.matches(&condition), expected, "{condition:?}");
     }
     for met in [
         "/type=item",
