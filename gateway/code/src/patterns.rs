@@ -179,12 +179,12 @@ impl Patterns {
             .min_by_key(|(end, _)| *end);
         match first {
             None => Ok(()),
-            Some((end, pattern)) => Err(found(pattern, code, end)),
+            Some((end, pattern)) => Err(match_at(pattern, code, end)),
         }
     }
 }
 
-fn found(pattern: &Pattern, code: &str, end: usize) -> PatternMatch {
+fn match_at(pattern: &Pattern, code: &str, end: usize) -> PatternMatch {
     let before = code.get(..end).unwrap_or(code).trim_end();
     let line = before.matches('\n').count();
     let text: String = code

@@ -55,7 +55,7 @@ pub async fn reap(services: Arc<Services>, interval: Duration) {
             // One line for a whole outage: the store's own state is logged where it changes.
             Err(error) if was_asked => {
                 was_asked = false;
-                tracing::info!(%error, "code sessions that are over were not looked for");
+                tracing::info!(%error, "expired-session scan failed");
             }
             Err(_) => {}
         }
@@ -79,11 +79,11 @@ pub async fn sweep(services: Arc<Services>) {
             Ok(Ok(swept)) => {
                 metrics::code_session_retired(SessionRetired::Swept, swept.sessions);
                 if swept.sessions > 0 || swept.failed > 0 {
-                    tracing::info!(?swept, "directories that nobody used were swept");
+                    tracing::info!(?swept, "unused directories swept");
                 }
             }
-            Ok(Err(error)) => tracing::warn!(%error, "the volume was not swept"),
-            Err(error) => tracing::error!(%error, "a sweep ended by itself"),
+            Ok(Err(error)) => tracing::warn!(%error, "volume sweep failed"),
+            Err(error) => tracing::error!(%error, "volume sweep task failed"),
         }
         empty_trash(volume).await;
     }
@@ -167,11 +167,11 @@ impl Reaper<'_> {
         match spawn_blocking(move || volume.retire(&place, generation)).await {
             Ok(Ok(retired)) => Some(retired),
             Ok(Err(error)) => {
-                tracing::warn!(session = %digest, %error, "the directory of a session that is over was not moved away");
+                tracing::warn!(session = %digest, %error, "directory of an ended session not moved to the trash");
                 None
             }
             Err(error) => {
-                tracing::error!(session = %digest, %error, "cleaning up after a session ended by itself");
+                tracing::error!(session = %digest, %error, "session cleanup task failed");
                 None
             }
         }
@@ -182,7 +182,7 @@ async fn empty_trash(volume: &Volume) {
     let volume = volume.clone();
     match spawn_blocking(move || volume.empty_trash(TRASH_BATCH)).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "the trash was not emptied"),
-        Err(error) => tracing::error!(%error, "emptying the trash ended by itself"),
+        Ok(Err(error)) => tracing::warn!(%error, "emptying the trash failed"),
+        Err(error) => tracing::error!(%error, "trash task failed"),
     }
 }

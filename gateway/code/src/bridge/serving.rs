@@ -173,7 +173,7 @@ impl<C: Callee> BridgeServer<C> {
                 let Some(id) = self.tasks.remove(&error.id()) else {
                     return;
                 };
-                tracing::error!(%error, "a call of a tool came to no end");
+                tracing::error!(%error, "tool call task failed");
                 let error = CallError::new(CallErrorKind::Internal, "the gateway failed");
                 let bytes_max = self.limits.result_bytes_max;
                 self.answers
@@ -187,7 +187,7 @@ impl<C: Callee> BridgeServer<C> {
         self.is_reading &= !violation.ends_reading();
         let mut noted = self.served.violations.iter();
         if !noted.any(|other| discriminant(other) == discriminant(&violation)) {
-            tracing::info!(kind = violation.as_str(), %violation, "code broke the rules of its bridge");
+            tracing::info!(kind = violation.as_str(), %violation, "bridge protocol violation");
             self.served.violations.push(violation);
         }
     }

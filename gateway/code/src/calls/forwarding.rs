@@ -50,14 +50,14 @@ pub(crate) struct ForwardingCallee {
 impl Callee for ForwardingCallee {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         self.check(&call)?;
-        self.introduce().await?;
+        self.save_initialize_params().await?;
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
         let id_json = format!("\"{}.{number}\"", self.run_id);
         let params = Params {
             name: &call.tool,
             arguments: &call.arguments,
         };
-        let text = serde_json::to_string(&params).map_err(|_| defect())?;
+        let text = serde_json::to_string(&params).map_err(|_| internal_error())?;
         let text = call::again(&id_json, Method::ToolsCall, Some(&text));
         let mut open = Open {
             forwarding: self,
@@ -121,7 +121,7 @@ impl ForwardingCallee {
     }
 
     /// Notes in the session how its upstream sessions are to be introduced, once in a run.
-    async fn introduce(&self) -> Result<(), CallError> {
+    async fn save_initialize_params(&self) -> Result<(), CallError> {
         let noted = self.introduced.get_or_try_init(|| async {
             let params = call::code_initialize_params();
             let introduction = InitializeRequest {
@@ -136,7 +136,7 @@ impl ForwardingCallee {
         match noted.await {
             Ok(()) => Ok(()),
             Err(error) => {
-                tracing::info!(session = %self.session.digest, %error, "a code session could not be introduced to servers");
+                tracing::info!(session = %self.session.digest, %error, "initialize params of a code session not stored");
                 Err(CallError::new(
                     CallErrorKind::Unavailable,
                     "the session store is not available; nothing was called",
@@ -151,7 +151,7 @@ impl ForwardingCallee {
         loop {
             let text = match reply.next().await {
                 Ok(Some(text)) => text,
-                Ok(None) | Err(ReadError::Broke(_)) => return Err(broken()),
+                Ok(None) | Err(ReadError::Broke(_)) => return Err(connection_lost()),
                 Err(error @ (ReadError::TooLong(_) | ReadError::Event(_))) => {
                     return Err(CallError::new(CallErrorKind::Limit, error.to_string()));
                 }
@@ -159,19 +159,19 @@ impl ForwardingCallee {
             let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
                 return Err(CallError::new(
                     CallErrorKind::Unavailable,
-                    "the server's answer is no MCP message",
+                    "the server's answer is not an MCP message",
                 ));
             };
             match message.kind() {
                 Kind::Result | Kind::Error => return outcome(&message, is_served),
-                Kind::Request => self.asked(server, &message),
+                Kind::Request => self.answer_server_request(server, &message),
                 Kind::Notification => {}
             }
         }
     }
 
     /// The server asks something. It is answered while the reply is read on.
-    fn asked(&self, server: &str, message: &Message<'_>) {
+    fn answer_server_request(&self, server: &str, message: &Message<'_>) {
         let Some(id) = message.id() else { return };
         let answer = match (message.method(), message.method_name()) {
             (Method::Ping, _) => call::empty_result(id.as_json()).into_bytes().into(),
@@ -180,18 +180,18 @@ impl ForwardingCallee {
                 if question.is_some_and(|question| self.client.ask(question)) {
                     return;
                 }
-                unheard(message, "the client of this run cannot be asked")
+                error_response(message, "the client of this run cannot receive requests")
             }
-            _ => unheard(
+            _ => error_response(
                 message,
-                "code that calls tools can be asked nothing but questions to its user",
+                "only elicitation requests are supported during a call from code",
             ),
         };
-        self.tell(server, answer);
+        self.send_message(server, answer);
     }
 
     /// Sends a message that has no reply of interest.
-    fn tell(&self, server: &str, text: Bytes) {
+    fn send_message(&self, server: &str, text: Bytes) {
         let sending = self.upstreams.send(&self.session, server, text);
         tokio::spawn(async move { drop(sending.await) });
     }
@@ -212,7 +212,7 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let text = call::cancelled(self.id_json, "the run is over");
-            self.forwarding.tell(self.server, Bytes::from(text));
+            self.forwarding.send_message(self.server, Bytes::from(text));
         }
     }
 }
@@ -224,10 +224,10 @@ struct Params<'a> {
     arguments: &'a Map<String, Value>,
 }
 
-fn defect() -> CallError {
+fn internal_error() -> CallError {
     CallError::new(
         CallErrorKind::Internal,
-        "the call could not be written down, which is a defect of the gateway",
+        "internal error: the call could not be serialized",
     )
 }
 
@@ -235,14 +235,14 @@ fn denied(message: impl Into<String>) -> CallError {
     CallError::new(CallErrorKind::Denied, message)
 }
 
-fn broken() -> CallError {
+fn connection_lost() -> CallError {
     CallError::new(
         CallErrorKind::OutcomeUnknown,
-        "the connection broke during the call, which may have run",
+        "connection lost during the call, which may have run",
     )
 }
 
-fn unheard(message: &Message<'_>, detail: &str) -> Bytes {
+fn error_response(message: &Message<'_>, detail: &str) -> Bytes {
     ErrorBody::new(ErrorKind::MethodNotFound)
         .answering(message.id())
         .detail(detail)

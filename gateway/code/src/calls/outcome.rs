@@ -42,7 +42,7 @@ pub(super) fn outcome(message: &Message<'_>, is_served: bool) -> Result<Value, C
             Ok(result) => Ok(value(result)),
             Err(_) => Err(CallError::new(
                 CallErrorKind::ToolError,
-                "the server's answer is no result of a tool",
+                "the server's answer is not a tool result",
             )),
         },
         _ => Err(rpc_error(text, is_served)),

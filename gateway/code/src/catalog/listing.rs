@@ -34,27 +34,27 @@ pub enum ListError {
     #[error(transparent)]
     Reply(#[from] ReadError),
     /// It did not answer.
-    #[error("it gave no answer (status {0})")]
+    #[error("the server returned no response (status {0})")]
     Silent(u16),
     /// Its answer is no message.
     #[error(transparent)]
     Message(#[from] EnvelopeError),
     /// It answered with an error.
-    #[error("it refused: {0}")]
+    #[error("the server returned an error: {0}")]
     Refused(Box<str>),
     /// Its answer is no list.
     #[error(transparent)]
     Page(#[from] PageError),
     /// It did not answer in time.
-    #[error("it did not answer in time")]
+    #[error("the server did not answer in time")]
     Late,
     /// Its list is too long.
     #[error(
-        "its list is longer than {TOOLS_MAX} tools, {PAGES_MAX} pages or {LIST_BYTES_MAX} bytes"
+        "the list is longer than {TOOLS_MAX} tools, {PAGES_MAX} pages or {LIST_BYTES_MAX} bytes"
     )]
     TooLong,
     /// Its list takes too much memory.
-    #[error("its list takes more than {MEMORY_BYTES_MAX} bytes of memory once it is parsed")]
+    #[error("the parsed list takes more than {MEMORY_BYTES_MAX} bytes of memory")]
     TooLarge,
     /// The task that read a page ended by itself.
     #[error("a page could not be read")]
@@ -105,7 +105,7 @@ async fn pages(
             .checked_sub(page.memory_bytes)
             .ok_or(ListError::TooLarge)?;
         if page.too_long > 0 {
-            tracing::warn!(server = %server.id, count = page.too_long, "definitions of tools are longer than {TOOL_BYTES_MAX} bytes; they are left out");
+            tracing::warn!(server = %server.id, count = page.too_long, "tool definitions over {TOOL_BYTES_MAX} bytes omitted");
         }
         tools.extend(page.tools);
         if tools.len() > TOOLS_MAX {

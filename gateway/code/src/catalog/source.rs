@@ -117,7 +117,7 @@ impl Source {
                 Ok(None) if known.is_some() => return,
                 Ok(None) => tokio::time::sleep(PAUSE).await,
                 Err(error) => {
-                    tracing::debug!(server = %self.server.id, %error, "the list of tools is not shared");
+                    tracing::debug!(server = %self.server.id, %error, "tool list not shared through the volume");
                     return self.ask(upstreams, None).await;
                 }
             }
@@ -160,13 +160,13 @@ impl Source {
         if let (Some(file), Some(asking)) = (&self.file, asking)
             && let Err(error) = write(file.clone(), asking, listed.clone()).await
         {
-            tracing::warn!(server = %self.server.id, %error, "the list of tools was not written to the volume");
+            tracing::warn!(server = %self.server.id, %error, "tool list not written to the volume");
         }
         self.note(listed);
     }
 
     fn failed(&self, error: &ListError) {
-        tracing::warn!(server = %self.server.id, %error, "the tools of a server could not be listed; those that were known stay mounted");
+        tracing::warn!(server = %self.server.id, %error, "tools/list failed; the last known tools stay mounted");
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.not_before = Some(Instant::now() + AFTER_FAILURE);
     }

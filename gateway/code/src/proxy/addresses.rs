@@ -126,8 +126,8 @@ impl AddressPolicy {
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_4(address),
-        IpAddr::V6(address) => match held(address) {
-            Some(held) => is_public_4(held),
+        IpAddr::V6(address) => match embedded_ipv4(address) {
+            Some(embedded) => is_public_4(embedded),
             None => {
                 is_in_6(address, GLOBAL_6)
                     && !NOT_PUBLIC_6.iter().any(|range| is_in_6(address, *range))
@@ -141,18 +141,18 @@ fn is_public_4(address: Ipv4Addr) -> bool {
 }
 
 /// The IPv4 address that an IPv6 address stands for.
-fn held(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let held = |high: u16, low: u16| {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let ipv4 = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         Some(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
         // Mapped; and translated by NAT64, with the prefix that everybody has.
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x0064, 0xff9b, 0, 0, 0, 0, high, low] => {
-            held(high, low)
+            ipv4(high, low)
         }
         // Tunnelled by 6to4.
-        [0x2002, high, low, ..] => held(high, low),
+        [0x2002, high, low, ..] => ipv4(high, low),
         _ => None,
     }
 }

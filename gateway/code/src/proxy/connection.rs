@@ -79,7 +79,7 @@ pub(super) async fn serve(client: TcpStream, shared: Arc<Shared>) {
         .with_upgrades()
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, "a connection of a sandbox broke");
+        tracing::debug!(%error, "sandbox connection failed");
     }
     let tunnel = lock(&beside).tunnel.take();
     if let Some((upgrade, mut remote)) = tunnel

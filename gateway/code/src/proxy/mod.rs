@@ -92,7 +92,7 @@ impl Shared {
                 destination = ?refused.destination,
                 reason = refused.why.as_str(),
                 address = ?refused.why.address(),
-                "code asked for what it may not reach"
+                "egress request refused"
             );
             (self.options.on_refused)(refused);
         }
@@ -153,7 +153,7 @@ async fn answer(
     let listener = match adopt(listener) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, "the socket that listens inside a sandbox is of no use");
+            tracing::error!(%error, "listening socket of a sandbox unusable");
             return;
         }
     };
@@ -172,7 +172,7 @@ async fn answer(
                 }
                 // Of one connection, or of this process, which has to close something first.
                 Err(error) => {
-                    tracing::debug!(%error, "a connection of a sandbox could not be accepted");
+                    tracing::debug!(%error, "sandbox connection not accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

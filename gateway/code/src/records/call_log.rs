@@ -250,7 +250,7 @@ impl CallLog {
         };
         if let Err(error) = appended {
             if !state.is_incomplete {
-                tracing::warn!(%error, "the calls of a run are not recorded whole");
+                tracing::warn!(%error, "tool calls of a run not recorded completely");
             }
             state.is_incomplete = true;
             metrics::code_record_failed(Record::Calls);

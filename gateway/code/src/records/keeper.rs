@@ -21,7 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Who lives, as the store tells it.
 pub(crate) trait LiveGateways: Send + Sync {
     /// The workers whose last beat still holds; none where the store is away, or where what it says is not the fleet's.
-    fn live(&self) -> impl Future<Output = Option<Vec<WorkerId>>> + Send;
+    fn list_live_gateways(&self) -> impl Future<Output = Option<Vec<WorkerId>>> + Send;
 }
 
 /// Looks after the records of these servers until it is stopped. The pauses are those that `pause` gives.
@@ -58,7 +58,7 @@ async fn end_lost(
         orphans.forget();
         return orphans;
     }
-    let Some(live) = live.live().await else {
+    let Some(live) = live.list_live_gateways().await else {
         orphans.forget();
         return orphans;
     };
@@ -69,9 +69,9 @@ async fn end_lost(
                 Ok(0) => {}
                 Ok(count) => {
                     metrics::code_runs_lost(count);
-                    tracing::warn!(%server, count, "runs died with their worker");
+                    tracing::warn!(%server, count, "runs of a dead gateway marked as lost");
                 }
-                Err(error) => tracing::warn!(%server, %error, "lost runs were not looked for"),
+                Err(error) => tracing::warn!(%server, %error, "lost-run scan failed"),
             }
         }
         orphans
@@ -83,7 +83,7 @@ fn marks(records: &Records, servers: Vec<ServerName>) -> Vec<(ServerName, Vec<Ru
     let of = |server: ServerName| match records.running(&server) {
         Ok(marks) => Some((server, marks)),
         Err(error) => {
-            tracing::warn!(%server, %error, "lost runs were not looked for");
+            tracing::warn!(%server, %error, "lost-run scan failed");
             None
         }
     };
@@ -103,8 +103,8 @@ async fn prune(records: &Records, servers: &[ServerName]) {
         .await;
         match pruned {
             Ok(Ok(pruned)) => metrics::code_records_pruned(pruned.runs, pruned.events),
-            Ok(Err(error)) => tracing::warn!(%server, %error, "old records were not removed"),
-            Err(error) => tracing::error!(%server, %error, "removing old records ended by itself"),
+            Ok(Err(error)) => tracing::warn!(%server, %error, "pruning run records failed"),
+            Err(error) => tracing::error!(%server, %error, "record pruning task failed"),
         }
     }
 }

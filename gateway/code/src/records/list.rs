@@ -96,7 +96,7 @@ impl Records {
                     return Ok(found);
                 }
                 looked_at = looked_at.saturating_add(1);
-                found.extend(wanted(&area, &id, filter)?);
+                found.extend(read_matching(&area, &id, filter)?);
             }
         }
         Ok(found)
@@ -136,8 +136,12 @@ impl Records {
 }
 
 /// A record where the filter wants it; none also where it was pruned meanwhile or cannot be read.
-fn wanted(area: &Area, id: &RunId, filter: &RunFilter) -> Result<Option<RunRecord>, RecordsError> {
-    let begun = match begun(area, id) {
+fn read_matching(
+    area: &Area,
+    id: &RunId,
+    filter: &RunFilter,
+) -> Result<Option<RunRecord>, RecordsError> {
+    let begun = match read_start(area, id) {
         Ok(begun) => begun,
         Err(RecordsError::NoRun | RecordsError::Unreadable) => return Ok(None),
         Err(error) => return Err(error),
@@ -149,7 +153,7 @@ fn wanted(area: &Area, id: &RunId, filter: &RunFilter) -> Result<Option<RunRecor
     {
         return Ok(None);
     }
-    match ended(area, id) {
+    match read_end(area, id) {
         Ok(ended) => {
             let record = RunRecord::new(begun, ended);
             let is_wanted = filter.status.is_none_or(|status| record.status() == status);
@@ -161,16 +165,16 @@ fn wanted(area: &Area, id: &RunId, filter: &RunFilter) -> Result<Option<RunRecor
 }
 
 fn record(area: &Area, id: &RunId) -> Result<RunRecord, RecordsError> {
-    Ok(RunRecord::new(begun(area, id)?, ended(area, id)?))
+    Ok(RunRecord::new(read_start(area, id)?, read_end(area, id)?))
 }
 
-pub(super) fn begun(area: &Area, id: &RunId) -> Result<RunStart, RecordsError> {
+pub(super) fn read_start(area: &Area, id: &RunId) -> Result<RunStart, RecordsError> {
     let path = format!("{}/{id}{BEGUN}", id.day());
     let bytes = read(area, &path, BEGUN_BYTES_MAX)?.ok_or(RecordsError::NoRun)?;
     stored::read(&bytes).ok_or(RecordsError::Unreadable)
 }
 
-fn ended(area: &Area, id: &RunId) -> Result<Option<RunEnd>, RecordsError> {
+fn read_end(area: &Area, id: &RunId) -> Result<Option<RunEnd>, RecordsError> {
     let path = format!("{}/{id}.end", id.day());
     read(area, &path, ENDED_BYTES_MAX)?
         .map(|bytes| stored::read(&bytes).ok_or(RecordsError::Unreadable))

@@ -109,7 +109,7 @@ impl Records {
                 Ok(false) => {}
                 // It holds up none of the others, and is tried again after two more looks.
                 Err(error) => {
-                    tracing::warn!(%server, run = %mark.run, %error, "a lost run was not ended");
+                    tracing::warn!(%server, run = %mark.run, %error, "lost run not marked as ended");
                 }
             }
         }

@@ -113,7 +113,7 @@ struct Shared {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
     /// The server's name cannot be part of a path.
-    #[error("there can be no records of this server")]
+    #[error("this server cannot have run records")]
     Server(#[source] io::Error),
     /// They could not be listed or read.
     #[error("the records could not be read")]
@@ -188,7 +188,7 @@ impl Records {
         if !self.0.flood.admits(server) {
             metrics::code_record_failed(Record::Flood);
         } else if let Err(error) = events::store(area, event) {
-            tracing::warn!(%error, "a security event was not recorded");
+            tracing::warn!(%error, "security event not recorded");
             metrics::code_record_failed(Record::Event);
         }
     }

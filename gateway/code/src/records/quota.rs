@@ -53,7 +53,7 @@ impl QuotaCount {
     ) -> io::Result<bool> {
         let size = match self.known.remove(id) {
             Some(size) => size,
-            None => measured(area, id, files)?,
+            None => measure_record(area, id, files)?,
         };
         let of_user = self.bytes_of.entry(size.user.clone()).or_default();
         let is_used_up = self.bytes >= self.bytes_max || *of_user >= self.user_bytes_max;
@@ -74,7 +74,7 @@ impl QuotaCount {
     }
 }
 
-fn measured(area: &Area, id: &RunId, files: &[String]) -> io::Result<RecordSize> {
+fn measure_record(area: &Area, id: &RunId, files: &[String]) -> io::Result<RecordSize> {
     let day = id.day();
     let mut bytes = 0_u64;
     for file in files {
@@ -83,7 +83,7 @@ fn measured(area: &Area, id: &RunId, files: &[String]) -> io::Result<RecordSize>
         bytes = bytes.saturating_add(length);
     }
     // What cannot be read is nobody's, and counts for the server.
-    let user = list::begun(area, id).map_or_else(|_| String::new(), |begun| begun.user_email);
+    let user = list::read_start(area, id).map_or_else(|_| String::new(), |begun| begun.user_email);
     Ok(RecordSize {
         user: name_mark(&user).into(),
         bytes,

@@ -96,7 +96,7 @@ struct Events {
 #[derive(Debug)]
 pub(crate) struct Recording {
     begun: RunStart,
-    /// None where there can be no records of this server.
+    /// None where this server cannot have run records.
     log: Option<Arc<Log>>,
     output_chars_max: usize,
     is_finished: bool,
@@ -104,7 +104,7 @@ pub(crate) struct Recording {
 
 impl Recording {
     pub(super) fn begin(records: Records, server: &ServerName, run: NewRun) -> Self {
-        let begun = begun(&records, server, &run);
+        let begun = run_start(&records, server, &run);
         let output_chars_max = records.options().output_chars_max;
         let log = match records.area(server) {
             Ok(area) => {
@@ -271,7 +271,7 @@ impl Log {
     }
 }
 
-fn begun(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
+fn run_start(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
     let replay = run.replay_of.as_ref();
     RunStart {
         version: VERSION,
@@ -336,7 +336,7 @@ pub(super) fn mark(run: &RunId, worker: &str) -> String {
 fn remove_mark(area: &Area, run: &RunId, worker: &str) {
     // One that stays costs a look of whoever sweeps.
     if let Err(error) = area.remove(&format!("{RUNNING}/{}", mark(run, worker))) {
-        tracing::debug!(%error, "the mark of a run that is over was not removed");
+        tracing::debug!(%error, "marker of an ended run not removed");
     }
 }
 

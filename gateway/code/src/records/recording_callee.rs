@@ -35,7 +35,7 @@ impl<C: Callee> Callee for RecordingCallee<C> {
             let log = Arc::clone(log);
             spawn_blocking(move || (log.calls.began(&call), call)).await
         };
-        let (open, call) = began.map_err(|_| defect())?;
+        let (open, call) = began.map_err(|_| internal_error())?;
         let result = self.inner.call(call).await;
         let log = Arc::clone(log);
         let ended = spawn_blocking(move || {
@@ -46,7 +46,7 @@ impl<C: Callee> Callee for RecordingCallee<C> {
             }
             result
         });
-        ended.await.map_err(|_| defect())?
+        ended.await.map_err(|_| internal_error())?
     }
 }
 
@@ -67,9 +67,9 @@ const fn event_kind(kind: CallErrorKind) -> EventKind {
     }
 }
 
-fn defect() -> CallError {
+fn internal_error() -> CallError {
     CallError::new(
         CallErrorKind::Internal,
-        "the call came to nothing by a defect of the gateway, or because it stops",
+        "internal error, or the gateway is stopping: the call was not completed",
     )
 }

@@ -146,7 +146,7 @@ impl FromRecord {
             None => DivergenceKind::Unknown,
         };
         let found = divergence(state.made, &call.server, &call.tool, what);
-        let error = CallError::new(CallErrorKind::Diverged, told(&found));
+        let error = CallError::new(CallErrorKind::Diverged, divergence_text(&found));
         state.total = state.total.saturating_add(1);
         if state.divergences.len() < LISTED_MAX {
             state.divergences.push(found);
@@ -182,19 +182,19 @@ fn divergence(call: u64, server: &str, tool: &str, what: DivergenceKind) -> Dive
 }
 
 /// What the code is told, and what stands in the event.
-fn told(found: &Divergence) -> String {
+fn divergence_text(found: &Divergence) -> String {
     let Divergence {
         call, server, tool, ..
     } = found;
     match found.what {
         DivergenceKind::Unknown | DivergenceKind::NotMade => format!(
-            "the replay has left its record at call {call}: the record has no further call of {server}/{tool} with these arguments"
+            "replay diverged at call {call}: the record has no further call of {server}/{tool} with these arguments"
         ),
         DivergenceKind::NotRecorded => format!(
-            "the replay cannot go on at call {call}: the record had no room for what {server}/{tool} returned"
+            "replay stopped at call {call}: the record had no room for what {server}/{tool} returned"
         ),
         DivergenceKind::Unended => format!(
-            "the replay cannot go on at call {call}: the recorded call of {server}/{tool} had not ended"
+            "replay stopped at call {call}: the recorded call of {server}/{tool} had not ended"
         ),
     }
 }

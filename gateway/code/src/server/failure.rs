@@ -30,7 +30,7 @@ pub enum Failure {
     #[error("{0}")]
     SandboxUnavailable(String),
     /// There is no session of this name. A defect.
-    #[error("there can be no session for this server and user")]
+    #[error("no session can be created for this server and user")]
     Place(#[from] PlaceError),
     /// What was approved could not be looked up, and what was revoked may be among it.
     #[error(
@@ -38,30 +38,28 @@ pub enum Failure {
     )]
     Skills(#[from] SkillsError),
     /// What is personal could not be told apart, so that nothing was said at all.
-    #[error(
-        "personal data could not be replaced by tokens, so nothing of what the code said or read is told: {0}"
-    )]
+    #[error("personal data could not be tokenized; the output is withheld: {0}")]
     Tokens(#[from] TokensError),
     /// What is mounted could not be described.
     #[error("{0}")]
     Mounted(#[from] ManifestError),
     /// A name of the gateway's own making was refused. A defect.
-    #[error("there can be no session for this server and user")]
+    #[error("no session can be created for this server and user")]
     Name(#[from] NameError),
     /// The store did not say what the session is.
-    #[error("{}", store_told(.0))]
+    #[error("{}", store_error_text(.0))]
     Store(StoreError),
     /// The session's turn did not come.
-    #[error("{}", turn_told(.0))]
+    #[error("{}", turn_error_text(.0))]
     Turn(TurnError),
     /// As much goes on as may, and as much waits.
     #[error("the gateway is busy with other runs; try again in a few seconds")]
     Overloaded,
     /// The session's directory could not be opened.
-    #[error("{}", open_told(.0))]
+    #[error("{}", open_error_text(.0))]
     Open(SessionOpenError),
     /// A file tool was refused.
-    #[error("{}", tree_told(.0))]
+    #[error("{}", tree_error_text(.0))]
     Tree(#[from] TreeError),
     /// The run could not be made.
     #[error("{0}")]
@@ -70,7 +68,7 @@ pub enum Failure {
     #[error("the run could not be prepared")]
     Stop(#[source] std::io::Error),
     /// The thread that did the work ended by itself. A defect.
-    #[error("the call came to nothing by a defect of the gateway")]
+    #[error("internal error: the call was not completed")]
     Thread(#[from] tokio::task::JoinError),
 }
 
@@ -96,7 +94,7 @@ impl Failure {
             }
         };
         let source = cause.source().map(ToString::to_string).unwrap_or_default();
-        tracing::warn!(session, %cause, source, "a call of a code server came to nothing");
+        tracing::warn!(session, %cause, source, "code server call failed");
     }
 }
 
@@ -124,17 +122,17 @@ impl From<LockError> for Failure {
     }
 }
 
-fn store_told(error: &StoreError) -> &'static str {
+fn store_error_text(error: &StoreError) -> &'static str {
     match error {
         StoreError::Refused(Refusal::Limit { .. } | Refusal::Cap { .. }) => {
-            "there are as many sessions as the store holds; try again later"
+            "session limit of the store reached; try again later"
         }
         StoreError::Refused(_) => "the session store refused the session",
         _ => "the session store is not available; nothing was done; try again in a few seconds",
     }
 }
 
-fn turn_told(error: &TurnError) -> &'static str {
+fn turn_error_text(error: &TurnError) -> &'static str {
     match error {
         TurnError::Busy => {
             "the session is busy with an earlier call; nothing was done; try again later"
@@ -142,8 +140,8 @@ fn turn_told(error: &TurnError) -> &'static str {
         TurnError::TooMany => {
             "too many calls wait for this session; nothing was done; try again later"
         }
-        TurnError::Store(error) => store_told(error),
-        TurnError::Name(_) => "there can be no session for this server and user",
+        TurnError::Store(error) => store_error_text(error),
+        TurnError::Name(_) => "no session can be created for this server and user",
         TurnError::Withdrawn => "the call was cancelled before it began; nothing was done",
     }
 }
@@ -154,14 +152,14 @@ pub(super) fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
-fn tree_told(error: &TreeError) -> String {
+fn tree_error_text(error: &TreeError) -> String {
     match error {
         TreeError::System { source, .. } if is_full(source) => FULL.to_owned(),
         _ => error.to_string(),
     }
 }
 
-fn open_told(error: &SessionOpenError) -> &'static str {
+fn open_error_text(error: &SessionOpenError) -> &'static str {
     match error {
         SessionOpenError::Make(Errno::NOSPC | Errno::DQUOT)
         | SessionOpenError::Stamp(StampError::Write(Errno::NOSPC | Errno::DQUOT))

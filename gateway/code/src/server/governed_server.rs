@@ -35,7 +35,7 @@ impl CodeServer {
     /// # Errors
     /// The volume cannot be used.
     pub fn governed(&self) -> Result<GovernedServer, Failure> {
-        let kept = self.services.kept()?;
+        let kept = self.services.storage()?;
         Ok(GovernedServer {
             server: self.id.clone(),
             records: kept.records.clone(),

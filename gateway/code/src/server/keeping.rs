@@ -25,7 +25,7 @@ pub async fn keep_records(services: Arc<Services>, interval: Duration) {
 struct StoreLiveGateways(SessionRouter);
 
 impl LiveGateways for StoreLiveGateways {
-    async fn live(&self) -> Option<Vec<WorkerId>> {
+    async fn list_live_gateways(&self) -> Option<Vec<WorkerId>> {
         let store = self.0.store();
         let was_degraded = store.is_degraded();
         let workers = store.workers().await.ok()?;

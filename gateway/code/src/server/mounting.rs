@@ -91,7 +91,7 @@ impl MountedCache {
 
 impl CodeServer {
     /// What is mounted for who asks.
-    pub(super) async fn mounted(
+    pub(super) async fn resolve_manifest(
         &self,
         context: &CallContext,
         language: Language,
@@ -99,7 +99,7 @@ impl CodeServer {
         let skills = self.skills(context).await?;
         let ingredients = MountInputs {
             language,
-            tools: self.listed(context).await,
+            tools: self.list_tools(context).await,
             skills: skills.digest().into(),
         };
         if let Some(mounted) = self.mounted.find(&ingredients) {
@@ -116,7 +116,7 @@ impl CodeServer {
     }
 
     /// The tools of the servers that may be mounted here at all. Nobody else is asked.
-    async fn listed(&self, context: &CallContext) -> Vec<ServerTools> {
+    async fn list_tools(&self, context: &CallContext) -> Vec<ServerTools> {
         let may_call = self.policy.calls.are_allowed;
         let catalog = &self.services.catalog;
         catalog
@@ -128,7 +128,7 @@ impl CodeServer {
 
     /// The skills that who asks may see at this moment.
     async fn skills(&self, context: &CallContext) -> Result<SkillSet, Failure> {
-        let skills = self.services.kept()?.skills.clone();
+        let skills = self.services.storage()?.skills.clone();
         let viewer = Viewer {
             principal: context.caller.principal.as_str().to_owned(),
             teams: context.caller.teams.to_vec(),

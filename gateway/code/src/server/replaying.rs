@@ -31,7 +31,7 @@ impl RunReplayer for Repeater {
         if !self.server.services.is_replay_enabled {
             return Err(ReplayError::Off);
         }
-        let recorded = self.recorded(&request.run_id).await?;
+        let recorded = self.load_recorded_run(&request.run_id).await?;
         if recorded.record.status() == RunStatus::Running {
             return Err(ReplayError::Running);
         }
@@ -60,7 +60,7 @@ impl RunReplayer for Repeater {
             let error = answer.get("error").and_then(Value::as_str);
             return Err(ReplayError::Refused(error.unwrap_or_default().to_owned()));
         };
-        let again = self.recorded(&again_id).await?;
+        let again = self.load_recorded_run(&again_id).await?;
         Ok(ReplayResult {
             answer,
             record,
@@ -70,12 +70,12 @@ impl RunReplayer for Repeater {
 }
 
 impl Repeater {
-    async fn recorded(&self, id: &RunId) -> Result<WholeRun, ReplayError> {
+    async fn load_recorded_run(&self, id: &RunId) -> Result<WholeRun, ReplayError> {
         const AWAY: ReplayError = ReplayError::Record("the volume cannot be used");
         let records = self
             .server
             .services
-            .kept()
+            .storage()
             .map_err(|_| AWAY)?
             .records
             .clone();

@@ -93,7 +93,7 @@ impl CodeServer {
         run: Run,
     ) -> Result<CompletedRun, Failure> {
         let sandbox = Arc::clone(self.services.sandbox()?);
-        let mut known = self.know(context, Some(run.language)).await?;
+        let mut known = self.resolve_session(context, Some(run.language)).await?;
         let recording = self.record(&known, run.record.clone()).await?;
         let result = self
             .run_recorded(context, &mut known, sandbox, run, &recording)
@@ -132,7 +132,7 @@ impl CodeServer {
         mut record: NewRun,
     ) -> Result<Recording, Failure> {
         record.session_id = Some(known.session.id.as_str().into());
-        let records = self.services.kept()?.records.clone();
+        let records = self.services.storage()?.records.clone();
         let server = self.id.clone();
         Ok(spawn_blocking(move || records.begin(&server, record)).await?)
     }
@@ -147,7 +147,7 @@ impl CodeServer {
     ) -> Result<(RunResult, BridgeSummary), Failure> {
         let turn = self.turn(known).await?;
         let place = self.services.place().await?;
-        let held = self.hold(known, turn).await?;
+        let held = self.lock_session(known, turn).await?;
         let (held, tokenizer) = self.with_tokenizer(held).await?;
         let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
         let callee = self.callee(context, known, &run, tokenizer.clone());
@@ -334,7 +334,7 @@ fn log_uncommitted(ran: &RunResult, session: &str) {
     match &ran.committed {
         None | Some(Ok(_) | Err(CommitError::OverLimit { .. })) => {}
         Some(Err(error)) => {
-            tracing::warn!(session, %error, "what a run wrote was not kept");
+            tracing::warn!(session, %error, "files of a run not committed");
         }
     }
 }

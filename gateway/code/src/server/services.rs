@@ -41,7 +41,7 @@ pub enum CodeServersError {
     #[error("the key that maps of tokens are encrypted with cannot be used")]
     TokenKey(#[from] TokenKeyError),
     /// The thread that opens the volume and proves the sandbox ended by itself.
-    #[error("the volume and the sandbox could not be looked at")]
+    #[error("the volume and sandbox checks could not run")]
     Thread(#[from] tokio::task::JoinError),
 }
 
@@ -131,14 +131,14 @@ impl Services {
         })
         .await?;
         if let Err(problem) = &volume {
-            tracing::error!(base_dir = %settings.base_dir.display(), %problem, "the volume of code sessions cannot be used");
+            tracing::error!(base_dir = %settings.base_dir.display(), %problem, "code session volume unavailable");
         }
         match &sandbox {
             Ok(sandbox) if sandbox.tier() == Tier::Degraded => {
-                tracing::warn!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "the sandbox stands without namespaces: what it does not promise is written in docs/deploying.md");
+                tracing::warn!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "sandbox self-test passed without namespaces; docs/deploying.md lists the missing guarantees");
             }
             Ok(sandbox) => {
-                tracing::info!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "the sandbox stands");
+                tracing::info!(tier = %sandbox.tier(), layers = ?sandbox.layers(), "sandbox self-test passed");
             }
             Err(error) => tracing::error!(%error, "code cannot be run"),
         }
@@ -175,7 +175,7 @@ impl Services {
     }
 
     /// What is kept on the volume.
-    pub(crate) fn kept(&self) -> Result<&CodeStorage, Failure> {
+    pub(crate) fn storage(&self) -> Result<&CodeStorage, Failure> {
         self.kept
             .as_ref()
             .map_err(|problem| Failure::Volume(problem.clone()))

@@ -62,7 +62,7 @@ impl LockedSession {
     /// Gives the session back after `use_of_it`. What cannot be noted here costs nothing but time to live.
     pub(super) fn release(self, use_of_it: LockUse) {
         if let Err(error) = self.opened.touch() {
-            tracing::debug!(%error, "the use of a session's directory was not noted");
+            tracing::debug!(%error, "last use of a session directory not recorded");
         }
         metrics::code_lock_held(use_of_it, self.lock.held());
     }
@@ -70,16 +70,16 @@ impl LockedSession {
 
 impl CodeServer {
     /// The principal's session in this language: created, found, or revived.
-    pub(super) async fn know(
+    pub(super) async fn resolve_session(
         &self,
         context: &CallContext,
         language: Option<Language>,
     ) -> Result<ResolvedSession, Failure> {
-        let volume = &self.services.kept()?.volume;
+        let volume = &self.services.storage()?.volume;
         let language = self.language_or_default(language);
         let place = CodePlace::new(&self.id, &context.caller.principal, language)?;
         let session = self.session_at(&place)?;
-        let mounted = self.mounted(context, language).await?;
+        let mounted = self.resolve_manifest(context, language).await?;
         let affinity = &self.services.affinity;
         let incarnation = self.read_record(&session, &mounted, None).await?;
         self.services.note_use(&session.key);
@@ -209,7 +209,7 @@ impl CodeServer {
         };
         let store = self.services.affinity.store();
         if let Err(error) = store.touch(&session.key, &request).await {
-            tracing::debug!(session = %session.digest, %error, "what is mounted was not noted in the record");
+            tracing::debug!(session = %session.digest, %error, "content hash not stored in the session record");
         }
     }
 
@@ -220,7 +220,7 @@ impl CodeServer {
         language: Option<Language>,
         look: impl FnOnce(&OpenedSession) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let mut known = self.know(context, language).await?;
+        let mut known = self.resolve_session(context, language).await?;
         let work = async {
             let _place = self.services.file_call().await?;
             let (opened, ()) = self
@@ -245,12 +245,12 @@ impl CodeServer {
         path: VirtualPath,
         content: String,
     ) -> Result<WriteReport, Failure> {
-        let mut known = self.know(context, language).await?;
+        let mut known = self.resolve_session(context, language).await?;
         let limits = self.policy.limits.clone();
         let work = async {
             let turn = self.turn(&known).await?;
             let _place = self.services.file_call().await?;
-            let held = self.hold(&mut known, turn).await?;
+            let held = self.lock_session(&mut known, turn).await?;
             let write = move || {
                 let written =
                     tree::write(&held.opened.directory, &path, content.as_bytes(), &limits);
@@ -273,19 +273,24 @@ impl CodeServer {
         let turn = self
             .services
             .affinity
-            .take_turn(&session.key, &session.principal, &self.id, self.patience())
+            .take_turn(
+                &session.key,
+                &session.principal,
+                &self.id,
+                self.turn_timeout(),
+            )
             .await;
         metrics::turn_wait(started.elapsed());
         Ok(turn?)
     }
 
     /// The session's files, under its lock.
-    pub(super) async fn hold(
+    pub(super) async fn lock_session(
         &self,
         known: &mut ResolvedSession,
         turn: Turn,
     ) -> Result<LockedSession, Failure> {
-        let wait = self.patience();
+        let wait = self.turn_timeout();
         let (opened, lock) = self
             .open(known, move |handle, incarnation, mounted| {
                 let lock = handle.lock(wait)?;
@@ -302,7 +307,7 @@ impl CodeServer {
     }
 
     /// How long a call waits for the one before it.
-    fn patience(&self) -> Duration {
+    fn turn_timeout(&self) -> Duration {
         self.policy.limits.wall_time + PATIENCE
     }
 }

@@ -27,7 +27,7 @@ impl CodeServers {
         };
         CodeState {
             sandbox: match &services.sandbox {
-                Ok(sandbox) => Ok(stands(sandbox)),
+                Ok(sandbox) => Ok(sandbox_report(sandbox)),
                 Err(error) => Err(error.to_string()),
             },
             // A look that ended by itself found nothing good.
@@ -68,7 +68,7 @@ impl CodeState {
     }
 }
 
-fn stands(sandbox: &Sandbox) -> Value {
+fn sandbox_report(sandbox: &Sandbox) -> Value {
     let runtimes = sandbox.runtimes();
     let tools: serde_json::Map<_, _> = runtimes
         .tools

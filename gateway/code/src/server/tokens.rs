@@ -55,7 +55,7 @@ impl<C: Callee> Callee for ArgumentTokenizer<C> {
             let Ok(Ok(Value::Object(arguments))) = hidden else {
                 return Err(CallError::new(
                     CallErrorKind::Unavailable,
-                    "personal data could not be replaced by tokens; nothing was called",
+                    "personal data could not be tokenized; the tool was not called",
                 ));
             };
             call.arguments = arguments;

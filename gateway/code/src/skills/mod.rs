@@ -52,7 +52,7 @@ pub(crate) const DESCRIPTION_CHARS_MAX: usize = 10_000;
 #[derive(Debug, thiserror::Error)]
 pub enum SkillsError {
     /// The server's name cannot be part of a path.
-    #[error("there can be no skills of this server")]
+    #[error("this server cannot have skills")]
     Server(#[source] io::Error),
     /// They could not be read.
     #[error("the skills of this server could not be read")]

@@ -54,7 +54,7 @@ pub enum CreateError {
     #[error("{0}")]
     Blocked(PatternMatch),
     /// The server has as many skills as it may.
-    #[error("the server has as many skills, or as much of them, as it may: revoke some")]
+    #[error("skill limit of this server reached: revoke some skills")]
     Full,
     /// The files could not be read.
     #[error(transparent)]

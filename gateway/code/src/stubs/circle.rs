@@ -38,7 +38,7 @@ fn follow(shape: &mut TypeSchema, states: &mut [State], start: usize) {
             way.pop();
             continue;
         };
-        without(&mut named.kind, |number| {
+        remove_references(&mut named.kind, |number| {
             states.get(number) == Some(&State::Open)
         });
         let next = bare(&named.kind).find(|number| states.get(*number) == Some(&State::Unseen));
@@ -71,7 +71,7 @@ fn bare(kind: &Kind) -> impl Iterator<Item = usize> {
 }
 
 /// Takes away the names that close a circle. A union that has lost one is still what the others are.
-fn without(kind: &mut Kind, closes: impl Fn(usize) -> bool) {
+fn remove_references(kind: &mut Kind, closes: impl Fn(usize) -> bool) {
     let is_closing = |kind: &Kind| matches!(kind, Kind::Named(number) if closes(*number));
     if is_closing(kind) {
         *kind = Kind::Any;

@@ -11,7 +11,7 @@ const EXACT: std::ops::RangeInclusive<i64> = -9_007_199_254_740_991..=9_007_199_
 /// One of these values, where all of them can be named; else what they all are.
 pub(super) fn literals(values: &[Value]) -> Kind {
     let of = if values.len() > limits::LITERALS_MAX {
-        loosely
+        kind_of_value
     } else {
         literal
     };
@@ -30,11 +30,11 @@ fn literal(value: &Value) -> Kind {
         }
         _ => None,
     };
-    named.map_or_else(|| loosely(value), |named| Kind::Literals(vec![named]))
+    named.map_or_else(|| kind_of_value(value), |named| Kind::Literals(vec![named]))
 }
 
 /// What kind of value it is.
-fn loosely(value: &Value) -> Kind {
+fn kind_of_value(value: &Value) -> Kind {
     match value {
         Value::Null => Kind::Null,
         Value::Bool(_) => Kind::Boolean,

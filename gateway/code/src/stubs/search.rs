@@ -91,7 +91,7 @@ pub(crate) fn search(
     for package in &packages {
         for function in &package.tools {
             let names = [package.name.as_str(), &function.name];
-            let worth = worth(function.tool, query, &wanted, names);
+            let worth = score_tool(function.tool, query, &wanted, names);
             if worth > 0 || is_for_all {
                 found.push((worth, package, function));
             }
@@ -129,7 +129,7 @@ pub(super) fn parameters(tool: &MountedTool) -> impl Iterator<Item = &str> {
         .take(limits::FIELDS_MAX)
 }
 
-fn worth(
+fn score_tool(
     tool: &MountedTool,
     query: &str,
     wanted: &[String],
@@ -155,12 +155,12 @@ fn worth(
         &format!("{}/{}", tool.server, tool.original_name),
     ];
     let is_exact = names.iter().any(|name| name.eq_ignore_ascii_case(query));
-    let words: u32 = wanted.iter().map(|word| worth_of_word(word, &places)).sum();
+    let words: u32 = wanted.iter().map(|word| score_word(word, &places)).sum();
     if is_exact { EXACT + words } else { words }
 }
 
 /// The worth of the best place of a word.
-fn worth_of_word(wanted: &str, places: &[(u32, Vec<String>)]) -> u32 {
+fn score_word(wanted: &str, places: &[(u32, Vec<String>)]) -> u32 {
     let of_place = |(worth, words): &(u32, Vec<String>)| {
         let of_word = |word: &String| {
             let begins = wanted.len() >= BEGINNING_BYTES_MIN && word.starts_with(wanted);

@@ -139,7 +139,7 @@ impl DraftValue {
                 let mut object = Map::with_capacity(fields.len());
                 let mut next = HashMap::new();
                 for (key, value) in fields {
-                    let key = own_key(&object, &mut next, key.filled(tokens));
+                    let key = unused_key(&object, &mut next, key.filled(tokens));
                     object.insert(key, value.filled(tokens));
                 }
                 Value::Object(object)
@@ -161,7 +161,7 @@ fn unescaped(text: &str) -> Option<String> {
 
 /// Two keys become one only where the map has no room; then the second gets a number, so that nothing is lost.
 /// `next` has the first number not tried yet of each key: a thousand equal keys do not count from 2 a thousand times.
-fn own_key(object: &Map<String, Value>, next: &mut HashMap<String, u64>, key: String) -> String {
+fn unused_key(object: &Map<String, Value>, next: &mut HashMap<String, u64>, key: String) -> String {
     if !object.contains_key(&key) {
         return key;
     }

@@ -23,9 +23,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(16);
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process, or another thread of this one, held it for the whole wait.
-    #[error(
-        "the session is busy: its lock was held for the {waited_ms} ms that were waited for it"
-    )]
+    #[error("the session is busy: lock not acquired within {waited_ms} ms")]
     Busy {
         /// How long was waited.
         waited_ms: u64,

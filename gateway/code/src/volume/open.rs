@@ -32,11 +32,11 @@ pub enum SessionOpenError {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The lock that was shown is another session's.
-    #[error("the lock is that of another session")]
+    #[error("the lock belongs to another session")]
     ForeignLock,
     /// The directory belongs to a later incarnation than the record that was read: read it again, and say which
     /// generation it has to outrank.
-    #[error("the session began anew meanwhile")]
+    #[error("the session was replaced by a newer generation")]
     Superseded {
         /// The directory's.
         generation: u64,
@@ -48,16 +48,16 @@ pub enum SessionOpenError {
     #[error("the session's directory could not be made: {0}")]
     Make(Errno),
     /// What is within its directory could not be made or opened.
-    #[error("what is within the session's directory could not be opened")]
+    #[error("the contents of the session's directory could not be opened")]
     Trees(#[source] TreeError),
     /// What an earlier incarnation left could not be moved into the trash.
-    #[error("what an earlier session left could not be moved away: {0}")]
+    #[error("files of an earlier session could not be moved to the trash: {0}")]
     Retire(Errno),
     /// Its stamp could not be read or written.
     #[error(transparent)]
     Stamp(#[from] StampError),
     /// A commit that was killed could not be completed.
-    #[error("what a killed run left could not be completed")]
+    #[error("an interrupted commit could not be completed")]
     Recover(#[source] CommitError),
     /// The tools could not be mounted.
     #[error(transparent)]
@@ -173,7 +173,10 @@ pub(super) fn without_lock(
     };
     let now_ms = unix_now_ms();
     let is_kept = decide(&stamp, incarnation, now_ms, handle.ttl_ms) == Decision::Keep;
-    if !is_kept || stamp != wanted(handle, &stamp, incarnation, mounted) || has_journal(&root)? {
+    if !is_kept
+        || stamp != expected_stamp(handle, &stamp, incarnation, mounted)
+        || has_journal(&root)?
+    {
         return Ok(None);
     }
     let trees = tools::ensure(handle.shared.base.as_fd(), mounted)?;
@@ -184,7 +187,7 @@ pub(super) fn without_lock(
         Err(error) => return Err(error.into()),
     }
     let directory = SessionDirectory::open(root).map_err(SessionOpenError::Trees)?;
-    opened(directory, trees, mounted, stamp.generation, Opening::Found).map(Some)
+    build_opened_session(directory, trees, mounted, stamp.generation, Opening::Found).map(Some)
 }
 
 /// Everything else: the caller holds the lock, and nobody else changes the directory.
@@ -220,7 +223,7 @@ pub(super) fn under_lock(
                 let opening = opening(found.as_ref(), decision, mounted, was_retired);
                 let before = found.clone().unwrap_or(Stamp::BLANK);
                 let used_at_ms = now_ms;
-                let stamp = wanted(
+                let stamp = expected_stamp(
                     handle,
                     &Stamp {
                         used_at_ms,
@@ -235,7 +238,7 @@ pub(super) fn under_lock(
                         ..found
                     } == stamp
                 });
-                return settle(handle, root, &stamp, is_stamped, mounted, opening);
+                return complete_directory(handle, root, &stamp, is_stamped, mounted, opening);
             }
         }
     }
@@ -261,7 +264,7 @@ fn opening(
 }
 
 /// The stamp that a directory has to have that had `stamp` before.
-fn wanted(
+fn expected_stamp(
     handle: &SessionHandle,
     stamp: &Stamp,
     incarnation: Incarnation,
@@ -280,7 +283,7 @@ fn wanted(
 }
 
 /// Makes what is missing, completes what was killed, and last stamps what has changed.
-fn settle(
+fn complete_directory(
     handle: &SessionHandle,
     root: OwnedFd,
     stamp: &Stamp,
@@ -302,10 +305,10 @@ fn settle(
         tools::note_use(base, mounted, stamp.used_at_ms)?;
         stamp::write(directory.root(), stamp)?;
     }
-    opened(directory, trees, mounted, stamp.generation, opening)
+    build_opened_session(directory, trees, mounted, stamp.generation, opening)
 }
 
-fn opened(
+fn build_opened_session(
     directory: SessionDirectory,
     trees: MountedTrees,
     mounted: &MountManifest,

@@ -33,13 +33,13 @@ pub enum RetireError {
     #[error(transparent)]
     Lock(LockError),
     /// It could not be opened.
-    #[error("the directory of a session that is over could not be opened: {0}")]
+    #[error("the directory of an ended session could not be opened: {0}")]
     Open(Errno),
     /// Its stamp could not be read.
     #[error(transparent)]
     Stamp(#[from] StampError),
     /// It could not be moved.
-    #[error("the directory of a session that is over could not be moved into the trash: {0}")]
+    #[error("the directory of an ended session could not be moved into the trash: {0}")]
     Move(Errno),
 }
 

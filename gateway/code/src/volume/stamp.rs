@@ -38,10 +38,10 @@ pub enum StampError {
     #[error("the session's stamp could not be written: {0}")]
     Write(Errno),
     /// The new one could not be put in the place of the old one.
-    #[error("the session's stamp could not be put into place: {0}")]
+    #[error("the session's stamp could not be renamed into place: {0}")]
     Replace(Errno),
     /// The use could not be noted.
-    #[error("the use of the session could not be noted: {0}")]
+    #[error("the session's last use could not be recorded: {0}")]
     Touch(Errno),
 }
 

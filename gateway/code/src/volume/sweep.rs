@@ -51,7 +51,7 @@ pub struct SweepOutcome {
 struct Sweep<'a> {
     base: BorrowedFd<'a>,
     now_ms: u64,
-    lies_ms: u64,
+    retention_ms: u64,
     /// The trees that stamps name.
     named: HashSet<ContentHash>,
     swept: SweepOutcome,
@@ -67,7 +67,7 @@ impl Volume {
         let mut sweep = Sweep {
             base: self.shared.base.as_fd(),
             now_ms,
-            lies_ms: lies_ms(self.shared.ttl_ms()),
+            retention_ms: retention_ms(self.shared.ttl_ms()),
             named: HashSet::new(),
             swept: SweepOutcome::default(),
         };
@@ -75,7 +75,7 @@ impl Volume {
         for name in directory::names(base).map_err(SweepError::Base)? {
             let name = name.map_err(SweepError::Base)?;
             if name.starts_with(PROBE_PREFIX) {
-                sweep.leftover(base, &name);
+                sweep.remove_leftover(base, &name);
             } else if place::is_server_directory(&name) {
                 sweep.server(&name);
             }
@@ -88,16 +88,16 @@ impl Volume {
 
 impl Sweep<'_> {
     fn is_old(&self, used_at_ms: u64) -> bool {
-        self.now_ms.saturating_sub(used_at_ms) >= self.lies_ms
+        self.now_ms.saturating_sub(used_at_ms) >= self.retention_ms
     }
 
     fn server(&mut self, server: &str) {
-        for slug in self.listed(server) {
+        for slug in self.list_names(server) {
             if !place::is_slug_directory(&slug) {
                 continue;
             }
             let parent = format!("{server}/{slug}");
-            for id in self.listed(&parent) {
+            for id in self.list_names(&parent) {
                 if place::is_session_path(server, &slug, &id)
                     && self.session(server, &parent, &id).is_err()
                 {
@@ -111,7 +111,7 @@ impl Sweep<'_> {
 
     /// The names in a directory of a server or a user, which has as many as that server has users, or that user
     /// languages; what cannot be read has none.
-    fn listed(&mut self, path: &str) -> Vec<String> {
+    fn list_names(&mut self, path: &str) -> Vec<String> {
         let names = directory::open_directory(self.base, path)
             .and_then(|directory| directory::names(directory.as_fd())?.collect());
         match names {
@@ -158,8 +158,8 @@ impl Sweep<'_> {
         };
         match stamp::read(session.as_fd()) {
             Ok(Some(stamp)) => {
-                let lies_ms = stamp.ttl_ms.map_or(self.lies_ms, lies_ms);
-                let is_old = self.now_ms.saturating_sub(stamp.used_at_ms) >= lies_ms;
+                let retention_ms = stamp.ttl_ms.map_or(self.retention_ms, retention_ms);
+                let is_old = self.now_ms.saturating_sub(stamp.used_at_ms) >= retention_ms;
                 self.named.extend(stamp.content_hash.filter(|_| !is_old));
                 Ok(is_old)
             }
@@ -185,7 +185,7 @@ impl Sweep<'_> {
         for name in directory::names(all.as_fd()).map_err(SweepError::Trees)? {
             let name = name.map_err(SweepError::Trees)?;
             if name.starts_with(NEW_PREFIX) {
-                self.leftover(all.as_fd(), &name);
+                self.remove_leftover(all.as_fd(), &name);
             } else if !self.named.iter().any(|hash| hash.as_str() == name) {
                 self.tree(all.as_fd(), &name);
             }
@@ -208,7 +208,7 @@ impl Sweep<'_> {
     }
 
     /// What a killed process left of its making.
-    fn leftover(&mut self, parent: BorrowedFd<'_>, name: &str) {
+    fn remove_leftover(&mut self, parent: BorrowedFd<'_>, name: &str) {
         let is_old = directory::modified_at_ms(parent, name).is_ok_and(|ms| self.is_old(ms));
         if !is_old {
             return;
@@ -222,6 +222,6 @@ impl Sweep<'_> {
 }
 
 /// For how long something must have been unused to be swept.
-const fn lies_ms(ttl_ms: u64) -> u64 {
+const fn retention_ms(ttl_ms: u64) -> u64 {
     ttl_ms.saturating_mul(2)
 }

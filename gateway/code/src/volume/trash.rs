@@ -24,7 +24,7 @@ const TOOLS_PREFIX: &str = "tools-";
 /// How long a tree of tools lies in the trash: longer than any run that had it open may last.
 const TOOLS_LIE: Duration = Duration::from_secs(15 * 60);
 
-/// Why the trash was not emptied.
+/// Why emptying the trash failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrashError {
     /// The lock could not be taken.
@@ -34,7 +34,7 @@ pub enum TrashError {
     #[error("the trash could not be read: {0}")]
     Read(Errno),
     /// Something in it could not be deleted.
-    #[error("something in the trash could not be deleted")]
+    #[error("an entry of the trash could not be deleted")]
     Remove(#[source] std::io::Error),
 }
 

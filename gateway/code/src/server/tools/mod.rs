@@ -71,7 +71,7 @@ fn reading() -> Value {
 }
 
 /// A duration as people say it.
-fn spoken(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     for (unit, length) in [("days", 86_400), ("hours", 3_600), ("minutes", 60)] {
         if seconds >= 2 * length && seconds.is_multiple_of(length) {

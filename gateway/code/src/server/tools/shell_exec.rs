@@ -93,7 +93,7 @@ pub(super) fn definition(policy: &CodePolicy, form: AnswerForm) -> Value {
              there. Top-level await works. Code can call other servers' tools as functions: find them with tool_search. \
              /scratch and /results keep files for later calls, and lose all of them {} after the last call; variables and \
              processes do not stay. There is no shell but one line of {}, with pipes.",
-            super::spoken(policy.session_ttl),
+            super::format_duration(policy.session_ttl),
             mooring_sandbox::TOOLS.join(" ")
         ),
         "inputSchema": {

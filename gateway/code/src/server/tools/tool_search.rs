@@ -57,7 +57,7 @@ pub(in crate::server) async fn call(
         Err(error) => return ToolAnswer::refused(error),
     };
     let language = server.language_or_default(request.language);
-    match server.mounted(context, language).await {
+    match server.resolve_manifest(context, language).await {
         Ok(mounted) => {
             let found = search(
                 mounted.tools(),

@@ -41,7 +41,7 @@ enum Separator {
 
 /// The numbers of a text. `hint` is what the key says under which all of it stands.
 pub(super) fn find(text: &str, hint: Hint, push: &mut impl FnMut(PersonalDataType, Range<usize>)) {
-    if let Some(kind) = hinted(text, hint) {
+    if let Some(kind) = classify_by_hint(text, hint) {
         push(kind, 0..text.len());
         return;
     }
@@ -83,7 +83,7 @@ pub(super) fn of_number(decimal: &str, hint: Hint) -> Option<PersonalDataType> {
 }
 
 /// What all of a text is that stands under a telling key.
-fn hinted(text: &str, hint: Hint) -> Option<PersonalDataType> {
+fn classify_by_hint(text: &str, hint: Hint) -> Option<PersonalDataType> {
     let (kind, counts, marks) = match hint {
         Hint::Phone => (
             PersonalDataType::Phone,

@@ -50,7 +50,7 @@ impl Detector {
         Self { settings }
     }
 
-    pub(super) fn looks_for(&self, wanted: PersonalDataType) -> bool {
+    pub(super) fn detects(&self, wanted: PersonalDataType) -> bool {
         self.settings.types.contains(&wanted)
     }
 
@@ -89,7 +89,7 @@ impl Detector {
             return Some(category);
         }
         let kind = digits::of_number(decimal, hint)?;
-        self.looks_for(kind).then(|| kind.category())
+        self.detects(kind).then(|| kind.category())
     }
 
     fn push_built_in<'a>(&'a self, found: &mut Vec<RankedMatch<'a>>, text: &str, hint: Hint) {
@@ -102,7 +102,7 @@ impl Detector {
             PersonalDataType::Name => first + 4,
         };
         let mut push = |kind: PersonalDataType, range| {
-            if self.looks_for(kind) {
+            if self.detects(kind) {
                 found.push(RankedMatch {
                     range,
                     category: kind.category(),
@@ -111,13 +111,13 @@ impl Detector {
                 });
             }
         };
-        if self.looks_for(PersonalDataType::Email) {
+        if self.detects(PersonalDataType::Email) {
             email::find(text, |range| push(PersonalDataType::Email, range));
         }
-        if digits::TYPES.iter().any(|kind| self.looks_for(*kind)) {
+        if digits::TYPES.iter().any(|kind| self.detects(*kind)) {
             digits::find(text, hint, &mut push);
         }
-        if self.looks_for(PersonalDataType::Name) {
+        if self.detects(PersonalDataType::Name) {
             if hint == Hint::Name {
                 push(PersonalDataType::Name, 0..text.len());
             } else {

@@ -15,7 +15,7 @@ pub enum TokensError {
     #[error("the session's tokens could not be locked: {0}")]
     Lock(Errno),
     /// Another process held the lock for the whole wait.
-    #[error("the session's tokens are busy: their lock was held for {waited_ms} ms")]
+    #[error("the session's tokens are busy: lock not acquired within {waited_ms} ms")]
     Busy {
         /// How long was waited.
         waited_ms: u64,
@@ -45,6 +45,6 @@ pub enum TokensError {
     #[error("a token could not be encrypted")]
     Encrypt,
     /// The task that worked on it ended before it did.
-    #[error("the work on the session's tokens was given up")]
+    #[error("the tokenizer task failed")]
     GivenUp,
 }

@@ -97,7 +97,7 @@ impl MapFile {
     }
 
     /// Reads what was appended since the last time. Costs one system call where nothing was.
-    pub(super) fn read_on(&mut self, index: &mut TokenIndex) -> Result<(), TokensError> {
+    pub(super) fn read_appended(&mut self, index: &mut TokenIndex) -> Result<(), TokensError> {
         let length = length(&self.file)?;
         if length < self.offset {
             return Err(TokensError::Damaged);
@@ -130,7 +130,7 @@ impl MapFile {
                 None => {
                     tracing::warn!(
                         bytes = line.len(),
-                        "a line of a session's tokens is damaged and was passed over"
+                        "damaged line in a session's token file skipped"
                     );
                     index.note_damage(line.len());
                 }

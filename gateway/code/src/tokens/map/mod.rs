@@ -77,7 +77,7 @@ impl TokenMap {
     pub(crate) fn open(directory: OwnedFd, options: &MapOptions) -> Result<Self, TokensError> {
         let mut file = MapFile::open(&directory, options.key.as_ref())?;
         let mut index = TokenIndex::default();
-        file.read_on(&mut index)?;
+        file.read_appended(&mut index)?;
         Ok(Self {
             state: Mutex::new(State { file, index }),
         })
@@ -88,7 +88,7 @@ impl TokenMap {
         let mut state = self.state();
         state.refresh()?;
         if values.iter().any(|value| state.is_new(value)) {
-            state.keep_new(values)?;
+            state.store_new(values)?;
         }
         Ok(values.iter().map(|value| state.token_of(value)).collect())
     }
@@ -108,7 +108,7 @@ impl TokenMap {
         if is_unknown(&state) {
             let State { file, index } = &mut *state;
             let lock = file.lock()?;
-            file.read_on(index)?;
+            file.read_appended(index)?;
             drop(lock);
         }
         let value =
@@ -124,7 +124,7 @@ impl TokenMap {
 
 impl State {
     fn refresh(&mut self) -> Result<(), TokensError> {
-        self.file.read_on(&mut self.index)
+        self.file.read_appended(&mut self.index)
     }
 
     /// Whether a value has no token yet and can have one.
@@ -137,11 +137,11 @@ impl State {
     }
 
     /// Gives numbers to those that have none, as long as there is room, and appends them in one step.
-    fn keep_new(&mut self, values: &[PersonalValue]) -> Result<(), TokensError> {
+    fn store_new(&mut self, values: &[PersonalValue]) -> Result<(), TokensError> {
         let lock = self.file.lock()?;
-        self.file.read_on(&mut self.index)?;
+        self.file.read_appended(&mut self.index)?;
         if self.file.end_half_line()? {
-            self.file.read_on(&mut self.index)?;
+            self.file.read_appended(&mut self.index)?;
         }
         let mut next = self.index.next_number();
         let mut appended = Vec::new();
@@ -166,7 +166,7 @@ impl State {
         };
         drop(lock);
         written?;
-        self.file.read_on(&mut self.index)
+        self.file.read_appended(&mut self.index)
     }
 
     fn token_of(&self, value: &PersonalValue) -> String {

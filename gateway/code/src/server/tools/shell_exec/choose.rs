@@ -95,7 +95,7 @@ pub(super) fn choose(
     if language.is_none() {
         shell::refuse_shell_code(code)?;
     }
-    let language = language.unwrap_or_else(|| standard(server, sandbox));
+    let language = language.unwrap_or_else(|| default_language(server, sandbox));
     find_runtime(sandbox, language)?;
     let runtime = RuntimeName::of(language);
     server
@@ -114,7 +114,7 @@ pub(super) fn choose(
 }
 
 /// The language of code that names none.
-fn standard(server: &CodeServer, sandbox: &Sandbox) -> Language {
+fn default_language(server: &CodeServer, sandbox: &Sandbox) -> Language {
     let is_deno_absent = sandbox.runtimes().deno.path().is_none();
     match (server.policy.language, server.services.on_deno_absent) {
         (Language::TypeScript, OnDenoAbsent::RunPython) if is_deno_absent => Language::Python,

@@ -1,6 +1,6 @@
 //! One execution, from its code to its record: what is to run is chosen, the rate is asked for, and then it runs.
 //!
-//! Invariant: what was looked at is recorded, whether it ran or not, and its record says what its caller is told.
+//! Invariant: code that was checked is recorded, whether it ran or not, and the record states what the caller was answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,13 +57,15 @@ pub(in crate::server) async fn execute(
 ) -> ExecutionOutcome {
     let run_id = execution.run_id.clone();
     let code = Arc::clone(&execution.code);
-    let told = RunIdentity {
+    let run_identity = RunIdentity {
         run_id: &run_id,
         code: &code,
     };
     let choice = match choose::choose(server, &code, execution.language) {
         Ok(choice) => choice,
-        Err(refusal) => return not_chosen(server, context, &execution, &told, &refusal).await,
+        Err(refusal) => {
+            return answer_refusal(server, context, &execution, &run_identity, &refusal).await;
+        }
     };
     if let Err(limited) = within_rate(server, &context.caller.principal, execution.answer).await {
         return limited;
@@ -93,13 +95,13 @@ pub(in crate::server) async fn execute(
     };
     match server.run(context, run).await {
         Ok(mut over) => {
-            let report = told.ran(choice.runtime, &mut over.ran, &limits);
+            let report = run_identity.report_result(choice.runtime, &mut over.ran, &limits);
             metrics::code_run(
                 choice.runtime.as_str(),
                 report.outcome,
                 over.ran.usage.wall_time,
             );
-            told_and_recorded(over, report, &execution).await
+            answer_and_record(over, report, &execution).await
         }
         Err(failure) => ExecutionOutcome::refused(failure, execution.answer),
     }
@@ -116,7 +118,7 @@ impl ExecutionOutcome {
 }
 
 /// Ends the record, and tells the same.
-async fn told_and_recorded(
+async fn answer_and_record(
     over: CompletedRun,
     mut report: Report,
     execution: &Execution,
@@ -129,7 +131,7 @@ async fn told_and_recorded(
     let calls = recording.calls_made();
     report.note_calls(&calls);
     let events = events(&ran, &served, &report);
-    let finished = report.finished();
+    let finished = report.to_completion();
     let recorded = spawn_blocking(move || {
         for event in events {
             recording.event(event);
@@ -191,15 +193,17 @@ fn new_run(
 }
 
 /// What was looked at and not run is recorded all the same.
-async fn not_chosen(
+async fn answer_refusal(
     server: &CodeServer,
     context: &CallContext,
     execution: &Execution,
-    told: &RunIdentity<'_>,
+    run_identity: &RunIdentity<'_>,
     refusal: &RunRefusal,
 ) -> ExecutionOutcome {
-    let (Some(runtime), Some(mut report)) = (refusal.blocked_runtime(), told.not_chosen(refusal))
-    else {
+    let (Some(runtime), Some(mut report)) = (
+        refusal.blocked_runtime(),
+        run_identity.report_refusal(refusal),
+    ) else {
         return ExecutionOutcome::refused(refusal, execution.answer);
     };
     metrics::code_run(runtime.as_str(), RunOutcome::Blocked, Duration::ZERO);
@@ -209,7 +213,7 @@ async fn not_chosen(
         let language = server.language_or_default(execution.language);
         let run = new_run(context, execution, language, runtime.as_str());
         let event = SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string());
-        let (records, id, finished) = (records.clone(), server.id.clone(), report.finished());
+        let (records, id, finished) = (records.clone(), server.id.clone(), report.to_completion());
         // What cannot be recorded is counted there.
         let _ = spawn_blocking(move || records.blocked(&id, run, finished, event)).await;
     }
@@ -241,7 +245,7 @@ async fn within_rate(
             })
         }
         Err(error) => {
-            tracing::warn!(%error, "the rate of runs could not be asked for");
+            tracing::warn!(%error, "run rate limit not checked");
             Err(ExecutionOutcome::refused(Failure::from(error), form))
         }
     }

@@ -56,7 +56,7 @@ impl RunIdentity<'_> {
     }
 
     /// The code was looked at and not run. None where it was not even looked at.
-    pub(super) fn not_chosen(&self, refusal: &RunRefusal) -> Option<Report> {
+    pub(super) fn report_refusal(&self, refusal: &RunRefusal) -> Option<Report> {
         let runtime = refusal.blocked_runtime()?;
         let (pattern, line, exit_code) = match refusal {
             RunRefusal::Blocked(found, _) => (Some(&*found.pattern), Some(found.line), None),
@@ -85,7 +85,12 @@ impl RunIdentity<'_> {
     }
 
     /// It ran.
-    pub(super) fn ran(&self, runtime: RuntimeName, ran: &mut RunResult, limits: &Limits) -> Report {
+    pub(super) fn report_result(
+        &self,
+        runtime: RuntimeName,
+        ran: &mut RunResult,
+        limits: &Limits,
+    ) -> Report {
         let outcome = outcome(&ran.ended);
         let (exit_code, signal) = match ran.ended {
             RunEnd::Exited(code) => (Some(code), None),
@@ -148,7 +153,7 @@ impl Report {
     }
 
     /// As its record has it.
-    pub(super) fn finished(&self) -> RunCompletion {
+    pub(super) fn to_completion(&self) -> RunCompletion {
         RunCompletion {
             outcome: self.outcome,
             output: self.output.clone(),
