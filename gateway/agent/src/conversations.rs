@@ -39,27 +39,27 @@ pub struct Conversations {
     sessions_max: u64,
 }
 
-/// What is known of a conversation.
+/// The stored state of a conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConversationState {
-    /// The id by which the agent takes it up; none where it has not run yet.
+    /// The id by which the agent resumes it; `None` before its first run.
     pub agent_session: Option<String>,
-    /// The fence of that.
+    /// The binding's epoch, which fences `agent_session`.
     pub epoch: Option<u64>,
     /// Where the agent worked last.
     pub folder: Option<String>,
 }
 
-/// What became of a new id.
+/// The outcome of saving a new agent session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveOutcome {
-    /// It is what the conversation is taken up by.
+    /// The conversation is resumed by this id.
     Now,
-    /// Another run of the conversation ended in between, and its id stands.
+    /// Another run of the conversation ended meanwhile; its id is kept.
     Superseded,
 }
 
-/// Why the id of a conversation is not kept.
+/// Why an agent session id was not saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// The store refused, or could not be asked.

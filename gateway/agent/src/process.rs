@@ -53,7 +53,7 @@ pub struct RunSpec {
     pub unknown_session: Vec<String>,
 }
 
-/// A run that is over: no process of it is left.
+/// A run that has ended: none of its processes is left.
 #[derive(Clone, Debug)]
 pub struct CompletedRun {
     /// How it ended.
@@ -72,11 +72,11 @@ pub struct CompletedRun {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessExit {
-    /// By itself, or by a signal of somebody else's.
+    /// It exited, or another process's signal ended it.
     Exited {
-        /// What it said; none where a signal ended it.
+        /// Its exit code; `None` if a signal ended it.
         code: Option<i32>,
-        /// What the system says of it.
+        /// The exit status as text.
         said: String,
     },
     /// It took longer than [`RunSpec::time_limit`].
@@ -171,7 +171,7 @@ impl RunSpec {
     }
 }
 
-/// More was printed than is taken.
+/// The run printed more than its output limit.
 pub struct OutputLimitExceeded;
 
 /// What is read of a run's output.

@@ -20,7 +20,7 @@ use regex::Regex;
 use self::mask::{MaskedCode, mask_code};
 use mooring_settings::Language;
 
-/// What a pattern looks at.
+/// Which reading of the code a pattern is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternScope {
     /// Code without comments and without the text of strings.
@@ -86,7 +86,7 @@ const TYPESCRIPT: [DefaultPattern; 5] = [
     ),
 ];
 
-/// Where a pattern was found.
+/// The first match of a forbidden pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("blocked by the pattern {pattern:?} in line {line}: {text}")]
 pub struct PatternMatch {

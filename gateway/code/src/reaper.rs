@@ -40,7 +40,7 @@ const SWEEP_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Looks for tombstones and cleans up after them, until it is stopped. The pauses between two looks are `interval`, give
 /// or take a quarter.
 pub async fn reap(services: Arc<Services>, interval: Duration) {
-    let Ok(CodeStorage { volume, .. }) = &services.kept else {
+    let Ok(CodeStorage { volume, .. }) = &services.storage else {
         return;
     };
     let reaper = Reaper {
@@ -65,7 +65,7 @@ pub async fn reap(services: Arc<Services>, interval: Duration) {
 
 /// Sweeps what no store tells of, until it is stopped.
 pub async fn sweep(services: Arc<Services>) {
-    let Ok(CodeStorage { volume, .. }) = &services.kept else {
+    let Ok(CodeStorage { volume, .. }) = &services.storage else {
         return;
     };
     let interval = (services.session_ttl_max / SWEEPS_PER_TTL).max(SWEEP_INTERVAL_MIN);

@@ -134,7 +134,7 @@ impl LockUse {
     }
 }
 
-/// What came of one attempt to clean up after a code session.
+/// The outcome of one attempt to clean up after a code session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionRetired {
     /// Its directory is gone, or there was none, and its tombstone is dropped.

@@ -133,7 +133,7 @@ pub fn affinity_failure(reason: &'static str) {
     counter!(FAILURES, "reason" => reason).increment(1);
 }
 
-/// What came of one attempt to clean up after a session.
+/// The outcome of one attempt to clean up after a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReapOutcome {
     /// All that it held is deleted upstream.
@@ -166,7 +166,7 @@ pub fn session_reaped(outcome: ReapOutcome) {
     counter!(REAPED, "outcome" => outcome.as_str()).increment(1);
 }
 
-/// Which session a cap cost.
+/// Which session a session cap ended or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapOutcome {
     /// The least recently used one was ended.

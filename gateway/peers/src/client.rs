@@ -53,7 +53,7 @@ pub struct PeerClient {
     connections: PeerConnections,
 }
 
-/// Why a reply is not waited for any more.
+/// Why a reply is no longer awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyAbandoned {
     /// The limit has passed.
@@ -81,7 +81,7 @@ pub enum PeerError {
     /// Another gateway or boot of the fleet answers at the announced address. Nothing was sent.
     #[error("another gateway, or another boot of it, answers at the gateway's address")]
     OtherGateway,
-    /// The address refuses connections: nobody listens there. Nothing was delivered.
+    /// The address refuses connections. Nothing was delivered.
     #[error("the gateway refuses connections")]
     Refused,
     /// No connection was made for another reason. Nothing was delivered.

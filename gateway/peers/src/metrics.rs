@@ -26,7 +26,7 @@ pub fn describe_metrics() {
     }
 }
 
-/// What came of asking another worker.
+/// The outcome of a request to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forwarded {
     /// It began to answer.

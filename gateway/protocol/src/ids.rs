@@ -113,7 +113,7 @@ pub(super) enum Owner {
     Server(Epoch, Option<Seal>),
 }
 
-/// An id in its rewritten form, not yet written out.
+/// An id with its owner, to be written in the rewritten form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RewrittenId<'a> {
     /// Whose id it is.
@@ -166,7 +166,7 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// Whose request a response, or a progress notification, that came from an upstream belongs to.
+/// The origin of the request that an upstream's response or progress notification refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestOrigin<'a> {
     /// A client's; `id` is the JSON text that the client wrote.

@@ -42,7 +42,7 @@ impl fmt::Debug for Marker {
     }
 }
 
-/// Whose ids a rewrite hides.
+/// Whose ids a rewrite replaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IdScope<'a> {
     /// A client's.

@@ -14,7 +14,7 @@ use super::mark::{self, Rebound};
 use super::marker::Marker;
 use super::rewrite::{Downward, RewriteError, rewrite_down};
 
-/// What an event's data was.
+/// An upstream event, and the form in which the client will see it.
 #[derive(Debug)]
 pub enum RewrittenEvent<'e> {
     /// A message, and the form in which the client will see it.

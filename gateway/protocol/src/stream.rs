@@ -69,7 +69,7 @@ impl Default for StreamRewriter {
     }
 }
 
-/// One chunk in work: what of it was copied, and what comes out.
+/// The rewrite of one chunk: how much of it was copied, and its output.
 struct ChunkRewrite {
     /// Everything before this was copied into `out`, or replaced.
     copied: usize,

@@ -25,13 +25,13 @@ pub trait ToolServer {
     fn call(self: &Arc<Self>, tool: &str, arguments: Option<Value>) -> Option<Self::Call>;
 }
 
-/// What the client is to be answered.
+/// How a tool server handles a request.
 pub enum ToolServerReply<'a, C> {
     /// This `result`, as JSON text.
     Result(String),
     /// This error.
     Error(ErrorBody<'a>),
-    /// What this call comes to.
+    /// The result of running this call.
     Call(C),
 }
 

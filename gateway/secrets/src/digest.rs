@@ -1,4 +1,4 @@
-//! What stands for a secret in logs, headers and keys.
+//! Digests that replace secrets in logs, headers and keys.
 
 use sha2::{Digest, Sha256};
 

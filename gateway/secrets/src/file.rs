@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// What nobody but the owner may have.
+/// Permission bits that only the owner may have.
 const MODE_OF_OTHERS: u32 = 0o077;
 /// The same for a file of root's, which its group may read, as orchestrators mount secrets for other users.
 const MODE_OF_OTHERS_IF_ROOTS: u32 = 0o037;

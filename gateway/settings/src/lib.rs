@@ -89,12 +89,12 @@ pub struct Settings {
     pub default_server: Option<ServerId>,
 }
 
-/// Settings, and remarks about them that are worth a log line and no refusal.
+/// The parsed settings, and warnings about them to log.
 #[derive(Debug)]
 pub struct LoadedSettings {
     /// Everything that can be set, checked.
     pub settings: Settings,
-    /// Remarks, as sentences for people.
+    /// Warnings, as sentences.
     pub remarks: Vec<String>,
 }
 
@@ -240,7 +240,7 @@ fn parse(
     })
 }
 
-/// Without authentication everybody who can connect is the same principal, so nobody else may connect.
+/// Without authentication every client is the same principal, so only local clients may connect.
 fn refuse_open_door(reader: &mut Reader<'_>, listen: &ListenSettings, auth: &AuthSettings) {
     let is_open = matches!(auth, AuthSettings::None) && !listen.address.ip().is_loopback();
     if !is_open || reader.was_refused(&auth::MODE.about) {

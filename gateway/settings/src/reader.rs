@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Self { source, errors }
     }
 
-    /// Whether a setting was written anywhere, rightly or wrongly.
+    /// Whether a setting is set in any source, valid or not.
     pub(super) fn is_written(&self, about: &SettingInfo) -> bool {
         self.source.find(about).is_some()
     }
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         self.errors.concerns(about.key)
     }
 
-    /// How people know a setting, and where it stands.
+    /// The name and place to report for a setting.
     pub(super) fn position(&self, about: &SettingInfo) -> (String, String) {
         match self.source.find(about) {
             Some(written) => (written.written_as, written.place),

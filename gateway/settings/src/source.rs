@@ -28,7 +28,7 @@ pub(super) enum Value {
     Other(String),
 }
 
-/// A value with the name and the place it was written at.
+/// A value of a setting, with the name and place where it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SourceValue {
     pub(super) written_as: String,
@@ -36,12 +36,12 @@ pub(super) struct SourceValue {
     pub(super) value: Value,
 }
 
-/// Something that can be asked for a setting's value.
+/// A source of setting values: file, environment or flags.
 pub(super) trait Source {
     /// The value that wins, or `None` where it was not written.
     fn find(&self, about: &SettingInfo) -> Option<SourceValue>;
 
-    /// How people know a setting that was not written, and where it would stand.
+    /// The name and place to report for a setting that is not set.
     fn describe_unset(&self, about: &SettingInfo) -> (String, String) {
         (about.key.to_owned(), "default".to_owned())
     }

@@ -1,6 +1,6 @@
-//! Text of which no more than the most is kept.
+//! Text that is truncated at a limit of bytes.
 
-/// The beginning of a text.
+/// The beginning of a text, at most `bytes_max` bytes.
 #[derive(Debug)]
 pub(super) struct TruncatedText {
     text: String,

@@ -10,14 +10,14 @@ use crate::process::{CompletedRun, ProcessExit};
 /// Most of what the program wrote to its standard error that is told, in characters.
 const STDERR_CHARS_MAX: usize = 2_000;
 
-/// What is told of a call besides its run.
+/// Remarks added to the answer of a call, besides the run's own output.
 #[derive(Debug, Default)]
 pub(super) struct CallNotes {
     pub(super) parent: Option<String>,
     pub(super) is_resumed: bool,
-    /// Why the agent began anew.
+    /// Why the agent started a new conversation.
     pub(super) started_fresh: Option<&'static str>,
-    /// What else the caller should know of what is kept.
+    /// A remark about the stored conversation.
     pub(super) remark: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! One call: the conversation is found, the program is run in it, and the id by which it goes on is kept.
+//! One call: the conversation is resolved, the program is run in it, and the id that resumes it is stored.
 //!
 //! Invariant: calls of one conversation run one after another, over the whole fleet. An id that the agent told is kept also
 //! where the run failed: what the agent remembers of it is there.
@@ -49,7 +49,7 @@ pub struct Call {
     arguments: Option<Value>,
 }
 
-/// A conversation that is this call's alone for as long as this is there. Fields are dropped in their order.
+/// A conversation under its turn and lock, released when dropped. Fields are dropped in their order.
 struct LockedConversation {
     known: ConversationState,
     _lock: Option<ProcessLock>,
@@ -146,7 +146,7 @@ impl AgentServer {
         Ok(checked?)
     }
 
-    /// Begins the conversation or finds it, and waits until no other run of it goes on.
+    /// Creates or finds the conversation, and waits for its turn.
     async fn lock_conversation(
         &self,
         session: &Session,

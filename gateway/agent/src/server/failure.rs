@@ -1,4 +1,4 @@
-//! Why a call came to nothing: what the caller is told, and what is logged beside it.
+//! Why a call failed: the message for the caller, and the details for the log.
 //!
 //! Invariant: what is told names nothing of this machine.
 

@@ -58,7 +58,7 @@ pub struct CallContext {
     pub principal: Principal,
     /// Which client and which of its requests, as it may cancel it; none where it cannot.
     pub request: Option<RequestName>,
-    /// Where progress is told; none where nobody asked for it.
+    /// Where progress is reported; `None` if the client did not ask for it.
     pub progress: Option<Progress>,
 }
 
@@ -127,7 +127,7 @@ impl AgentServers {
         self.0.values()
     }
 
-    /// Ends every run that goes on here, and waits until what they told is kept: the gateway stops.
+    /// Ends all runs of this gateway and waits until their results are stored, because the gateway stops.
     pub async fn stop_runs(&self) {
         for server in self.0.values() {
             server.running.stop_all();
@@ -143,7 +143,7 @@ impl AgentServers {
 }
 
 impl AgentServer {
-    /// A client wants the answer to its request no more: its run is ended, if it goes on in this worker.
+    /// Ends the run of a cancelled request, if it is running in this gateway.
     pub fn cancel(&self, request: &RequestName) {
         self.running.stop(request);
     }

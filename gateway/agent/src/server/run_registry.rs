@@ -1,6 +1,6 @@
-//! The runs that go on in this worker, by the requests that asked for them.
+//! The running runs of this gateway, by request.
 //!
-//! Invariant: a run is here for as long as it goes on, and no longer.
+//! Invariant: a run is registered exactly as long as it is running.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::RequestName;
 /// What ends each.
 type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
 
-/// What goes on.
+/// The running runs.
 #[derive(Debug, Default)]
 pub(super) struct RunRegistry {
     by_request: Arc<Stops>,
@@ -21,7 +21,7 @@ pub(super) struct RunRegistry {
     count: watch::Sender<usize>,
 }
 
-/// One run that goes on, until this is dropped.
+/// One registered run; dropping it removes the run.
 #[derive(Debug)]
 pub(super) struct Run {
     /// Cancelled when it is to end.
@@ -59,7 +59,7 @@ impl RunRegistry {
         self.all.cancel();
     }
 
-    /// Returns when nothing goes on.
+    /// Returns when no run is registered.
     pub(super) async fn idle(&self) {
         // The sender is this, so there is always an answer.
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;

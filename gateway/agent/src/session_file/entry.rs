@@ -25,7 +25,7 @@ pub struct Entry {
     pub updated_at_ms: u64,
 }
 
-/// An entry that is not taken.
+/// An entry that is not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedEntry {
     /// Its key, as it was written. It comes from elsewhere, and is to be made harmless before it is shown.
@@ -34,7 +34,7 @@ pub struct SkippedEntry {
     pub reason: SkipReason,
 }
 
-/// Why an entry is not taken. No reason repeats a value.
+/// Why an entry is skipped. No reason repeats a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
     /// The key is empty.
@@ -95,7 +95,7 @@ fn format_hours(length: Duration) -> String {
     }
 }
 
-/// Now, and how long a session that is not used lives.
+/// The current time and the sessions' time to live.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryClock {
     pub(super) now_ms: u64,

@@ -18,7 +18,7 @@ use super::members::Members;
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What a file holds.
+/// The entries of a session file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFileContents {
     /// What can be used, in the order of the file, each parent once.

@@ -81,7 +81,7 @@ fn frame(id: u64, outcome: Outcome<'_>, bytes_max: usize) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// Takes no more than it may.
+/// A writer that fails when more than `most` bytes are written.
 struct BoundedBuffer {
     bytes: Vec<u8>,
     most: usize,

@@ -24,13 +24,13 @@ pub(super) struct Incoming {
     frame_bytes_max: usize,
 }
 
-/// What the kernel had.
+/// The outcome of one read from the socket.
 pub(super) enum ReadOutcome {
     /// Bytes.
     Bytes,
     /// Something was sent along with bytes. Neither was taken.
     More,
-    /// Nothing comes any more.
+    /// The peer has closed the socket.
     End,
 }
 

@@ -75,7 +75,7 @@ impl BridgeLimits {
     }
 }
 
-/// What came over a bridge.
+/// What was served over a bridge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BridgeSummary {
     /// Calls that were made, those that were cancelled at the end of the run included.

@@ -35,9 +35,9 @@ struct Envelope<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// Why a request is no call.
+/// Why a request is not accepted as a call.
 pub(super) enum CallRefusal {
-    /// It is none.
+    /// It is malformed.
     Invalid(String),
     /// Its arguments are deeper than they may be.
     TooDeep {

@@ -22,7 +22,7 @@ use mooring_router::dispatch::{ReadError, ReplyMessages};
 use mooring_settings::Language;
 use mooring_settings::{CallPolicy, CallVerdict};
 
-/// What a code session's calls need.
+/// Forwards the calls of a code session to upstream servers, over the session's own bindings.
 #[derive(Debug)]
 pub(crate) struct ForwardingCallee {
     /// Whose session it is, and which bindings it has.
@@ -120,7 +120,7 @@ impl ForwardingCallee {
             .any(|tool| tool.original_name == *call.tool && tool.server == *call.server)
     }
 
-    /// Notes in the session how its upstream sessions are to be introduced, once in a run.
+    /// Stores in the session the initialize params for its upstream sessions, once in a run.
     async fn save_initialize_params(&self) -> Result<(), CallError> {
         let noted = self.introduced.get_or_try_init(|| async {
             let params = call::code_initialize_params();
@@ -170,7 +170,7 @@ impl ForwardingCallee {
         }
     }
 
-    /// The server asks something. It is answered while the reply is read on.
+    /// Answers a request of the server without waiting; the reply is read on meanwhile.
     fn answer_server_request(&self, server: &str, message: &Message<'_>) {
         let Some(id) = message.id() else { return };
         let answer = match (message.method(), message.method_name()) {
@@ -197,10 +197,10 @@ impl ForwardingCallee {
     }
 }
 
-/// The one thing that a server may ask during a call.
+/// The only server request that is passed to the client during a call.
 const ELICITATION: &str = "elicitation/create";
 
-/// A call that was sent. Where nobody waits for it any more, its server is told.
+/// A call that was sent. If it is dropped before its reply, the server gets a cancellation.
 struct Open<'a> {
     forwarding: &'a ForwardingCallee,
     server: &'a str,

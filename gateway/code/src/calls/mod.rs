@@ -28,7 +28,7 @@ pub struct NestedCall {
     pub arguments: Map<String, Value>,
 }
 
-/// Why a call came to nothing, as code is told.
+/// Why a nested call failed, as reported to the code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {

@@ -36,7 +36,7 @@ impl RunClient {
         (Self { questions }, asked)
     }
 
-    /// Asks. False where nobody hears it.
+    /// Sends the question. False if the receiver is gone.
     pub(super) fn ask(&self, message: Box<str>) -> bool {
         (self.questions.as_ref()).is_some_and(|questions| questions.try_send(message).is_ok())
     }

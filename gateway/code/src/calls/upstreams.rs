@@ -10,7 +10,7 @@ use http::{HeaderValue, Response};
 use mooring_router::affinity::Session;
 use mooring_router::dispatch::ReplyBody;
 
-/// What reaches the upstream servers in the name of somebody.
+/// Sends requests to upstream servers on behalf of one principal.
 pub trait Upstreams: fmt::Debug + Send + Sync {
     /// A message of a code session for this server, and the reply a client would get. The server is bound in the session
     /// where it was not yet.

@@ -1,4 +1,4 @@
-//! A server's list on the volume: `base/.catalog/<server>.json`, beside the lock of whoever asks for it anew.
+//! A server's list on the volume: `base/.catalog/<server>.json`, beside the lock held while it is queried again.
 //!
 //! Invariant: a list is written under another name and renamed, so that nobody reads half of one.
 
@@ -13,7 +13,7 @@ use super::ListedTool;
 /// The directory of all lists.
 const DIRECTORY: &str = ".catalog";
 
-/// A list, and when it was asked for.
+/// A server's tools at one point in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ListSnapshot {
     /// In milliseconds since 1970.
@@ -28,7 +28,7 @@ pub(super) struct ListFile {
     lock: PathBuf,
 }
 
-/// Whoever holds this is the one who asks.
+/// The right to query the server, held by one caller of the whole fleet at a time. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct ListQueryLock {
     _lock: File,
@@ -48,7 +48,7 @@ impl ListFile {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
 
-    /// None where another one asks.
+    /// Takes the query lock without waiting. `None` if another gateway holds it.
     pub(super) fn ask(&self) -> io::Result<Option<ListQueryLock>> {
         if let Some(directory) = self.lock.parent() {
             fs::create_dir_all(directory)?;
@@ -66,7 +66,7 @@ impl ListFile {
         }
     }
 
-    /// Puts the list in the place of the one before. Whoever asks does it alone.
+    /// Replaces the stored list. The query lock makes the caller the only writer.
     pub(super) fn write(&self, _asking: &ListQueryLock, listed: &ListSnapshot) -> io::Result<()> {
         let new = self.path.with_extension("new");
         fs::write(&new, serde_json::to_vec(listed)?)?;

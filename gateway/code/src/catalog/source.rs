@@ -27,7 +27,7 @@ pub(super) struct Source {
     file: Option<ListFile>,
     ttl: Duration,
     known: Mutex<CachedList>,
-    /// Held by whoever of this worker asks.
+    /// Held while this gateway queries the server.
     asking: tokio::sync::Mutex<()>,
     /// Longest wait for the whole of an answer.
     answer_timeout: Duration,
@@ -90,7 +90,7 @@ impl Source {
         })
     }
 
-    /// What is known, and whether it is time to ask.
+    /// The cached tools, and whether a query is due.
     fn known(&self) -> (Option<Arc<[ListedTool]>>, bool) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let age_ms = unix_now_ms().saturating_sub(known.at_ms);
@@ -124,7 +124,7 @@ impl Source {
         }
     }
 
-    /// Takes what the volume has, where that is newer.
+    /// Loads the list from the volume if it is newer than the cached one.
     async fn read_file(&self) -> bool {
         let Some(file) = self.file.clone() else {
             return false;

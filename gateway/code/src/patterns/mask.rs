@@ -5,7 +5,7 @@
 
 use mooring_settings::Language;
 
-/// The two readings of one code.
+/// One source text with comments, and with comments and strings, replaced by spaces.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MaskedCode {
     /// Without comments.
@@ -14,7 +14,7 @@ pub(super) struct MaskedCode {
     pub(super) without_strings: String,
 }
 
-/// What the characters under way belong to.
+/// What the lexer is inside of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LexerState {
     Code,
@@ -44,7 +44,7 @@ pub(super) fn mask_code(language: Language, code: &str) -> MaskedCode {
     masked
 }
 
-/// Where the characters just read stay visible.
+/// In which of the two readings a character is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Visibility {
     Everywhere,

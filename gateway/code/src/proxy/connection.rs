@@ -45,7 +45,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 /// The same, of old clients.
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// What is to be done, or kept, beside the answer.
+/// The tunnel or connection that outlives the response head.
 #[derive(Default)]
 struct ConnectionTasks {
     /// The two ends of a tunnel.

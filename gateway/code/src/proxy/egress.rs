@@ -1,4 +1,4 @@
-//! The way outward: from what a program said to a connection to an address that was checked.
+//! Egress: from the destination that a program requested to a connection to a checked address.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const LOOKUP_WAIT: Duration = Duration::from_secs(10);
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// Most addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// How long nothing may come and go on a connection.
+/// How long a connection may be idle.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Where a request is to go.
@@ -124,7 +124,7 @@ async fn within<T>(wait: Duration, work: impl Future<Output = io::Result<T>>) ->
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// A connection outward whose bytes are counted.
+/// An egress connection whose bytes are counted.
 #[derive(Debug)]
 pub(super) struct MeteredStream {
     stream: TcpStream,

@@ -56,11 +56,11 @@ impl fmt::Debug for ProxyOptions {
 /// What went through a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Connections that were made outward.
+    /// Egress connections made.
     pub connections: u64,
     /// Requests that were refused.
     pub refused: u64,
-    /// Bytes from the program outward.
+    /// Bytes sent by the program.
     pub sent_bytes: u64,
     /// Bytes from outside to the program.
     pub received_bytes: u64,

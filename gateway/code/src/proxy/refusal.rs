@@ -1,4 +1,4 @@
-//! What the proxy does not do, and why.
+//! Refused requests of the egress proxy, and why.
 
 use std::net::IpAddr;
 

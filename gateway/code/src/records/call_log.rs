@@ -90,14 +90,14 @@ pub(super) struct OpenCall {
     began: Instant,
 }
 
-/// What the calls of a run came to, for its answer and its record.
+/// A summary of a run's calls, for its answer and its record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CallsMade {
     /// The calls, at most 1000 of them.
     pub(crate) calls: Vec<CallMade>,
     /// How many there were.
     pub(crate) total: u64,
-    /// Of these, how many came to an error.
+    /// How many of them failed.
     pub(crate) failed: u64,
     /// Whether the log has all of them with all they returned.
     pub(crate) is_complete: bool,
@@ -185,7 +185,7 @@ impl CallLog {
         });
     }
 
-    /// What the calls came to so far.
+    /// A summary of the calls so far.
     pub(super) fn made(&self) -> CallsMade {
         let state = self.lock();
         let of = |listed: &LoggedCall| {
@@ -313,7 +313,7 @@ impl State {
 }
 
 impl CallsMade {
-    /// The share of calls that came to an error; 0 where there was no call.
+    /// The share of calls that failed; 0 without calls.
     pub(crate) fn error_rate(&self) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "calls are far fewer than 2^52")]
         let rate = |failed: u64, total: u64| failed as f64 / total as f64;

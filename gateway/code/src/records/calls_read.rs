@@ -31,16 +31,16 @@ pub(crate) struct RecordedCall {
     pub(crate) started_at_ms: u64,
     /// How long it took, in milliseconds; none where it did not end.
     pub(crate) latency_ms: Option<f64>,
-    /// What came of it.
+    /// Its outcome.
     pub(crate) outcome: RecordedOutcome,
 }
 
-/// What came of a recorded call.
+/// The outcome of a recorded call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RecordedOutcome {
     /// The tool returned this.
     Result(Value),
-    /// It came to this error.
+    /// It failed with this error.
     Error(CallError),
     /// It ended, and there was no room to say how.
     Omitted,

@@ -13,7 +13,7 @@ const ADMITTED_MAX: u32 = 1_000;
 /// Over this time they are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What was recorded lately.
+/// Limits how many events are recorded per server and interval.
 #[derive(Debug, Default)]
 pub(super) struct EventRateLimit(Mutex<HashMap<ServerName, (Instant, u32)>>);
 

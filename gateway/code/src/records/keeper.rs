@@ -18,7 +18,7 @@ const MISSED_MIN: Duration = Duration::from_secs(5);
 /// How often this worker looks whether somebody has to prune.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Who lives, as the store tells it.
+/// The live gateways, as listed by the store.
 pub(crate) trait LiveGateways: Send + Sync {
     /// The workers whose last beat still holds; none where the store is away, or where what it says is not the fleet's.
     fn list_live_gateways(&self) -> impl Future<Output = Option<Vec<WorkerId>>> + Send;

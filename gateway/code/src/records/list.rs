@@ -41,7 +41,7 @@ pub struct RunFilter {
 pub struct RunRecord {
     /// What was known when it began.
     pub begun: RunStart,
-    /// How it ended; none while it goes on.
+    /// How it ended; `None` while it is running.
     pub(crate) ended: Option<RunEnd>,
 }
 

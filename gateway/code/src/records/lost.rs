@@ -20,7 +20,7 @@ use crate::volume::{Area, unix_now_ms};
 /// What a lost run is told to have come to.
 const LOST: &str = "its worker died with it; whether what it did is kept nobody knows";
 
-/// What a worker has seen of the runs of others: those whose worker does not seem to live, and since when.
+/// Runs whose gateway appears dead, as seen by this gateway, and since when.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanedRuns(HashMap<Box<str>, Instant>);
 
@@ -30,14 +30,14 @@ impl OrphanedRuns {
         self.0.clear();
     }
 
-    /// Whether nobody is missed.
+    /// Whether no run is orphaned.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A run that goes on, as its mark tells.
+/// The marker of a running run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunMark {
     name: Box<str>,

@@ -6,7 +6,7 @@
 //! base/.runs/<server>/<day>/<run>.calls     the calls it made, appended to as they happen
 //! base/.runs/<server>/<day>/<run>.out       what it printed
 //! base/.runs/<server>/<day>/<run>.end       how it ended; made once
-//! base/.runs/<server>/running/<run>.<worker>  it goes on, and whose it is
+//! base/.runs/<server>/running/<run>.<worker>  marker of a running run and its gateway
 //! base/.runs/<server>/events/<day>/...      security events
 //! ```
 //!
@@ -71,7 +71,7 @@ use mooring_metrics::{self as metrics, Record};
 
 /// The directory of security events.
 const EVENTS: &str = "events";
-/// The directory of what goes on.
+/// The directory of the markers of running runs.
 const RUNNING: &str = "running";
 
 /// How records are kept.

@@ -2,7 +2,7 @@
 //! whichever worker comes first.
 //!
 //! Invariant: the file that lists know a run by goes first, so that no half of a record is ever shown; what a killed
-//! worker leaves of one goes with the next pass. A run that goes on goes by its age only.
+//! worker leaves of one goes with the next pass. Running runs are pruned by age only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -28,10 +28,10 @@ const LIES_MS: u64 = 60 * 60 * 1_000;
 const INTERVAL_MS: u64 = 30 * 1_000;
 /// What part of one user's bytes a process records before it prunes early.
 const RECORDED_PART: u64 = 4;
-/// The lock of whoever prunes. Its time is that of the last pass that left nothing to do.
+/// The lock held while pruning. Its modification time is that of the last pass that left nothing to do.
 const LOCK: &str = "prune.lock";
 
-/// What a pass came to.
+/// What a prune pass removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PruneOutcome {
     /// Runs whose record is gone.
@@ -77,7 +77,7 @@ impl Records {
     /// worker is at it, nothing is done.
     ///
     /// # Errors
-    /// The volume could not be read or written; the next pass goes on.
+    /// The volume could not be read or written; the next pass continues.
     pub(crate) fn prune(
         &self,
         server: &ServerName,

@@ -24,7 +24,7 @@ use mooring_settings::Language;
 
 /// Most security events that one run's record lists, and that one run stores.
 const EVENTS_MAX: usize = 100;
-/// What a run is told to have failed of that nobody finished.
+/// The recorded error of a run that was dropped before its end was recorded.
 const DROPPED: &str = "the gateway gave the run up before it said how it ended";
 
 /// A run that begins.
@@ -59,7 +59,7 @@ pub(crate) struct ReplayOf {
     pub(crate) mode: ReplayMode,
 }
 
-/// How a run ended.
+/// The outcome and texts of an ended run, to be recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct RunCompletion {
     /// As its answer and the metrics say it.
@@ -148,7 +148,7 @@ impl Recording {
         }
     }
 
-    /// What notes events while the run goes on, from wherever they are seen.
+    /// A handle that records events during the run.
     pub(crate) fn events(&self) -> RunEvents {
         RunEvents(self.log.clone())
     }
@@ -158,7 +158,7 @@ impl Recording {
         RecordingCallee::new(inner, self.log.clone())
     }
 
-    /// What the calls came to so far: for the answer of the run.
+    /// A summary of the calls so far, for the answer of the run.
     pub(crate) fn calls_made(&self) -> CallsMade {
         self.log
             .as_ref()
@@ -310,7 +310,7 @@ fn write_begun(area: &Area, run: &NewRun, begun: &RunStart, is_code_omitted: boo
     }
 }
 
-/// Writes how a run ended, unless somebody else has; says whether it did.
+/// Writes the end of a run unless another gateway has; returns whether it did.
 pub(super) fn write_ended(
     area: &Area,
     run: &RunId,
@@ -328,13 +328,13 @@ pub(super) fn write_ended(
     area.publish(&day, &end, &serde_json::to_vec(ended)?)
 }
 
-/// The name of the mark of a run that goes on.
+/// The name of a running run's marker.
 pub(super) fn mark(run: &RunId, worker: &str) -> String {
     format!("{run}.{}", name_mark(worker))
 }
 
 fn remove_mark(area: &Area, run: &RunId, worker: &str) {
-    // One that stays costs a look of whoever sweeps.
+    // A marker that remains only costs the next scan one check.
     if let Err(error) = area.remove(&format!("{RUNNING}/{}", mark(run, worker))) {
         tracing::debug!(%error, "marker of an ended run not removed");
     }

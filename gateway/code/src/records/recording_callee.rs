@@ -12,7 +12,7 @@ use super::events::{EventKind, SecurityEvent};
 use super::recording::Log;
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 
-/// A callee whose calls are recorded.
+/// Records every call before and after the inner callee answers it.
 #[derive(Debug)]
 pub(crate) struct RecordingCallee<C> {
     inner: C,

@@ -18,7 +18,7 @@ pub(super) const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It goes on, as far as is known.
+    /// No end is recorded yet.
     Running,
     /// It ended with exit code 0.
     Completed,
@@ -77,7 +77,7 @@ impl From<RunOutcome> for RunStatus {
     }
 }
 
-/// What was known when the run began.
+/// The record's first part: what was known when the run started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunStart {
     #[serde(deserialize_with = "version")]
@@ -112,7 +112,7 @@ pub struct RunStart {
     pub(crate) replay_mode: Option<String>,
 }
 
-/// How it ended.
+/// The record's second part: how the run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunEnd {
     #[serde(deserialize_with = "version")]

@@ -18,7 +18,7 @@ const LISTED_MAX: usize = 100;
 /// Longest name of a tool or server in a list, in characters.
 const NAME_CHARS_MAX: usize = 256;
 
-/// What about a call is not as it was recorded.
+/// How a call differs from the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DivergenceKind {
     /// The record has no such call, or all such calls have answered.

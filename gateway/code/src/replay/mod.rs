@@ -31,7 +31,7 @@ pub struct ReplayRequest {
     pub mode: ReplayMode,
 }
 
-/// What a replay came to.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayResult {
     /// The answer of the new run, as `shell_exec` gives it: with `replayed_from_run_id`.
@@ -51,7 +51,7 @@ pub enum ReplayError {
     /// There is no such run.
     #[error("there is no such run")]
     NoRun,
-    /// The run goes on.
+    /// The run is still running.
     #[error("the run has not ended yet")]
     Running,
     /// Its code is not in the record, or the record cannot be read.
@@ -68,7 +68,7 @@ pub enum ReplayError {
     },
 }
 
-/// What can repeat a run.
+/// Runs a recorded run again.
 pub trait RunReplayer {
     /// Runs it again.
     fn replay(

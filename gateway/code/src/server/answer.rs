@@ -13,7 +13,7 @@ use mooring_settings::AnswerForm;
 /// Where an answer of `shell_exec` says how the code ran.
 pub(crate) const RUN_KEY: &str = "mooring/run";
 
-/// What came of a tool call.
+/// The answer to a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ToolAnswer {
     /// The structured content, an object.

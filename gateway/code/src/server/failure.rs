@@ -1,6 +1,6 @@
-//! Why a call came to nothing before or after its work: what the agent is told, and what is logged beside it.
+//! Why a call failed before or after its work: the message for the agent, and the details for the log.
 //!
-//! Invariant: what is told names no path of the host, no key and nobody's name.
+//! Invariant: the agent's message contains no host path, no key and no user name.
 
 use mooring_sandbox::RunError;
 use mooring_sandbox::tree::TreeError;
@@ -18,7 +18,7 @@ use mooring_store::StoreError;
 /// What is told where the volume has no room left.
 const FULL: &str = "the gateway's volume is full; nothing was done; its operator can make room";
 
-/// Why a call came to nothing. Shown, it is what the agent is told.
+/// Why a call failed. `Display` is the message for the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The volume cannot be used at all; the readiness says why.
@@ -52,7 +52,7 @@ pub enum Failure {
     /// The session's turn did not come.
     #[error("{}", turn_error_text(.0))]
     Turn(TurnError),
-    /// As much goes on as may, and as much waits.
+    /// All run slots are taken and the queue is full.
     #[error("the gateway is busy with other runs; try again in a few seconds")]
     Overloaded,
     /// The session's directory could not be opened.

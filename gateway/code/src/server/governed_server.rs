@@ -10,7 +10,7 @@ use crate::skills::Skills;
 use mooring_settings::Language;
 use mooring_settings::SkillScope;
 
-/// What people may look at and decide about at one code server.
+/// What the governance API reads and changes of one code server.
 #[derive(Clone, Debug)]
 pub struct GovernedServer {
     /// The server's id.

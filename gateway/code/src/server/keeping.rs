@@ -11,7 +11,7 @@ use mooring_router::affinity::{SessionRouter, jittered};
 
 /// Ends the records of runs that died with their worker, and removes old ones, until it is stopped.
 pub async fn keep_records(services: Arc<Services>, interval: Duration) {
-    let Ok(CodeStorage { records, .. }) = &services.kept else {
+    let Ok(CodeStorage { records, .. }) = &services.storage else {
         return;
     };
     let living = StoreLiveGateways(services.affinity.clone());
@@ -21,7 +21,7 @@ pub async fn keep_records(services: Arc<Services>, interval: Duration) {
     .await;
 }
 
-/// Who lives, as the store says.
+/// Reads the live gateways from the store.
 struct StoreLiveGateways(SessionRouter);
 
 impl LiveGateways for StoreLiveGateways {

@@ -48,7 +48,7 @@ use mooring_settings::{
     SkillSettings, StubFormat, TokenizationSettings,
 };
 
-/// Who asks something of a code server.
+/// The principal that calls a code server, and its teams.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Whose sessions they are.
@@ -105,14 +105,14 @@ impl CodeServers {
         addresses: AddressPolicy,
         affinity: SessionRouter,
     ) -> Result<Self, CodeServersError> {
-        let own = CodeServersInfo {
+        let info = CodeServersInfo {
             ids: servers.iter().map(|(id, _)| id.clone()).collect(),
             session_ttls: (servers.iter())
                 .map(|(_, server)| server.policy.session_ttl)
                 .collect(),
             addresses: Arc::new(addresses),
         };
-        let services = Arc::new(Services::open(settings, own, mountable, affinity).await?);
+        let services = Arc::new(Services::open(settings, info, mountable, affinity).await?);
         let by_id = servers
             .iter()
             .map(|(id, server)| {

@@ -32,7 +32,7 @@ struct MountCacheEntry {
     memory_bytes: usize,
 }
 
-/// All that decides what is mounted.
+/// Everything that determines a mount manifest: the key of the cache.
 #[derive(Clone, Debug)]
 struct MountInputs {
     language: Language,
@@ -58,20 +58,20 @@ impl MountInputs {
 }
 
 impl MountedCache {
-    fn find(&self, ingredients: &MountInputs) -> Option<MountManifest> {
+    fn find(&self, inputs: &MountInputs) -> Option<MountManifest> {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = remembered.iter().position(|one| one.of.is(ingredients))?;
+        let at = remembered.iter().position(|one| one.of.is(inputs))?;
         let found = remembered.remove(at)?;
         let mounted = found.mounted.clone();
         remembered.push_back(found);
         Some(mounted)
     }
 
-    fn note(&self, ingredients: MountInputs, mounted: MountManifest) {
-        let memory_bytes = ingredients.memory_bytes();
+    fn note(&self, inputs: MountInputs, mounted: MountManifest) {
+        let memory_bytes = inputs.memory_bytes();
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Others may have made the same meanwhile.
-        remembered.retain(|one| !one.of.is(&ingredients));
+        remembered.retain(|one| !one.of.is(&inputs));
         let mut all_bytes: usize = remembered.iter().map(|one| one.memory_bytes).sum();
         while remembered.len() >= REMEMBERED_MAX
             || all_bytes.saturating_add(memory_bytes) > REMEMBERED_BYTES_MAX
@@ -82,7 +82,7 @@ impl MountedCache {
             all_bytes = all_bytes.saturating_sub(oldest.memory_bytes);
         }
         remembered.push_back(MountCacheEntry {
-            of: ingredients,
+            of: inputs,
             mounted,
             memory_bytes,
         });
@@ -90,32 +90,32 @@ impl MountedCache {
 }
 
 impl CodeServer {
-    /// What is mounted for who asks.
+    /// The mount manifest for this caller, cached while its inputs are unchanged.
     pub(super) async fn resolve_manifest(
         &self,
         context: &CallContext,
         language: Language,
     ) -> Result<MountManifest, Failure> {
         let skills = self.skills(context).await?;
-        let ingredients = MountInputs {
+        let inputs = MountInputs {
             language,
             tools: self.list_tools(context).await,
             skills: skills.digest().into(),
         };
-        if let Some(mounted) = self.mounted.find(&ingredients) {
+        if let Some(mounted) = self.mounted.find(&inputs) {
             return Ok(mounted);
         }
         let (id, format) = (self.id.clone(), self.format_in(language));
-        let tools = self.chosen(&ingredients.tools);
+        let tools = self.chosen(&inputs.tools);
         let skills = mounted_skills(skills).await?;
         // Other requests are served meanwhile: it reads all schemas.
         let made = spawn_blocking(move || MountManifest::new(&id, language, format, tools, skills));
         let mounted = made.await??;
-        self.mounted.note(ingredients, mounted.clone());
+        self.mounted.note(inputs, mounted.clone());
         Ok(mounted)
     }
 
-    /// The tools of the servers that may be mounted here at all. Nobody else is asked.
+    /// Lists the tools of the servers whose tools may be mounted. Other servers are not queried.
     async fn list_tools(&self, context: &CallContext) -> Vec<ServerTools> {
         let may_call = self.policy.calls.are_allowed;
         let catalog = &self.services.catalog;

@@ -1,4 +1,4 @@
-//! Who answers the calls of a run: other servers, over the session's own bindings, or the record of an earlier run.
+//! The callee of a run's nested calls: other servers over the session's own bindings, or the record of an earlier run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use crate::calls::{CallError, Callee, ForwardingCallee, NestedCall};
 use crate::replay::FromRecord;
 use crate::tokens::{Tokenizer, TokenizingCallee};
 
-/// Who is to answer calls.
+/// Where the nested calls of a run go.
 #[derive(Clone, Debug)]
 pub(super) enum CallTarget {
     /// The tools themselves.
@@ -22,11 +22,11 @@ pub(super) enum CallTarget {
     Record(Arc<FromRecord>),
 }
 
-/// Who answers them.
+/// The callee that answers a run's nested calls.
 #[derive(Debug)]
 pub(super) enum RunCallee {
     Tools(ForwardingCallee),
-    /// The same, where nothing personal is to come back.
+    /// The tools, with personal data in results replaced by tokens.
     Tokenized(TokenizingCallee<ForwardingCallee>),
     Record(Arc<FromRecord>),
 }
@@ -42,7 +42,7 @@ impl Callee for RunCallee {
 }
 
 impl CodeServer {
-    /// Who answers this run's calls.
+    /// Creates the callee of this run.
     pub(super) fn callee(
         &self,
         context: &CallContext,

@@ -19,7 +19,7 @@ struct StoppableRuns {
     is_stopping: bool,
 }
 
-/// One run, while it can be stopped.
+/// One registered run; dropping it removes the run from the registry.
 #[derive(Debug)]
 pub(super) struct RunRegistration {
     stops: RunRegistry,

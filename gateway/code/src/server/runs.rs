@@ -61,7 +61,7 @@ pub(super) enum WrittenFiles {
     Dropped,
 }
 
-/// What came of it.
+/// The result of a run in the sandbox, with the commit of its files.
 pub(super) struct RunResult {
     pub(super) ended: RunEnd,
     pub(super) stdout: Output,
@@ -77,10 +77,10 @@ pub(super) struct RunResult {
     pub(super) saved_stderr: Option<SavedOutput>,
 }
 
-/// A run that is over, and whose record waits for its end.
+/// A run that has ended; its record is still open.
 pub(super) struct CompletedRun {
     pub(super) ran: RunResult,
-    /// What came over its bridge.
+    /// What was served over its bridge.
     pub(super) served: BridgeSummary,
     pub(super) recording: Recording,
 }
@@ -228,7 +228,7 @@ impl CodeServer {
     }
 }
 
-/// Notes events as they come, until nobody is left who could tell of one.
+/// Records events as they arrive, until every sender is dropped.
 async fn note_all(events: RunEvents, mut told: mpsc::Receiver<SecurityEvent>) {
     while let Some(event) = told.recv().await {
         let events = events.clone();

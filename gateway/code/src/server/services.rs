@@ -45,7 +45,7 @@ pub enum CodeServersError {
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// What is known of the code servers themselves.
+/// What all code servers need to know of each other.
 #[derive(Debug)]
 pub(crate) struct CodeServersInfo {
     /// Their ids.
@@ -56,7 +56,7 @@ pub(crate) struct CodeServersInfo {
     pub(super) addresses: Arc<AddressPolicy>,
 }
 
-/// The volume, and what is kept there beside the sessions' files.
+/// The volume and the stores on it.
 #[derive(Debug)]
 pub(crate) struct CodeStorage {
     /// The sessions' files.
@@ -72,7 +72,7 @@ pub(crate) struct CodeStorage {
 pub struct Services {
     pub(crate) affinity: SessionRouter,
     /// What is kept on the volume, where that can be used.
-    pub(crate) kept: Result<CodeStorage, VolumeProblem>,
+    pub(crate) storage: Result<CodeStorage, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
     /// Whether runs may be repeated.
     pub(super) is_replay_enabled: bool,
@@ -102,7 +102,7 @@ impl Services {
     /// Opens the volume and proves the sandbox.
     pub(super) async fn open(
         settings: &CodeSettings,
-        own: CodeServersInfo,
+        info: CodeServersInfo,
         mountable: Vec<MountableServer>,
         affinity: SessionRouter,
     ) -> Result<Self, CodeServersError> {
@@ -114,7 +114,7 @@ impl Services {
             Some(path) => Some(TokenKey::read(path)?),
             None => None,
         };
-        let session_ttls = own.session_ttls;
+        let session_ttls = info.session_ttls;
         let session_ttl_max = session_ttls.iter().max().copied().unwrap_or_default();
         let volume = VolumeOptions {
             base_dir: settings.base_dir.clone(),
@@ -150,10 +150,10 @@ impl Services {
             affinity.options().answer_timeout,
         );
         Ok(Self {
-            addresses: own.addresses,
+            addresses: info.addresses,
             token_maps: MapOptions { key: token_key },
             is_replay_enabled: settings.replay_enabled,
-            kept: volume.map(|volume| CodeStorage {
+            storage: volume.map(|volume| CodeStorage {
                 records: Records::new(volume.clone(), records_options(settings, affinity.worker())),
                 skills: Skills::new(volume.clone()),
                 volume,
@@ -164,7 +164,7 @@ impl Services {
             on_deno_absent: settings.runtimes.on_deno_absent,
             session_ttl_max,
             session_ttl_min: session_ttls.iter().min().copied().unwrap_or_default(),
-            ids: own.ids,
+            ids: info.ids,
             catalog,
             stops: RunRegistry::default(),
             places: RunSlots::new(settings.runs_at_once.get()),
@@ -176,7 +176,7 @@ impl Services {
 
     /// What is kept on the volume.
     pub(crate) fn storage(&self) -> Result<&CodeStorage, Failure> {
-        self.kept
+        self.storage
             .as_ref()
             .map_err(|problem| Failure::Volume(problem.clone()))
     }
@@ -226,7 +226,7 @@ fn records_options(settings: &CodeSettings, worker: &WorkerId) -> RecordsOptions
     }
 }
 
-/// The places for runs. Who finds none waits, and only so many wait.
+/// Slots for concurrent runs. A run without a slot waits in a bounded queue.
 #[derive(Debug)]
 struct RunSlots {
     running: Arc<Semaphore>,

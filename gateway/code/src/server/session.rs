@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How often the record is read again where the directory turned out to be a later incarnation's.
 const READS_MAX: usize = 3;
 
-/// A session as one call knows it.
+/// A session as resolved for one call: its record, its directory handle and its mounts.
 pub(super) struct ResolvedSession {
     handle: SessionHandle,
     pub(super) session: Session,
@@ -44,7 +44,7 @@ pub(super) struct ResolvedSession {
     _in_flight: InFlight,
 }
 
-/// A session's files, for this call alone. Fields are dropped in their order.
+/// A session's files under its lock and turn. Fields are dropped in their order.
 pub(super) struct LockedSession {
     pub(super) opened: OpenedSession,
     pub(super) lock: SessionLock,
@@ -59,7 +59,7 @@ impl ResolvedSession {
 }
 
 impl LockedSession {
-    /// Gives the session back after `use_of_it`. What cannot be noted here costs nothing but time to live.
+    /// Releases the session after `use_of_it`. If its last use cannot be recorded, it only expires earlier.
     pub(super) fn release(self, use_of_it: LockUse) {
         if let Err(error) = self.opened.touch() {
             tracing::debug!(%error, "last use of a session directory not recorded");
@@ -306,7 +306,7 @@ impl CodeServer {
         Ok(LockedSession { opened, lock, turn })
     }
 
-    /// How long a call waits for the one before it.
+    /// How long a call waits for its turn and for the session lock.
     fn turn_timeout(&self) -> Duration {
         self.policy.limits.wall_time + PATIENCE
     }

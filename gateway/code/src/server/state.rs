@@ -18,7 +18,7 @@ impl CodeServers {
     /// Looks at the volume anew; the sandbox was proved at the start.
     pub async fn state(&self) -> CodeState {
         let services = self.services();
-        let volume = match &services.kept {
+        let volume = match &services.storage {
             Ok(kept) => {
                 let volume = kept.volume.clone();
                 spawn_blocking(move || volume.health()).await

@@ -32,8 +32,8 @@ impl CodeServer {
     }
 }
 
-/// The calls of code as all other layers see them: where personal data is replaced, they are told of tokens alone, also in
-/// what code made up by itself.
+/// Replaces personal data in the arguments of calls before the layers below see them, including values that
+/// the code made up itself.
 #[derive(Debug)]
 pub(super) struct ArgumentTokenizer<C> {
     tokenizer: Option<Arc<Tokenizer>>,

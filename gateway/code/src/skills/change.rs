@@ -16,7 +16,7 @@ use crate::patterns::Patterns;
 use crate::volume::{Area, unix_now_ms};
 use mooring_metrics as metrics;
 
-/// The file that is locked by whoever changes something.
+/// The file locked for every change.
 const LOCK: &str = ".lock";
 /// Longest wait for it.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);

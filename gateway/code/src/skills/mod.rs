@@ -4,7 +4,7 @@
 //! base/.skills/<server>/<name>/<version>.py   its source (or .ts); never changes
 //! base/.skills/<server>/.index.<revision>.json  all skills of the server, and what became of each
 //! base/.skills/<server>/.revision             which index counts
-//! base/.skills/<server>/.lock                 held by whoever changes something
+//! base/.skills/<server>/.lock                 held during a change
 //! ```
 //!
 //! A version is pending, approved, rejected or revoked. Mounted is the latest approved version of a name that a principal

@@ -72,14 +72,14 @@ pub(super) struct Field {
     pub(super) description: String,
 }
 
-/// One side of a tool.
+/// The type of a tool's input or output: a root kind, and the named kinds it refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TypeSchema {
     pub(super) root: Kind,
     pub(super) named: Vec<NamedKind>,
 }
 
-/// Both sides of a tool.
+/// The types of a tool's input and output.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ToolSchemas {
     pub(super) input: TypeSchema,

@@ -148,7 +148,7 @@ fn is_word(text: &str, role: Role) -> bool {
     }
 }
 
-/// Identifiers that are given away.
+/// Identifiers already in use.
 #[derive(Debug)]
 struct ReservedNames {
     role: Role,

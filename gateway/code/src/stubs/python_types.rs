@@ -34,7 +34,7 @@ pub(super) struct Types {
     pub(super) aliases: Vec<String>,
 }
 
-/// The names that the named kinds of one side of a tool have in the stub.
+/// The names in the stub of the named kinds of a tool's input or output.
 #[derive(Debug)]
 pub(super) struct PythonTypeNames {
     names: Vec<String>,

@@ -36,7 +36,7 @@ impl Detail {
     }
 }
 
-/// What a search found.
+/// The results of a tool search.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SearchResults {
     /// At most as many as were asked for, the best first.

@@ -16,7 +16,7 @@ pub(super) enum Direction {
     Returned,
 }
 
-/// One side of a tool, with the names that its named kinds have in the stub.
+/// Writes the TypeScript types of a tool's input or output, with the names of its named kinds in the stub.
 #[derive(Debug)]
 pub(super) struct TypeScriptWriter<'a> {
     shape: &'a TypeSchema,

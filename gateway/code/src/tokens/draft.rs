@@ -25,7 +25,7 @@ pub(super) enum DraftValue {
     Object(Vec<(DraftText, DraftValue)>),
 }
 
-/// Finds what has to go, and keeps it in the order of the gaps.
+/// Collects the personal data found, in the order of the gaps it leaves.
 pub(super) struct DraftBuilder<'a> {
     detector: &'a Detector,
     /// What belongs into the gaps.

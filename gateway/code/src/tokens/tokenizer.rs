@@ -109,7 +109,7 @@ fn collect(value: &Value, wanted: &mut Vec<(String, u32)>) {
     }
 }
 
-/// Puts values in the place of tokens. `wanted` is sorted, and `known` has the value of each.
+/// Replaces tokens by their values. `wanted` is sorted, and `known` has the value of each.
 struct TokenReplacer<'a> {
     wanted: Vec<(&'a str, u32)>,
     known: Vec<Option<PersonalValue>>,

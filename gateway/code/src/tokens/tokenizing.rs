@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use super::{Tokenizer, TokensError};
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 
-/// A layer below this one, with tokens above.
+/// Resolves tokens in arguments before the inner callee is called, and tokenizes its results and error messages.
 #[derive(Debug)]
 pub(crate) struct TokenizingCallee<C> {
     tokenizer: Arc<Tokenizer>,

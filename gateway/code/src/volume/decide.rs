@@ -1,4 +1,4 @@
-//! What becomes of a directory that somebody opens: the one rule, without any input or output.
+//! The rule for a session directory when it is opened, without I/O: keep, adopt, replace or refuse it.
 //!
 //! Invariant: a session that is over is begun anew; one whose record was lost, or that was used while the store was
 //! away, is adopted. Nothing that a user wrote into a session that is not over is lost.

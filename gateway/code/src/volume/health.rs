@@ -15,7 +15,7 @@ const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Fewest inodes that must be free.
 const FREE_INODES_MIN: u64 = 1_000;
 
-/// How much room there is.
+/// Free space on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeSpace {
     /// Bytes that the gateway's user may still write.

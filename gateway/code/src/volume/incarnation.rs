@@ -26,7 +26,7 @@ impl Incarnation {
     }
 }
 
-/// How a record began.
+/// How a record was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordOrigin {
     /// There was nothing under its key: its generation was taken from the clock.

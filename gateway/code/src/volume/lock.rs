@@ -148,7 +148,7 @@ pub(super) fn lock_within(file: BorrowedFd<'_>, wait: Duration) -> Result<bool, 
     Ok(true)
 }
 
-/// Locks a file where nobody else has it locked; says whether it did.
+/// Locks a file without waiting; returns whether it did.
 pub(super) fn try_lock(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     loop {
         match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {

@@ -263,7 +263,7 @@ fn opening(
     }
 }
 
-/// The stamp that a directory has to have that had `stamp` before.
+/// The stamp that the opened directory must have, given the one it has.
 fn expected_stamp(
     handle: &SessionHandle,
     stamp: &Stamp,

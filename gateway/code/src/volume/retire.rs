@@ -13,7 +13,7 @@ use super::stamp::{self, StampError};
 use super::{Volume, directory, trash, unix_now_ms};
 use crate::place::CodePlace;
 
-/// What became of a directory that was to be retired.
+/// The outcome of retiring a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetireOutcome {
     /// It is in the trash.

@@ -88,7 +88,7 @@ struct StoredStamp {
     used_while_away: bool,
 }
 
-/// What every version has.
+/// The field that every version of a stamp has.
 #[derive(Deserialize)]
 struct StampVersion {
     version: u32,

@@ -32,7 +32,7 @@ pub enum SweepError {
     Trees(Errno),
 }
 
-/// What a sweep came to.
+/// What a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepOutcome {
     /// Directories of sessions that went to the trash.

@@ -1,4 +1,4 @@
-//! The trash: what is over, until somebody deletes it.
+//! The trash: directories that are no longer used, until they are deleted.
 //!
 //! Invariant: nothing comes back from the trash. Things get there by one rename, and one process at a time deletes.
 
@@ -15,7 +15,7 @@ use super::lock::{self, FileLock};
 use super::{Volume, unix_now_ms};
 use crate::place::CodePlace;
 
-/// The lock of whoever deletes; no server's name begins with a dot.
+/// The lock held while deleting; no server's name begins with a dot.
 const LOCK: &str = ".trash";
 /// How many things of one name may lie in the trash at once.
 const SAME_NAME_MAX: u32 = 10_000;
@@ -38,7 +38,7 @@ pub enum TrashError {
     Remove(#[source] std::io::Error),
 }
 
-/// What came of it.
+/// What was deleted, and what remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrashOutcome {
     /// How many things were deleted.

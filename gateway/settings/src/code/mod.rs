@@ -167,7 +167,7 @@ pub struct CodeServerSettings {
     pub skills: SkillSettings,
 }
 
-/// What servers inherit from `[code]`.
+/// The defaults that servers inherit from `[code]`.
 #[derive(Debug)]
 pub(super) struct CodeDefaults {
     policy: PolicyDraft,

@@ -104,7 +104,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting::Integer(&CATALOG_TTL_SECONDS),
 ];
 
-/// What is kept.
+/// What is recorded of runs, and how long it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordSettings {
     pub(super) replay_enabled: bool,

@@ -64,7 +64,7 @@ struct FlagServer<'a> {
     place: &'static str,
 }
 
-/// What a flag says of a server besides its id.
+/// What a flag sets for a server besides its id.
 #[derive(Debug, Clone, Copy)]
 enum FlagTarget<'a> {
     /// Where its instances are.

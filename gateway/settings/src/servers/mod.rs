@@ -172,7 +172,7 @@ pub struct ServerSettings {
     pub tags: Vec<String>,
 }
 
-/// What servers inherit.
+/// The defaults that servers inherit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServerDefaults<'a> {
     pub(super) affinity: Affinity,

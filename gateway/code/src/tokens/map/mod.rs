@@ -42,14 +42,14 @@ pub(crate) struct MapOptions {
     pub(crate) key: Option<TokenKey>,
 }
 
-/// What a value was: a number in JSON turns back to a number.
+/// The JSON type of a value: a number is restored as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ValueType {
     Text,
     Number,
 }
 
-/// A value with a category: what has one token.
+/// A value of personal data with its category. Each has one token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PersonalValue {
     pub(super) category: Box<str>,

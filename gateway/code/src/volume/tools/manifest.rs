@@ -53,7 +53,7 @@ pub enum ManifestError {
     Hash(#[source] NameError),
 }
 
-/// What is mounted into the sessions of one server and language. A copy shares it.
+/// The tools and skills mounted into the sessions of one server and language, with their hash. Clones share them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MountManifest {
     server: ServerName,
@@ -64,7 +64,7 @@ pub struct MountManifest {
     hash: ContentHash,
 }
 
-/// Everything that makes a tree what it is.
+/// Everything that the hash of a tree covers.
 #[derive(Serialize)]
 struct HashInput<'a> {
     schema_version: &'a str,

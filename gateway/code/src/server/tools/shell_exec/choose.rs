@@ -43,7 +43,7 @@ pub(super) struct Choice {
     pub(super) program: Program,
 }
 
-/// Why nothing is run.
+/// Why a run is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunRefusal {
     /// A pattern of the server's list is in the code.

@@ -41,7 +41,7 @@ pub(in crate::server) struct Execution {
     pub(in crate::server) answer: AnswerForm,
 }
 
-/// What an execution came to.
+/// The answer of an execution, and its record.
 pub(in crate::server) struct ExecutionOutcome {
     pub(in crate::server) answer: ToolAnswer,
     /// None where nothing ran.
@@ -209,7 +209,7 @@ async fn answer_refusal(
     metrics::code_run(runtime.as_str(), RunOutcome::Blocked, Duration::ZERO);
     let none = CallsMade::default();
     report.note_calls(&none);
-    if let Ok(CodeStorage { records, .. }) = &server.services.kept {
+    if let Ok(CodeStorage { records, .. }) = &server.services.storage {
         let language = server.language_or_default(execution.language);
         let run = new_run(context, execution, language, runtime.as_str());
         let event = SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string());
@@ -252,7 +252,7 @@ async fn within_rate(
 }
 
 async fn note_rate_limited(server: &CodeServer, principal: &Principal, limit: u64) {
-    if let Ok(CodeStorage { records, .. }) = &server.services.kept {
+    if let Ok(CodeStorage { records, .. }) = &server.services.storage {
         let message = format!("more than {limit} runs within a minute");
         let event = SecurityEvent::new(EventKind::RateLimited, message);
         let (records, id, principal) = (records.clone(), server.id.clone(), principal.clone());

@@ -1,4 +1,4 @@
-//! What came of a run: its output, its error and its metrics, for its record and its [`answer`](super::answer).
+//! The report of a run: its output, error and metrics, for its record and its [`answer`](super::answer).
 //!
 //! `error` is what the run wrote to its standard error, and why it did not complete; none where there is neither.
 
@@ -16,13 +16,13 @@ use crate::records::{CallsMade, RunCompletion, RunId};
 use mooring_metrics::RunOutcome;
 use mooring_secrets::digest;
 
-/// What is told of a run whatever came of it.
+/// The run's id and code, reported whatever its outcome.
 pub(super) struct RunIdentity<'a> {
     pub(super) run_id: &'a RunId,
     pub(super) code: &'a str,
 }
 
-/// What a run came to, before it is told.
+/// What is reported of a run, before it is formatted.
 pub(super) struct Report {
     pub(super) outcome: RunOutcome,
     /// Whether the agent may take it for what it asked.
