@@ -23,7 +23,6 @@ pub mod port;
 pub mod process;
 pub mod process_tree;
 pub mod redis;
-pub mod rmcp_client;
 pub mod script;
 pub mod servers;
 pub mod session;

@@ -2,9 +2,10 @@
 
 use mooring_tests::fixture::Fixture;
 use mooring_tests::port::free_port;
-use mooring_tests::rmcp_client::RmcpSession;
 use mooring_tests::script::{Counts, Retries, run_client};
 use serde_json::json;
+
+use crate::rmcp_client::RmcpSession;
 
 /// Every session saw 1 to `calls`, and nothing went wrong.
 pub(crate) fn assert_whole(report: &Counts, sessions: usize, calls: u64) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::Context;
 use mooring_tests::fleet::{Fleet, settings_toml};
 use mooring_tests::gateway::{Gateway, Settings};
-use mooring_tests::rmcp_client::RmcpSession;
 use mooring_tests::servers::Server;
 use mooring_tests::wait;
 use serde_json::Map;
@@ -17,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::clients::assert_whole;
 use crate::fleet::{assert_no_count_lost, round_robin};
+use crate::rmcp_client::RmcpSession;
 
 /// How many sessions count at once.
 const SESSIONS: usize = 64;

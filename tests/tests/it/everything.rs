@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mooring_tests::fleet::Fleet;
-use mooring_tests::rmcp_client::RmcpSession;
 use mooring_tests::servers::Server;
 use mooring_tests::wait;
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
 use crate::fleet::round_robin;
+use crate::rmcp_client::RmcpSession;
 
 /// Three gateways and the two instances behind them.
 pub(crate) struct Rig {

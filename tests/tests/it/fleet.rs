@@ -6,13 +6,13 @@ use std::time::Duration;
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::Fleet;
-use mooring_tests::rmcp_client::RmcpSession;
 use mooring_tests::script::{Counts, run_client};
 use mooring_tests::session::McpSession;
 use mooring_tests::wait;
 use tokio::task::JoinSet;
 
 use crate::clients::assert_whole;
+use crate::rmcp_client::RmcpSession;
 
 #[tokio::test]
 async fn a_session_counts_on_whichever_gateway_each_request_lands() -> anyhow::Result<()> {

@@ -67,6 +67,7 @@ mod resuming;
 mod returning;
 mod reuse;
 mod rig;
+mod rmcp_client;
 mod rolling_restart;
 mod scene;
 mod scripted;

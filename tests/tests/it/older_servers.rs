@@ -5,12 +5,13 @@ use mooring_tests::client::HttpClient;
 use mooring_tests::fleet_keys::FleetKeys;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::Redis;
-use mooring_tests::rmcp_client::RmcpSession;
 use mooring_tests::script::{Answers, run_client_for};
 use mooring_tests::servers::{Server, older_everything_command, older_memory_command};
 use mooring_tests::session::{McpSession, Opening, result_of};
 use rmcp::model::ProtocolVersion;
 use serde_json::{Value, json};
+
+use crate::rmcp_client::RmcpSession;
 
 const OLDEST: &str = "2024-11-05";
 

@@ -28,18 +28,18 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 
 /// An rmcp session over several gateways.
 #[derive(Debug)]
-pub struct RmcpSession {
+pub(crate) struct RmcpSession {
     service: RunningService<RoleClient, ()>,
 }
 
 impl RmcpSession {
     /// Initializes over `endpoints` (full URLs), beginning with the one at `first`.
-    pub async fn open(endpoints: &[String], first: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn open(endpoints: &[String], first: usize) -> anyhow::Result<Self> {
         Self::open_as(endpoints, first, ClientLifecycleMode::Initialize).await
     }
 
     /// Finds out whether the server is one of 2026-07-28, and initializes for `legacy_version` where it is not.
-    pub async fn open_auto(
+    pub(crate) async fn open_auto(
         endpoints: &[String],
         legacy_version: ProtocolVersion,
     ) -> anyhow::Result<Self> {
@@ -78,13 +78,13 @@ impl RmcpSession {
 
     /// The revision that was negotiated.
     #[must_use]
-    pub fn protocol_version(&self) -> Option<String> {
+    pub(crate) fn protocol_version(&self) -> Option<String> {
         let info = self.service.peer_info()?;
         Some(info.protocol_version.to_string())
     }
 
     /// Calls `increment` and gives the count.
-    pub async fn increment(&self) -> anyhow::Result<u64> {
+    pub(crate) async fn increment(&self) -> anyhow::Result<u64> {
         let result = self.call("increment", JsonObject::new()).await?;
         let structured = result.structured_content.context("structured content")?;
         structured
@@ -94,7 +94,7 @@ impl RmcpSession {
     }
 
     /// Calls a tool; its result. An error that the tool reports is an error.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         tool: &'static str,
         arguments: JsonObject,
@@ -106,7 +106,7 @@ impl RmcpSession {
     }
 
     /// The URIs of all resources that the server lists to this session.
-    pub async fn resource_uris(&self) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn resource_uris(&self) -> anyhow::Result<Vec<String>> {
         let resources = self.service.list_all_resources().await?;
         Ok(resources
             .into_iter()
@@ -115,7 +115,7 @@ impl RmcpSession {
     }
 
     /// Ends the session by DELETE.
-    pub async fn close(self) -> anyhow::Result<()> {
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
         self.service
             .cancel()
             .await
