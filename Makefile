@@ -16,7 +16,7 @@ FUZZ_SEED ?= 1
 # What `make test-soak` leaves out, as `--skip` of a part of a test's name.
 SOAK_SKIP ?=
 # What `make test-fast` leaves out: tests that start Redis, kill processes by the hundred, or run type checkers.
-SLOW := in_redis redis::tests fallback::tests turn::tests differential processes killed race types hostile
+SLOW := in_redis redis::tests fallback::tests turn::tests differential processes:: killed:: race:: types:: hostile
 # No document comment has an example to run, and to look for them takes a second for each crate.
 TESTED := --workspace --lib --bins --tests
 # What `make run` starts. Chosen from the workspace, so that libraries have the features that `make test` builds them with.
@@ -58,7 +58,7 @@ test: tools ## Run every test that a change must pass, against real servers and 
 .PHONY: test-fast
 test-fast: ## Run the tests of the rules and of the gateway's parts, without servers: a minute once built
 	@scripts/packages.sh cc python
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude mooring-tests --exclude mooring-module \
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --locked --workspace --exclude mooring-tests --exclude mooring-fixture --exclude mooring-module \
 		--lib --bin mooring-demo-server --test rules --test turns --test index --test model -- $(SLOW:%=--skip %)
 
 .PHONY: test-soak
