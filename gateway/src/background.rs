@@ -1,4 +1,4 @@
-//! What a worker does beside serving: it beats, keeps sessions in use alive, hears news, and cleans up.
+//! What a worker does beside serving: it beats, keeps sessions in use alive, wakes waiting calls, and cleans up.
 //!
 //! Invariant: no request waits for any of it. A worker that is killed leaves nothing here that another does not do.
 
@@ -97,13 +97,13 @@ pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
     }
 }
 
-/// One beat. What the store acknowledges lets this worker drive what it owns for a while; after a pause in which others
+/// One beat. What the store acknowledges lets this worker use what it owns for a while; after a pause in which others
 /// may have taken it over, only when the store has been asked what is left.
 async fn tell(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreError> {
     let sent = BeatTime::now();
     session_router.store().beat(beat).await?;
-    let fence = session_router.owned().fence();
-    if fence.is_open() || session_router.close_what_is_not_owned().await {
+    let fence = session_router.owned_connections().fence();
+    if fence.is_open() || session_router.close_connections_not_owned().await {
         fence.acknowledged(sent);
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Affinity off: calls go to any instance, over upstream sessions that this worker pools.
 //!
-//! Nothing is recorded and the store is never asked. A pooled upstream session is initialised by the gateway in its
+//! Nothing is recorded and the store is never asked. A pooled upstream session is initialized by the gateway in its
 //! own name, without client capabilities; a server that asks a client something all the same is told that there is
 //! nobody to ask. It is shared by the requests of one principal and one revision, and never between principals.
 //! Invariant: losing it costs nobody anything but the handshake, because whoever needs upstream state to last turns
@@ -66,7 +66,7 @@ pub struct PooledSession {
 pub struct PooledReply {
     /// The response.
     pub received: ReceivedResponse,
-    /// Answers for the client that is not there.
+    /// Answers the server's requests in place of a client.
     pub responder: ServerRequestResponder,
 }
 
@@ -97,16 +97,16 @@ impl ServerRequestResponder {
         let (client, instance) = (self.client.clone(), Arc::clone(&self.instance));
         tokio::spawn(async move {
             if let Err(error) = client.send_once(&instance, outgoing.to(&instance)).await {
-                tracing::info!(%error, "a server that asked nobody could not be told so");
+                tracing::info!(%error, "a server request over a pooled session could not be answered");
             }
         });
     }
 }
 
-/// Why a request of a session that is not kept got no response.
+/// Why a request of a stateless session got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum PooledError {
-    /// No instance could be initialised. Nothing ran.
+    /// No instance could be initialized. Nothing ran.
     #[error("no instance could be reached: {0}")]
     NoInstance(#[source] HandshakeError),
     /// An instance answered the handshake with an error.

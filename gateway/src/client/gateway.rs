@@ -127,7 +127,7 @@ impl Gateway {
     }
 }
 
-/// A refusal: of this interface, whose codes are words, or of the door in front of it, whose codes are numbers.
+/// A refusal: of this interface, whose codes are words, or of the host and origin guard, whose codes are numbers.
 fn refused(status: http::StatusCode, answer: &Value) -> ClientError {
     let code = match answer.pointer("/error/code") {
         Some(Value::String(word)) => super::table::printable(word),

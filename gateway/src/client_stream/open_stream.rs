@@ -19,7 +19,7 @@ use mooring_router::affinity::Session;
 /// carried them has been answered already.
 const CALLS_MAX: usize = 256;
 
-/// What is known since the client was introduced to its server, for all that it sends afterwards.
+/// What the `initialize` of a client negotiated, for every later message.
 #[derive(Clone, Debug)]
 pub struct NegotiatedSession {
     /// The session id that a client of Streamable HTTP would send; none at servers that keep no session.
@@ -140,7 +140,7 @@ impl OpenStream {
         *self.phase() = negotiated.map_or(Phase::New, Phase::Initialized);
     }
 
-    /// What is known since the introduction; none before it.
+    /// What the `initialize` negotiated; none before it.
     #[must_use]
     pub fn negotiated(&self) -> Option<NegotiatedSession> {
         match &*self.phase() {

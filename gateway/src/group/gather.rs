@@ -122,7 +122,7 @@ impl Scope {
         }
     }
 
-    /// Asks every member to which requests are passed on the same.
+    /// Sends the same request to every upstream member.
     pub(crate) async fn ask_all(
         &self,
         servers: impl Iterator<Item = &Arc<Server>>,

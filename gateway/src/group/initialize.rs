@@ -1,4 +1,4 @@
-//! How a group introduces itself: its `initialize` result out of those of its members.
+//! A group's `initialize` result, made of those of its members.
 //!
 //! Invariant: what the group says it can do, at least one of its members can, and the group knows which to ask.
 

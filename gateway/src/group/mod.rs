@@ -50,7 +50,7 @@ impl Member {
         }
     }
 
-    /// The server, where the member is one to which requests are passed on.
+    /// The server of an upstream member.
     pub(crate) const fn upstream(&self) -> Option<&Arc<Server>> {
         match self {
             Self::Upstream(server) => Some(server),
@@ -93,12 +93,12 @@ impl Group {
         self.names
     }
 
-    /// The members to which requests are passed on.
+    /// The upstream members.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.members.iter().filter_map(Member::upstream)
     }
 
-    /// The member of this id to which requests are passed on.
+    /// The upstream member of this id.
     pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Server>> {
         self.upstreams().find(|server| server.id.as_str() == id)
     }

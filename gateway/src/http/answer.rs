@@ -67,7 +67,7 @@ pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Response {
 }
 
 /// Nobody can be named as the sender.
-pub(super) fn unidentified(cause: IdentityError) -> ErrorBody<'static> {
+pub(super) fn identity_error(cause: IdentityError) -> ErrorBody<'static> {
     let kind = match cause.status() {
         StatusCode::FORBIDDEN => ErrorKind::Forbidden,
         _ => ErrorKind::Unauthenticated,
@@ -102,7 +102,7 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
 }
 
 /// A session has no binding that is ready.
-pub(super) fn unsettled(cause: &ResolveError, id: Option<Id<'_>>) -> Response {
+pub(super) fn resolve_error(cause: &ResolveError, id: Option<Id<'_>>) -> Response {
     match cause {
         ResolveError::Store(cause) => store(cause, id),
         ResolveError::NoInstance(cause) => unavailable(&cause.into(), id),
@@ -128,11 +128,11 @@ fn unavailable(cause: &FailureCause, id: Option<Id<'_>>) -> Response {
 }
 
 /// A call did not get its turn. Nothing of it was done.
-pub(super) fn unturned(cause: &TurnError, id: Option<Id<'_>>) -> Response {
+pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Response {
     match cause {
         TurnError::Store(cause) => store(cause, id),
         TurnError::Busy => plain(ErrorKind::TurnBusy, id),
-        TurnError::Withdrawn => unanswered(),
+        TurnError::Withdrawn => empty_event_stream(),
         TurnError::TooMany => error(
             &ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(id)
@@ -146,7 +146,7 @@ pub(super) fn unturned(cause: &TurnError, id: Option<Id<'_>>) -> Response {
 }
 
 /// What a call gets that its client has cancelled: nobody waits for an answer (MCP 2025-11-25, cancellation).
-fn unanswered() -> Response {
+fn empty_event_stream() -> Response {
     let mut reply = empty(StatusCode::OK);
     let events = HeaderValue::from_static("text/event-stream");
     reply.headers_mut().insert(CONTENT_TYPE, events);
@@ -154,7 +154,7 @@ fn unanswered() -> Response {
 }
 
 /// A stream of the session cannot be opened here.
-pub(super) fn unheld(cause: &HoldError) -> Response {
+pub(super) fn hold_error(cause: &HoldError) -> Response {
     match cause {
         HoldError::Taken => plain(ErrorKind::StreamConflict, None),
         HoldError::Draining => plain(ErrorKind::ShuttingDown, None),
@@ -167,7 +167,7 @@ pub(super) fn unheld(cause: &HoldError) -> Response {
 }
 
 /// A session could not be opened.
-pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
+pub(super) fn open_error(cause: &OpenError, id: Option<Id<'_>>) -> Response {
     match cause {
         cause @ OpenError::ParamsTooLong(_) => error(
             &ErrorBody::new(ErrorKind::InvalidParams)
@@ -191,7 +191,7 @@ pub(super) fn unopened(cause: &OpenError, id: Option<Id<'_>>) -> Response {
                 .detail(refusal),
         ),
         OpenError::Store(cause) => store(cause, id),
-        OpenError::Resolve(cause) => unsettled(cause, id),
+        OpenError::Resolve(cause) => resolve_error(cause, id),
         cause @ (OpenError::AtCap(_) | OpenError::Displaced) => error(
             &ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(id)
@@ -275,9 +275,9 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Response {
 }
 
 /// A message was not delivered, or its answer not received.
-pub(super) fn undelivered(cause: &DeliverError, id: Option<Id<'_>>) -> Response {
+pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Response {
     match cause {
-        DeliverError::Resolve(cause) => unsettled(cause, id),
+        DeliverError::Resolve(cause) => resolve_error(cause, id),
         DeliverError::Answer(cause) => exchange(cause, id),
         DeliverError::Unreachable(cause) => {
             tracing::warn!(%cause, "an instance cannot be reached");
@@ -305,7 +305,7 @@ fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Response
 }
 
 /// A request of a session that is not kept got no response.
-pub(super) fn unpooled(cause: &PooledError, id: Option<Id<'_>>) -> Response {
+pub(super) fn pool_error(cause: &PooledError, id: Option<Id<'_>>) -> Response {
     match cause {
         PooledError::NoInstance(cause) => unavailable(&cause.into(), id),
         PooledError::Handshake(cause) => handshake(cause, id),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer;
-use super::delayed_answer::{Before, soon_or_streamed};
+use super::delayed_answer::{Before, reply_or_stream};
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorKind, Message, Revision, ToolServer, call};
 
@@ -42,5 +42,5 @@ pub(super) async fn reply_to(
 ) -> Response {
     let answered_id = id_json.clone();
     let task = tokio::spawn(async move { Bytes::from(call::result(&answered_id, &making.await)) });
-    soon_or_streamed(task, before, id_json).await
+    reply_or_stream(task, before, id_json).await
 }

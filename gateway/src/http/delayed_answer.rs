@@ -31,7 +31,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) type Before = Option<mpsc::Receiver<Box<str>>>;
 
 /// The answer as JSON where it is soon there, and else a stream that will hold it.
-pub(super) async fn soon_or_streamed(
+pub(super) async fn reply_or_stream(
     mut task: JoinHandle<Bytes>,
     mut before: Before,
     id_json: Box<str>,
@@ -163,7 +163,7 @@ mod tests {
             tokio::time::sleep(time).await;
             Bytes::from_static(b"{\"id\":1}")
         });
-        soon_or_streamed(task, None, "1".into()).await
+        reply_or_stream(task, None, "1".into()).await
     }
 
     async fn text(reply: Response) -> String {

@@ -1,4 +1,4 @@
-//! The MCP endpoint of one server: what every request has to be, and which way it goes.
+//! The MCP endpoint of one server: the checks of every request, and its route.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct RequestContext {
     /// The principal's teams.
     pub(super) teams: Teams,
     pub(super) headers: HeaderMap,
-    /// The session, where it began before its client introduced itself.
+    /// The session, where it began before its `initialize`.
     pub(super) begun: Option<Session>,
     /// What tells the client from others of its session, where there may be others.
     pub(super) lane: Option<Lane>,
@@ -45,7 +45,7 @@ pub(super) struct RequestContext {
     pub(super) client_gone: CancellationToken,
 }
 
-/// Which way it goes.
+/// The route of a request, by the kind of its server.
 enum Route {
     Upstream(UpstreamContext),
     Code(CodeContext),
@@ -82,7 +82,7 @@ pub(super) async fn mcp(
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
-    let target = app.aimed_at(id);
+    let target = app.target_of_path(id);
     serve(app, target, peer, request).await
 }
 
@@ -141,7 +141,7 @@ pub(super) fn caller(
     peer: SocketAddr,
     headers: &HeaderMap,
 ) -> Result<(Principal, Teams), ErrorBody<'static>> {
-    let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::unidentified)?;
+    let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)?;
     // Identities are checked against the same limits.
     let principal = Principal::parse(identity.principal.as_bytes())
         .map_err(|_| ErrorBody::new(ErrorKind::Unauthenticated))?;

@@ -120,7 +120,7 @@ pub(super) async fn metrics(
     let is_degraded = app.session_router.store().is_degraded();
     let (bindings, connections) = (
         app.session_router.active_bindings().count(),
-        app.session_router.owned().count(),
+        app.session_router.owned_connections().count(),
     );
     metrics::snapshot(bindings, connections, is_degraded);
     for server in app.servers.iter() {

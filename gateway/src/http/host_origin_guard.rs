@@ -1,4 +1,4 @@
-//! The door: who may knock, before a path is looked at.
+//! The host and origin guard: checks the Host and Origin headers of every request before its path is looked at.
 //!
 //! A web page can make a browser send requests to any address, and DNS rebinding can make the gateway look like the
 //! page's own origin; the Host and Origin headers tell (MCP 2025-11-25, transports, security warning).

@@ -105,7 +105,7 @@ fn admitted(
     request: &Request,
 ) -> Result<(Principal, ServerName), ErrorBody<'static>> {
     let (principal, _) = caller(app, peer, request.headers())?;
-    let target = app.aimed_at(id)?;
+    let target = app.target_of_path(id)?;
     // Configured ids are checked against the same limits.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| ErrorBody::new(ErrorKind::ServerNotFound))?;

@@ -76,7 +76,7 @@ pub struct App {
     pub request_bodies: RequestBodies,
     /// Who is heard.
     pub auth: AuthSettings,
-    /// What is passed on.
+    /// What is relayed.
     pub relay: RelayOptions,
     /// What `/metrics` shows.
     pub metrics: PrometheusHandle,

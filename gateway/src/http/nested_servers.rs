@@ -1,4 +1,4 @@
-//! Requests that begin inside the gateway: calls of code, and visits to see what tools there are. They take the way of
+//! Requests that begin inside the gateway: calls of code, and requests for the list of tools. They take the way of
 //! every other request.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What this worker does for the others of its fleet.
+//! Serves the forwarded requests of peers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::{App, legacy};
 use mooring_peers::{Forward, Operation, PeerService, Verdict};
 use mooring_upstream::Body;
 
-/// This worker, as the others see it.
+/// Serves what peers forward to this gateway.
 #[derive(Debug)]
 pub struct PeerEndpoint {
     app: Arc<App>,

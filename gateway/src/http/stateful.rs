@@ -1,4 +1,4 @@
-//! Requests of sessions that are kept: a record in the store says where each goes.
+//! Requests of stateful sessions: a record in the store says where each goes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ async fn pass_up(
     let turn = CallTurn::begin(session_router, &session, server, message, lane, wait_max).await;
     let (mut turn, routed) = match turn {
         Ok(turn) => turn.unzip(),
-        Err(cause) => return answer::unturned(&cause, message.id()),
+        Err(cause) => return answer::turn_error(&cause, message.id()),
     };
     note(context, &session, message).await;
     let tool = message.params.name();
@@ -114,7 +114,7 @@ async fn pass_up(
     };
     let delivered = match deliver_in_turn(context, &call, &mut turn).await {
         Ok(delivered) => delivered,
-        Err(cause) => return undelivered(&cause, message),
+        Err(cause) => return delivery_error(&cause, message),
     };
     in_flight.set_holder(BindingHolder::of(
         &delivered.binding,
@@ -167,7 +167,7 @@ async fn deliver_in_turn(
         () = is_silent => {}
     }
     if turn.take().is_some() {
-        tracing::info!(session = %call.session.digest, "a call whose client disconnected has no reply yet; its turn passes on");
+        tracing::info!(session = %call.session.digest, "a call whose client disconnected has no reply yet; its turn is released");
     }
     delivered.await
 }
@@ -198,7 +198,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Response {
             .begin(&session, &context.server.id, InFlightKind::Stream);
     let delivered = match deliver(session_router, &call).await {
         Ok(delivered) => delivered,
-        Err(cause) => return answer::undelivered(&cause, None),
+        Err(cause) => return answer::delivery_error(&cause, None),
     };
     in_flight.set_holder(BindingHolder::of(
         &delivered.binding,
@@ -236,7 +236,8 @@ async fn hold(
         .app
         .session_router
         .hold_stream(session, StreamKind::Get);
-    held.await.map_err(|cause| Box::new(answer::unheld(&cause)))
+    held.await
+        .map_err(|cause| Box::new(answer::hold_error(&cause)))
 }
 
 /// The client is done.
@@ -282,7 +283,7 @@ async fn initialize(
     };
     let opened = match opened {
         Ok(opened) => opened,
-        Err(cause) => return answer::unopened(&cause, message.id()),
+        Err(cause) => return answer::open_error(&cause, message.id()),
     };
     let answer = &opened.initialized.answer;
     let down = answer
@@ -310,13 +311,13 @@ fn repeat<'a>(message: &Message<'_>, tool: Option<&'a str>) -> RetrySafety<'a> {
 }
 
 /// A notification to a lost upstream session has no reader left; the next request makes the new session and tells.
-fn undelivered(cause: &DeliverError, message: &Message<'_>) -> Response {
+fn delivery_error(cause: &DeliverError, message: &Message<'_>) -> Response {
     match (cause, message.kind()) {
         (DeliverError::Lost, Kind::Notification) => {
             tracing::info!("a notification to a lost upstream session was dropped");
             answer::empty(StatusCode::ACCEPTED)
         }
-        (cause, _) => answer::undelivered(cause, message.id()),
+        (cause, _) => answer::delivery_error(cause, message.id()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests while affinity is off: no record, no store, any instance.
+//! Requests of stateless sessions: no record, no store, any instance.
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -85,7 +85,7 @@ pub(super) async fn post(
             |cause| answer::exchange(&cause, message.id()),
             answer::relayed,
         ),
-        Err(cause) => answer::unpooled(&cause, message.id()),
+        Err(cause) => answer::pool_error(&cause, message.id()),
     }
 }
 
@@ -124,7 +124,7 @@ async fn initialize(
         Err(PooledError::Handshake(HandshakeError::SessionAssigned)) => {
             return stateful::post(context, body, message, revision).await;
         }
-        Err(cause) => return answer::unpooled(&cause, message.id()),
+        Err(cause) => return answer::pool_error(&cause, message.id()),
     };
     let answer = session.answer.message();
     let result = answer.as_ref().and_then(|answer| answer.outcome());

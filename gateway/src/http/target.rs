@@ -17,7 +17,7 @@ const IDS_SHOWN_MAX: usize = 20;
 /// A server, by its kind.
 #[derive(Clone, Debug)]
 pub(super) enum ServerTarget {
-    /// MCP servers somewhere else, to which requests are passed on.
+    /// Upstream MCP servers, to which requests are sent.
     Upstream(Arc<Server>),
     /// Code, which the gateway answers itself.
     Code(Arc<CodeServer>),
@@ -53,7 +53,7 @@ impl App {
     ///
     /// # Errors
     /// `ServerNotFound`, with the servers that there are.
-    pub(super) fn aimed_at(
+    pub(super) fn target_of_path(
         &self,
         id: Option<Path<String>>,
     ) -> Result<ServerTarget, ErrorBody<'static>> {

@@ -1,8 +1,8 @@
-//! Requests for an upstream server: whether the session of each is kept.
+//! Requests for an upstream server: whether the session of each is stateful.
 //!
-//! Where no setting says, only an `initialize` follows what this gateway knows of the server. Every later request says for
-//! itself: one with a session id belongs to a kept session, and one without goes over the pool, which then shares no
-//! upstream session that has an id. Invariant: gateways that know different things of a server serve each other's clients.
+//! Where no setting decides, only an `initialize` depends on what this gateway knows of the server. A later request with a
+//! session id belongs to a stateful session; one without goes over the pool, which then shares no upstream session that
+//! has an id. Invariant: gateways that know different things of a server serve each other's clients.
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -51,14 +51,14 @@ pub(super) async fn delete(context: &UpstreamContext) -> Response {
     }
 }
 
-/// Whether the session that an `initialize` asks for is kept. One that began with a stream always is.
+/// Whether the session that an `initialize` asks for is stateful. One that began with a stream always is.
 fn begins_stateful(context: &UpstreamContext) -> bool {
     let server = &context.server;
     server.keeps_new_sessions()
         || (server.affinity == Affinity::ByServer && context.begun.is_some())
 }
 
-/// Whether the session that a later request belongs to is kept.
+/// Whether the session that a later request belongs to is stateful.
 fn continues_stateful(context: &UpstreamContext) -> bool {
     match context.server.affinity {
         Affinity::Kept => true,

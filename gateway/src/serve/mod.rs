@@ -230,7 +230,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     }
     app.agents.stop_runs().await;
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
-    session_router.owned().finish(deadline).await;
+    session_router.owned_connections().finish(deadline).await;
     // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.
     if tokio::time::timeout_at(deadline, app.legacy.all_over())
         .await
@@ -243,7 +243,7 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     if let Err(error) = session_router.store().gone(session_router.worker()).await {
         tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
     }
-    session_router.owned().let_go().await;
+    session_router.owned_connections().let_go().await;
 }
 
 /// The listener for clients, with the limits of the settings.

@@ -103,7 +103,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
 /// Waits for the calls that other processes forwarded here, for `patience` at most and not after a signal.
 async fn finish_forwarded(app: &App, patience: Duration) {
     tokio::select! {
-        () = app.session_router.owned().finish(Instant::now() + patience) => {}
+        () = app.session_router.owned_connections().finish(Instant::now() + patience) => {}
         () = stop_requested() => {}
     }
 }

@@ -1,10 +1,10 @@
-//! What a worker is told that it would otherwise have to ask for again and again.
+//! The events of a worker, which spare it from polling the store.
 
 use mooring_session::names::{ServerName, Token};
 
 use super::key::SessionKey;
 
-/// One piece of news for one worker.
+/// One event for one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerEvent {
     /// A turn that the worker waits for is its own now. It has to renew or leave it within the grant's second.

@@ -90,16 +90,16 @@ impl Store {
         .await
     }
 
-    /// Whether [`events`](Self::news) tells of what other processes did. The embedded file tells nothing across processes:
-    /// who waits for one of them asks again from time to time.
+    /// Whether [`wait_for_events`](Self::wait_for_events) reports what other processes did. The embedded file does not:
+    /// a caller that waits for one of them has to ask again.
     #[must_use]
     pub fn reports_events_of_others(&self) -> bool {
         !matches!(*self.backend, Backend::Embedded(..))
     }
 
-    /// Waits for news of this worker, for `timeout` at most; none where there was none. One caller per worker waits
-    /// at a time; another waits behind it. The future may be dropped at any moment: news that it would have been told
-    /// is told to the next caller.
+    /// Waits for events of this worker, for `timeout` at most; none where there were none. One caller per worker waits
+    /// at a time; another waits behind it. The future may be dropped at any moment: events that it would have returned
+    /// go to the next caller.
     ///
     /// # Errors
     /// The store's own only. Where the store is away, it is waited for within `timeout`, so that a caller who asks

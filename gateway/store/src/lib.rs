@@ -4,7 +4,7 @@
 //! reply mean the same everywhere, and what differs is only who else sees the record. [`Store`] is cheap to clone.
 //!
 //! The operations on one record are here; [`turns`] has those that keep calls in order, [`operate`] what the reaper and
-//! people ask about many records, [`fleet`] the workers and their news, [`rate`] the fleet-wide limits.
+//! people ask about many records, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits.
 //!
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
@@ -237,7 +237,7 @@ impl Store {
         self.run(key, request).await
     }
 
-    /// Says that a claim is initialised.
+    /// Says that a claim is initialized.
     ///
     /// # Errors
     /// Refused: `STALE` where the claim was lost, and the upstream session just made is to be deleted; `NOSESSION`,

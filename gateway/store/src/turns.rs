@@ -22,7 +22,7 @@ pub struct Enter {
     pub principal: Principal,
     /// Which server is to be called.
     pub server: ServerName,
-    /// Who asks, and is told by [`events`](Store::news) when the turn comes.
+    /// The worker that asks. [`wait_for_events`](Store::wait_for_events) tells it when the turn comes.
     pub worker: WorkerId,
     /// This call: random, chosen by the worker. The same ticket again renews the lease.
     pub ticket: Token,
@@ -61,8 +61,8 @@ pub struct Leave {
 pub enum LeaveTarget {
     /// The ticket that has the turn, or waits for it.
     Ticket(Token),
-    /// All who wait under a ticket that begins so, whichever workers they wait at: those are told by
-    /// [`events`](Store::news).
+    /// All waiting tickets with this prefix, at any worker. Their workers learn it by
+    /// [`wait_for_events`](Store::wait_for_events).
     WaitingUnder(Token),
 }
 

@@ -1,7 +1,6 @@
 //! The upstream side: instances of MCP servers, and what can be known about a request sent to one.
 //!
-//! Invariant: every failure says whether the request can have been delivered. Whoever sends again decides by that, and
-//! by nothing else.
+//! Invariant: every failure says whether the request can have been delivered, and a retry is decided by that alone.
 
 mod body;
 mod cause;

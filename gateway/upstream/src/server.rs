@@ -46,7 +46,7 @@ pub struct Server {
     next: AtomicUsize,
 }
 
-/// How sessions at a server are carried.
+/// How sessions at a server are handled.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionPolicy {
     /// Whether its sessions are kept.

@@ -1,8 +1,8 @@
-//! A way to a server, whatever it is made of: an instance over HTTP, or a connection that a worker holds.
+//! The transport of one message to a server: an instance over HTTP, or a connection that a worker owns.
 
 use super::{Client, Instance, Outgoing, Reply, SendError};
 
-/// Carries one message to a server, as a Streamable HTTP endpoint takes it, and brings back the head of the reply.
+/// Sends one message to a server, as a Streamable HTTP endpoint takes it, and returns the head of the reply.
 pub trait MessageTransport: Sync {
     /// Sends the message.
     ///

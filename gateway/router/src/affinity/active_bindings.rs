@@ -1,7 +1,7 @@
-//! The sessions this worker drives: what its gauge counts, and what its keeper keeps from expiring.
+//! The active bindings of this worker: what its gauge counts, and which sessions it keeps from expiring.
 //!
 //! Nothing depends on it for correctness. A binding counts here from the time this worker made or took it over until
-//! the session ends here, another worker is seen to drive it, or it has been idle for its TTL.
+//! the session ends here, another worker is seen to hold it, or it has been idle for its TTL.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,7 @@ pub enum InFlightKind {
     Stream,
 }
 
-/// Who the record says drives a binding.
+/// Which gateway holds a binding, by its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingHolder {
     /// This worker: it made the binding, or took it over from a dead one.
@@ -172,7 +172,7 @@ impl ActiveBindings {
 }
 
 impl BindingHolder {
-    /// Who drives a binding, as this worker sees it.
+    /// The holder of a binding, as this worker sees it.
     #[must_use]
     pub fn of(binding: &BindingView, worker: &WorkerId) -> Self {
         if binding.driver == *worker {
@@ -184,7 +184,7 @@ impl BindingHolder {
 }
 
 impl InFlight {
-    /// The session is bound, and this is who drives the binding.
+    /// Notes that the session is bound, and the holder of its binding.
     pub fn set_holder(&self, holder: BindingHolder) {
         if let Some(used) = self.active_bindings.lock().get_mut(&self.of) {
             used.holder = Some(holder);

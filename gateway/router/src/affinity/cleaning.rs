@@ -163,7 +163,7 @@ impl SessionRouter {
             server: binding.server.clone(),
         };
         if self.is_owner(owner) {
-            self.owned().close(&place, binding.epoch);
+            self.owned_connections().close(&place, binding.epoch);
             return Deletion::Done;
         }
         if !owner.alive {

@@ -70,11 +70,11 @@ impl SessionRouter {
         }))
     }
 
-    /// Initialises upstream under the claim, moving the claim on while instances cannot be reached. None where the
+    /// Initializes upstream under the claim, moving the claim on while instances cannot be reached. None where the
     /// claim was lost to another attempt meanwhile.
     ///
     /// # Errors
-    /// Where no instance could be initialised; the claim is then given up.
+    /// Where no instance could be initialized; the claim is then given up.
     pub(super) async fn establish(
         &self,
         session: &Session,
@@ -94,7 +94,7 @@ impl SessionRouter {
                 server = %server.id,
                 instance = %claim.binding.instance,
                 %error,
-                "an instance could not be initialised"
+                "an instance could not be initialized"
             );
             if !error.is_instance_away() {
                 self.give_up(session, server, &claim).await;
@@ -166,7 +166,7 @@ impl SessionRouter {
             Err(error) => error,
         };
         if server.ownership == Ownership::Owned {
-            self.owned()
+            self.owned_connections()
                 .close(&ConnectionKey::of(session, server), claim.binding.epoch);
         } else if let (Some(instance), Some(upstream_session)) = (
             server.instance(&claim.binding.instance),

@@ -55,7 +55,8 @@ use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
 use mooring_upstream::{Client, Servers};
 
-/// The affinity service of one worker. Cheap to clone.
+/// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per worker, cheap to
+/// clone.
 #[derive(Clone, Debug)]
 pub struct SessionRouter(Arc<Shared>);
 
@@ -64,7 +65,7 @@ struct Shared {
     store: Store,
     client: Client,
     servers: Arc<Servers>,
-    owned: OwnedConnections,
+    owned_connections: OwnedConnections,
     worker: WorkerId,
     options: SessionRouterOptions,
     active_bindings: ActiveBindings,
@@ -81,7 +82,7 @@ pub struct SessionRouterOptions {
     pub sessions_max: Option<NonZeroU64>,
     /// Most sessions that a principal may begin within a minute; none for no limit.
     pub initializes_per_minute: Option<NonZeroU64>,
-    /// How long one attempt to initialise upstream may take before another may begin.
+    /// How long one attempt to initialize upstream may take before another may begin.
     pub claim_lease: Millis,
     /// Longest wait of a call for its turn.
     pub turn_wait_max: Duration,
@@ -98,7 +99,7 @@ impl SessionRouter {
         store: Store,
         client: Client,
         servers: Arc<Servers>,
-        owned: OwnedConnections,
+        owned_connections: OwnedConnections,
         worker: WorkerId,
         options: SessionRouterOptions,
     ) -> Self {
@@ -107,7 +108,7 @@ impl SessionRouter {
             store,
             client,
             servers,
-            owned,
+            owned_connections,
             worker,
             active_bindings: ActiveBindings::new(idle),
             waiters: Waiters::default(),
@@ -136,8 +137,8 @@ impl SessionRouter {
 
     /// What this worker owns, and how it reaches what others own.
     #[must_use]
-    pub fn owned(&self) -> &OwnedConnections {
-        &self.0.owned
+    pub fn owned_connections(&self) -> &OwnedConnections {
+        &self.0.owned_connections
     }
 
     /// This worker.
@@ -146,7 +147,7 @@ impl SessionRouter {
         &self.0.worker
     }
 
-    /// The sessions that this worker drives.
+    /// The bindings that this worker uses.
     #[must_use]
     pub fn active_bindings(&self) -> &ActiveBindings {
         &self.0.active_bindings

@@ -1,11 +1,10 @@
-//! Sessions that a client finds again when it is started anew: they go by a name, and not by an id that somebody would have
-//! to remember.
+//! Named sessions: a client that is restarted finds its session by a name instead of an id.
 //!
-//! The name, the server, the principal and the way in which the client introduces itself make the id, so two programs never
+//! The id is derived from the name, the server, the principal and the client's initialize params, so two programs never
 //! share an upstream session that was made for one of them. What the server answered to the first `initialize` is kept
 //! beside the initialize params, for the clients that come later.
 //!
-//! Invariant: of many that begin one session at once, one opens it, and the others go on with what that one opened.
+//! Invariant: if several processes begin one session at once, one of them opens it and the others continue it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,12 +30,12 @@ const OPENED_WITHIN: Duration = Duration::from_secs(15);
 /// How often is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// What a client finds under its session's name.
+/// What exists of a named session when a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionStart {
     /// The session is new, and its client has to initialize it.
     New,
-    /// It goes on. This is the result of its first `initialize`, as JSON text.
+    /// The session exists. This is the result of its first `initialize`, as JSON text.
     Continued(String),
     /// Others may use it, but nobody can go on with it any more: what the server answered is not kept.
     Unknown,
@@ -72,7 +71,7 @@ impl SessionRouter {
         session: &Session,
         params: &str,
     ) -> Result<SessionStart, OpenError> {
-        // How its client introduces itself is noted by whoever opens it.
+        // The process that opens the session notes its initialize params.
         let create = self.creation(session, BTreeMap::new());
         let mut deadline = Instant::now() + OPENED_WITHIN;
         let mut incarnation = None;
@@ -92,15 +91,15 @@ impl SessionRouter {
                 }
                 Answer::Gone => return Ok(SessionStart::Unknown),
                 Answer::Awaited if incarnation != Some(created.record.generation) => {
-                    // Another has begun it anew, and has as long.
+                    // Another process restarted it, and has the full time again.
                     incarnation = Some(created.record.generation);
                     deadline = Instant::now() + OPENED_WITHIN;
                 }
                 Answer::Awaited if Instant::now() < deadline => sleep(LOOK_EVERY).await,
-                // Whoever was to open it is gone: the session is begun anew.
+                // The process that was to open it is gone: restart the session.
                 Answer::Awaited => match self.close(session).await {
                     Ok(CloseOutcome::Now) => {
-                        tracing::warn!(session = %session.digest, "a session that nobody opened is begun anew");
+                        tracing::warn!(session = %session.digest, "session was created but never opened; restarting it");
                     }
                     // Another was faster.
                     Ok(CloseOutcome::AlreadyClosed)
@@ -117,13 +116,13 @@ impl SessionRouter {
         let kept = match self.store().put_init(&digest, result).await {
             Ok(()) => digest.as_str(),
             Err(error) => {
-                tracing::warn!(session = %session.digest, %error, "a server's answer was not kept: its session cannot be continued");
+                tracing::warn!(session = %session.digest, %error, "initialize result not stored; the session cannot be continued");
                 NOT_KEPT
             }
         };
         let noted = self.set_labels(session, labels(&[(ANSWER_LABEL, kept)]));
         if let Err(error) = noted.await {
-            tracing::warn!(session = %session.digest, %error, "where a server's answer is kept was not noted");
+            tracing::warn!(session = %session.digest, %error, "digest of the initialize result not stored");
         }
     }
 

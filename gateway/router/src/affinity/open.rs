@@ -122,7 +122,7 @@ impl SessionRouter {
         let opened = opened.await.map_err(OpenError::or_displaced);
         match &opened {
             Ok(_) => in_flight.set_holder(BindingHolder::This),
-            Err(error) => self.unopened(&session, error).await,
+            Err(error) => self.cancel_open(&session, error).await,
         }
         opened
     }
@@ -148,11 +148,11 @@ impl SessionRouter {
         Ok(())
     }
 
-    /// Creates the record of a session whose client has not introduced itself yet: its stream is open before it may.
+    /// Creates the record of a session before its `initialize`: the stream of a legacy client opens first.
     ///
     /// # Errors
     /// `Store`, `AtCap`, `TooFast`; nothing of it is left.
-    pub async fn begin_unintroduced(&self, principal: &Principal) -> Result<Session, OpenError> {
+    pub async fn begin_uninitialized(&self, principal: &Principal) -> Result<Session, OpenError> {
         self.check_rate(principal).await?;
         let session = Session::mint(&self.options().key_prefix, principal.clone())?;
         let create = self.creation(&session, BTreeMap::new());
@@ -160,7 +160,7 @@ impl SessionRouter {
         Ok(session)
     }
 
-    /// Binds a server in a session that has begun without an introduction, by its client's `initialize`.
+    /// Binds a server in a session that was created before its client's `initialize`.
     ///
     /// # Errors
     /// See [`OpenError`]; the session is left as it was.
@@ -175,7 +175,7 @@ impl SessionRouter {
         self.initialize_with(session, server, request).await
     }
 
-    /// Notes how the client of a session that has begun without an introduction introduces itself.
+    /// Notes the initialize params of a session that was created before them.
     ///
     /// # Errors
     /// `Store`, `ParamsTooLong`.
@@ -193,7 +193,7 @@ impl SessionRouter {
         Ok(self.set_labels(session, labels).await?)
     }
 
-    /// Binds a server in a session by the params that its client has introduced itself with.
+    /// Binds a server in a session by its client's initialize params.
     ///
     /// # Errors
     /// See [`ResolveError`]; `Unsettled` where the server is bound already, or another attempt is at it.
@@ -207,7 +207,7 @@ impl SessionRouter {
     }
 
     /// A session that could not be opened is ended, so that nothing of it is left.
-    async fn unopened(&self, session: &Session, error: &OpenError) {
+    async fn cancel_open(&self, session: &Session, error: &OpenError) {
         tracing::warn!(session = %session.digest, %error, "a session could not be opened");
         let is_created = !matches!(
             error,
@@ -339,7 +339,7 @@ impl SessionRouter {
     }
 }
 
-/// What a record says of how its client has introduced itself.
+/// The labels of a record that name its client's initialize params.
 fn initialize_labels(
     params_key: &ParamsKey,
     request: &InitializeRequest<'_>,

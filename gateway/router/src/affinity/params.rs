@@ -1,6 +1,6 @@
 //! Initialize params: where they are kept, for how long, and how large they may be.
 //!
-//! A session that is moved is introduced to its new instance by the params of its client's `initialize`. Sessions of one
+//! A moved session is initialized at its new instance with the params of its client's `initialize`. Sessions of one
 //! client build share short params under a digest of theirs, which must outlive every session that they serve: only an
 //! `initialize` writes them, so they are renewed here for sessions that are in use. Longer ones belong to one session and
 //! are dropped with it, so that a client that begins many sessions leaves nothing large behind. What a server answered,

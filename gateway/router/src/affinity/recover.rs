@@ -32,7 +32,7 @@ pub enum Loss {
     SessionUnknown,
     /// The instance is not configured any more.
     InstanceRemoved,
-    /// The attempt that was to initialise it did not finish.
+    /// The attempt that was to initialize it did not finish.
     ClaimLapsed,
     /// The worker that held its connection is dead.
     OwnerDead,
@@ -86,9 +86,7 @@ impl SessionRouter {
             .session_digest(&session.digest)
             .upstream_session(binding.upstream_session.as_ref());
         if server.ownership == Ownership::Owned {
-            return self
-                .pulse_of_owned(session, server, binding, &outgoing)
-                .await;
+            return self.probe_owned(session, server, binding, &outgoing).await;
         }
         let Some(instance) = server.instance(&binding.instance) else {
             return ProbeResult::InstanceLost;
@@ -103,7 +101,7 @@ impl SessionRouter {
     }
 
     /// The same of a connection that a worker holds.
-    async fn pulse_of_owned(
+    async fn probe_owned(
         &self,
         session: &Session,
         server: &Server,

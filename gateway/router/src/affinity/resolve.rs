@@ -1,4 +1,4 @@
-//! Settling: from a session and a server to the one binding that carries its calls.
+//! Resolving: from a session and a server to the one binding that its calls use.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,12 +19,11 @@ use mooring_protocol::ids::Epoch;
 use mooring_store::StoreError;
 use mooring_upstream::{HandshakeError, Server};
 
-/// First and longest pause between two looks at a claim that another worker holds, where the store does not tell when it
-/// settles.
+/// First and longest pause between two looks at another worker's claim, where the store reports no events.
 const POLL_FIRST: Duration = Duration::from_millis(2);
 /// See [`POLL_FIRST`].
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// The same where the store does tell: for news that was lost, and for a claim whose lease lapses.
+/// The same where the store reports events: for an event that was lost, and for a claim whose lease lapses.
 const BACKSTOP: Duration = Duration::from_secs(1);
 
 /// A binding that is ready for calls.
@@ -71,7 +70,7 @@ impl ResolvedBinding {
     }
 }
 
-/// A binding was moved, and the client is to be told.
+/// Tells the client that a binding was moved and its upstream state lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RebindNotice {
     /// The instance that was lost, as clients know it.
@@ -82,7 +81,7 @@ pub struct RebindNotice {
     pub epoch: u64,
     /// Why.
     pub reason: Cow<'static, str>,
-    /// Whether the record says that no reply has told of it yet: [`SessionRouter::loss_reported`] ends that.
+    /// Whether the record says that no reply has told of it yet: [`SessionRouter::note_loss_reported`] ends that.
     pub is_recorded: bool,
 }
 
@@ -117,8 +116,8 @@ pub enum ResolveError {
     /// The server's policy is that the client initializes again.
     #[error("the upstream session was lost and the server's policy is to fail")]
     LostByPolicy,
-    /// Another worker's claim did not settle in time.
-    #[error("another worker's initialisation did not settle in time")]
+    /// Another worker did not initialize the binding in time.
+    #[error("another worker did not initialize the upstream session in time")]
     Unsettled,
     /// A name of the gateway's own making was refused, which would be a defect.
     #[error(transparent)]
@@ -216,7 +215,7 @@ impl SessionRouter {
     }
 
     /// A reply has told the client of the loss. Where that cannot be noted, the next reply tells of it once more.
-    pub async fn loss_reported(
+    pub async fn note_loss_reported(
         &self,
         session: &Session,
         server: &ServerName,

@@ -1,9 +1,9 @@
 //! A turn: one call at a time of one session at one server, in the order of arrival over the whole fleet.
 //!
-//! Whoever wants one asks the store by a [`ticket`](place) of its own, and waits. A turn that is held has a task: it
-//! renews the lease of a long call, passes the turn on while the call waits for its client, and gives it back at the
-//! end. Invariants: a ticket that was asked for is given back, however its caller goes; news only makes waiting shorter,
-//! because whoever waits asks again by itself; a turn whose holder dies passes on by its lease.
+//! A call asks the store for its turn under its own [ticket](queue_entry), and waits. A held turn has a task: it renews
+//! the lease of a long call, releases the turn while the call waits for its client, and gives it back at the end.
+//! Invariants: every ticket is given back, however its call ends; wake-ups only shorten the wait, because a waiting call
+//! asks again after a timeout; the turn of a dead holder is released by its lease.
 //!
 //! A turn excludes others while its lease holds, and no longer: a holder that was frozen, or cut off from the store, may
 //! believe in it for too long. Who can fences with its number, which only grows, as code sessions do. A call at an
@@ -56,7 +56,7 @@ pub enum Withdrawal {
     NotWaiting,
 }
 
-/// A turn that is held, or passed on for a while. Dropping it gives everything back, without waiting for that.
+/// A turn that is held, or released for a while. Dropping it gives everything back, without waiting for that.
 #[derive(Debug)]
 pub struct Turn {
     number: Option<u64>,
@@ -74,19 +74,19 @@ impl Turn {
     }
 
     /// Lets the next call have the turn, because this one waits for its client. Waits for nothing; where the turn is
-    /// passed on already, nothing happens.
+    /// released already, nothing happens.
     pub fn release(&self) {
         self.send_command(TurnCommand::Release);
     }
 
     /// Asks for the turn again, before everybody who waits, because the call goes on. Waits for nothing: another call may
-    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not passed on, or was lost, nothing
+    /// have the turn by now, and keeps it, but no later one begins. Where the turn was not released, or was lost, nothing
     /// happens.
     pub fn resume(&self) {
         self.send_command(TurnCommand::Hold);
     }
 
-    /// Whether another may have the turn by now, though it was not passed on: its lease lapsed, its call was cancelled, the
+    /// Whether another may have the turn by now, though it was not released: its lease lapsed, its call was cancelled, the
     /// session is over, or the store counts this worker as dead. That the store is away takes no turn.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -116,7 +116,7 @@ impl Turn {
         }
     }
 
-    /// A turn that nobody keeps, and whether it is passed on.
+    /// A turn without a task, and whether it is released.
     #[cfg(test)]
     pub(crate) fn watched() -> (Self, impl Fn() -> bool) {
         let (command, wished) = watch::channel(TurnCommand::Hold);

@@ -1,7 +1,7 @@
-//! News: who waits here for another worker's claim to settle, or for a turn, and the one task that wakes them.
+//! Wake-ups: the calls that wait here for another worker's claim or for a turn, and the one task that wakes them.
 //!
-//! Invariant: nothing depends on a wake-up. Whoever is woken asks the store again, and whoever is not asks by itself
-//! after a while.
+//! Invariant: nothing depends on a wake-up. A call that is woken asks the store again; one that is not asks again after
+//! a timeout.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,9 @@ use super::SessionRouter;
 use mooring_metrics as metrics;
 use mooring_store::{SessionKey, Store, WorkerEvent};
 
-/// Longest wait for news in one command: within it a connection that died without a word is noticed.
-const NEWS_WITHIN: Duration = Duration::from_secs(10);
-/// Between two attempts where the store gives no news.
+/// Longest wait for events in one command: within it a silently broken connection is noticed.
+const EVENT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Pause between two attempts while the store reports no events.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// What somebody waits for.
@@ -59,8 +59,8 @@ pub(super) struct Waiter {
 }
 
 impl Waiters {
-    /// Begins to wait for what settles for a session at a server. Whatever is told from now on wakes it, also before it
-    /// is first awaited.
+    /// Waits for the outcome of a claim of this session at this server. Every event from now on wakes the waiter, also
+    /// one before it is first awaited.
     pub(super) fn join(&self, key: &SessionKey, server: &ServerName) -> Waiter {
         self.join_at(WaitKey::Settled(key.clone(), server.clone()))
     }
@@ -89,12 +89,12 @@ impl Waiters {
         }
     }
 
-    /// Whether the store tells this worker the news of the whole fleet at present.
+    /// Whether the store reports the events of the whole fleet to this worker at present.
     pub(super) fn receives_events(&self) -> bool {
         self.0.receives_events.load(Ordering::Relaxed)
     }
 
-    fn set_told(&self, receives_events: bool) {
+    fn set_receives_events(&self, receives_events: bool) {
         self.0
             .receives_events
             .store(receives_events, Ordering::Relaxed);
@@ -117,9 +117,9 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Waits until there is news, for `at_most` this long.
+    /// Waits for an event, for `at_most` this long.
     pub(super) async fn woken(&mut self, at_most: Duration) {
-        // The sender stays for as long as somebody waits, so this ends by news or by time.
+        // The sender lives as long as its waiters, so this ends by an event or by the timeout.
         let _ = tokio::time::timeout(at_most, self.wake_ups.changed()).await;
     }
 
@@ -141,30 +141,30 @@ impl Drop for Waiter {
     }
 }
 
-/// Passes the store's news on to those who wait, until it is stopped.
+/// Wakes the waiting calls by the store's events, until it is stopped.
 pub async fn wake_waiters(router: SessionRouter) {
     router.waiters().tell(router.store(), router.worker()).await;
 }
 
 impl Waiters {
-    /// Wakes those who wait by what the store tells of this worker, until it is stopped.
+    /// Wakes the waiting calls by the events that the store has for this worker, until it is stopped.
     pub(super) async fn tell(&self, store: &Store, worker: &WorkerId) {
         let is_fleet_wide = store.reports_events_of_others();
-        // The first answer may take as long as news may; until the store says otherwise, it is believed to come.
-        self.set_told(is_fleet_wide);
+        // The first answer may take the whole wait; until the store fails, events are assumed to arrive.
+        self.set_receives_events(is_fleet_wide);
         loop {
-            match store.wait_for_events(worker, NEWS_WITHIN).await {
+            match store.wait_for_events(worker, EVENT_WAIT_MAX).await {
                 Ok(items) => {
-                    self.set_told(is_fleet_wide);
+                    self.set_receives_events(is_fleet_wide);
                     for item in items {
                         self.wake_by(item);
                     }
                 }
                 Err(error) => {
                     if self.receives_events() {
-                        tracing::info!(%error, "the store gives no news; claims of other workers are asked for");
+                        tracing::info!(%error, "the store reports no events; claims of other workers are polled");
                     }
-                    self.set_told(false);
+                    self.set_receives_events(false);
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             }

@@ -25,7 +25,7 @@ pub(super) struct AbandonedReply {
 }
 
 impl AbandonedReply {
-    /// Reads until the answer has come, or for as long as it is waited for; then the turn passes on.
+    /// Reads until the answer has come, or until the limit; then the turn is released.
     pub(super) async fn read(mut self) {
         let gives_up_at = Instant::now() + READ_MAX;
         let mut silent_until = Instant::now() + SILENT_MAX;
@@ -33,7 +33,7 @@ impl AbandonedReply {
             let Ok(frame) = timeout_at(gives_up_at.min(silent_until), self.upstream.frame()).await
             else {
                 tracing::info!(
-                    "a call whose client disconnected has no answer yet; its turn passes on"
+                    "a call whose client disconnected has no answer yet; its turn is released"
                 );
                 return;
             };

@@ -1,9 +1,10 @@
-//! Order: of a session's tool calls at one server one runs after another, unless the server's settings say otherwise.
+//! Turns of tool calls: the calls of one session at one server run one after another, unless the server's settings say
+//! otherwise.
 //!
-//! A call has its turn from before it is sent until its reply is over, or it is cancelled and does not end soon after that;
-//! but for the times in which it waits for its client: then others go on, or the client could not finish them before it
-//! answers. Only tool calls wait. Invariants: no answer,
-//! cancellation or progress ever waits for a turn, so no call waits for itself; a reply never waits for a turn.
+//! A call holds its turn from before it is sent until its reply ends, or until shortly after it was cancelled. It releases
+//! the turn while it waits for its client, which may have to finish other calls before it answers. Only tool calls wait.
+//! Invariants: no answer, cancellation or progress ever waits for a turn, so no call waits for itself; a reply never waits
+//! for a turn.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use mooring_protocol::{Kind, Lane, Message, Method};
 use mooring_settings::Concurrency;
 use mooring_upstream::Server;
 
-/// A tool call that has its turn, or has passed it on. Dropping it lets the next call go on.
+/// The turn of a tool call, held or released. Dropping it gives the turn to the next call.
 #[derive(Debug)]
 pub struct CallTurn {
     turn: Turn,

@@ -1,5 +1,4 @@
-//! Delivering: settle the session, send, and where the upstream session is lost, recover and decide about sending
-//! again.
+//! Delivering: resolve the binding, send, and if the upstream session is lost, rebind and decide about sending again.
 
 use std::time::{Duration, Instant};
 

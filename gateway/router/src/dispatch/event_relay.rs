@@ -96,9 +96,9 @@ pub struct PendingRequest {
 
 impl Caller {
     /// A reply has told the client of this move.
-    pub(super) async fn loss_reported(&self, moved: &RebindNotice) {
+    pub(super) async fn note_loss_reported(&self, moved: &RebindNotice) {
         self.router
-            .loss_reported(&self.session, &self.server.id, moved)
+            .note_loss_reported(&self.session, &self.server.id, moved)
             .await;
     }
 }
@@ -174,7 +174,9 @@ impl EventRelay {
             .moved
             .take_if(|moved| self.is_marked && moved.is_recorded)?;
         let caller = self.origin.as_ref()?.caller.clone();
-        Some(Box::pin(async move { caller.loss_reported(&moved).await }))
+        Some(Box::pin(
+            async move { caller.note_loss_reported(&moved).await },
+        ))
     }
 
     /// How many messages of the server's it had.

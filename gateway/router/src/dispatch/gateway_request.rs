@@ -1,7 +1,7 @@
-//! Asking: one request of the gateway's own over a session's binding, and its whole answer.
+//! A request of the gateway itself over a session's binding, and its whole answer.
 //!
-//! Invariant: a binding that was moved on the way is told of, whatever became of the answer: the client has to hear of
-//! the lost state in the reply to its own request.
+//! Invariant: a move of the binding is reported with the answer or its error, so that the client learns of the lost state
+//! in the reply to its own request.
 
 use super::deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
 use crate::affinity::{BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter};
@@ -9,7 +9,7 @@ use mooring_upstream::{
     Answer, ExchangeError, Outgoing, ReceivedResponse, Server, read_answer, within,
 };
 
-/// One request, which does no harm where it is repeated.
+/// One request, which is safe to repeat.
 #[derive(Debug)]
 pub struct GatewayRequest<'a> {
     /// The session it is asked in.
@@ -29,8 +29,7 @@ pub struct GatewayReply {
     pub moved: Option<RebindNotice>,
 }
 
-/// Asks, and reads the answer within the limit that requests of the gateway's own have. What else the server says on
-/// the same stream has no reader.
+/// Sends the request and reads its answer within `answer_timeout`. Other messages on the same stream are dropped.
 ///
 /// # Errors
 /// Where the request was not delivered.

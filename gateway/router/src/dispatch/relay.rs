@@ -61,7 +61,7 @@ pub enum RelayError {
     /// An event is too long.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// The JSON cannot be passed on.
+    /// The JSON cannot be relayed.
     #[error(transparent)]
     Json(#[from] StreamError),
 }
@@ -165,7 +165,7 @@ impl Relay {
     /// What cannot be passed on ends an event stream with an error event, also where it could be resumed: resuming
     /// would meet the same event again.
     fn refused(&mut self, error: RelayError) -> Result<Bytes, RelayError> {
-        tracing::warn!(%error, "an upstream's reply cannot be passed on");
+        tracing::warn!(%error, "an upstream's reply cannot be relayed");
         self.ended = true;
         match &self.mode {
             RelayMode::Events(_) => Ok(self.fail()),

@@ -40,7 +40,7 @@ pub type ReplyBody = UnsyncBoxBody<Bytes, BodyError>;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// How replies are passed on.
+/// How replies are relayed.
 #[derive(Clone, Debug)]
 pub struct RelayOptions {
     /// Largest single event, in bytes.
@@ -227,7 +227,7 @@ async fn marked(
     let down = String::from_utf8_lossy(&down);
     let answer = match mark::mark_result(&down, &told) {
         Some(marked) => {
-            caller.loss_reported(moved).await;
+            caller.note_loss_reported(moved).await;
             marked
         }
         None => down.into_owned(),

@@ -66,7 +66,7 @@ pub(in super::super) async fn serve(
     message: &Message<'_>,
 ) -> Response {
     let Some(negotiated) = context.stream.negotiated() else {
-        // Before its introduction a client may ping, and nothing else.
+        // Before its `initialize` a client may ping, and nothing else.
         return match (message.method(), message.id()) {
             (Method::Ping, Some(id)) => {
                 answer::json(StatusCode::OK, call::empty_result(id.as_json()).into())
@@ -88,7 +88,7 @@ pub(in super::super) async fn serve(
     }
 }
 
-/// The revision of a message after the introduction.
+/// The revision of a message after the `initialize`.
 fn revision_of(headers: &HeaderMap, negotiated: Revision) -> Result<Revision, VersionError> {
     match headers.get(MCP_PROTOCOL_VERSION) {
         Some(named) if named == negotiated.as_str() => Ok(negotiated),

@@ -71,7 +71,7 @@ async fn introduction_in(
     (reply, negotiated)
 }
 
-/// What the text of an initialize result introduces; none where it is no result.
+/// What the text of an initialize result negotiates; none where it is no result.
 pub(in super::super) fn initialize_params(
     text: &str,
     session_header: Option<HeaderValue>,

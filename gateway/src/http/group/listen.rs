@@ -91,7 +91,8 @@ async fn hold(
         .app
         .session_router
         .hold_stream(session, StreamKind::Get);
-    held.await.map_err(|cause| Box::new(answer::unheld(&cause)))
+    held.await
+        .map_err(|cause| Box::new(answer::hold_error(&cause)))
 }
 
 fn unknown_event() -> ErrorBody<'static> {

@@ -83,7 +83,7 @@ impl GroupMessage<'_> {
     fn refused_by_member(&self, failure: &Failure) -> Response {
         let id = self.message.id();
         match failure {
-            Failure::Deliver(cause) => answer::undelivered(cause, id),
+            Failure::Deliver(cause) => answer::delivery_error(cause, id),
             Failure::Exchange(cause) => answer::exchange(cause, id),
             Failure::Refused(error) => match id {
                 Some(id) => {

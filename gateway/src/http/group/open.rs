@@ -1,4 +1,4 @@
-//! A client initializes at a group: one record, and every member introduced.
+//! A client initializes at a group: one record, and every member initialized.
 //!
 //! The members are bound here and not at their first message, because the group can only say what it can do when its
 //! members have said what they can.
@@ -57,7 +57,7 @@ pub(super) async fn initialize(
     let session_router = &context.app.session_router;
     let session = match begin(context, &request).await {
         Ok(session) => session,
-        Err(cause) => return answer::unopened(&cause, message.id()),
+        Err(cause) => return answer::open_error(&cause, message.id()),
     };
     let members = context.group.members().iter();
     let asking = members.map(|member| ask(context, &session, member, message, revision));
@@ -79,7 +79,7 @@ pub(super) async fn initialize(
         if context.begun.is_none()
             && let Err(cause) = session_router.close(&session).await
         {
-            tracing::info!(session = %session.digest, %cause, "a session that nobody knows of was not ended; it will expire");
+            tracing::info!(session = %session.digest, %cause, "an unused session was not ended; it will expire");
         }
         return match first {
             Some((server, cause)) => name_member(absent(&cause, message), server).await,
@@ -161,10 +161,10 @@ fn code(
     }
 }
 
-/// Why a member could not be introduced.
+/// Why a member could not be initialized.
 fn absent(cause: &AbsenceReason, message: &Message<'_>) -> Response {
     match cause {
-        AbsenceReason::Settle(cause) => answer::unsettled(cause, message.id()),
+        AbsenceReason::Settle(cause) => answer::resolve_error(cause, message.id()),
         AbsenceReason::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
         AbsenceReason::Late => answer::plain(ErrorKind::UpstreamTimeout, message.id()),
     }

@@ -59,7 +59,7 @@ impl GroupMessage<'_> {
         }));
         for (server, status) in told.await {
             if !status.is_success() {
-                tracing::info!(session = %self.session.digest, server = %server.id, %status, "a member of a group was not told of a notification");
+                tracing::info!(session = %self.session.digest, server = %server.id, %status, "a member of a group did not take a notification");
             }
         }
         answer::empty(StatusCode::ACCEPTED)

@@ -74,12 +74,12 @@ pub(super) async fn deliver(
         Ok(Some((owner, epoch))) => match pass_on(app, &owner, epoch, message).await {
             Ok(reply) => reply,
             Err(cause) => {
-                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "a legacy client's message was not passed on");
+                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "a legacy client's message was not forwarded");
                 answer::plain(kind_of(&cause), id)
             }
         },
         Ok(None) => not_found(),
-        Err(cause) => answer::unheld(&cause),
+        Err(cause) => answer::hold_error(&cause),
     }
 }
 
@@ -115,7 +115,7 @@ fn kind_of(cause: &SendError) -> ErrorKind {
     }
 }
 
-/// Serves a message that another worker passed on. It is served also where that one goes away meanwhile.
+/// Serves a message that a peer forwarded, also if that peer goes away meanwhile.
 ///
 /// # Errors
 /// The verdict, where it is for no stream of this worker.

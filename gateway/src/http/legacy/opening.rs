@@ -34,9 +34,9 @@ pub(super) async fn open(
         );
     };
     let session_router = &app.session_router;
-    let session = match session_router.begin_unintroduced(&principal).await {
+    let session = match session_router.begin_uninitialized(&principal).await {
         Ok(session) => session,
-        Err(cause) => return answer::unopened(&cause, None),
+        Err(cause) => return answer::open_error(&cause, None),
     };
     // Keeps the session from expiring while its client has nothing to say.
     let in_flight = session_router
@@ -53,7 +53,7 @@ pub(super) async fn open(
             if let Err(error) = ending {
                 tracing::info!(session = %session.digest, %error, "a session without a stream was not ended; it will expire");
             }
-            return answer::unheld(&cause);
+            return answer::hold_error(&cause);
         }
     };
     let endpoint = format!("{endpoint}{}", session.id.as_str());

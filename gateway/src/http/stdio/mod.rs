@@ -1,7 +1,7 @@
 //! The client on standard input and output: each of its lines is a message, which is served as if it had come over Streamable
 //! HTTP; everything for it goes onto one stream of lines.
 //!
-//! A client that is started anew for each call finds its session again: it goes by a name (see
+//! A client that is restarted for each call finds its session again by a name (see
 //! [`mooring_router::affinity::SessionStart`]). Several processes may have the same session open at once; each has a lane of its own in it, so
 //! that the ids of their requests do not meet.
 //!

@@ -35,7 +35,7 @@ impl StdioClient {
             Ok(begun) => begun,
             Err(cause) => {
                 return self
-                    .say(&text_of(answer::unopened(&cause, message.id())).await)
+                    .say(&text_of(answer::open_error(&cause, message.id())).await)
                     .await;
             }
         };

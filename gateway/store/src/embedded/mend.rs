@@ -134,7 +134,7 @@ impl Database {
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "the sessions cannot go on in memory");
+                tracing::error!(%error, "the sessions cannot be served from memory");
                 false
             }
         }

@@ -286,7 +286,7 @@ impl Shared {
             "a binding made while the store was away does not hold"
         );
         if self.losses.try_send(loss).is_err() {
-            tracing::error!("nobody takes the losses: an upstream session is left to expire");
+            tracing::error!("losses are not collected: an upstream session is left to expire");
         }
     }
 }
@@ -322,7 +322,7 @@ async fn supervise(shared: Arc<Shared>) {
                 Err(error) => {
                     // A server that loads for minutes is worth one line.
                     if last_error.as_ref() != Some(&error) {
-                        tracing::warn!(%error, "redis has returned and cannot be told yet");
+                        tracing::warn!(%error, "redis has returned but cannot be reconciled yet");
                         last_error = Some(error);
                     }
                     shared.enter(Phase::Away);

@@ -130,7 +130,7 @@ async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Resu
     let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();
     for (server, binding) in &record.bindings {
         let told = match (is_created, binding.phase) {
-            // Its initialisation is under way, and will find out that the claim does not hold.
+            // Its initialization is under way, and will find out that the claim does not hold.
             (true, Phase::Claimed { .. }) => ReconcileOutcome::Held,
             (true, Phase::Bound) => bind(shared, key, record, server, binding).await?,
             (false, _) => ReconcileOutcome::Overruled,
@@ -317,7 +317,7 @@ fn answered<R>(result: Result<R, StoreError>) -> Result<Option<R>, StoreError> {
         Ok(reply) => Ok(Some(reply)),
         Err(StoreError::Refused(_)) => Ok(None),
         Err(error @ StoreError::Reply { .. }) => {
-            tracing::error!(%error, "a session could not be told to redis");
+            tracing::error!(%error, "a session could not be written to redis");
             Ok(None)
         }
         Err(error) => Err(error),

@@ -37,7 +37,7 @@ pub(super) async fn not_covering(
     };
     let Some(prefixes) = prefixes else {
         tracing::info!(
-            "this client may not read mooring.prefixes: nobody checks that it covers store.key_prefix"
+            "this client may not read mooring.prefixes: whether it covers store.key_prefix is not checked"
         );
         return None;
     };

@@ -21,7 +21,7 @@ pub enum StartError {
     #[error("the supervisor of a child could not be started: {0}")]
     Supervisor(#[source] io::Error),
     /// The supervisor could not be told what to start.
-    #[error("the supervisor of a child could not be told what to start: {0}")]
+    #[error("the start request could not be sent to the supervisor of a child: {0}")]
     Order(#[source] io::Error),
     /// The supervisor started none, and said why.
     #[error(transparent)]

@@ -86,14 +86,14 @@ impl SessionRouter {
     ) -> Result<InitializedSession, HandshakeError> {
         let epoch = claim.binding.epoch;
         let failed = |error: SendError| HandshakeError::Exchange(ExchangeError::Send(error));
-        let Some(dial) = self.owned().dials.get(&server.id) else {
-            return Err(failed(unstarted("it is not configured here")));
+        let Some(dial) = self.owned_connections().dials.get(&server.id) else {
+            return Err(failed(start_error("it is not configured here")));
         };
         let (link, program) = self
             .link(dial, session, server, instance)
             .await
             .map_err(failed)?;
-        let options = &self.owned().options;
+        let options = &self.owned_connections().options;
         let connection = Connection::start(
             link,
             ConnectionOptions {
@@ -119,7 +119,7 @@ impl SessionRouter {
             (initialized, _) => initialized?,
         };
         let place = ConnectionKey::of(session, server);
-        self.owned()
+        self.owned_connections()
             .table
             .keep(place, OwnedConnection { epoch, connection });
         Ok(initialized)
@@ -139,12 +139,15 @@ impl SessionRouter {
                     session: Arc::from(&*session.digest),
                 };
                 let started = async {
-                    let slot = self.owned().make_room(&server.id, spec, children).await?;
+                    let slot = self
+                        .owned_connections()
+                        .make_room(&server.id, spec, children)
+                        .await?;
                     children.start_in(slot, spec, label).await
                 };
                 let child = started.await.map_err(|error| {
                     tracing::warn!(server = %server.id, %error, "a server's process could not be started");
-                    unstarted(error.for_caller())
+                    start_error(error.for_caller())
                 })?;
                 let program = StartedProgram::new(child.stderr, &spec.environment);
                 Ok((child.link, Some(program)))
@@ -152,12 +155,12 @@ impl SessionRouter {
             Connector::Sse => {
                 let options = LinkOptions {
                     endpoint_within: self.options().answer_timeout,
-                    event_bytes_max: self.owned().options.message_bytes_max,
+                    event_bytes_max: self.owned_connections().options.message_bytes_max,
                 };
                 let link = legacy::connect(self.client(), instance, &server.headers, options).await;
                 let link = link.map_err(|error| {
                     tracing::warn!(server = %server.id, instance = %instance.name, %error, "a legacy stream could not be opened");
-                    unopened(error)
+                    connect_error(error)
                 })?;
                 Ok((link, None))
             }
@@ -184,13 +187,13 @@ impl SessionRouter {
 }
 
 /// The server's program could not be started.
-fn unstarted(text: impl Into<Box<str>>) -> SendError {
+fn start_error(text: impl Into<Box<str>>) -> SendError {
     let cause = FailureCause::new(ContactOutcome::NotStarted, text);
     SendError::Unstarted(Box::new(cause))
 }
 
 /// The server's stream could not be opened.
-fn unopened(error: ConnectError) -> SendError {
+fn connect_error(error: ConnectError) -> SendError {
     let outcome = match error {
         ConnectError::Send(error) => return error,
         ConnectError::Status(_) => ContactOutcome::Status,

@@ -1,6 +1,6 @@
-//! Which of the workers that something was passed on to are counted as dead: replies of theirs are waited for no longer.
+//! Watches the workers to which messages were forwarded: a reply of one that is counted as dead is not awaited any longer.
 //!
-//! A worker whose machine stands still closes no connection. What its peers wait for from it would never end by itself.
+//! A worker on a frozen machine closes no connection, so a reply awaited from it would never end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::SessionRouter;
 
-/// The workers that are waited for, for as long as somebody holds their [`DeathWatch`].
+/// The watched workers, each while a [`DeathWatch`] of it exists.
 #[derive(Debug, Default)]
 pub(super) struct DeathWatches(Mutex<HashMap<WorkerId, Weak<CancellationToken>>>);
 
-/// Tells that a worker is counted as dead.
+/// Resolves when a worker is counted as dead.
 #[derive(Clone, Debug)]
 pub(super) struct DeathWatch(Arc<CancellationToken>);
 
@@ -27,7 +27,7 @@ impl DeathWatch {
 }
 
 impl DeathWatches {
-    /// The death of a worker, to be waited for.
+    /// A watch of this worker.
     pub(super) fn of(&self, worker: &WorkerId) -> DeathWatch {
         let mut waited_for = self.lock();
         if let Some(death) = waited_for.get(worker).and_then(Weak::upgrade) {
@@ -69,7 +69,12 @@ pub async fn watch_owners(router: SessionRouter, interval: Duration) {
     loop {
         tokio::time::sleep(interval).await;
         // While the store is away nobody is known to be dead.
-        if router.store().is_degraded() || !router.owned().death_watches.is_anybody_waited_for() {
+        if router.store().is_degraded()
+            || !router
+                .owned_connections()
+                .death_watches
+                .is_anybody_waited_for()
+        {
             continue;
         }
         match router.store().workers().await {
@@ -79,7 +84,10 @@ pub async fn watch_owners(router: SessionRouter, interval: Duration) {
                     .filter(|worker| worker.alive)
                     .map(|worker| worker.worker)
                     .collect();
-                router.owned().death_watches.tell_all_but(&living);
+                router
+                    .owned_connections()
+                    .death_watches
+                    .tell_all_but(&living);
             }
             Err(error) => {
                 tracing::debug!(%error, "the store was not asked who lives");

@@ -1,18 +1,18 @@
-//! The fence: a worker that the store has not heard for a while stops driving what it owns, before anybody may take it
-//! for dead.
+//! The fence: a worker whose beat has not reached the store for a while stops using what it owns, before another worker
+//! may count it as dead.
 //!
 //! Invariant: a beat counts from the moment before it was sent, so the store's clock for it never ends earlier than
-//! this one; and after a lapse nothing is driven again until the store has said what is still this worker's.
+//! this one; and after a lapse nothing is used again until the store has confirmed what this worker still owns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether this worker may drive what it owns.
+/// Whether this worker may use what it owns.
 #[derive(Debug)]
 pub struct Fence {
     since: Instant,
-    /// How long one acknowledged beat is good for: two thirds of what the store grants it.
-    good_for: Duration,
+    /// How long one acknowledged beat is valid: two thirds of what the store grants it.
+    valid_for: Duration,
     /// When the last acknowledged beat was sent, in milliseconds after `since`, plus one; 0: none is good.
     acknowledged: AtomicU64,
 }
@@ -35,12 +35,12 @@ impl Fence {
     pub(crate) fn new(beat_ttl: Duration) -> Self {
         Self {
             since: Instant::now(),
-            good_for: beat_ttl * 2 / 3,
+            valid_for: beat_ttl * 2 / 3,
             acknowledged: AtomicU64::new(0),
         }
     }
 
-    /// Whether this worker may drive what it owns, now.
+    /// Whether this worker may use what it owns, now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open_at(Instant::now())
@@ -49,7 +49,7 @@ impl Fence {
     fn is_open_at(&self, now: Instant) -> bool {
         match self.acknowledged.load(Ordering::Acquire) {
             0 => false,
-            at => now < self.since + Duration::from_millis(at - 1) + self.good_for,
+            at => now < self.since + Duration::from_millis(at - 1) + self.valid_for,
         }
     }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_is_good_for_two_thirds_of_its_life() {
+    fn a_beat_is_valid_for_two_thirds_of_its_life() {
         let fence = Fence::new(Duration::from_millis(1500));
         let start = fence.since;
         let after = |ms: u64| start + Duration::from_millis(ms);

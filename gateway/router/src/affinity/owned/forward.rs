@@ -1,7 +1,7 @@
-//! Passing on: what another worker owns is asked of that worker, and its reply streams back.
+//! Forwarding: a message for a connection that another worker owns is sent to that worker, and its reply streams back.
 //!
-//! Invariant: a reply that comes from a worker that has been counted as dead does not go on: whoever took over answers
-//! for the session from then on.
+//! Invariant: a reply from a worker that is counted as dead is cut off: the worker that took the session over answers
+//! from then on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -37,11 +37,11 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// How long an answer may be on its way that a worker gave before it was counted as dead. A worker that takes its leave has
 /// written every answer by then.
 const IN_TRANSIT_WITHIN: Duration = Duration::from_millis(250);
-/// Longest wait for a connection that its owner makes anew: the other worker waits for the server to start.
+/// Longest wait for an owner to renew its connection: it waits for the server to start.
 const RENEWED_WITHIN: Duration = Duration::from_secs(120);
 
 impl SessionRouter {
-    /// Has the owner of a connection serve a message.
+    /// Forwards a message to the owner of its connection.
     pub(super) async fn forward_message(
         &self,
         owner: &OwnerView,
@@ -63,7 +63,7 @@ impl SessionRouter {
         self.forward(owner, &forward, None).await
     }
 
-    /// Has a living owner make its lost connection anew. Whatever comes of it, the store knows.
+    /// Asks a living owner to renew its lost connection. The outcome is in the store.
     pub(in super::super) async fn renew_at_owner(
         &self,
         owner: &OwnerView,
@@ -79,7 +79,7 @@ impl SessionRouter {
             forward.headers.insert(LOSS_REPORT, value);
         }
         if let Err(error) = self.ask(owner, &forward, RENEWED_WITHIN).await {
-            tracing::info!(session = %session.digest, server = %server.id, %error, "the owner of a lost connection did not make it anew");
+            tracing::info!(session = %session.digest, server = %server.id, %error, "the owner did not renew a lost connection");
         }
     }
 
@@ -138,7 +138,7 @@ impl SessionRouter {
         head_limit: Option<Duration>,
     ) -> Result<Reply, SendError> {
         let (peers, address) = self.way_to(owner)?;
-        let death_watch = self.owned().death_watches.of(&owner.worker);
+        let death_watch = self.owned_connections().death_watches.of(&owner.worker);
         let given_up = async {
             let timed_out = async {
                 match head_limit {
@@ -166,7 +166,7 @@ impl SessionRouter {
 
     fn way_to<'a>(&'a self, owner: &'a OwnerView) -> Result<(&'a PeerClient, &'a str), SendError> {
         let away = |text: &str| SendError::OwnerAway(text.into());
-        let peers = (self.owned().peers.as_ref())
+        let peers = (self.owned_connections().peers.as_ref())
             .ok_or_else(|| away("this worker has no key to ask others with"))?;
         let address = owner.address.as_deref();
         Ok((

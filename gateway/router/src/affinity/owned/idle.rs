@@ -28,7 +28,7 @@ const ROOM_WITHIN: Duration = Duration::from_secs(3);
 pub async fn stop_idle_processes(router: SessionRouter) {
     loop {
         sleep(LOOK_EVERY).await;
-        router.owned().stop_timed_out().await;
+        router.owned_connections().stop_timed_out().await;
     }
 }
 

@@ -1,7 +1,7 @@
-//! Connections that live in one worker: what this one owns it drives, and what another owns it passes on to.
+//! Owned connections, which exist in one worker only: this worker serves its own, and forwards messages to other owners.
 //!
-//! Invariants: a message goes out over the connection of exactly the epoch that the store named for it; a worker that the
-//! store has not heard for a while drives nothing, so that nobody who takes over what it owned meets a second driver.
+//! Invariants: a message is sent over the connection of exactly the epoch that the store named for it; a worker whose
+//! beat has not reached the store for a while uses no connection, so that a new owner never meets a second user.
 
 mod connect;
 mod connection_table;
@@ -73,7 +73,7 @@ impl OwnedConnections {
         }
     }
 
-    /// Whether this worker may drive what it owns.
+    /// Whether this worker may use what it owns.
     #[must_use]
     pub const fn fence(&self) -> &Fence {
         &self.fence
@@ -165,7 +165,7 @@ impl SessionRouter {
         let place = ConnectionKey::of(session, server);
         match &binding.owner {
             Some(owner) if owner.worker == *self.worker() => {
-                self.owned()
+                self.owned_connections()
                     .serve_here(&place, binding.epoch, outgoing)
                     .await
             }

@@ -36,9 +36,9 @@ impl SessionRouter {
         match forward.operation {
             Operation::Serve => {
                 let outgoing = Outgoing::passed_on(forward.method, forward.headers, forward.body);
-                let leaving = self.owned().admission.reply_leaves(&outgoing);
+                let leaving = self.owned_connections().admission.reply_leaves(&outgoing);
                 let reply = self
-                    .owned()
+                    .owned_connections()
                     .serve_here(&place, forward.epoch, &outgoing)
                     .await
                     .map_err(verdict)?;
@@ -53,7 +53,7 @@ impl SessionRouter {
                 })
             }
             Operation::Close => {
-                self.owned().close(&place, forward.epoch);
+                self.owned_connections().close(&place, forward.epoch);
                 Ok(done())
             }
             Operation::Renew => {
@@ -68,9 +68,9 @@ impl SessionRouter {
         }
     }
 
-    /// Makes a connection of this worker anew that has ended.
+    /// Renews an ended connection of this worker.
     async fn renew_here(&self, place: &ConnectionKey, forward: &Forward) -> Result<(), Verdict> {
-        if !self.owned().fence.is_open() {
+        if !self.owned_connections().fence.is_open() {
             return Err(Verdict::Fenced);
         }
         let id = place.key.id().cloned().ok_or(Verdict::NotHere)?;
@@ -94,7 +94,7 @@ impl SessionRouter {
             .map_err(|_| Verdict::NotHere)?;
         let binding = &resolved.binding;
         let has_ended = binding.epoch == forward.epoch
-            && match self.owned().table.get(place, forward.epoch) {
+            && match self.owned_connections().table.get(place, forward.epoch) {
                 Ok(connection) => connection.activity() == Activity::Stopped,
                 Err(error) => matches!(error, SendError::Ended(_) | SendError::Elsewhere),
             };
@@ -108,7 +108,7 @@ impl SessionRouter {
         {
             Ok(_) => Ok(()),
             Err(error) => {
-                tracing::warn!(session = %session.digest, server = %server.id, %error, "a lost connection was not made anew");
+                tracing::warn!(session = %session.digest, server = %server.id, %error, "a lost connection was not renewed");
                 Err(Verdict::Ended)
             }
         }

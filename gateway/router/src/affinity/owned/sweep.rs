@@ -22,15 +22,15 @@ const AT_ONCE: usize = 16;
 pub async fn sweep_owned(router: SessionRouter) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        router.close_what_is_not_owned().await;
+        router.close_connections_not_owned().await;
     }
 }
 
 impl SessionRouter {
     /// Asks the store about every connection that is held here, and closes those that it does not name this worker's.
     /// Answers whether the store was asked about all of them.
-    pub async fn close_what_is_not_owned(&self) -> bool {
-        stream::iter(self.owned().table.all())
+    pub async fn close_connections_not_owned(&self) -> bool {
+        stream::iter(self.owned_connections().table.all())
             .map(|(place, held)| async move { self.is_still_owned(&place, &held).await })
             .buffer_unordered(AT_ONCE)
             .all(|was_asked| async move { was_asked })
@@ -63,7 +63,7 @@ impl SessionRouter {
                 epoch = held.epoch,
                 "a connection that this worker does not own any more is closed"
             );
-            self.owned().close(place, held.epoch);
+            self.owned_connections().close(place, held.epoch);
         }
         true
     }

@@ -1,4 +1,4 @@
-//! The task of a turn: it holds it, passes it on and asks for it again as its call wishes, and gives it back at the end.
+//! The task of a turn: it holds, releases and resumes it as its call commands, and gives it back at the end.
 //!
 //! Nothing is asked of the store in the first [`RENEW_EVERY`] of a turn. Invariants: the call never waits for this task, the
 //! task ends with the call, and a turn that was lost is not asked for again: its call may have been cancelled, and would
@@ -30,7 +30,7 @@ pub(super) enum TurnCommand {
 /// Whether the turn is still what it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnState {
-    /// Nobody has it meanwhile but those to whom it was passed on.
+    /// No other call has it, unless it was released.
     Held,
     /// Another may have it by now.
     Lost,
@@ -118,7 +118,7 @@ async fn hold(entry: &mut QueueEntry, given: TurnGrant) {
         TurnGrant::NotYet => match line_up(entry).await {
             Ok(entered) => TurnNumbers::of(&entered),
             Err(error) => {
-                tracing::debug!(%error, "a call goes on without its turn");
+                tracing::debug!(%error, "a call continues without its turn");
                 return;
             }
         },

@@ -18,7 +18,7 @@ use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Sto
 /// How long a turn outlives its holder. Shorter than the store's longest lease, 2 s unless its settings say otherwise: a
 /// Redis that has restarted grants no turn for as long as that. A holder whose worker does not beat loses it before.
 pub(super) const LEASE: Duration = Duration::from_millis(1_800);
-/// How long one who waits relies on news. A grant passes on after a second without a word of its ticket, so news that was
+/// How long a waiting call relies on wake-ups. A grant passes on after a second without a word of its ticket, so news that was
 /// lost costs no turn.
 pub(super) const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How often in a row a worker that asks may count as dead before its call is refused.
@@ -79,7 +79,7 @@ impl QueueEntry {
         &mut self,
         gives_up_at: Option<Instant>,
     ) -> Result<EnterReply, TurnError> {
-        // Joined before the first question, so that no news is missed.
+        // Joined before the first question, so that no event is missed.
         let waiters = self.queue.waiters.clone();
         let mut told = waiters.join_turn(&self.request.ticket);
         let mut settled = waiters.join(&self.queue.key, &self.request.server);
@@ -169,7 +169,7 @@ impl QueueEntry {
                 match store.leave(&key, &request).await {
                     Ok(()) | Err(StoreError::Refused(_)) => return,
                     Err(error) => {
-                        tracing::debug!(session = %key.digest(), %error, "a turn could not be passed on");
+                        tracing::debug!(session = %key.digest(), %error, "a turn could not be given back");
                         sleep(LEAVE_PAUSE).await;
                     }
                 }

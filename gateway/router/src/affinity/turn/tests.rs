@@ -1,5 +1,5 @@
 //! Turns over every kind of store: in order, one at a time, given back however their callers go, and held across a restart
-//! of Redis. [`passing`] has those that are passed on for a while, [`withdrawing`] those that are wanted no more, [`drops`]
+//! of Redis. [`passing`] has those that are released for a while, [`withdrawing`] those that are wanted no more, [`drops`]
 //! the callers that go at any moment.
 #![allow(
     clippy::unwrap_used,
