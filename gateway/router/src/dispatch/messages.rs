@@ -102,7 +102,7 @@ impl ReplyMessages {
                 self.form = Form::Over;
                 continue;
             };
-            let frame = frame.map_err(|error| ReadError::Broke(error))?;
+            let frame = frame.map_err(ReadError::Broke)?;
             let Ok(chunk) = frame.into_data() else {
                 continue;
             };

@@ -135,7 +135,7 @@ async fn arguments_that_no_tool_takes_are_named_and_nothing_is_made() -> anyhow:
         (
             "shell_exec",
             json!({"code": "1", "timeout": 5}),
-            "no argument `timeout`",
+            "unknown argument `timeout`",
         ),
         (
             "shell_exec",
