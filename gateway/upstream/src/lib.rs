@@ -22,13 +22,10 @@ pub mod stdio;
 mod transport;
 
 pub use body::{Body, BodyError, Reply};
-pub use cause::causes;
-pub use cause::{ContactOutcome, FailureCause};
-pub use client::{Client, ClientError, ClientOptions, SendError};
-pub use client::{is_refused, tls_config};
+pub use cause::{ContactOutcome, FailureCause, causes};
+pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
 pub use contact::{Contact, ContactLog, ServerHealth};
-pub use discard::DiscardOutcome;
-pub use discard::discard;
+pub use discard::{DiscardOutcome, discard};
 pub use exchange::{
     Answer, ExchangeError, ReceivedResponse, is_event_stream, read_answer, read_whole, within,
 };
@@ -38,8 +35,7 @@ pub use handshake::{
 pub use metrics::{describe_metrics, server_contact};
 pub use probe::{ProbeResult, is_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};
-pub use request::Outgoing;
-pub use request::is_forwarded;
+pub use request::{Outgoing, is_forwarded};
 pub use server::{Instance, Server, Servers, SessionPolicy};
 pub use statefulness::{Statefulness, StatefulnessSeen, ask_statefulness};
 pub use transport::{InstanceTransport, MessageTransport};
