@@ -61,7 +61,7 @@ Three gateways share one Redis, so a session may be used through any of them:
   gateway-2  process ${gateways[1]}  ${endpoints[1]}
   gateway-3  process ${gateways[2]}  ${endpoints[2]}
 
-Client configuration (a load balancer's address goes here in earnest):
+Client configuration (in production, use the address of the load balancer):
 
   $(print_client_configuration "${endpoints[0]}")
 
@@ -77,8 +77,8 @@ Watch them:
 
 Try:
 
-  kill -9 ${gateways[0]}      gateway-1: its sessions go on through the other two
-  kill -9 ${server_pids[0]}      an instance: its sessions are moved to the other one and told so
+  kill -9 ${gateways[0]}      gateway-1: its sessions continue through the other two
+  kill -9 ${server_pids[0]}      an instance: its sessions move to the other one, and their next reply says so
 
 Ctrl-C stops everything.
 EOF

@@ -99,8 +99,8 @@ Clients call it, too. Its instances remember something per session, at
     -d '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"increment","arguments":{}}}'
 
 Repeat the last one: the count goes up, always on the same instance. Then kill that instance
-(counting-1 is process ${server_pids[0]}, counting-2 is ${server_pids[1]}) and repeat it again: the session goes on at
-the other one, and the reply says that the count was lost. Restart this command: sessions are kept in
+(counting-1 is process ${server_pids[0]}, counting-2 is ${server_pids[1]}) and repeat it again: the session
+continues at the other one, and the reply says that the count was lost. Restart this command: sessions are kept in
 $state.
 
 Sessions and rebinds in figures: http://127.0.0.1:$port/metrics
