@@ -153,6 +153,15 @@ impl McpSession {
         counted(&result)
     }
 
+    /// Has the fixture ask for the secret while no call is in flight: its tool `ask_later` waits for the notification.
+    pub async fn ask_later(&mut self, secret: &str) -> anyhow::Result<()> {
+        self.call("ask_later", json!({"secret": secret})).await?;
+        let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+        let accepted = self.post(&changed).await?;
+        ensure!(accepted.status == 202, "{changed}: {}", accepted.status);
+        Ok(())
+    }
+
     /// Sends a request and reads its stream up to the response.
     pub async fn request(&mut self, method: &str, params: Value) -> anyhow::Result<Exchange> {
         let body = self.request_body(method, params);

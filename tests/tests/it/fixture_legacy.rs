@@ -47,7 +47,7 @@ async fn a_question_without_a_call_comes_on_the_common_stream() -> anyhow::Resul
     let fixture = Fixture::start("one").await?;
     let mut session = McpSession::open(&HttpClient::default(), &[fixture.url()]).await?;
     let mut stream = session.listen(None).await?;
-    session.call("ask_later", json!({"secret": "s3"})).await?;
+    session.ask_later("s3").await?;
     let question = stream.next_message().await?.expect("the question");
     assert_eq!(question["method"], "elicitation/create");
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": echo(&question)?});

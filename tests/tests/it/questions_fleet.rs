@@ -119,7 +119,7 @@ async fn ask_twice(
 
     let mut general = elsewhere.listen(None).await?;
     ensure!(general.status == 200, "listen: {}", general.status);
-    session.call("ask_later", json!({"secret": secret})).await?;
+    session.ask_later(&secret).await?;
     let question = general.next_message().await?.context("a question")?;
     assert_eq!(question["params"]["message"], question_text);
     let answer = answer_to(&question["id"], &echo(&question)?);

@@ -60,9 +60,7 @@ async fn asked_on(
     stream: &mut Reply,
     secret: &str,
 ) -> anyhow::Result<()> {
-    session
-        .call("ask_later", json!({"secret": secret, "delay_ms": 50}))
-        .await?;
+    session.ask_later(secret).await?;
     let question = loop {
         let message = stream.next_message().await?.context("the question")?;
         if message["method"] == "elicitation/create" {
