@@ -25,8 +25,8 @@ FORBIDDEN = {
     "mooring-store": {"axum", "hyper"},
     "mooring-upstream": {"axum", "redis", "rusqlite"},
     "mooring-router": {"axum", "redis", "rusqlite"},
-    "mooring-code": {"axum", "redis", "rusqlite"},
-    "mooring-agent": {"axum", "redis", "rusqlite"},
+    "mooring-code": {"axum", "redis", "rusqlite", "mooring-router"},
+    "mooring-agent": {"axum", "redis", "rusqlite", "mooring-router", "mooring-code"},
 }
 
 # Modules whose own imports count for no circle, with the reason.

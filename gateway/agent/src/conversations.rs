@@ -20,9 +20,10 @@ use mooring_session::view::{BindingState, RecordView};
 
 use super::parent::ParentSession;
 use super::place::{FOLDER_LABEL, INSTANCE, LAST_RUN_LABEL, PARENT_LABEL, place};
-use mooring_code::volume::unix_now_ms;
-use mooring_router::affinity::{Session, fresh_token, labels};
-use mooring_store::{EvictionOutcome, RoomError, SessionKey, Store, StoreError};
+use mooring_store::{
+    EvictionOutcome, RoomError, Session, SessionKey, Store, StoreError, fresh_token, labels,
+    unix_now_ms,
+};
 
 /// Why a run moves a binding.
 const RUN: &[u8] = b"run";
@@ -127,12 +128,7 @@ impl Conversations {
     /// It would have too long a key.
     pub fn session(&self, principal: &Principal, parent: &str) -> Result<Session, NameError> {
         let (key, id) = place(&self.store, &self.server, principal, parent)?;
-        Ok(Session {
-            id,
-            principal: principal.clone(),
-            digest: key.digest(),
-            key,
-        })
+        Ok(Session::new(key, id, principal.clone()))
     }
 
     /// Begins the conversation, or finds it.

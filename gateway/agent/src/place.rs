@@ -5,9 +5,8 @@
 use mooring_session::names::{NameError, Principal, ServerName, SessionId};
 
 use super::parent::key_part;
-use mooring_code::place::UserSlug;
 use mooring_secrets::digest;
-use mooring_store::{SessionKey, Store};
+use mooring_store::{SessionKey, Store, UserSlug};
 
 /// The label that holds the parent as the client wrote it.
 pub const PARENT_LABEL: &str = "parent";

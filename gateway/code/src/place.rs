@@ -6,69 +6,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use mooring_session::names::{Principal, ServerName, SessionId};
+use mooring_session::names::{NameError, Principal, ServerName, SessionId};
 
 use mooring_secrets::digest;
 use mooring_settings::Language;
+use mooring_store::{Family, Session, SessionKey, Store, UserSlug};
 
-/// What stands between a store's prefix and the rest of the key of a code session.
-const CODE_SESSIONS: &str = "code_exec_session:";
 /// Hexadecimal digits of a session id, as ADR-0042 has it.
 const ID_DIGITS: usize = 24;
-/// Hexadecimal digits of the principal's SHA-256 that tell slugs apart which read the same.
-const SLUG_DIGITS: usize = 16;
-/// Longest readable part of a slug, in bytes.
-const READABLE_BYTES_MAX: usize = 40;
-/// The readable part where a principal has no letter or digit.
-const READABLE_EMPTY: &str = "user";
-
-/// A principal as keys and paths name it: what is readable of it, and the first 16 hexadecimal digits of its SHA-256, so
-/// that `a.b@example.com` and `a-b@example.com` stay two. It still tells an e-mail address: no log and no label has it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UserSlug(String);
-
-impl UserSlug {
-    /// The slug of a principal: at most 57 bytes of `[a-z0-9-]`.
-    #[must_use]
-    pub fn of(principal: &Principal) -> Self {
-        let hash = digest::hex(principal.as_str().as_bytes());
-        let distinct = hash.get(..SLUG_DIGITS).unwrap_or(&hash);
-        Self(format!("{}-{distinct}", readable(principal.as_str())))
-    }
-
-    /// The slug as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for UserSlug {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "UserSlug({})", digest::short(&self.0))
-    }
-}
-
-/// Lower-case ASCII letters and digits; one hyphen for every run of anything else, none at either end.
-fn readable(text: &str) -> String {
-    let mut slug = String::with_capacity(READABLE_BYTES_MAX);
-    for letter in text.chars().map(|letter| letter.to_ascii_lowercase()) {
-        if slug.len() >= READABLE_BYTES_MAX {
-            break;
-        }
-        if letter.is_ascii_alphanumeric() {
-            slug.push(letter);
-        } else if !slug.is_empty() && !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    let slug = slug.trim_end_matches('-');
-    if slug.is_empty() {
-        READABLE_EMPTY.to_owned()
-    } else {
-        slug.to_owned()
-    }
-}
 
 /// Why there is no such place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,37 +60,27 @@ impl CodePlace {
         })
     }
 
-    /// The place whose record stands under `key`: what a reaper is told of a tombstone. None where the key is not that of
-    /// a code session under `prefix`, or does not belong to the record's id and principal.
+    /// The place whose record has this key: what a reaper is given of a tombstone. None if the key is not that of a code
+    /// session, or does not belong to the record's id and principal.
     #[must_use]
-    pub fn of_key(prefix: &str, key: &str, id: &SessionId, principal: &Principal) -> Option<Self> {
-        let rest = key.strip_prefix(prefix)?.strip_prefix(CODE_SESSIONS)?;
-        let mut parts = rest.split(':');
-        let (server, slug, language) = (parts.next()?, parts.next()?, parts.next()?);
-        if parts.next().is_some() {
-            return None;
-        }
+    pub fn of_key(key: &SessionKey, id: &SessionId, principal: &Principal) -> Option<Self> {
+        let (server, rest) = key.place().split_once(':')?;
+        let (slug, language) = rest.split_once(':')?;
         let server = ServerName::parse(server.as_bytes()).ok()?;
         let language = Language::ALL.into_iter().find(|l| l.as_str() == language)?;
         let place = Self::new(&server, principal, language).ok()?;
-        (place.slug.as_str() == slug && place.id == *id).then_some(place)
+        let is_own = place.slug.as_str() == slug && place.id == *id;
+        (key.family() == Family::Code && is_own).then_some(place)
     }
 
-    /// What the keys of all code sessions under `prefix` start with; the prefix ends with a colon.
-    #[must_use]
-    pub fn key_head(prefix: &str) -> String {
-        format!("{prefix}{CODE_SESSIONS}")
-    }
-
-    /// The key of its record: `<prefix>code_exec_session:<server>:<user slug>:<language>`. A secret, like every key.
-    #[must_use]
-    pub fn key(&self, prefix: &str) -> String {
-        format!(
-            "{prefix}{CODE_SESSIONS}{}:{}:{}",
-            self.server,
-            self.slug.as_str(),
-            self.language
-        )
+    /// The session, as a store with this prefix has it.
+    ///
+    /// # Errors
+    /// Its key would be too long.
+    pub fn session(&self, store: &Store) -> Result<Session, NameError> {
+        let (slug, language) = (self.slug.as_str(), self.language.as_str());
+        let key = store.code_key(&self.server, slug, language, &self.id)?;
+        Ok(Session::new(key, self.id.clone(), self.principal.clone()))
     }
 
     /// `sha256("<server>:<principal>:<language>")`, the first 24 hexadecimal digits.
@@ -211,8 +146,7 @@ pub(super) fn is_server_directory(name: &str) -> bool {
 
 /// Whether a directory of a server is named like that of a user.
 pub(super) fn is_slug_directory(name: &str) -> bool {
-    name.rsplit_once('-')
-        .is_some_and(|(readable, hash)| !readable.is_empty() && is_hex(hash, SLUG_DIGITS))
+    UserSlug::has_form(name)
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {

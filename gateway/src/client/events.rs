@@ -6,7 +6,7 @@ use super::gateway::Gateway;
 use super::table::{cell, rows, table};
 use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::EventsCommand;
-use mooring_code::volume::unix_now_ms;
+use mooring_store::unix_now_ms;
 
 pub(super) async fn run(
     gateway: &Gateway,

@@ -15,7 +15,7 @@ use super::built_in::{call_of, reply_to};
 use super::endpoint::{session_id, with_session_id};
 use super::nested_servers::NestedServers;
 use super::{App, answer};
-use mooring_code::calls::{AnswerPlace, RunClient, Upstreams};
+use mooring_code::calls::{AnswerPlace, RunClient};
 use mooring_code::server::{CallContext, Caller, CodeServer};
 use mooring_protocol::{ErrorKind, Kind, Message, Method, Revision};
 
@@ -78,7 +78,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Response {
     match (place, session, reply) {
         (Some(place), Some(session), Some(reply)) => {
             let inside = NestedServers(Arc::clone(&context.app));
-            answer::relayed(inside.send(&session, place.server.as_str(), reply).await)
+            answer::relayed(inside.post(&session, place.server.as_str(), reply).await)
         }
         _ => answer::plain(ErrorKind::AnswerUnexpected, message.id()),
     }

@@ -23,7 +23,7 @@ use mooring_router::affinity::{
 use mooring_router::dispatch::{RelayOptions, Seals};
 use mooring_router::pooled::Pool;
 use mooring_settings::{self as settings, Settings};
-use mooring_store::Store;
+use mooring_store::{SessionAccess, Store};
 use mooring_upstream::{Client, ClientError, ClientOptions};
 
 /// Where processes that share an embedded store lock conversations, beside its file.
@@ -104,7 +104,7 @@ fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentSe
     AgentServers::new(
         servers,
         settings.agent_sessions_max(),
-        session_router,
+        &session_access(session_router),
         locks_directory,
     )
 }
@@ -126,8 +126,22 @@ async fn code_servers(
     }
     let mountable = servers::mountable(settings)?;
     let addresses = AddressPolicy::public(store_addresses(settings).await);
-    let servers = CodeServers::open(code, &servers, mountable, addresses, session_router.clone());
+    let answer_timeout = settings.upstream.response_headers_timeout;
+    let sessions = session_access(session_router);
+    let servers = CodeServers::open(
+        code,
+        &servers,
+        mountable,
+        addresses,
+        answer_timeout,
+        sessions,
+    );
     Ok(Some(servers.await?))
+}
+
+/// What code and agent servers see of the router.
+fn session_access(session_router: &SessionRouter) -> Arc<dyn SessionAccess> {
+    Arc::new(session_router.clone())
 }
 
 /// The addresses of the store, which no code is to reach whatever else it may. Those of this machine are found when they

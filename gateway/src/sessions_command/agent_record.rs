@@ -8,7 +8,7 @@ use mooring_session::view::RecordView;
 
 use mooring_agent::place::{LAST_RUN_LABEL, PARENT_LABEL};
 use mooring_agent::session_file::{Entry, PARENT_BYTES_MAX};
-use mooring_router::affinity;
+use mooring_store as store;
 
 /// What came of a run that was not one.
 const IMPORTED: &str = "imported";
@@ -18,7 +18,7 @@ pub(super) fn labels(entry: &Entry) -> BTreeMap<LabelName, LabelValue> {
     // What was read is no longer than a label may be.
     const { assert!(PARENT_BYTES_MAX <= LABEL_VALUE_BYTES_MAX) };
     let last_run = format!("{} {IMPORTED}", entry.updated_at_ms);
-    affinity::labels(&[
+    store::labels(&[
         (PARENT_LABEL.as_bytes(), &entry.parent),
         (LAST_RUN_LABEL.as_bytes(), &last_run),
     ])

@@ -11,7 +11,7 @@ use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use crate::client::table::{printable, shortened};
 use mooring_agent::session_file::{self, Entry, ReadError, SessionFileContents};
-use mooring_code::volume::unix_now_ms;
+use mooring_store::unix_now_ms;
 
 /// What stands for standard input.
 const STANDARD_INPUT: &str = "-";

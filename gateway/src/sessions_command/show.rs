@@ -12,8 +12,8 @@ use super::select::{StoredSession, the_one};
 use super::target::StoreTarget;
 use super::{Outcome, SessionsError};
 use crate::client::table::{cell, fields, printable, rows};
-use mooring_code::volume::rfc3339;
 use mooring_secrets::digest;
+use mooring_store::rfc3339;
 use mooring_store::{Family, SessionKey, StoreError};
 
 /// What a session is shown by.

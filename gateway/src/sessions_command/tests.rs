@@ -19,8 +19,8 @@ use super::list::ListFilter;
 use super::*;
 use crate::cli::{OwnerArguments, SessionKind};
 use mooring_agent::session_file::Entry;
-use mooring_code::volume::{rfc3339, unix_now_ms};
 use mooring_settings::{Environment, Flags, Settings};
+use mooring_store::{rfc3339, unix_now_ms};
 
 const HOUR_MS: u64 = 3_600_000;
 

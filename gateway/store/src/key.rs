@@ -155,6 +155,13 @@ impl SessionKey {
         self.id.as_ref()
     }
 
+    /// What follows the head of its family: the id of an MCP session; server, user and a third part of any other. A
+    /// secret, like the key.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        self.text.get(self.head_len..).unwrap_or("")
+    }
+
     /// What all keys of its family under its prefix start with.
     pub(super) fn head(&self) -> &str {
         self.text.get(..self.head_len).unwrap_or("")
@@ -164,7 +171,7 @@ impl SessionKey {
     /// is its id.
     #[must_use]
     pub fn digest(&self) -> Box<str> {
-        mooring_secrets::digest::short(self.text.get(self.head_len..).unwrap_or(""))
+        mooring_secrets::digest::short(self.place())
     }
 }
 

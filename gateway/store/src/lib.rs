@@ -22,8 +22,11 @@ mod operate;
 mod query;
 mod queues;
 mod rate;
+mod reaping;
 mod redis;
 mod room;
+mod session;
+mod session_access;
 mod sessions;
 mod status;
 #[cfg(any(test, feature = "test-support"))]
@@ -32,13 +35,17 @@ pub mod test_support;
 mod tests;
 mod transition;
 mod turns;
+mod user_slug;
 mod waking;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use mooring_session::Refusal;
-use mooring_session::names::{NameError, Problem, ServerName, SessionId};
+use mooring_session::names::{
+    LabelName, LabelValue, NameError, Problem, ServerName, SessionId, Token,
+};
 use mooring_session::rules::{
     Bind, BindReply, Confirm, Create, CreateReply, End, EndReply, Rebind, RebindReply, Route,
     RouteReply, Touch, TouchReply, Unbind,
@@ -47,6 +54,7 @@ use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
 use tokio::sync::watch;
 
+pub use self::clock::{rfc3339, unix_now_ms};
 use self::embedded::EmbeddedStore;
 pub use self::error::{NotReady, OpenError, StoreError, UnavailableReason};
 pub use self::events::WorkerEvent;
@@ -59,12 +67,16 @@ use self::memory::MemoryStore;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::RateReply;
+pub use self::reaping::{ClaimRefusal, ForgetOutcome, Reaper, jittered};
 use self::redis::RedisStore;
 pub use self::room::{EvictionOutcome, RoomError};
+pub use self::session::Session;
+pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError};
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::{Get, Transition};
 pub use self::turns::{Enter, EnterReply, Leave, LeaveTarget, Line};
+pub use self::user_slug::UserSlug;
 
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
@@ -370,6 +382,26 @@ impl Store {
             Backend::Fallback(store) => store.status(),
         }
     }
+}
+
+/// A random token, which nothing else has.
+///
+/// # Errors
+/// Never in practice: thirty-two hex digits are a valid token.
+pub fn fresh_token() -> Result<Token, NameError> {
+    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
+}
+
+/// Labels from pairs. A pair that is out of the limits of a label is left out: labels are a convenience.
+pub fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
+    pairs
+        .iter()
+        .filter_map(|(name, value)| {
+            let name = LabelName::parse(name).ok()?;
+            let value = LabelValue::parse(value.as_bytes()).ok()?;
+            Some((name, value))
+        })
+        .collect()
 }
 
 /// Records how long a command took, whatever came of it.

@@ -21,7 +21,7 @@ use crate::lock::{LockError, ProcessLock};
 use crate::parent::ParentSession;
 use crate::process::{CompletedRun, ProcessExit, RunSpec, run};
 use mooring_metrics::{self as metrics, AgentOutcome};
-use mooring_router::affinity::{InFlightKind, Session, Turn};
+use mooring_store::{Session, SessionTurn};
 use mooring_upstream::stdio::{Environment, Label, ProcessLimits};
 
 /// Longest wait until the program's process exists.
@@ -53,7 +53,7 @@ pub struct Call {
 struct LockedConversation {
     known: ConversationState,
     _lock: Option<ProcessLock>,
-    _turn: Turn,
+    _turn: SessionTurn,
 }
 
 impl Call {
@@ -97,8 +97,7 @@ impl AgentServer {
         };
         let session = (self.conversations).session(&context.principal, parent.as_str())?;
         // Keeps the record from expiring while the call waits and works.
-        let _in_flight =
-            (self.affinity.active_bindings()).begin(&session, &self.id, InFlightKind::Call);
+        let _in_flight = self.sessions.begin_call(&session, &self.id);
         let held = self.lock_conversation(&session, parent, stop).await?;
         let can_resume = self.settings.template.can_resume();
         let is_elsewhere = self.is_other_folder(&held.known, &folder);
@@ -112,7 +111,7 @@ impl AgentServer {
         };
         if is_elsewhere {
             told.started_fresh = Some(OTHER_FOLDER);
-        } else if resumed_by.is_none() && self.affinity.store().is_degraded() {
+        } else if resumed_by.is_none() && self.sessions.store().is_degraded() {
             told.started_fresh = Some(STORE_AWAY);
         }
         let mut ran = run(resumed_by).await?;
@@ -156,13 +155,8 @@ impl AgentServer {
         let holding = async {
             self.conversations.begin(session, parent).await?;
             let turn = self
-                .affinity
-                .take_turn(
-                    &session.key,
-                    &session.principal,
-                    &self.id,
-                    self.turn_timeout(),
-                )
+                .sessions
+                .take_turn(session, &self.id, self.turn_timeout())
                 .await?;
             let lock = self.lock(session).await?;
             // Only now nobody else replaces it.

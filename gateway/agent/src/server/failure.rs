@@ -7,8 +7,7 @@ use mooring_session::names::NameError;
 
 use crate::conversations::ConversationError;
 use crate::folder::FolderError;
-use mooring_router::affinity::TurnError;
-use mooring_store::StoreError;
+use mooring_store::{StoreError, TurnError};
 use mooring_upstream::stdio::StartError;
 
 /// Why nothing was run. Shown, it is what the caller is told.

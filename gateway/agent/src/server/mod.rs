@@ -23,8 +23,8 @@ use tokio::sync::mpsc;
 use self::run_registry::RunRegistry;
 use super::conversations::Conversations;
 use super::lock::ProcessLocks;
-use mooring_router::affinity::SessionRouter;
 use mooring_settings::AgentServerSettings;
+use mooring_store::SessionAccess;
 use mooring_upstream::stdio::{Children, Launcher};
 
 /// How long runs that are told to end may take, with what is kept of them.
@@ -43,7 +43,7 @@ pub struct AgentServer {
     pub id: ServerName,
     settings: AgentServerSettings,
     conversations: Conversations,
-    affinity: SessionRouter,
+    sessions: Arc<dyn SessionAccess>,
     children: Children,
     /// There where other processes may use the same store without knowing of this one's turns.
     locks: Option<ProcessLocks>,
@@ -88,7 +88,7 @@ impl AgentServers {
     pub fn new<'a>(
         servers: impl Iterator<Item = (&'a str, &'a AgentServerSettings)>,
         sessions_max: u64,
-        affinity: &SessionRouter,
+        sessions: &Arc<dyn SessionAccess>,
         locks_directory: Option<PathBuf>,
     ) -> Result<Self, NameError> {
         let locks = locks_directory.map(ProcessLocks::new);
@@ -97,13 +97,13 @@ impl AgentServers {
             let name = ServerName::parse(id.as_bytes())?;
             let server = AgentServer {
                 conversations: Conversations::new(
-                    affinity.store().clone(),
-                    affinity.worker().clone(),
+                    sessions.store().clone(),
+                    sessions.worker().clone(),
                     name.clone(),
                     settings.session_ttl,
                     sessions_max,
                 ),
-                affinity: affinity.clone(),
+                sessions: Arc::clone(sessions),
                 children: Children::new(settings.children_max.get(), Launcher::default()),
                 locks: locks.clone(),
                 running: RunRegistry::default(),

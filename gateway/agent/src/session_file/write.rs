@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::ser::Serializer;
 
 use super::entry::Entry;
-use mooring_code::volume::rfc3339;
+use mooring_store::rfc3339;
 
 /// What its owner alone may do.
 const MODE: u32 = 0o600;

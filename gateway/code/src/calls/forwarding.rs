@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use mooring_session::names::ServerName;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -14,13 +15,14 @@ use tokio::sync::OnceCell;
 
 use super::outcome::outcome;
 use super::question::{RunClient, question};
-use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
+use super::{
+    CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, ReplyError, UpstreamReply,
+    Upstreams,
+};
 use crate::volume::MountManifest;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
-use mooring_router::affinity::{InitializeRequest, Session, SessionRouter};
-use mooring_router::dispatch::{ReadError, ReplyMessages};
-use mooring_settings::Language;
-use mooring_settings::{CallPolicy, CallVerdict};
+use mooring_settings::{CallPolicy, CallVerdict, Language};
+use mooring_store::Session;
 
 /// Forwards the calls of a code session to upstream servers, over the session's own bindings.
 #[derive(Debug)]
@@ -29,8 +31,6 @@ pub(crate) struct ForwardingCallee {
     pub(crate) session: Session,
     /// Which of the user's sessions: answers come back to it.
     pub(crate) language: Language,
-    /// How the session is remembered.
-    pub(crate) affinity: SessionRouter,
     /// The way to the servers.
     pub(crate) upstreams: Arc<dyn Upstreams>,
     /// What may be called.
@@ -44,7 +44,7 @@ pub(crate) struct ForwardingCallee {
     /// What ids of calls begin with.
     pub(crate) run_id: Box<str>,
     pub(crate) calls: AtomicU64,
-    pub(crate) introduced: OnceCell<()>,
+    pub(crate) initialize_params: OnceCell<()>,
 }
 
 impl Callee for ForwardingCallee {
@@ -67,11 +67,14 @@ impl Callee for ForwardingCallee {
         };
         let reply = self
             .upstreams
-            .send(&self.session, &call.server, Bytes::from(text))
+            .send(
+                &self.session,
+                &call.server,
+                Bytes::from(text),
+                MESSAGE_BYTES_MAX,
+            )
             .await;
-        let answered = self
-            .listen(ReplyMessages::of(reply, MESSAGE_BYTES_MAX), &call.server)
-            .await;
+        let answered = self.read_answer(reply, &call.server).await;
         open.is_over = true;
         answered
     }
@@ -122,38 +125,31 @@ impl ForwardingCallee {
 
     /// Stores in the session the initialize params for its upstream sessions, once in a run.
     async fn save_initialize_params(&self) -> Result<(), CallError> {
-        let noted = self.introduced.get_or_try_init(|| async {
-            let params = call::code_initialize_params();
-            let introduction = InitializeRequest {
-                params: &params,
-                revision: mooring_protocol::Revision::OFFERED.as_str(),
-                text: Bytes::new(),
-            };
-            self.affinity
-                .note_initialize(&self.session, &introduction)
-                .await
-        });
-        match noted.await {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                tracing::info!(session = %self.session.digest, %error, "initialize params of a code session not stored");
-                Err(CallError::new(
-                    CallErrorKind::Unavailable,
-                    "the session store is not available; nothing was called",
-                ))
-            }
-        }
+        let saved = self
+            .initialize_params
+            .get_or_try_init(|| self.upstreams.save_initialize_params(&self.session));
+        saved.await.copied().map_err(|error| {
+            tracing::info!(session = %self.session.digest, %error, "initialize params of a code session not stored");
+            CallError::new(
+                CallErrorKind::Unavailable,
+                "the session store is not available; nothing was called",
+            )
+        })
     }
 
-    /// Reads the reply to its answer. What the server asks meanwhile is passed on or answered; what it tells has no reader.
-    async fn listen(&self, mut reply: ReplyMessages, server: &str) -> Result<Value, CallError> {
+    /// Reads the reply up to its answer. Requests of the server are passed on or answered; notifications have no reader.
+    async fn read_answer(
+        &self,
+        mut reply: UpstreamReply,
+        server: &str,
+    ) -> Result<Value, CallError> {
         let is_served = reply.status.is_success();
         loop {
-            let text = match reply.next().await {
-                Ok(Some(text)) => text,
-                Ok(None) | Err(ReadError::Broke(_)) => return Err(connection_lost()),
-                Err(error @ (ReadError::TooLong(_) | ReadError::Event(_))) => {
-                    return Err(CallError::new(CallErrorKind::Limit, error.to_string()));
+            let text = match reply.messages.next().await {
+                Some(Ok(text)) => text,
+                None | Some(Err(ReplyError::Lost(_))) => return Err(connection_lost()),
+                Some(Err(ReplyError::TooLong(text))) => {
+                    return Err(CallError::new(CallErrorKind::Limit, text));
                 }
             };
             let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
@@ -192,7 +188,7 @@ impl ForwardingCallee {
 
     /// Sends a message that has no reply of interest.
     fn send_message(&self, server: &str, text: Bytes) {
-        let sending = self.upstreams.send(&self.session, server, text);
+        let sending = (self.upstreams).send(&self.session, server, text, MESSAGE_BYTES_MAX);
         tokio::spawn(async move { drop(sending.await) });
     }
 }

@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 
 pub(crate) use forwarding::ForwardingCallee;
 pub use question::{AnswerPlace, RunClient};
-pub use upstreams::Upstreams;
+pub use upstreams::{ReplyError, UpstreamReply, Upstreams};
 
 /// Longest message of a server's reply.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// One call that code makes of a tool.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,17 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response};
+use futures_util::StreamExt;
+use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{ListedTool, MountableServer};
-use crate::calls::Upstreams;
-use mooring_protocol::header::MCP_SESSION_ID;
+use crate::calls::{ReplyError, UpstreamReply, Upstreams};
 use mooring_protocol::listing::{Page, PageError};
 use mooring_protocol::{EnvelopeError, Kind, Listing, Message, Sender, call};
-use mooring_router::dispatch::{ReadError, ReplyBody, ReplyMessages};
 
 /// Most pages of one list.
 const PAGES_MAX: usize = 64;
@@ -32,7 +31,7 @@ const MEMORY_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub enum ListError {
     /// The answer broke off, or was too long.
     #[error(transparent)]
-    Reply(#[from] ReadError),
+    Reply(#[from] ReplyError),
     /// It did not answer.
     #[error("the server returned no response (status {0})")]
     Silent(u16),
@@ -69,8 +68,9 @@ pub async fn list(
     let id = server.id.as_str();
     // As code is introduced: servers show some tools only to clients that can do what they need.
     let greeting = call::initialize("1", &call::code_initialize_params());
-    let reply = upstreams.visit(id, None, Bytes::from(greeting)).await;
-    let session_id = reply.headers().get(MCP_SESSION_ID).cloned();
+    let reply = upstreams.visit(id, None, Bytes::from(greeting), LIST_BYTES_MAX);
+    let mut reply = reply.await;
+    let session_id = reply.session_id.take();
     result(reply).await?;
     let listed = pages(upstreams, server, session_id.as_ref()).await;
     if let Some(session_id) = &session_id {
@@ -86,15 +86,16 @@ async fn pages(
 ) -> Result<Vec<ListedTool>, ListError> {
     let id = server.id.as_str();
     let initialized = Bytes::from_static(call::initialized().as_bytes());
-    drop(upstreams.visit(id, session_id, initialized).await);
+    let notified = upstreams.visit(id, session_id, initialized, LIST_BYTES_MAX);
+    drop(notified.await);
     let mut tools = Vec::new();
     let (mut bytes_left, mut memory_left) = (LIST_BYTES_MAX, MEMORY_BYTES_MAX);
     let mut cursor: Option<Box<str>> = None;
     for number in 0..PAGES_MAX {
         let request_id = format!("\"list-{number}\"");
         let text = call::list(&request_id, Listing::Tools, cursor.as_deref());
-        let reply = upstreams.visit(id, session_id, Bytes::from(text)).await;
-        let text = result(reply).await?;
+        let reply = upstreams.visit(id, session_id, Bytes::from(text), LIST_BYTES_MAX);
+        let text = result(reply.await).await?;
         bytes_left = bytes_left
             .checked_sub(text.len())
             .ok_or(ListError::TooLong)?;
@@ -154,9 +155,9 @@ impl ToolsPage {
 }
 
 /// The result of the one response in a reply.
-async fn result(reply: Response<ReplyBody>) -> Result<Box<str>, ListError> {
-    let mut messages = ReplyMessages::of(reply, LIST_BYTES_MAX);
-    while let Some(text) = messages.next().await? {
+async fn result(mut reply: UpstreamReply) -> Result<Box<str>, ListError> {
+    while let Some(text) = reply.messages.next().await {
+        let text = text?;
         let message = Message::parse(text.as_bytes(), Sender::Upstream)?;
         match (message.kind(), message.outcome()) {
             (Kind::Result, Some(result)) => return Ok(result.into()),
@@ -164,7 +165,7 @@ async fn result(reply: Response<ReplyBody>) -> Result<Box<str>, ListError> {
             _ => {}
         }
     }
-    Err(ListError::Silent(messages.status.as_u16()))
+    Err(ListError::Silent(reply.status.as_u16()))
 }
 
 /// A tool, as far as it is mounted.

@@ -12,7 +12,7 @@ use super::file::{ListFile, ListQueryLock, ListSnapshot};
 use super::listing::{ListError, list};
 use super::{ListedTool, MountableServer, ServerTools};
 use crate::calls::Upstreams;
-use crate::volume::unix_now_ms;
+use mooring_store::unix_now_ms;
 
 /// Longest wait for a list that was never had.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);

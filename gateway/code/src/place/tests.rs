@@ -6,8 +6,9 @@ use std::path::Path;
 
 use mooring_session::names::{Principal, ServerName, SessionId};
 
-use super::{CodePlace, PlaceError, UserSlug};
+use super::{CodePlace, PlaceError};
 use mooring_settings::Language;
+use mooring_store::SessionKey;
 
 fn principal(text: &str) -> Principal {
     Principal::parse(text.as_bytes()).unwrap()
@@ -28,10 +29,6 @@ fn the_id_is_the_formula_of_adr_0042() {
     assert_eq!(alice.id().as_str(), ALICE_PYTHON);
     assert_eq!(alice.slug().as_str(), ALICE_SLUG);
     assert_eq!(
-        alice.key("mcpgw:"),
-        format!("mcpgw:code_exec_session:sandbox:{ALICE_SLUG}:python")
-    );
-    assert_eq!(
         alice.relative_path(),
         Path::new("sandbox").join(ALICE_SLUG).join(ALICE_PYTHON)
     );
@@ -43,28 +40,8 @@ fn two_principals_that_read_alike_never_meet() {
     let hyphened = place("sandbox", "a-b@example.com", Language::Python).unwrap();
     assert_eq!(dotted.slug().as_str(), "a-b-example-com-a6f1bad172104d25");
     assert_eq!(hyphened.slug().as_str(), "a-b-example-com-29728d50f93d4ebe");
-    assert_ne!(dotted.key("p:"), hyphened.key("p:"));
     assert_ne!(dotted.id(), hyphened.id());
     assert_ne!(dotted.relative_path(), hyphened.relative_path());
-}
-
-#[test]
-fn a_slug_is_readable_bounded_and_no_path() {
-    for (text, readable) in [
-        ("Alice", "alice"),
-        ("../../etc/passwd", "etc-passwd"),
-        ("@@@", "user"),
-        ("\u{7528}\u{6237}", "user"),
-        (
-            "a-very-long-name.with.many.parts@department.example.com",
-            "a-very-long-name-with-many-parts-departm",
-        ),
-        (&"-x".repeat(30), "x-x-x-x-x-x-x-x-x-x-x-x-x-x-x-x-x-x-x-x"),
-    ] {
-        let slug = UserSlug::of(&principal(text));
-        let (head, hash) = slug.as_str().rsplit_once('-').unwrap();
-        assert_eq!((head, hash.len()), (readable, 16), "{text}");
-    }
 }
 
 #[test]
@@ -107,22 +84,28 @@ fn a_servers_name_is_no_path_trick() {
 fn a_key_is_read_back_where_it_belongs_to_the_record() {
     let alice = place("sandbox", "alice@example.com", Language::TypeScript).unwrap();
     let (owner, id) = (principal("alice@example.com"), alice.id().clone());
-    let key = alice.key("mcpgw:");
-    let read =
-        |key: &str, id: &SessionId, who: &Principal| CodePlace::of_key("mcpgw:", key, id, who);
-    assert_eq!(read(&key, &id, &owner), Some(alice));
-    assert_eq!(read(&key, &id, &principal("mallory@example.com")), None);
+    let code_key = |server: &str, language: &str| {
+        let server = ServerName::parse(server.as_bytes()).unwrap();
+        SessionKey::code("mcpgw:", &server, ALICE_SLUG, language, &id).unwrap()
+    };
+    let key = code_key("sandbox", "typescript");
+    assert_eq!(
+        key.secret(),
+        format!("mcpgw:code_exec_session:sandbox:{ALICE_SLUG}:typescript")
+    );
+    assert_eq!(CodePlace::of_key(&key, &id, &owner), Some(alice));
+    let mallory = principal("mallory@example.com");
+    assert_eq!(CodePlace::of_key(&key, &id, &mallory), None);
     let foreign = SessionId::parse(ALICE_PYTHON.as_bytes()).unwrap();
-    assert_eq!(read(&key, &foreign, &owner), None);
+    assert_eq!(CodePlace::of_key(&key, &foreign, &owner), None);
+    let server = ServerName::parse(b"sandbox").unwrap();
     for wrong in [
-        "mcpgw:session_affinity:abc".to_owned(),
-        format!("other:code_exec_session:sandbox:{ALICE_SLUG}:typescript"),
-        format!("mcpgw:code_exec_session:sandbox:{ALICE_SLUG}"),
-        format!("mcpgw:code_exec_session:sandbox:{ALICE_SLUG}:javascript"),
-        format!("mcpgw:code_exec_session:../x:{ALICE_SLUG}:typescript"),
-        format!("{key}:more"),
+        SessionKey::mcp("mcpgw:", &id),
+        SessionKey::agent("mcpgw:", &server, ALICE_SLUG, "typescript", &id).unwrap(),
+        code_key("sandbox", "javascript"),
+        code_key("../x", "typescript"),
     ] {
-        assert_eq!(read(&wrong, &id, &owner), None, "{wrong}");
+        assert_eq!(CodePlace::of_key(&wrong, &id, &owner), None, "{wrong:?}");
     }
 }
 

@@ -22,8 +22,9 @@ use super::free_space::FreeSpace;
 use super::id::RunId;
 use super::stored::head;
 use crate::calls::{CallError, NestedCall};
-use crate::volume::{Area, unix_now_ms};
+use crate::volume::Area;
 use mooring_metrics::{self as metrics, Record};
+use mooring_store::unix_now_ms;
 
 /// Most bytes of arguments and results in the log of one run.
 const BODIES_BYTES_MAX: u64 = 16 * 1024 * 1024;

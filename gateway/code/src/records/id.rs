@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::volume::unix_now_ms;
 use mooring_secrets::digest;
+use mooring_store::unix_now_ms;
 
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1_000;
 /// Letters and digits of an id.

@@ -10,8 +10,8 @@ use tokio::task::spawn_blocking;
 use super::Records;
 use super::lost::{OrphanedRuns, RunMark};
 use super::prune::PruneOutcome;
-use crate::volume::unix_now_ms;
 use mooring_metrics as metrics;
+use mooring_store::unix_now_ms;
 
 /// How long a worker has to be missed before its runs are given up.
 const MISSED_MIN: Duration = Duration::from_secs(5);

@@ -15,7 +15,8 @@ use super::id::{RunId, name_mark};
 use super::recording::write_ended;
 use super::stored::{RunEnd, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records, RecordsError};
-use crate::volume::{Area, unix_now_ms};
+use crate::volume::Area;
+use mooring_store::unix_now_ms;
 
 /// What a lost run is told to have come to.
 const LOST: &str = "its worker died with it; whether what it did is kept nobody knows";

@@ -17,10 +17,11 @@ use super::recording_callee::RecordingCallee;
 use super::stored::{RunEnd, RunStart, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records};
 use crate::calls::Callee;
-use crate::volume::{Area, unix_now_ms};
+use crate::volume::Area;
 use mooring_metrics::{self as metrics, Record, RunOutcome};
 use mooring_secrets::digest;
 use mooring_settings::Language;
+use mooring_store::unix_now_ms;
 
 /// Most security events that one run's record lists, and that one run stores.
 const EVENTS_MAX: usize = 100;

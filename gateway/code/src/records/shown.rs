@@ -7,7 +7,7 @@ use super::calls_read::{RecordedCall, RecordedOutcome};
 use super::events::StoredEvent;
 use super::list::{RunRecord, WholeRun};
 use super::stored::RunStart;
-use crate::volume::rfc3339;
+use mooring_store::rfc3339;
 
 impl RunRecord {
     /// As lists have it.

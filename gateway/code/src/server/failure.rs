@@ -12,8 +12,7 @@ use crate::place::PlaceError;
 use crate::skills::SkillsError;
 use crate::tokens::TokensError;
 use crate::volume::{LockError, ManifestError, SessionOpenError, StampError, VolumeProblem};
-use mooring_router::affinity::TurnError;
-use mooring_store::StoreError;
+use mooring_store::{StoreError, TurnError};
 
 /// What is told where the volume has no room left.
 const FULL: &str = "the gateway's volume is full; nothing was done; its operator can make room";

@@ -7,14 +7,14 @@ use mooring_session::names::WorkerId;
 
 use super::{CodeStorage, Services};
 use crate::records::{LiveGateways, keep};
-use mooring_router::affinity::{SessionRouter, jittered};
+use mooring_store::{Store, jittered};
 
 /// Ends the records of runs that died with their worker, and removes old ones, until it is stopped.
 pub async fn keep_records(services: Arc<Services>, interval: Duration) {
     let Ok(CodeStorage { records, .. }) = &services.storage else {
         return;
     };
-    let living = StoreLiveGateways(services.affinity.clone());
+    let living = StoreLiveGateways(services.sessions.store().clone());
     keep(records.clone(), services.ids.to_vec(), living, || {
         jittered(interval)
     })
@@ -22,15 +22,14 @@ pub async fn keep_records(services: Arc<Services>, interval: Duration) {
 }
 
 /// Reads the live gateways from the store.
-struct StoreLiveGateways(SessionRouter);
+struct StoreLiveGateways(Store);
 
 impl LiveGateways for StoreLiveGateways {
     async fn list_live_gateways(&self) -> Option<Vec<WorkerId>> {
-        let store = self.0.store();
-        let was_degraded = store.is_degraded();
-        let workers = store.workers().await.ok()?;
+        let was_degraded = self.0.is_degraded();
+        let workers = self.0.workers().await.ok()?;
         // What memory makes up while the store is away says nothing of the fleet.
-        if was_degraded || store.is_degraded() {
+        if was_degraded || self.0.is_degraded() {
             return None;
         }
         let living = workers.into_iter().filter(|worker| worker.alive);

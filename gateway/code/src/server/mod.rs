@@ -26,6 +26,7 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mooring_session::names::{Principal, ServerName};
 
@@ -41,12 +42,12 @@ use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
-use mooring_router::affinity::SessionRouter;
 use mooring_settings::Language;
 use mooring_settings::{
     CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, MountRules, NetworkPolicy,
     SkillSettings, StubFormat, TokenizationSettings,
 };
+use mooring_store::{SessionAccess, UserSlug};
 
 /// The principal that calls a code server, and its teams.
 #[derive(Clone, Debug)]
@@ -93,8 +94,8 @@ pub struct CodeServer {
 }
 
 impl CodeServers {
-    /// Opens the volume, proves the sandbox, and makes the servers. What of the two cannot be had is said in the readiness
-    /// and in answers; it keeps no other server from being served.
+    /// Opens the volume, proves the sandbox, and makes the servers. If one of the two is unavailable, the readiness and
+    /// answers say so; other servers are served. A list of tools is waited for as long as `answer_timeout`.
     ///
     /// # Errors
     /// [`CodeServersError`]: a defect, not a state of the machine.
@@ -103,7 +104,8 @@ impl CodeServers {
         servers: &[(ServerName, CodeServerSettings)],
         mountable: Vec<MountableServer>,
         addresses: AddressPolicy,
-        affinity: SessionRouter,
+        answer_timeout: Duration,
+        sessions: Arc<dyn SessionAccess>,
     ) -> Result<Self, CodeServersError> {
         let info = CodeServersInfo {
             ids: servers.iter().map(|(id, _)| id.clone()).collect(),
@@ -111,8 +113,9 @@ impl CodeServers {
                 .map(|(_, server)| server.policy.session_ttl)
                 .collect(),
             addresses: Arc::new(addresses),
+            answer_timeout,
         };
-        let services = Arc::new(Services::open(settings, info, mountable, affinity).await?);
+        let services = Arc::new(Services::open(settings, info, mountable, sessions).await?);
         let by_id = servers
             .iter()
             .map(|(id, server)| {
@@ -181,7 +184,7 @@ impl CodeServer {
 
     /// The name under which the runs of a principal are counted, over the whole fleet.
     fn rate_name(&self, principal: &Principal) -> String {
-        let slug = crate::place::UserSlug::of(principal);
+        let slug = UserSlug::of(principal);
         format!("code:{}:{}", self.id, slug.as_str())
     }
 }

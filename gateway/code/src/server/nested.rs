@@ -56,7 +56,6 @@ impl CodeServer {
         let forwarding = ForwardingCallee {
             session: known.session.clone(),
             language: run.language,
-            affinity: self.services.affinity.clone(),
             upstreams: Arc::clone(&context.upstreams),
             policy: self.policy.calls.clone(),
             mounted: known.mounted.clone(),
@@ -64,7 +63,7 @@ impl CodeServer {
             client: context.client.clone(),
             run_id: run.record.id.as_str().into(),
             calls: AtomicU64::new(0),
-            introduced: OnceCell::new(),
+            initialize_params: OnceCell::new(),
         };
         match tokenizer {
             Some(tokenizer) => RunCallee::Tokenized(TokenizingCallee::new(tokenizer, forwarding)),

@@ -258,7 +258,7 @@ fn run_held(
     let mut committing = Usage::default();
     let ran = outcome.map(|outcome| RunResult {
         committed: (run.files == WrittenFiles::Kept).then(|| {
-            let turn = held.turn.number();
+            let turn = held.turn.number;
             committing.charge(|| commit(&held.opened.directory, &outcome, &run.limits, turn))
         }),
         ended: outcome.ended,

@@ -18,9 +18,8 @@ use crate::records::{Records, RecordsOptions};
 use crate::skills::Skills;
 use crate::tokens::{MapOptions, TokenKey, TokenKeyError};
 use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
-use mooring_router::affinity::SessionRouter;
 use mooring_settings::{CodeSettings, OnDenoAbsent};
-use mooring_store::SessionKey;
+use mooring_store::{SessionAccess, SessionKey};
 
 /// How many runs may wait for one place among those that go on.
 const WAITING_PER_PLACE: usize = 16;
@@ -54,6 +53,8 @@ pub(crate) struct CodeServersInfo {
     pub(super) session_ttls: Vec<Duration>,
     /// Where code may connect to that may use the network.
     pub(super) addresses: Arc<AddressPolicy>,
+    /// Longest wait for a server's list of tools.
+    pub(super) answer_timeout: Duration,
 }
 
 /// The volume and the stores on it.
@@ -70,7 +71,7 @@ pub(crate) struct CodeStorage {
 /// What all code servers of a process share.
 #[derive(Debug)]
 pub struct Services {
-    pub(crate) affinity: SessionRouter,
+    pub(crate) sessions: Arc<dyn SessionAccess>,
     /// What is kept on the volume, where that can be used.
     pub(crate) storage: Result<CodeStorage, VolumeProblem>,
     pub(crate) sandbox: Result<Arc<Sandbox>, ProbeError>,
@@ -104,7 +105,7 @@ impl Services {
         settings: &CodeSettings,
         info: CodeServersInfo,
         mountable: Vec<MountableServer>,
-        affinity: SessionRouter,
+        sessions: Arc<dyn SessionAccess>,
     ) -> Result<Self, CodeServersError> {
         let patterns = Patterns::new(
             settings.patterns.python.as_deref(),
@@ -143,22 +144,17 @@ impl Services {
             Err(error) => tracing::error!(%error, "code cannot be run"),
         }
         let shared = volume.as_ref().ok().map(Volume::base_dir);
-        let catalog = Catalog::new(
-            mountable,
-            shared,
-            settings.catalog_ttl,
-            affinity.options().answer_timeout,
-        );
+        let catalog = Catalog::new(mountable, shared, settings.catalog_ttl, info.answer_timeout);
         Ok(Self {
             addresses: info.addresses,
             token_maps: MapOptions { key: token_key },
             is_replay_enabled: settings.replay_enabled,
             storage: volume.map(|volume| CodeStorage {
-                records: Records::new(volume.clone(), records_options(settings, affinity.worker())),
+                records: Records::new(volume.clone(), records_options(settings, sessions.worker())),
                 skills: Skills::new(volume.clone()),
                 volume,
             }),
-            affinity,
+            sessions,
             patterns_with_raw_http: patterns.with_raw_http(),
             patterns,
             on_deno_absent: settings.runtimes.on_deno_absent,

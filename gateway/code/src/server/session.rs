@@ -23,8 +23,8 @@ use crate::volume::{
     SessionOpenError, TreeOrigin,
 };
 use mooring_metrics::{self as metrics, LockUse};
-use mooring_router::affinity::{InFlight, InFlightKind, Session, Turn};
 use mooring_settings::Language;
+use mooring_store::{DropGuard, Session, SessionTurn};
 
 /// Longest wait for a session's lock where its turn is not held: to initialise it, and to look into it.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
@@ -41,14 +41,14 @@ pub(super) struct ResolvedSession {
     /// What the session sees of other servers' tools, and of skills.
     pub(super) mounted: MountManifest,
     /// Keeps the record from expiring while the call waits and works.
-    _in_flight: InFlight,
+    _in_flight: DropGuard,
 }
 
 /// A session's files under its lock and turn. Fields are dropped in their order.
 pub(super) struct LockedSession {
     pub(super) opened: OpenedSession,
     pub(super) lock: SessionLock,
-    pub(super) turn: Turn,
+    pub(super) turn: SessionTurn,
 }
 
 impl ResolvedSession {
@@ -78,14 +78,12 @@ impl CodeServer {
         let volume = &self.services.storage()?.volume;
         let language = self.language_or_default(language);
         let place = CodePlace::new(&self.id, &context.caller.principal, language)?;
-        let session = self.session_at(&place)?;
+        let session = place.session(self.services.sessions.store())?;
         let mounted = self.resolve_manifest(context, language).await?;
-        let affinity = &self.services.affinity;
         let incarnation = self.read_record(&session, &mounted, None).await?;
         self.services.note_use(&session.key);
-        let active_bindings = affinity.active_bindings();
         Ok(ResolvedSession {
-            _in_flight: active_bindings.begin(&session, &self.id, InFlightKind::Call),
+            _in_flight: self.services.sessions.begin_call(&session, &self.id),
             handle: volume.session(&place).with_ttl(self.policy.session_ttl),
             session,
             incarnation,
@@ -99,19 +97,8 @@ impl CodeServer {
         principal: &Principal,
         language: Language,
     ) -> Result<Session, Failure> {
-        self.session_at(&CodePlace::new(&self.id, principal, language)?)
-    }
-
-    fn session_at(&self, place: &CodePlace) -> Result<Session, Failure> {
-        let (slug, language) = (place.slug().as_str(), place.language().as_str());
-        let store = self.services.affinity.store();
-        let key = store.code_key(&self.id, slug, language, place.id())?;
-        Ok(Session {
-            id: place.id().clone(),
-            principal: place.principal().clone(),
-            digest: key.digest(),
-            key,
-        })
+        let place = CodePlace::new(&self.id, principal, language)?;
+        Ok(place.session(self.services.sessions.store())?)
     }
 
     /// What the store says of the session; `outranks` is the generation of a directory that contradicted it before.
@@ -121,7 +108,7 @@ impl CodeServer {
         mounted: &MountManifest,
         outranks: Option<u64>,
     ) -> Result<Incarnation, Failure> {
-        let store = self.services.affinity.store();
+        let store = self.services.sessions.store();
         let request = Create {
             id: session.id.clone(),
             principal: session.principal.clone(),
@@ -207,7 +194,7 @@ impl CodeServer {
             labels: BTreeMap::new(),
             reported: None,
         };
-        let store = self.services.affinity.store();
+        let store = self.services.sessions.store();
         if let Err(error) = store.touch(&session.key, &request).await {
             tracing::debug!(session = %session.digest, %error, "content hash not stored in the session record");
         }
@@ -267,18 +254,11 @@ impl CodeServer {
     }
 
     /// The session's turn.
-    pub(super) async fn turn(&self, known: &ResolvedSession) -> Result<Turn, Failure> {
-        let session = &known.session;
+    pub(super) async fn turn(&self, known: &ResolvedSession) -> Result<SessionTurn, Failure> {
         let started = Instant::now();
-        let turn = self
-            .services
-            .affinity
-            .take_turn(
-                &session.key,
-                &session.principal,
-                &self.id,
-                self.turn_timeout(),
-            )
+        let sessions = &self.services.sessions;
+        let turn = sessions
+            .take_turn(&known.session, &self.id, self.turn_timeout())
             .await;
         metrics::turn_wait(started.elapsed());
         Ok(turn?)
@@ -288,7 +268,7 @@ impl CodeServer {
     pub(super) async fn lock_session(
         &self,
         known: &mut ResolvedSession,
-        turn: Turn,
+        turn: SessionTurn,
     ) -> Result<LockedSession, Failure> {
         let wait = self.turn_timeout();
         let (opened, lock) = self

@@ -13,8 +13,9 @@ use super::new_skill::{CreateError, NewSkill, check, make_room, version};
 use super::skill::{Skill, SkillStatus};
 use super::{Skills, SkillsError};
 use crate::patterns::Patterns;
-use crate::volume::{Area, unix_now_ms};
+use crate::volume::Area;
 use mooring_metrics as metrics;
+use mooring_store::unix_now_ms;
 
 /// The file locked for every change.
 const LOCK: &str = ".lock";

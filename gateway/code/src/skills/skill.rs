@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::scope::Scope;
-use crate::volume::rfc3339;
 use mooring_settings::Language;
+use mooring_store::rfc3339;
 
 /// Where a version is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,7 +38,7 @@ pub(crate) mod tests;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 pub(crate) use area::{Area, AreaKind};
 pub use health::VolumeSpace;
@@ -51,11 +51,11 @@ pub use second_process::{SecondProcess, is_second_process, second_process};
 pub use session::SessionHandle;
 pub use stamp::StampError;
 pub use sweep::{SweepError, SweepOutcome};
-pub use tools::rfc3339;
 pub use tools::{ManifestError, MountManifest, MountedSkill, ToolsError};
 pub use trash::{TrashError, TrashOutcome};
 
 use mooring_session::time::Millis;
+use mooring_store::unix_now_ms;
 
 use super::place::CodePlace;
 pub use super::stubs::MountedTool;
@@ -122,13 +122,6 @@ impl Shared {
     fn ttl_ms(&self) -> u64 {
         millis(self.options.session_ttl)
     }
-}
-
-/// The wall clock, in milliseconds since 1970.
-pub fn unix_now_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, millis)
 }
 
 /// A length of time in whole milliseconds; longer ones than 64 bits hold saturate.

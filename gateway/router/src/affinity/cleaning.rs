@@ -7,16 +7,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use mooring_session::Refusal;
 use mooring_session::names::{InstanceName, Principal, ServerName};
-use mooring_session::rules::{Clean, Forget};
-use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, OwnerView, RecordView};
 
 use super::SessionRouter;
 use super::owned::ConnectionKey;
 use super::stream::is_stream;
-use mooring_store::{SessionKey, StoreError};
+use mooring_store::SessionKey;
 use mooring_upstream::{DiscardOutcome, Outgoing, discard};
 
 /// Longest wait for the answer to one DELETE. Shorter than the lease under which its tombstone is cleaned: the
@@ -32,26 +29,6 @@ pub(super) struct CleanupResult {
     pub(super) refused: usize,
     /// How much cannot be, because its server or instance is not configured any more.
     pub(super) unconfigured: usize,
-}
-
-/// Why a tombstone is not this worker's to clean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CleanRefusal {
-    /// Another worker has it, or had it.
-    Elsewhere,
-    /// The store could not be asked.
-    NotAsked,
-}
-
-/// What became of a tombstone that was to be dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForgetOutcome {
-    /// It is dropped.
-    Now,
-    /// Its session has begun anew, another worker cleans it, or it was dropped before.
-    Elsewhere,
-    /// The store could not be asked. Whoever cleans it next finds that everything is deleted.
-    NotAsked,
 }
 
 /// What came of one binding.
@@ -187,47 +164,9 @@ impl SessionRouter {
         let cleanup = self.delete_held(key, record, |_| false).await;
         self.drop_own_params(record).await;
         if !cleanup.is_undone() {
-            self.forget(key, record.generation).await;
-        }
-    }
-
-    /// Takes a tombstone, or keeps it, for this long.
-    pub async fn claim(
-        &self,
-        key: &SessionKey,
-        lease: Duration,
-    ) -> Result<RecordView, CleanRefusal> {
-        let request = Clean {
-            worker: self.worker().clone(),
-            lease: Millis::from(lease),
-        };
-        match self.store().claim(key, &request).await {
-            Ok(record) => Ok(record),
-            Err(StoreError::Refused(Refusal::Busy(_) | Refusal::NoSession)) => {
-                Err(CleanRefusal::Elsewhere)
-            }
-            Err(error) => {
-                tracing::debug!(session = %key.digest(), %error, "a tombstone could not be claimed");
-                Err(CleanRefusal::NotAsked)
-            }
-        }
-    }
-
-    /// Drops the tombstone of an incarnation that was cleaned.
-    pub async fn forget(&self, key: &SessionKey, generation: u64) -> ForgetOutcome {
-        let request = Forget {
-            generation,
-            worker: self.worker().clone(),
-        };
-        match self.store().forget(key, &request).await {
-            Ok(()) => ForgetOutcome::Now,
-            Err(StoreError::Refused(Refusal::Stale(_) | Refusal::NoSession)) => {
-                ForgetOutcome::Elsewhere
-            }
-            Err(error) => {
-                tracing::debug!(session = %key.digest(), %error, "a cleaned tombstone could not be dropped");
-                ForgetOutcome::NotAsked
-            }
+            self.store()
+                .forget_tombstone(self.worker(), key, record.generation)
+                .await;
         }
     }
 }

@@ -16,7 +16,7 @@ use super::restored_state::RestoredState;
 use super::{Loss, Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_protocol::call;
-use mooring_store::{InitDigest, StoreError};
+use mooring_store::{InitDigest, StoreError, fresh_token};
 use mooring_upstream::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, Instance,
     InstanceTransport, Outgoing, Server, discard, initialize,
@@ -61,7 +61,7 @@ impl SessionRouter {
         session: &Session,
         server: &Server,
     ) -> Result<Option<Claim>, ResolveError> {
-        let token = self.attempt()?;
+        let token = fresh_token()?;
         let bid = self.bid(session, server, &token, self.options().claim_lease);
         let bound = self.store().bind(&session.key, &bid).await?;
         Ok(bound.won.then_some(Claim {

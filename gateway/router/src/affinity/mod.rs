@@ -18,7 +18,7 @@ mod reaper;
 mod recover;
 mod resolve;
 mod restored_state;
-mod session;
+mod session_access;
 mod stream;
 mod turn;
 mod wake_ups;
@@ -28,31 +28,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mooring_session::names::{NameError, Token, WorkerId};
+use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
 pub use active_bindings::{ActiveBindings, BindingHolder, InFlight, InFlightKind};
-pub use cleaning::ForgetOutcome;
 pub use close::CloseOutcome;
 pub use named_session::SessionStart;
-pub use open::labels;
 pub use open::{InitializeRequest, OpenError, OpenedSession, SubscriptionState};
 pub use owned::{
     BeatTime, ConnectionKey, ConnectionSettings, Connector, OwnedConnections, stop_idle_processes,
     sweep_owned, watch_owners,
 };
-pub use reaper::jittered;
 pub use reaper::reap;
 pub use recover::Loss;
 pub use resolve::{RebindNotice, ResolveError, ResolvedBinding};
-pub use session::Session;
 pub use stream::{HoldError, StreamHold, StreamKind};
-pub use turn::{Turn, TurnError, Withdrawal};
+pub use turn::{Turn, Withdrawal};
 pub use wake_ups::wake_waiters;
 
 use self::wake_ups::Waiters;
 use mooring_protocol::ids::gateway_id;
 use mooring_store::Store;
+pub use mooring_store::{Session, TurnError};
 use mooring_upstream::{Client, Servers};
 
 /// Routes the messages of sessions: creates and ends sessions, resolves and moves their bindings. One per worker, cheap to
@@ -172,14 +169,4 @@ impl SessionRouter {
         gateway_id(self.0.worker.boot(), sequence)
             .unwrap_or_else(|| format!("\"gateway:{sequence}\""))
     }
-
-    /// A token for one attempt: random, so that two attempts of one worker are told apart.
-    fn attempt(&self) -> Result<Token, NameError> {
-        fresh_token()
-    }
-}
-
-/// A token that nothing else has, and that says nothing.
-pub fn fresh_token() -> Result<Token, NameError> {
-    Token::parse(format!("{:032x}", rand::random::<u128>()).as_bytes())
 }

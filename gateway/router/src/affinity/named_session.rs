@@ -10,16 +10,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mooring_session::Refusal;
-use mooring_session::names::{LabelName, NameError, Principal, SessionId};
+use mooring_session::names::LabelName;
 use mooring_session::rules::CreateReply;
 use mooring_session::view::RecordView;
 use tokio::time::{Instant, sleep};
 
 use super::establish::init_digest;
-use super::open::labels;
 use super::{CloseOutcome, OpenError, Session, SessionRouter};
-use mooring_secrets::digest;
-use mooring_store::{InitDigest, StoreError};
+use mooring_store::{InitDigest, StoreError, labels};
 
 /// The label that says where the server's answer is: a digest, or [`NOT_KEPT`].
 const ANSWER_LABEL: &[u8] = b"answer";
@@ -39,26 +37,6 @@ pub enum SessionStart {
     Continued(String),
     /// Others may use it, but nobody can go on with it any more: what the server answered is not kept.
     Unknown,
-}
-
-impl Session {
-    /// The session that goes by this name.
-    ///
-    /// # Errors
-    /// Never in practice: the id is letters, digits and dashes.
-    pub fn of_name(
-        key_prefix: &str,
-        principal: &Principal,
-        server: &str,
-        name: &str,
-        params: &str,
-    ) -> Result<Self, NameError> {
-        // Only the last of them may have an end of line in it.
-        let material = format!("{}\n{server}\n{name}\n{params}", principal.as_str());
-        let id = format!("stdio-{}", digest::hex(material.as_bytes()));
-        let id = SessionId::parse(id.as_bytes())?;
-        Ok(Self::named(key_prefix, id, principal.clone()))
-    }
 }
 
 impl SessionRouter {

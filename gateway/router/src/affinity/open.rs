@@ -16,7 +16,7 @@ use super::restored_state::{LOG_LEVEL_LABEL, subscription_label};
 use super::{ResolveError, Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_secrets::digest;
-use mooring_store::StoreError;
+use mooring_store::{StoreError, labels};
 use mooring_upstream::{Completion, InitializeHandshake, InitializedSession, Server};
 
 /// The window in which a principal may begin only so many sessions.
@@ -356,16 +356,4 @@ pub enum SubscriptionState {
     Subscribed,
     /// Not any more.
     Unsubscribed,
-}
-
-/// Labels from pairs; a pair that is out of the limits of a label is left out, because it only serves convenience.
-pub fn labels(pairs: &[(&[u8], &str)]) -> BTreeMap<LabelName, LabelValue> {
-    pairs
-        .iter()
-        .filter_map(|(name, value)| {
-            let name = LabelName::parse(name).ok()?;
-            let value = LabelValue::parse(value.as_bytes()).ok()?;
-            Some((name, value))
-        })
-        .collect()
 }

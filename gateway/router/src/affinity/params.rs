@@ -14,8 +14,7 @@ use mooring_session::view::RecordView;
 use super::SessionRouter;
 use super::establish::{INIT_LABEL, init_digest};
 use super::named_session::answer_digest;
-use super::open::labels;
-use mooring_store::{InitDigest, StoreError};
+use mooring_store::{InitDigest, StoreError, labels};
 
 /// Longest initialize params, in bytes. Clients send a few hundred.
 pub(super) const INIT_PARAMS_BYTES_MAX: usize = 8 * 1024;

@@ -13,7 +13,7 @@ use super::resolve::{ResolveError, ResolvedBinding, lease, reason_text};
 use super::{Session, SessionRouter};
 use mooring_metrics as metrics;
 use mooring_settings::OnUpstreamLoss;
-use mooring_store::StoreError;
+use mooring_store::{StoreError, fresh_token};
 use mooring_upstream::{
     ExchangeError, Outgoing, ProbeResult, SendError, Server, discard, probe, read_answer, within,
 };
@@ -168,7 +168,7 @@ impl SessionRouter {
                 .await;
             return self.adopt(session, server, lost, loss, report).await;
         }
-        let token = self.attempt()?;
+        let token = fresh_token()?;
         let request = Rebind {
             principal: session.principal.clone(),
             server: server.id.clone(),

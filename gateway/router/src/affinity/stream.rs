@@ -14,7 +14,7 @@ use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 
 use super::{Session, SessionRouter};
-use mooring_store::StoreError;
+use mooring_store::{StoreError, fresh_token};
 
 /// What the names of such bindings begin with. Server ids begin with a letter or a digit.
 const PREFIX: char = '@';
@@ -177,7 +177,7 @@ impl SessionRouter {
     }
 
     async fn try_hold(&self, session: &Session, kind: StreamKind) -> Result<Attempt, HoldError> {
-        let token = self.attempt()?;
+        let token = fresh_token()?;
         let bind = Bind {
             principal: session.principal.clone(),
             server: kind.server()?,
@@ -214,7 +214,7 @@ impl SessionRouter {
         session: &Session,
         orphaned: &BindingView,
     ) -> Result<Attempt, HoldError> {
-        let token = self.attempt()?;
+        let token = fresh_token()?;
         let rebind = Rebind {
             principal: session.principal.clone(),
             server: orphaned.server.clone(),

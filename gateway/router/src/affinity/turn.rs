@@ -15,7 +15,7 @@ mod ticket_names;
 
 use std::time::Duration;
 
-use mooring_session::names::{NameError, Principal, ServerName, Token};
+use mooring_session::names::{Principal, ServerName, Token};
 use mooring_session::rules::RouteReply;
 use mooring_session::time::Millis;
 use tokio::sync::watch;
@@ -23,28 +23,10 @@ use tokio::time::Instant;
 
 use self::keeper::{TurnCommand, TurnNumbers, TurnState};
 use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
-use super::{Session, SessionRouter};
-use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError};
-
-/// Why there is no turn.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TurnError {
-    /// Others had it for as long as the caller would wait.
-    #[error("the session's turn did not come in time")]
-    Busy,
-    /// As many wait for it as may.
-    #[error("too many calls wait for the session's turn")]
-    TooMany,
-    /// The call is wanted no more, and nothing of it was done.
-    #[error("the call was withdrawn while it waited for the session's turn")]
-    Withdrawn,
-    /// The store refused, or could not be asked.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A name of the gateway's own making was refused, which would be a defect.
-    #[error(transparent)]
-    Name(#[from] NameError),
-}
+use super::{Session, SessionRouter, TurnError};
+use mooring_store::{
+    Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError, fresh_token,
+};
 
 /// What became of a call that is wanted no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +134,7 @@ impl SessionRouter {
         server: &ServerName,
         wait_max: Duration,
     ) -> Result<Turn, TurnError> {
-        let entry = self.entry(key, principal, server, self.attempt()?);
+        let entry = self.entry(key, principal, server, fresh_token()?);
         let (turn, _) = entry.take(wait_max).await?;
         Ok(turn)
     }

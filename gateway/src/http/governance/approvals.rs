@@ -12,7 +12,7 @@ use super::rights::GovernanceRight;
 use super::skills::{self, EmptyBody};
 use super::{blocking, body, json};
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
-use mooring_code::volume::{rfc3339, unix_now_ms};
+use mooring_store::{rfc3339, unix_now_ms};
 
 /// Where an approval is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::context::GovernanceContext;
 use super::json;
 use super::problem::{Code, Problem};
 use mooring_code::place::CodePlace;
-use mooring_code::volume::rfc3339;
+use mooring_store::rfc3339;
 use mooring_store::{Family, SessionKey, SessionQuery};
 
 /// How many sessions a list has unless it is asked for more.
@@ -62,8 +62,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
 }
 
 fn session(context: &GovernanceContext, key: &SessionKey, record: &RecordView) -> Value {
-    let prefix = &context.app.session_router.options().key_prefix;
-    let place = CodePlace::of_key(prefix, key.secret(), &record.id, &record.principal);
+    let place = CodePlace::of_key(key, &record.id, &record.principal);
     json!({
         "session_id": record.id.as_str(),
         "server_id": context.server.id.as_str(),

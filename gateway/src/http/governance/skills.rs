@@ -15,8 +15,8 @@ use super::{blocking, body, json};
 use mooring_code::records::{EventKind, SecurityEvent};
 use mooring_code::server::GovernedServer;
 use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
-use mooring_code::volume::unix_now_ms;
 use mooring_settings::Language;
+use mooring_store::unix_now_ms;
 
 /// What is to be made.
 #[derive(Deserialize)]

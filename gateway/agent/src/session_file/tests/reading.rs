@@ -306,7 +306,7 @@ proptest! {
 
     #[test]
     fn a_date_that_is_written_is_read(unix_ms in 0..253_402_300_800_000_u64) {
-        let text = mooring_code::volume::rfc3339(unix_ms);
+        let text = mooring_store::rfc3339(unix_ms);
         prop_assert_eq!(date::unix_ms(&text), i64::try_from(unix_ms).ok());
     }
 }

@@ -48,7 +48,7 @@ fn events_are_listed_newest_first_by_user_kind_and_time() {
         since_ms: Some(since_ms),
         ..any()
     };
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     assert_eq!(list(since(now_ms + 60_000)), []);
     assert_eq!(list(since(now_ms - 60_000)).len(), 3);
 }

@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn runs_are_listed_newest_first_over_days_and_pages() {
     let fixture = Fixture::new();
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     let day_ms = 24 * 60 * 60 * 1_000;
     let mut ids = Vec::new();
     for (days_ago, user) in [(2, "ada"), (1, "bob"), (1, "ada"), (0, "ada"), (0, "bob")] {

@@ -16,7 +16,7 @@ fn record(fixture: &Fixture, at_ms: u64) -> RunId {
 #[test]
 fn the_oldest_go_where_there_are_too_many() {
     let fixture = Fixture::new();
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     let ids: Vec<RunId> = (0..8)
         .map(|number| record(&fixture, now_ms + number))
         .collect();
@@ -47,7 +47,7 @@ fn left_after(user_kb: u64, server_kb: u64) -> Vec<String> {
         options.user_bytes_max = user_kb * 1_000;
         options.bytes_max = server_kb * 1_000;
     });
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     let begin =
         |user: &str, at_ms| records.begin(&fixture.server, new_run_with(user, RunId::at(at_ms)));
     let running = begin("eve", now_ms - 1);
@@ -92,7 +92,7 @@ fn a_process_that_has_recorded_much_prunes_early() {
         options.output_chars_max = 200_000;
         options.user_bytes_max = 400_000;
     });
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     records.prune(&fixture.server, now_ms).unwrap();
     assert!(!records.is_prune_due(&fixture.server, now_ms + 1).unwrap());
     let recording = records.begin(&fixture.server, new_run("ada"));
@@ -105,7 +105,7 @@ fn a_process_that_has_recorded_much_prunes_early() {
 #[test]
 fn what_is_too_old_goes_with_its_events_and_its_day() {
     let fixture = Fixture::new();
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     let (old, young) = (
         record(&fixture, now_ms - 11 * DAY_MS),
         record(&fixture, now_ms),
@@ -130,7 +130,7 @@ fn what_is_too_old_goes_with_its_events_and_its_day() {
 #[test]
 fn what_a_killed_worker_left_of_a_record_goes_when_it_is_old() {
     let fixture = Fixture::new();
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     let id = record(&fixture, now_ms);
     let day = fixture.base.join(".runs/sandbox").join(id.day());
     std::fs::remove_file(day.join(format!("{id}.run"))).unwrap();
@@ -153,7 +153,7 @@ fn what_a_killed_worker_left_of_a_record_goes_when_it_is_old() {
 #[test]
 fn one_worker_prunes_for_all() {
     let fixture = Fixture::new();
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     let is_due = |at_ms| {
         fixture
             .as_worker("b:1")
@@ -169,7 +169,7 @@ fn one_worker_prunes_for_all() {
 #[test]
 fn one_worker_prunes_at_a_time() {
     let fixture = Fixture::new();
-    let now_ms = crate::volume::unix_now_ms();
+    let now_ms = mooring_store::unix_now_ms();
     record(&fixture, now_ms - 11 * DAY_MS);
     let area = fixture.records.area(&fixture.server).unwrap();
     let lock = area.lock("prune.lock", Duration::ZERO).unwrap();

@@ -1,8 +1,8 @@
 //! The files of the two trees, as text.
 
 use super::manifest::MountManifest;
-use super::moment::rfc3339;
 use crate::stubs::{self, StubFile, ToolTree};
+use mooring_store::rfc3339;
 
 /// The files of `/tools`.
 pub(super) fn tools(

@@ -5,7 +5,6 @@
 
 mod content;
 mod manifest;
-mod moment;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +14,6 @@ use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
 pub use manifest::{ManifestError, MountManifest, MountedSkill};
-pub use moment::rfc3339;
 
 use super::directory::{self, DIRECTORY_MODE, TOOLS};
 use super::open::TreeOrigin;

@@ -5,9 +5,8 @@
 
 use mooring_session::names::{NameError, ServerName, Token};
 
-use crate::affinity::fresh_token;
 use mooring_secrets::digest;
-use mooring_store::SessionKey;
+use mooring_store::{SessionKey, fresh_token};
 
 /// What sets these digests apart from all others over the same secrets.
 const DOMAIN: &str = "mooring turn";

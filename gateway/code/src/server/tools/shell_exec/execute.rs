@@ -230,7 +230,7 @@ async fn within_rate(
     principal: &Principal,
     form: AnswerForm,
 ) -> Result<(), ExecutionOutcome> {
-    let store = server.services.affinity.store();
+    let store = server.services.sessions.store();
     let name = server.rate_name(principal);
     let limit = server.policy.runs_per_minute;
     match store.rate(&name, limit, RATE_WINDOW, 1).await {

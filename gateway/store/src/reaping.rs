@@ -1,0 +1,147 @@
+//! The reaper's loop: what expired or ended sessions of a family still hold is deleted, by whichever gateway is first.
+//!
+//! Invariants: one gateway at a time cleans an incarnation, because the store gives its tombstone to one at a time
+//! (CLAIM); if that gateway dies, another follows when the lease has lapsed; and only the tombstone of exactly that
+//! incarnation is dropped (FORGET), never the session of a client that came back.
+
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use mooring_session::Refusal;
+use mooring_session::names::WorkerId;
+use mooring_session::rules::{Clean, Forget};
+use mooring_session::time::Millis;
+use mooring_session::view::RecordView;
+use rand::seq::SliceRandom;
+
+use super::{Family, SessionKey, Store, StoreError};
+
+/// Most tombstones asked for at once.
+const BATCH: usize = 100;
+
+/// Cleans up after the sessions of one family.
+pub trait Reaper: Sync {
+    /// The family.
+    const FAMILY: Family;
+    /// Most tombstones cleaned at the same time.
+    const AT_ONCE: usize;
+
+    /// Cleans one tombstone. False if another gateway has it, or the store could not be asked.
+    fn clean(&self, key: SessionKey) -> impl Future<Output = bool> + Send;
+
+    /// Runs after every pass.
+    fn finish_pass(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// Why a tombstone is not this gateway's to clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimRefusal {
+    /// Another gateway has it, or had it.
+    Elsewhere,
+    /// The store could not be asked.
+    NotAsked,
+}
+
+/// What became of a tombstone that was to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForgetOutcome {
+    /// It is dropped.
+    Now,
+    /// Its session has begun again, another gateway cleans it, or it was dropped before.
+    Elsewhere,
+    /// The store could not be asked. The next gateway that cleans it finds that everything is deleted.
+    NotAsked,
+}
+
+/// A pause that is up to a quarter shorter or longer, so that the gateways of a fleet do not look at the same time.
+pub fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(rand::random_range(0.75..1.25))
+}
+
+impl Store {
+    /// Looks for tombstones and has them cleaned, until it is stopped. The pauses between two passes are `interval`,
+    /// [`jittered`].
+    pub async fn reap_all(&self, worker: &WorkerId, reaper: &impl Reaper, interval: Duration) {
+        let mut was_asked = true;
+        loop {
+            tokio::time::sleep(jittered(interval)).await;
+            match self.reap_pass(worker, reaper).await {
+                Ok(()) => was_asked = true,
+                // One line for a whole outage: the store's own state is logged where it changes.
+                Err(error) if was_asked => {
+                    was_asked = false;
+                    tracing::info!(%error, "expired-session scan failed");
+                }
+                Err(_) => {}
+            }
+            reaper.finish_pass().await;
+        }
+    }
+
+    /// Cleans batch by batch, as long as batches are full and some of them was this gateway's to clean.
+    async fn reap_pass<R: Reaper>(&self, worker: &WorkerId, reaper: &R) -> Result<(), StoreError> {
+        loop {
+            let mut keys = self.reap(worker, R::FAMILY, BATCH).await?;
+            let is_full = keys.len() >= BATCH;
+            // Gateways that look at the same time are named the same sessions; in different orders they share them.
+            keys.shuffle(&mut rand::rng());
+            let outcomes: Vec<bool> = stream::iter(keys)
+                .map(|key| reaper.clean(key))
+                .buffer_unordered(R::AT_ONCE)
+                .collect()
+                .await;
+            if !is_full || !outcomes.contains(&true) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a tombstone, or keeps it, for this long.
+    ///
+    /// # Errors
+    /// See [`ClaimRefusal`].
+    pub async fn claim_tombstone(
+        &self,
+        worker: &WorkerId,
+        key: &SessionKey,
+        lease: Duration,
+    ) -> Result<RecordView, ClaimRefusal> {
+        let request = Clean {
+            worker: worker.clone(),
+            lease: Millis::from(lease),
+        };
+        match self.claim(key, &request).await {
+            Ok(record) => Ok(record),
+            Err(StoreError::Refused(Refusal::Busy(_) | Refusal::NoSession)) => {
+                Err(ClaimRefusal::Elsewhere)
+            }
+            Err(error) => {
+                tracing::debug!(session = %key.digest(), %error, "a tombstone could not be claimed");
+                Err(ClaimRefusal::NotAsked)
+            }
+        }
+    }
+
+    /// Drops the tombstone of an incarnation that was cleaned.
+    pub async fn forget_tombstone(
+        &self,
+        worker: &WorkerId,
+        key: &SessionKey,
+        generation: u64,
+    ) -> ForgetOutcome {
+        let request = Forget {
+            generation,
+            worker: worker.clone(),
+        };
+        match self.forget(key, &request).await {
+            Ok(()) => ForgetOutcome::Now,
+            Err(StoreError::Refused(Refusal::Stale(_) | Refusal::NoSession)) => {
+                ForgetOutcome::Elsewhere
+            }
+            Err(error) => {
+                tracing::debug!(session = %key.digest(), %error, "a cleaned tombstone could not be dropped");
+                ForgetOutcome::NotAsked
+            }
+        }
+    }
+}
