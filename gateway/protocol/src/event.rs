@@ -5,8 +5,6 @@
 //! feed; an `id` that contains NUL and a `retry` that is not all digits are ignored; a block that the
 //! end of the stream cuts short is not an event. Invariant: memory is bounded by `event_bytes_max`.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use memchr::{memchr, memchr2};
 use thiserror::Error;
@@ -24,7 +22,7 @@ pub enum EventError {
 
 /// Splits a byte stream into lines.
 #[derive(Debug)]
-pub(super) struct Lines {
+struct Lines {
     /// The start of a line whose end has not arrived.
     partial: Vec<u8>,
     /// The last line ended with a carriage return, so that a line feed next belongs to it.
@@ -35,7 +33,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(line_bytes_max: usize) -> Self {
+    fn new(line_bytes_max: usize) -> Self {
         Self {
             partial: Vec::new(),
             after_return: false,
@@ -45,7 +43,7 @@ impl Lines {
     }
 
     /// Hands every line that ends in this chunk, without its end, to `on_line`.
-    pub(super) fn feed(
+    fn feed(
         &mut self,
         mut chunk: &[u8],
         mut on_line: impl FnMut(&[u8]) -> Result<(), EventError>,
@@ -98,34 +96,18 @@ impl Lines {
     }
 }
 
-/// What a line was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
-    /// The empty line that ends a block.
-    End,
-    /// A line of data; it was added to the block's.
-    Data,
-    /// A comment, another field, or an unknown one.
-    Other,
-}
-
-/// The fields of the block that is being read.
+/// The fields of the event that is being read.
 #[derive(Debug, Default)]
-pub(super) struct Block {
-    pub(super) id: Option<String>,
-    pub(super) event: Option<String>,
-    pub(super) retry_ms: Option<u64>,
-    pub(super) data: Vec<u8>,
-    /// Whether there was a `data` line, which may have been empty.
-    pub(super) has_data: bool,
+struct Block {
+    id: Option<Box<str>>,
+    event: Option<Box<str>>,
+    retry_ms: Option<u64>,
+    data: Option<Vec<u8>>,
 }
 
 impl Block {
-    /// Takes one line, without its end.
-    pub(super) fn line(&mut self, line: &[u8], event_bytes_max: usize) -> Result<Line, EventError> {
-        if line.is_empty() {
-            return Ok(Line::End);
-        }
+    /// Takes one line, without its end. Comments and unknown fields mean nothing, by the standard.
+    fn line(&mut self, line: &[u8], event_bytes_max: usize) -> Result<(), EventError> {
         let (name, value) = match memchr(b':', line).and_then(|at| line.split_at_checked(at)) {
             Some((name, value)) => {
                 let value = value.strip_prefix(b":").unwrap_or(value);
@@ -135,20 +117,22 @@ impl Block {
         };
         match name {
             b"data" => {
-                if self.data.len() + value.len() + 1 > event_bytes_max {
+                let length = self.data.as_ref().map_or(0, Vec::len);
+                if length + value.len() + 1 > event_bytes_max {
                     return Err(EventError::TooLong { event_bytes_max });
                 }
-                if self.has_data {
-                    self.data.push(b'\n');
+                match &mut self.data {
+                    Some(data) => {
+                        data.push(b'\n');
+                        data.extend_from_slice(value);
+                    }
+                    None => self.data = Some(value.to_vec()),
                 }
-                self.data.extend_from_slice(value);
-                self.has_data = true;
-                return Ok(Line::Data);
             }
             b"id" if memchr(0, value).is_none() => {
-                self.id = Some(String::from_utf8_lossy(value).into_owned());
+                self.id = Some(String::from_utf8_lossy(value).into());
             }
-            b"event" => self.event = Some(String::from_utf8_lossy(value).into_owned()),
+            b"event" => self.event = Some(String::from_utf8_lossy(value).into()),
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 self.retry_ms = std::str::from_utf8(value)
                     .ok()
@@ -156,52 +140,72 @@ impl Block {
             }
             _ => {}
         }
-        Ok(Line::Other)
+        Ok(())
     }
 
-    /// Forgets the block but keeps the memory of its data.
-    pub(super) fn clear(&mut self) {
-        self.data.clear();
-        self.has_data = false;
-        self.id = None;
-        self.event = None;
-        self.retry_ms = None;
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        !self.has_data && self.id.is_none() && self.event.is_none() && self.retry_ms.is_none()
+    /// Ends the block; none where it had no field that means anything.
+    fn end(&mut self) -> Option<Event> {
+        let Self {
+            id,
+            event,
+            retry_ms,
+            data,
+        } = std::mem::take(self);
+        let event = Event {
+            id,
+            event,
+            retry_ms,
+            data: data.map(Bytes::from),
+        };
+        (event != Event::default()).then_some(event)
     }
 }
 
-/// One event. Unlike a browser, which dispatches only events with data, the gateway also sees blocks
-/// that only set the id or the delay, because they are sent on.
+/// One event. Unlike a browser, which dispatches only events with data, the gateway also sees those that only set the id or
+/// the delay, because they are sent on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Event<'a> {
+pub struct Event {
     /// The event's own id; the id of an event without one is that of the event before.
-    pub id: Option<Cow<'a, str>>,
+    pub id: Option<Box<str>>,
     /// The type; `None` means `message`.
-    pub event: Option<Cow<'a, str>>,
-    /// The data; empty in a priming event (MCP 2025-11-25, SEP-1699).
-    pub data: Cow<'a, str>,
+    pub event: Option<Box<str>>,
     /// The delay before the client connects again, in milliseconds.
     pub retry_ms: Option<u64>,
+    /// The data, mostly one JSON-RPC message; empty in a priming event (MCP 2025-11-25, SEP-1699).
+    pub data: Option<Bytes>,
 }
 
-impl Event<'_> {
+impl Event {
     /// An event of type `message` without an id.
     #[must_use]
-    pub fn message(data: &str) -> Event<'_> {
-        Event {
-            data: Cow::Borrowed(data),
-            ..Event::default()
+    pub fn message(data: impl Into<Bytes>) -> Self {
+        Self {
+            data: Some(data.into()),
+            ..Self::default()
         }
+    }
+
+    /// The message that it carries; none where it has no data or is of another type.
+    #[must_use]
+    pub fn as_message(&self) -> Option<&Bytes> {
+        let is_message = matches!(self.event.as_deref(), None | Some("" | "message"));
+        self.data
+            .as_ref()
+            .filter(|data| is_message && !data.is_empty())
+    }
+
+    /// Its length in bytes, as limits count it.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        text(&self.id) + text(&self.event) + self.data.as_ref().map_or(0, Bytes::len)
     }
 
     /// The event as it goes over the wire. Line breaks in `id` and `event`, which would end the
     /// field early, are left out; so is an id with NUL.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(self.data.len() + 64);
+        let mut out = Vec::with_capacity(self.length() + 64);
         if let Some(id) = &self.id
             && !id.contains('\0')
         {
@@ -213,7 +217,9 @@ impl Event<'_> {
         if let Some(retry_ms) = self.retry_ms {
             put_field(&mut out, b"retry: ", &retry_ms.to_string());
         }
-        put_data(&mut out, self.data.as_bytes());
+        if let Some(data) = &self.data {
+            put_data(&mut out, data);
+        }
         out.push(b'\n');
         Bytes::from(out)
     }
@@ -226,7 +232,7 @@ fn put_field(out: &mut Vec<u8>, name: &[u8], value: &str) {
 }
 
 /// Writes one `data` line for each line of the data, whatever the lines end with.
-pub(super) fn put_data(out: &mut Vec<u8>, mut data: &[u8]) {
+fn put_data(out: &mut Vec<u8>, mut data: &[u8]) {
     loop {
         let end = memchr2(b'\r', b'\n', data);
         let (line, rest) = data
@@ -280,20 +286,15 @@ impl EventParser {
     pub fn push(
         &mut self,
         chunk: &[u8],
-        mut on_event: impl FnMut(Event<'_>),
+        mut on_event: impl FnMut(Event),
     ) -> Result<(), EventError> {
         let (block, event_bytes_max) = (&mut self.block, self.event_bytes_max);
         self.lines.feed(chunk, |line| {
-            if block.line(line, event_bytes_max)? == Line::End {
-                if !block.is_empty() {
-                    on_event(Event {
-                        id: block.id.as_deref().map(Cow::Borrowed),
-                        event: block.event.as_deref().map(Cow::Borrowed),
-                        data: String::from_utf8_lossy(&block.data),
-                        retry_ms: block.retry_ms,
-                    });
-                }
-                block.clear();
+            if !line.is_empty() {
+                return block.line(line, event_bytes_max);
+            }
+            if let Some(event) = block.end() {
+                on_event(event);
             }
             Ok(())
         })

@@ -70,8 +70,8 @@ impl Rebound<'_> {
 
     /// The warning as an event.
     #[must_use]
-    pub fn warning_event(&self) -> bytes::Bytes {
-        Event::message(&self.warning()).encode()
+    pub fn warning_event(&self) -> Event {
+        Event::message(self.warning())
     }
 }
 
@@ -198,6 +198,6 @@ mod tests {
             serde_json::from_str::<serde_json::Value>(MARK).unwrap()
         );
         let event = REBOUND.warning_event();
-        assert_eq!(event, format!("data: {}\n\n", REBOUND.warning()));
+        assert_eq!(event.encode(), format!("data: {}\n\n", REBOUND.warning()));
     }
 }

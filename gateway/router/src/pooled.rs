@@ -16,12 +16,13 @@ use http::StatusCode;
 use mooring_session::names::{InstanceName, Principal, ServerName, UpstreamSession};
 use tokio::sync::OnceCell;
 
+use mooring_protocol::Reply;
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Method, call, ids};
 use mooring_settings::Affinity;
 use mooring_upstream::{
     Answer, Client, Completion, ExchangeError, HandshakeError, InitializeHandshake, Instance,
-    InstanceTransport, Outgoing, ProbeResult, ReceivedResponse, Reply, SendError, Server, discard,
-    initialize, is_session_unknown, probe, read_answer, within,
+    InstanceTransport, Outgoing, ProbeResult, SendError, Server, discard, initialize,
+    is_session_unknown, probe, read_answer, within,
 };
 
 /// Most pooled upstream sessions of one worker; at the limit the one idle for longest goes.
@@ -65,7 +66,7 @@ pub struct PooledSession {
 #[derive(Debug)]
 pub struct PooledReply {
     /// The response.
-    pub received: ReceivedResponse,
+    pub received: Reply,
     /// Answers the server's requests in place of a client.
     pub responder: ServerRequestResponder,
 }
@@ -183,8 +184,8 @@ impl Pool {
                     .clone()
                     .upstream_session(session.upstream_session.as_ref());
                 match self.client.send_once(instance, carrying.to(instance)).await {
-                    Ok(response) => match self
-                        .unless_lost(server, instance, response, &session, &key)
+                    Ok(reply) => match self
+                        .unless_lost(server, instance, reply, &session, &key)
                         .await?
                     {
                         Some(received) => {
@@ -237,7 +238,7 @@ impl Pool {
             tokio::spawn(async move {
                 let exchange = async {
                     let request = carrying.to(&instance);
-                    Ok(client.send_once(&instance, request).await?.status())
+                    Ok(client.send_once(&instance, request).await?.status)
                 };
                 if let Err(error) = within(limit, exchange).await {
                     tracing::info!(instance = %instance.name, %error, "a notification could not be delivered");
@@ -252,29 +253,29 @@ impl Pool {
         &self,
         server: &Server,
         instance: &Instance,
-        response: Reply,
+        reply: Reply,
         session: &PooledSession,
         key: &Shared,
-    ) -> Result<Option<ReceivedResponse>, ExchangeError> {
+    ) -> Result<Option<Reply>, ExchangeError> {
         let is_suspect = matches!(
-            response.status(),
+            reply.status,
             StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
         );
         if !is_suspect {
-            return Ok(Some(ReceivedResponse::Streaming(response)));
+            return Ok(Some(reply));
         }
         if session.upstream_session.is_none() {
             // It may assign session ids by now. The next handshake tells.
             self.drop_session(key, session);
-            return Ok(Some(ReceivedResponse::Streaming(response)));
+            return Ok(Some(reply));
         }
-        let answer = read_answer(response).await?;
+        let answer = read_answer(reply).await?;
         if is_session_unknown(&answer)
             && self.pulse(server, instance, session).await == ProbeResult::SessionLost
         {
             return Ok(None);
         }
-        Ok(Some(ReceivedResponse::Whole(answer)))
+        Ok(Some(answer.into_reply()))
     }
 
     async fn pulse(

@@ -99,7 +99,7 @@ impl OpenStream {
     pub async fn say_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
         let event = Event {
             event: Some("endpoint".into()),
-            ..Event::message(endpoint)
+            ..Event::message(endpoint.to_owned())
         };
         self.write(event.encode()).await
     }

@@ -19,7 +19,7 @@ impl Wire {
         match self {
             Self::Events => Event {
                 event: Some("message".into()),
-                ..Event::message(message)
+                ..Event::message(message.to_owned())
             }
             .encode(),
             Self::Lines => line(message),

@@ -15,7 +15,6 @@ mod merge;
 mod names;
 mod template;
 
-pub(crate) mod blocks;
 pub(crate) mod event_ids;
 
 use std::collections::BTreeMap;

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use mooring_session::names::Principal;
 use tokio::sync::mpsc;
@@ -15,7 +14,7 @@ use super::answer;
 use super::built_in::{call_of, reply_to};
 use super::endpoint::{session_id, with_session_id};
 use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
-use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Revision};
+use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Reply, Revision};
 
 /// What the ids of clients begin with.
 const CLIENT: &str = "agent-";
@@ -35,7 +34,7 @@ pub(super) async fn post(
     context: &AgentContext,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     match message.kind() {
         Kind::Request => {}
         Kind::Notification => {
@@ -45,7 +44,7 @@ pub(super) async fn post(
             {
                 context.server.cancel(&request);
             }
-            return answer::empty(StatusCode::ACCEPTED);
+            return Reply::empty(StatusCode::ACCEPTED);
         }
         Kind::Result | Kind::Error => {
             return answer::plain(ErrorKind::AnswerUnexpected, message.id());

@@ -2,20 +2,16 @@
 //!
 //! Two messages: the caller's says what to do; the log's says what happened. Neither holds a session id.
 
-use axum::body::Body;
-use axum::response::Response;
-use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use futures_util::stream;
 use http::{HeaderValue, StatusCode};
-use http_body_util::{BodyExt, Full};
 use mooring_session::Refusal;
 use mooring_session::refusal::Busy;
 
 use crate::identity::IdentityError;
 use mooring_protocol::ids::Id;
-use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::{HoldError, OpenError, RebindNotice, ResolveError, TurnError};
-use mooring_router::dispatch::{BodyError, DeliverError, ReplyBody};
+use mooring_router::dispatch::DeliverError;
 use mooring_router::pooled::PooledError;
 use mooring_store::StoreError;
 use mooring_upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
@@ -24,45 +20,20 @@ use mooring_upstream::{Answer, ExchangeError, FailureCause, HandshakeError};
 const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 /// A reply that is a JSON-RPC error.
-pub(super) fn error(body: &ErrorBody<'_>) -> Response {
-    let mut reply = json(body.status(), body.to_bytes());
-    if body.status() == StatusCode::SERVICE_UNAVAILABLE
-        || body.status() == StatusCode::TOO_MANY_REQUESTS
-    {
-        reply.headers_mut().insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+pub(super) fn error(body: &ErrorBody<'_>) -> Reply {
+    let status = body.status();
+    let is_for_later = matches!(
+        status,
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+    );
+    Reply {
+        retry_after: is_for_later.then_some(RETRY_AFTER_SECONDS),
+        ..Reply::json(status, body.to_bytes())
     }
-    reply
-}
-
-/// A reply without a body.
-pub(super) fn empty(status: StatusCode) -> Response {
-    let mut reply = Response::new(Body::empty());
-    *reply.status_mut() = status;
-    reply
-}
-
-/// The reply that an upstream gave, as it arrives.
-pub(super) fn relayed(reply: http::Response<ReplyBody>) -> Response {
-    reply.map(Body::new)
-}
-
-/// A reply of this gateway, for those who read it inside.
-pub(super) fn to_be_read(reply: Response) -> http::Response<ReplyBody> {
-    reply.map(|body| body.map_err(BodyError::new).boxed_unsync())
-}
-
-/// A reply that is this JSON.
-pub(super) fn json(status: StatusCode, body: Bytes) -> Response {
-    let mut reply = Response::new(Body::new(Full::new(body)));
-    *reply.status_mut() = status;
-    reply
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    reply
 }
 
 /// A plain error of this kind to the request with this id.
-pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Response {
+pub(super) fn plain(kind: ErrorKind, id: Option<Id<'_>>) -> Reply {
     error(&ErrorBody::new(kind).answering(id))
 }
 
@@ -76,7 +47,7 @@ pub(super) fn identity_error(cause: IdentityError) -> ErrorBody<'static> {
 }
 
 /// What the store said. Unknown, expired, ended and foreign sessions look the same from outside.
-pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
+pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Reply {
     match cause {
         StoreError::Refused(Refusal::NoSession | Refusal::Ended | Refusal::Denied) => {
             plain(ErrorKind::SessionNotFound, id)
@@ -102,7 +73,7 @@ pub(super) fn store(cause: &StoreError, id: Option<Id<'_>>) -> Response {
 }
 
 /// A session has no binding that is ready.
-pub(super) fn resolve_error(cause: &ResolveError, id: Option<Id<'_>>) -> Response {
+pub(super) fn resolve_error(cause: &ResolveError, id: Option<Id<'_>>) -> Reply {
     match cause {
         ResolveError::Store(cause) => store(cause, id),
         ResolveError::NoInstance(cause) => unavailable(&cause.into(), id),
@@ -119,7 +90,7 @@ pub(super) fn resolve_error(cause: &ResolveError, id: Option<Id<'_>>) -> Respons
 }
 
 /// No instance could be reached, and this is why. Nothing ran.
-fn unavailable(cause: &FailureCause, id: Option<Id<'_>>) -> Response {
+fn unavailable(cause: &FailureCause, id: Option<Id<'_>>) -> Reply {
     error(
         &ErrorBody::new(ErrorKind::UpstreamUnavailable)
             .answering(id)
@@ -128,7 +99,7 @@ fn unavailable(cause: &FailureCause, id: Option<Id<'_>>) -> Response {
 }
 
 /// A call did not get its turn. Nothing of it was done.
-pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Response {
+pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Reply {
     match cause {
         TurnError::Store(cause) => store(cause, id),
         TurnError::Busy => plain(ErrorKind::TurnBusy, id),
@@ -145,16 +116,13 @@ pub(super) fn turn_error(cause: &TurnError, id: Option<Id<'_>>) -> Response {
     }
 }
 
-/// What a call gets that its client has cancelled: nobody waits for an answer (MCP 2025-11-25, cancellation).
-fn empty_event_stream() -> Response {
-    let mut reply = empty(StatusCode::OK);
-    let events = HeaderValue::from_static("text/event-stream");
-    reply.headers_mut().insert(CONTENT_TYPE, events);
-    reply
+/// What a call gets that its client has cancelled: no client waits for an answer (MCP 2025-11-25, cancellation).
+fn empty_event_stream() -> Reply {
+    Reply::events(stream::empty())
 }
 
 /// A stream of the session cannot be opened here.
-pub(super) fn hold_error(cause: &HoldError) -> Response {
+pub(super) fn hold_error(cause: &HoldError) -> Reply {
     match cause {
         HoldError::Taken => plain(ErrorKind::StreamConflict, None),
         HoldError::Draining => plain(ErrorKind::ShuttingDown, None),
@@ -167,7 +135,7 @@ pub(super) fn hold_error(cause: &HoldError) -> Response {
 }
 
 /// A session could not be opened.
-pub(super) fn open_error(cause: &OpenError, id: Option<Id<'_>>) -> Response {
+pub(super) fn open_error(cause: &OpenError, id: Option<Id<'_>>) -> Reply {
     match cause {
         cause @ OpenError::ParamsTooLong(_) => error(
             &ErrorBody::new(ErrorKind::InvalidParams)
@@ -181,7 +149,7 @@ pub(super) fn open_error(cause: &OpenError, id: Option<Id<'_>>) -> Response {
                     .detail(cause),
             );
             let seconds = retry_after.get().div_ceil(1000).max(1);
-            reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+            reply.retry_after = Some(seconds.into());
             reply
         }
         // The only argument that is the client's own: its params.
@@ -205,7 +173,7 @@ pub(super) fn open_error(cause: &OpenError, id: Option<Id<'_>>) -> Response {
 }
 
 /// The instance refused the handshake. Its own error goes to the client: it is about the client's params.
-fn handshake(cause: &HandshakeError, id: Option<Id<'_>>) -> Response {
+fn handshake(cause: &HandshakeError, id: Option<Id<'_>>) -> Reply {
     match cause {
         HandshakeError::Refused(answer) => refused(answer, id),
         HandshakeError::Exchange(cause) => exchange(cause, id),
@@ -225,7 +193,7 @@ fn handshake(cause: &HandshakeError, id: Option<Id<'_>>) -> Response {
     }
 }
 
-fn refused(answer: &Answer, id: Option<Id<'_>>) -> Response {
+fn refused(answer: &Answer, id: Option<Id<'_>>) -> Reply {
     let own_error = answer
         .message()
         .and_then(|message| message.outcome().map(str::to_owned));
@@ -235,7 +203,7 @@ fn refused(answer: &Answer, id: Option<Id<'_>>) -> Response {
                 r#"{{"jsonrpc":"2.0","id":{},"error":{outcome}}}"#,
                 id.as_json()
             );
-            json(StatusCode::OK, Bytes::from(body))
+            Reply::json(StatusCode::OK, body)
         }
         _ => error(&refused_without_error(answer.status).answering(id)),
     }
@@ -262,7 +230,7 @@ fn refused_without_error(status: StatusCode) -> ErrorBody<'static> {
 }
 
 /// An answer of the upstream could not be read.
-pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Response {
+pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Reply {
     tracing::warn!(%cause, "an upstream's answer could not be read");
     let kind = match cause {
         ExchangeError::Send(sent) if sent.is_undelivered() => {
@@ -275,7 +243,7 @@ pub(super) fn exchange(cause: &ExchangeError, id: Option<Id<'_>>) -> Response {
 }
 
 /// A message was not delivered, or its answer not received.
-pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Response {
+pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Reply {
     match cause {
         DeliverError::Resolve(cause) => resolve_error(cause, id),
         DeliverError::Answer(cause) => exchange(cause, id),
@@ -292,7 +260,7 @@ pub(super) fn delivery_error(cause: &DeliverError, id: Option<Id<'_>>) -> Respon
     }
 }
 
-fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Response {
+fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Reply {
     let body = ErrorBody::new(ErrorKind::OutcomeUnknown).answering(id);
     let body = match moved {
         Some(moved) => {
@@ -305,7 +273,7 @@ fn outcome_unknown(moved: Option<&RebindNotice>, id: Option<Id<'_>>) -> Response
 }
 
 /// A request of a session that is not kept got no response.
-pub(super) fn pool_error(cause: &PooledError, id: Option<Id<'_>>) -> Response {
+pub(super) fn pool_error(cause: &PooledError, id: Option<Id<'_>>) -> Reply {
     match cause {
         PooledError::NoInstance(cause) => unavailable(&cause.into(), id),
         PooledError::Handshake(cause) => handshake(cause, id),
@@ -313,13 +281,14 @@ pub(super) fn pool_error(cause: &PooledError, id: Option<Id<'_>>) -> Response {
         PooledError::Answer(cause) => exchange(cause, id),
     }
 }
+
 /// The answer to a GET or DELETE at a server that is the gateway itself.
-pub(super) fn only_post() -> Response {
-    let mut reply = error(
-        &ErrorBody::new(ErrorKind::MethodNotAllowed)
-            .detail("this server keeps no MCP sessions; everything is a POST"),
-    );
-    let allowed = HeaderValue::from_static("POST");
-    reply.headers_mut().insert(ALLOW, allowed);
-    reply
+pub(super) fn only_post() -> Reply {
+    Reply {
+        allow: Some("POST"),
+        ..error(
+            &ErrorBody::new(ErrorKind::MethodNotAllowed)
+                .detail("this server keeps no MCP sessions; everything is a POST"),
+        )
+    }
 }

@@ -5,7 +5,6 @@
 //! refused before any is; each request gets one answer; memory is bounded by one entry's reply, and an entry begins when
 //! the one before it is answered, whoever still reads.
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -16,8 +15,9 @@ use super::answer;
 use super::delayed_answer::streamed;
 use super::endpoint::{RequestContext, is_initialize, post_message};
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Revision};
-use mooring_router::dispatch::ReplyMessages;
+use mooring_protocol::{
+    EnvelopeError, ErrorBody, ErrorKind, Id, Kind, Message, Reply, ReplyMessages, Revision,
+};
 
 /// Most messages of one batch.
 const ENTRIES_MAX: usize = 64;
@@ -32,7 +32,7 @@ struct BatchEntry {
 }
 
 /// A batch of a client whose headers name no revision without batches.
-pub(super) async fn post(context: RequestContext, body: &Bytes) -> Response {
+pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
     match Revision::of_headers(&context.headers) {
         Ok(revision) if revision >= Revision::V2025_06_18 => {
             return answer::error(&ErrorBody::from(&EnvelopeError::Batch));
@@ -48,7 +48,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Response {
     let mut first = None;
     for entry in entries.by_ref() {
         let reply = serve(&context, &entry).await;
-        if !reply.status().is_success() {
+        if !reply.status.is_success() {
             return reply;
         }
         if let Some(id_json) = entry.request_id {
@@ -57,11 +57,11 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Response {
         }
     }
     let Some((reply, id_json)) = first else {
-        return answer::empty(StatusCode::ACCEPTED);
+        return Reply::empty(StatusCode::ACCEPTED);
     };
     let (said, before) = mpsc::channel(UNREAD_MAX);
     let client = BatchClient {
-        event_bytes_max: context.app.relay.event_bytes_max,
+        message_bytes_max: context.app.relay.message_bytes_max,
         said,
     };
     let task = tokio::spawn(async move {
@@ -82,7 +82,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Response {
 }
 
 /// Serves one entry. What it began is finished, whoever still waits.
-async fn serve(context: &RequestContext, entry: &BatchEntry) -> Response {
+async fn serve(context: &RequestContext, entry: &BatchEntry) -> Reply {
     let context = RequestContext {
         // Nobody can tell by the connection which of the answers are still wanted.
         client_gone: CancellationToken::new(),
@@ -119,26 +119,26 @@ fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
 
 /// Who sent a batch, and how its messages get there.
 struct BatchClient {
-    event_bytes_max: usize,
+    message_bytes_max: usize,
     said: mpsc::Sender<Box<str>>,
 }
 
 impl BatchClient {
     /// Passes on what comes before the answer of a request, and returns the answer.
-    async fn pass_on(&self, reply: Response, id_json: &str) -> Box<str> {
+    async fn pass_on(&self, reply: Reply, id_json: &str) -> Box<str> {
         let id = Id::from_json(id_json).ok();
-        let status = reply.status();
-        let mut messages = ReplyMessages::of(answer::to_be_read(reply), self.event_bytes_max);
+        let status = reply.status;
+        let mut messages = ReplyMessages::of(reply, self.message_bytes_max);
         while let Ok(Some(text)) = messages.next().await {
-            let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
+            let Ok(message) = Message::parse(&text, Sender::Upstream) else {
                 break;
             };
             if !message.kind().is_response() {
-                self.say(text).await;
+                self.say(message.text().into()).await;
                 continue;
             }
             if message.id() == id {
-                return text;
+                return message.text().into();
             }
             if message.id().is_none()
                 && let Some(error) = message.outcome()

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 
 use super::answer;
 use super::delayed_answer::{Before, reply_or_stream};
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
-use mooring_protocol::{ErrorKind, Message, Revision, ToolServer, call};
+use mooring_protocol::{ErrorKind, Message, Reply, Revision, ToolServer, call};
 
 /// The call that a request makes, with the request's id as JSON text.
 ///
@@ -19,7 +18,7 @@ pub(super) fn call_of<S: ToolServer>(
     server: &Arc<S>,
     message: &Message<'_>,
     revision: Revision,
-) -> Result<(S::Call, Box<str>), Box<Response>> {
+) -> Result<(S::Call, Box<str>), Box<Reply>> {
     let Some(id) = message.id() else {
         return Err(Box::new(answer::plain(ErrorKind::InvalidRequest, None)));
     };
@@ -27,7 +26,7 @@ pub(super) fn call_of<S: ToolServer>(
         ToolServerReply::Call(call) => return Ok((call, id.as_json().into())),
         ToolServerReply::Result(result) => {
             let text = call::result(id.as_json(), &result);
-            answer::json(StatusCode::OK, text.into())
+            Reply::json(StatusCode::OK, text)
         }
         ToolServerReply::Error(error) => answer::error(&error),
     };
@@ -39,7 +38,7 @@ pub(super) async fn reply_to(
     id_json: Box<str>,
     making: impl Future<Output = String> + Send + 'static,
     before: Before,
-) -> Response {
+) -> Reply {
     let answered_id = id_json.clone();
     let task = tokio::spawn(async move { Bytes::from(call::result(&answered_id, &making.await)) });
     reply_or_stream(task, before, id_json).await

@@ -8,16 +8,15 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 
 use super::built_in::{call_of, reply_to};
 use super::endpoint::{session_id, with_session_id};
 use super::nested_servers::NestedServers;
 use super::{App, answer};
-use mooring_code::calls::{AnswerPlace, RunClient};
+use mooring_code::calls::{AnswerPlace, RunClient, Upstreams as _};
 use mooring_code::server::{CallContext, Caller, CodeServer};
-use mooring_protocol::{ErrorKind, Kind, Message, Method, Revision};
+use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision};
 
 /// What the id of a client begins with that can be asked.
 const ASKING: &str = "asking-";
@@ -36,11 +35,11 @@ pub(super) async fn post(
     context: &CodeContext,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     match message.kind() {
         Kind::Request => {}
         // What a client tells here changes nothing: a run ends by itself, or at its limits.
-        Kind::Notification => return answer::empty(StatusCode::ACCEPTED),
+        Kind::Notification => return Reply::empty(StatusCode::ACCEPTED),
         Kind::Result | Kind::Error => return answered(context, message).await,
     }
     let (call, id_json) = match call_of(&context.server, message, revision) {
@@ -66,7 +65,7 @@ pub(super) async fn post(
 }
 
 /// The client answers what a tool asked during a run.
-async fn answered(context: &CodeContext, message: &Message<'_>) -> Response {
+async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     let place = message.id().and_then(|id| AnswerPlace::read(id.as_json()));
     let session = place.as_ref().and_then(|place| {
         let session = context
@@ -78,7 +77,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Response {
     match (place, session, reply) {
         (Some(place), Some(session), Some(reply)) => {
             let inside = NestedServers(Arc::clone(&context.app));
-            answer::relayed(inside.post(&session, place.server.as_str(), reply).await)
+            inside.send(&session, place.server.as_str(), reply).await
         }
         _ => answer::plain(ErrorKind::AnswerUnexpected, message.id()),
     }

@@ -12,7 +12,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use super::answer;
+use super::reply::to_http;
+use mooring_protocol::Reply;
 
 /// The methods of all paths together.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
@@ -37,7 +38,7 @@ pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
 
 /// The reply to a preflight request of an allowed origin.
 pub(super) fn preflight() -> Response {
-    let mut reply = answer::empty(StatusCode::NO_CONTENT);
+    let mut reply = to_http(Reply::empty(StatusCode::NO_CONTENT));
     let headers = reply.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);

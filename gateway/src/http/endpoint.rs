@@ -7,7 +7,6 @@ use std::time::Instant;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::ALLOW;
 use http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode};
 use mooring_session::names::{Principal, SessionId};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::agent::AgentContext;
 use super::code::CodeContext;
 use super::group::GroupContext;
+use super::reply::to_http;
 use super::target::ServerTarget;
 use super::{App, agent, answer, batch, code, group, host_origin_guard, upstream};
 use crate::identity::identify;
@@ -23,7 +23,7 @@ use mooring_metrics as metrics;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
 use mooring_protocol::{
-    EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Revision, VersionError,
+    EnvelopeError, ErrorBody, ErrorKind, Kind, Lane, Message, Method, Reply, Revision, VersionError,
 };
 use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
@@ -83,15 +83,15 @@ pub(super) async fn mcp(
     request: Request,
 ) -> Response {
     let target = app.target_of_path(id);
-    serve(app, target, peer, request).await
+    to_http(serve(app, target, peer, request).await)
 }
 
 /// Every other path.
 pub(super) async fn nowhere() -> Response {
-    answer::error(
+    to_http(answer::error(
         &ErrorBody::new(ErrorKind::ServerNotFound)
             .detail("the MCP endpoints are /mcp and /servers/{id}/mcp"),
-    )
+    ))
 }
 
 async fn serve(
@@ -99,7 +99,7 @@ async fn serve(
     target: Result<ServerTarget, ErrorBody<'static>>,
     peer: SocketAddr,
     request: Request,
-) -> Response {
+) -> Reply {
     let (head, body) = request.into_parts();
     let (principal, teams) = match caller(&app, peer, &head.headers) {
         Ok(caller) => caller,
@@ -123,12 +123,10 @@ async fn serve(
         HttpMethod::POST => post(context, body).await,
         HttpMethod::GET => get(context).await,
         HttpMethod::DELETE => delete(context).await,
-        _ => {
-            let mut reply = answer::plain(ErrorKind::MethodNotAllowed, None);
-            let allowed = HeaderValue::from_static("POST, GET, DELETE");
-            reply.headers_mut().insert(ALLOW, allowed);
-            reply
-        }
+        _ => Reply {
+            allow: Some("POST, GET, DELETE"),
+            ..answer::plain(ErrorKind::MethodNotAllowed, None)
+        },
     }
 }
 
@@ -148,7 +146,7 @@ pub(super) fn caller(
     Ok((principal, identity.teams.into()))
 }
 
-async fn post(context: RequestContext, body: axum::body::Body) -> Response {
+async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
     if !host_origin_guard::is_json(&context.headers) {
         return answer::plain(ErrorKind::UnsupportedMediaType, None);
     }
@@ -168,7 +166,7 @@ async fn post(context: RequestContext, body: axum::body::Body) -> Response {
 }
 
 /// One message, or a batch of them.
-async fn post_body(context: RequestContext, body: Bytes) -> Response {
+async fn post_body(context: RequestContext, body: Bytes) -> Reply {
     match Message::parse(&body, Sender::Client) {
         Err(EnvelopeError::Batch) => batch::post(context, &body).await,
         _ => post_message(context, body).await,
@@ -176,7 +174,7 @@ async fn post_body(context: RequestContext, body: Bytes) -> Response {
 }
 
 /// One message.
-pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Response {
+pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Reply {
     let message = match Message::parse(&body, Sender::Client) {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
@@ -198,7 +196,7 @@ pub(super) async fn serve_message(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     let started = Instant::now();
     let server_id: Box<str> = context.target.id().into();
     let reply = match context.route() {
@@ -212,7 +210,7 @@ pub(super) async fn serve_message(
     reply
 }
 
-pub(super) async fn get(context: RequestContext) -> Response {
+pub(super) async fn get(context: RequestContext) -> Reply {
     if !host_origin_guard::accepts_events(&context.headers) {
         return answer::error(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a GET needs text/event-stream"),
@@ -228,7 +226,7 @@ pub(super) async fn get(context: RequestContext) -> Response {
     }
 }
 
-pub(super) async fn delete(context: RequestContext) -> Response {
+pub(super) async fn delete(context: RequestContext) -> Reply {
     match context.route() {
         // A client that does not wait for the answer still wants its upstream sessions deleted.
         Route::Upstream(context) => tokio::spawn(async move { upstream::delete(&context).await })
@@ -327,20 +325,18 @@ pub(super) fn named_session(
 }
 
 /// Ends a session whose client is done.
-pub(super) async fn end(app: &App, session: &Session) -> Response {
+pub(super) async fn end(app: &App, session: &Session) -> Reply {
     match app.session_router.close(session).await {
-        Ok(CloseOutcome::Now) => answer::empty(StatusCode::NO_CONTENT),
+        Ok(CloseOutcome::Now) => Reply::empty(StatusCode::NO_CONTENT),
         Ok(CloseOutcome::AlreadyClosed) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(cause) => answer::store(&cause, None),
     }
 }
 
 /// Gives the client its session id.
-pub(super) fn with_session_id(mut reply: Response, id: &str) -> Response {
-    if let Ok(mut value) = HeaderValue::from_str(id) {
-        value.set_sensitive(true);
-        reply.headers_mut().insert(MCP_SESSION_ID, value.clone());
-        reply.headers_mut().insert(X_MCP_SESSION_ID, value);
+pub(super) fn with_session_id(reply: Reply, id: &str) -> Reply {
+    Reply {
+        session_id: HeaderValue::from_str(id).ok(),
+        ..reply
     }
-    reply
 }

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
-use super::{App, answer};
+use super::{App, answer, reply};
 use mooring_code::server::CodeState;
 use mooring_metrics as metrics;
 use mooring_protocol::{ErrorBody, ErrorKind};
@@ -22,7 +21,7 @@ use mooring_upstream::{self as upstream, Server, ServerHealth};
 
 /// The process runs.
 pub(super) async fn healthz() -> Response {
-    answer::json(StatusCode::OK, Bytes::from_static(br#"{"status":"ok"}"#))
+    reply::json(StatusCode::OK, r#"{"status":"ok"}"#)
 }
 
 /// The process can serve: 200 also while degraded, because a fleet that all leaves the load balancer at once serves
@@ -60,7 +59,7 @@ pub(super) async fn readyz(
     }
     if !sees_detail(&app, peer) {
         let body = json!({"status": word});
-        return answer::json(http_status, Bytes::from(body.to_string()));
+        return reply::json(http_status, body.to_string());
     }
     let mut parts = serde_json::Map::new();
     let store = json!({
@@ -78,7 +77,7 @@ pub(super) async fn readyz(
         "worker": app.session_router.worker().as_str(),
         "parts": parts,
     });
-    answer::json(http_status, Bytes::from(body.to_string()))
+    reply::json(http_status, body.to_string())
 }
 
 fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde_json::Value> {
@@ -112,10 +111,10 @@ pub(super) async fn metrics(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
 ) -> Response {
     if !sees_detail(&app, peer) {
-        return answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(
+        return reply::to_http(answer::error(&ErrorBody::new(ErrorKind::Forbidden).detail(
             "metrics are shown to loopback addresses and auth.trusted_peers; listen.probe_detail = \"everyone\" shows \
              them to all",
-        ));
+        )));
     }
     let is_degraded = app.session_router.store().is_degraded();
     let (bindings, connections) = (

@@ -11,6 +11,7 @@ use axum::response::Response;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::reply::to_http;
 use super::{App, answer, cors};
 use mooring_protocol::header::MOORING_DEGRADED;
 use mooring_protocol::{ErrorBody, ErrorKind};
@@ -19,12 +20,12 @@ use mooring_protocol::{ErrorBody, ErrorKind};
 /// the store.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let reply = match host_of(&request) {
-        Err(reason) => answer::error(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
+        Err(reason) => refused(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
         Ok(host) if !host.is_some_and(|host| app.listen.allowed_hosts.allows(host)) => {
-            answer::plain(ErrorKind::HostMisdirected, None)
+            refused(&ErrorBody::new(ErrorKind::HostMisdirected))
         }
         Ok(_) if !is_origin_allowed(&app, request.headers()) => {
-            answer::plain(ErrorKind::OriginForbidden, None)
+            refused(&ErrorBody::new(ErrorKind::OriginForbidden))
         }
         Ok(_) => allowed(request, next).await,
     };
@@ -32,6 +33,10 @@ pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: N
         return told_degraded(reply);
     }
     reply
+}
+
+fn refused(error: &ErrorBody<'_>) -> Response {
+    to_http(answer::error(error))
 }
 
 /// Serves a request of a host and an origin that are allowed.

@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::response::Response;
-use http::header::ALLOW;
-use http::{HeaderValue, Method as HttpMethod, Uri};
+use http::{Method as HttpMethod, Uri};
 use mooring_session::names::{Principal, ServerName, SessionId};
 
 pub(super) use self::delivery::serve_forward;
 pub use self::delivery::{StreamMessage, deliver_here};
 use super::endpoint::caller;
+use super::reply::to_http;
 use super::{App, answer, host_origin_guard};
-use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 
 /// How the query names the session.
@@ -35,18 +35,26 @@ pub(super) async fn stream(
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
+    open_stream(app, peer, id, request)
+        .await
+        .unwrap_or_else(|refusal| to_http(*refusal))
+}
+
+async fn open_stream(
+    app: Arc<App>,
+    peer: SocketAddr,
+    id: Option<Path<String>>,
+    request: Request,
+) -> Result<Response, Box<Reply>> {
     // Newer clients try a POST first, and take this answer for the sign of a legacy server.
     if request.method() != HttpMethod::GET {
-        return not_allowed("GET");
+        return Err(not_allowed("GET"));
     }
-    let (principal, server) = match admitted(&app, id, peer, &request) {
-        Ok(admitted) => admitted,
-        Err(error) => return answer::error(&error),
-    };
+    let (principal, server) = admitted(&app, id, peer, &request)?;
     if !host_origin_guard::accepts_events(request.headers()) {
-        return answer::error(
+        return Err(refused(
             &ErrorBody::new(ErrorKind::NotAcceptable).detail("a stream needs text/event-stream"),
-        );
+        ));
     }
     let path = request.uri().path();
     let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
@@ -55,7 +63,7 @@ pub(super) async fn stream(
     let opening = tokio::spawn(opening::open(app, server, principal, endpoint));
     opening
         .await
-        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+        .unwrap_or_else(|_| Err(Box::new(answer::plain(ErrorKind::Internal, None))))
 }
 
 /// `/messages`, of the default server, and `/servers/{id}/messages`: takes a message.
@@ -65,36 +73,37 @@ pub(super) async fn messages(
     id: Option<Path<String>>,
     request: Request,
 ) -> Response {
+    let taken = take_message(app, peer, id, request).await;
+    to_http(taken.unwrap_or_else(|refusal| *refusal))
+}
+
+async fn take_message(
+    app: Arc<App>,
+    peer: SocketAddr,
+    id: Option<Path<String>>,
+    request: Request,
+) -> Result<Reply, Box<Reply>> {
     if request.method() != HttpMethod::POST {
-        return not_allowed("POST");
+        return Err(not_allowed("POST"));
     }
-    let (principal, server) = match admitted(&app, id, peer, &request) {
-        Ok(admitted) => admitted,
-        Err(error) => return answer::error(&error),
-    };
+    let (principal, server) = admitted(&app, id, peer, &request)?;
     // The reply has no content, so it does not matter what the client accepts.
     if !host_origin_guard::is_json(request.headers()) {
-        return answer::plain(ErrorKind::UnsupportedMediaType, None);
+        return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
     }
-    let id = match session_id(request.uri()) {
-        Ok(id) => id,
-        Err(error) => return answer::error(&error),
-    };
+    let id = session_id(request.uri()).map_err(|error| refused(&error))?;
     let prefix = &app.session_router.options().key_prefix;
     let session = Session::named(prefix, id, principal);
     let (head, body) = request.into_parts();
-    let body = match app.request_bodies.read(body).await {
-        Ok(body) => body,
-        Err(error) => return answer::error(&error.into()),
-    };
+    let body = app.request_bodies.read(body).await;
+    let body = body.map_err(|error| refused(&error.into()))?;
     // What the client has sent it has sent, whether it waits for the answer or not.
     let delivering =
         tokio::spawn(
             async move { delivery::deliver(&app, session, server, head.headers, body).await },
         );
-    delivering
-        .await
-        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
+    let delivered = delivering.await;
+    Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }
 
 /// Who asks, and which server.
@@ -103,13 +112,18 @@ fn admitted(
     id: Option<Path<String>>,
     peer: SocketAddr,
     request: &Request,
-) -> Result<(Principal, ServerName), ErrorBody<'static>> {
-    let (principal, _) = caller(app, peer, request.headers())?;
-    let target = app.target_of_path(id)?;
+) -> Result<(Principal, ServerName), Box<Reply>> {
+    let caller = caller(app, peer, request.headers());
+    let (principal, _) = caller.map_err(|error| refused(&error))?;
+    let target = app.target_of_path(id).map_err(|error| refused(&error))?;
     // Configured ids are checked against the same limits.
     let server = ServerName::parse(target.id().as_bytes())
-        .map_err(|_| ErrorBody::new(ErrorKind::ServerNotFound))?;
+        .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;
     Ok((principal, server))
+}
+
+fn refused(error: &ErrorBody<'_>) -> Box<Reply> {
+    Box::new(answer::error(error))
 }
 
 /// The session id in the query.
@@ -129,11 +143,11 @@ fn session_id(uri: &Uri) -> Result<SessionId, ErrorBody<'static>> {
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorBody::new(ErrorKind::SessionNotFound))
 }
 
-fn not_allowed(allowed: &'static str) -> Response {
-    let mut reply = answer::plain(ErrorKind::MethodNotAllowed, None);
-    let allowed = HeaderValue::from_static(allowed);
-    reply.headers_mut().insert(ALLOW, allowed);
-    reply
+fn not_allowed(allowed: &'static str) -> Box<Reply> {
+    Box::new(Reply {
+        allow: Some(allowed),
+        ..answer::plain(ErrorKind::MethodNotAllowed, None)
+    })
 }
 
 #[cfg(test)]

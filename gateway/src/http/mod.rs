@@ -18,6 +18,7 @@ mod host_origin_guard;
 mod legacy;
 mod nested_servers;
 mod peers;
+mod reply;
 mod request_body;
 mod stateful;
 mod stateless;
@@ -116,10 +117,10 @@ fn probe_routes() -> Router<Arc<App>> {
 }
 
 async fn full() -> Response {
-    answer::error(
+    reply::to_http(answer::error(
         &ErrorBody::new(ErrorKind::Overloaded)
             .detail("it has as many connections as listen.connections_max allows"),
-    )
+    ))
 }
 
 /// The way that requests of the gateway's own take to its servers.

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use http::Response;
+use axum::body::Body;
+use axum::response::Response;
 
+use super::reply::to_http;
 use super::{App, legacy};
 use mooring_peers::{Forward, Operation, PeerService, Verdict};
-use mooring_upstream::Body;
 
 /// Serves what peers forward to this gateway.
 #[derive(Debug)]
@@ -36,14 +37,15 @@ impl PeerEndpoint {
 impl PeerService for PeerEndpoint {
     type Body = Body;
 
-    async fn serve(&self, forward: Forward) -> Result<Response<Body>, Verdict> {
+    async fn serve(&self, forward: Forward) -> Result<Response, Verdict> {
         tracing::trace!(?forward, "peer request");
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        match forward.operation {
+        let reply = match forward.operation {
             Operation::Stream => legacy::serve_forward(&self.app, forward).await,
             Operation::Serve | Operation::Renew | Operation::Close => {
                 self.app.session_router.serve_forward(forward).await
             }
-        }
+        };
+        reply.map(to_http)
     }
 }

@@ -3,7 +3,6 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 
@@ -13,7 +12,8 @@ use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::ids::{Epoch, ServerRequestId};
 use mooring_protocol::rewrite::into_bytes;
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Revision, Upward, rewrite_down, rewrite_up,
+    ErrorBody, ErrorKind, Kind, Marker, Message, Method, Reply, Revision, Upward, rewrite_down,
+    rewrite_up,
 };
 use mooring_router::affinity::{
     BindingHolder, InFlightKind, InitializeRequest, Session, StreamHold, StreamKind,
@@ -32,7 +32,7 @@ pub(super) async fn post(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     if is_initialize(message) {
         return initialize(context, body, message, revision).await;
     }
@@ -48,7 +48,7 @@ pub(super) async fn post_in(
     session: Session,
     body: &Bytes,
     message: &Message<'_>,
-) -> Response {
+) -> Reply {
     let up = match rewrite_up(message, context.lane) {
         Ok(up) => up,
         Err(cause) => return answer::error(&ErrorBody::from(&cause).answering(message.id())),
@@ -70,7 +70,7 @@ pub(super) async fn post_in(
     )
     .await;
     if withdrawn == Withdrawal::Withdrawn {
-        return answer::empty(StatusCode::ACCEPTED);
+        return Reply::empty(StatusCode::ACCEPTED);
     }
     pass_up(context, session, body, message, up).await
 }
@@ -82,7 +82,7 @@ async fn pass_up(
     body: &Bytes,
     message: &Message<'_>,
     up: Upward<'_>,
-) -> Response {
+) -> Reply {
     let session_router = &context.app.session_router;
     let in_flight =
         session_router
@@ -143,10 +143,7 @@ async fn pass_up(
         &context.app.relay,
     )
     .await
-    .map_or_else(
-        |cause| answer::exchange(&cause, message.id()),
-        answer::relayed,
-    )
+    .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
 }
 
 /// Delivers a call. Where its client disconnects before the reply begins, and the server says nothing for long after that, it
@@ -173,7 +170,7 @@ async fn deliver_in_turn(
 }
 
 /// The stream of messages that answer nothing, or of what came after an event.
-pub(super) async fn get(context: &UpstreamContext) -> Response {
+pub(super) async fn get(context: &UpstreamContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
@@ -217,7 +214,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Response {
         &context.app.relay,
     )
     .await
-    .map_or_else(|cause| answer::exchange(&cause, None), answer::relayed)
+    .unwrap_or_else(|cause| answer::exchange(&cause, None))
 }
 
 /// Makes the session's unrelated stream this worker's. Whoever resumes by an event id may resume the stream of a call,
@@ -225,7 +222,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Response {
 async fn hold(
     context: &UpstreamContext,
     session: &Session,
-) -> Result<Option<StreamHold>, Box<Response>> {
+) -> Result<Option<StreamHold>, Box<Reply>> {
     if let Some(id) = context.headers.get(LAST_EVENT_ID) {
         let own = id.to_str().ok().and_then(EventId::parse);
         if own.is_none_or(|id| id.stream != StreamName::General) {
@@ -241,7 +238,7 @@ async fn hold(
 }
 
 /// The client is done.
-pub(super) async fn delete(context: &UpstreamContext) -> Response {
+pub(super) async fn delete(context: &UpstreamContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
@@ -254,7 +251,7 @@ async fn initialize(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     let Some(params) = message.raw_params() else {
         let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
         return answer::error(&error.detail("initialize needs params"));
@@ -292,7 +289,7 @@ async fn initialize(
         .map(|down| Bytes::from(down.text.into_owned()));
     match down {
         Some(text) => {
-            let reply = answer::json(StatusCode::OK, text);
+            let reply = Reply::json(StatusCode::OK, text);
             with_session_id(reply, opened.session.id.as_str())
         }
         None => answer::plain(ErrorKind::UpstreamInvalid, message.id()),
@@ -311,11 +308,11 @@ fn repeat<'a>(message: &Message<'_>, tool: Option<&'a str>) -> RetrySafety<'a> {
 }
 
 /// A notification to a lost upstream session has no reader left; the next request makes the new session and tells.
-fn delivery_error(cause: &DeliverError, message: &Message<'_>) -> Response {
+fn delivery_error(cause: &DeliverError, message: &Message<'_>) -> Reply {
     match (cause, message.kind()) {
         (DeliverError::Lost, Kind::Notification) => {
             tracing::info!("a notification to a lost upstream session was dropped");
-            answer::empty(StatusCode::ACCEPTED)
+            Reply::empty(StatusCode::ACCEPTED)
         }
         (cause, _) => answer::delivery_error(cause, message.id()),
     }

@@ -1,6 +1,5 @@
 //! Requests of stateless sessions: no record, no store, any instance.
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use sha2::{Digest, Sha256};
@@ -9,7 +8,9 @@ use super::endpoint::{UpstreamContext, is_initialize, session_id, with_session_i
 use super::{answer, stateful};
 use mooring_protocol::ids::Lane;
 use mooring_protocol::rewrite::into_bytes;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Revision, call, rewrite_up};
+use mooring_protocol::{
+    ErrorBody, ErrorKind, Kind, Message, Method, Reply, Revision, call, rewrite_up,
+};
 use mooring_router::dispatch::{PendingRequest, relay_shared};
 use mooring_router::pooled::PooledError;
 use mooring_upstream::{HandshakeError, Outgoing};
@@ -23,7 +24,7 @@ pub(super) async fn post(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     if is_initialize(message) {
         return initialize(context, body, message, revision).await;
     }
@@ -36,12 +37,12 @@ pub(super) async fn post(
     };
     if message.kind() != Kind::Request && message.method() != Method::Cancelled {
         // The gateway made the handshake itself, and nobody asked this client anything.
-        return answer::empty(StatusCode::ACCEPTED);
+        return Reply::empty(StatusCode::ACCEPTED);
     }
     if message.method() == Method::Ping
         && let Some(id) = message.id()
     {
-        return answer::json(StatusCode::OK, call::empty_result(id.as_json()).into());
+        return Reply::json(StatusCode::OK, call::empty_result(id.as_json()));
     }
     let up = match rewrite_up(message, Some(lane)) {
         Ok(up) => up,
@@ -60,7 +61,7 @@ pub(super) async fn post(
             revision.as_str(),
             &outgoing,
         );
-        return answer::empty(StatusCode::ACCEPTED);
+        return Reply::empty(StatusCode::ACCEPTED);
     }
     let sent = pool
         .send(
@@ -81,16 +82,13 @@ pub(super) async fn post(
             &context.app.relay,
         )
         .await
-        .map_or_else(
-            |cause| answer::exchange(&cause, message.id()),
-            answer::relayed,
-        ),
+        .unwrap_or_else(|cause| answer::exchange(&cause, message.id())),
         Err(cause) => answer::pool_error(&cause, message.id()),
     }
 }
 
 /// There is no stream of unrelated messages over a shared upstream session.
-pub(super) fn get(_visit: &UpstreamContext) -> Response {
+pub(super) fn get(_visit: &UpstreamContext) -> Reply {
     answer::error(
         &ErrorBody::new(ErrorKind::MethodNotAllowed)
             .detail("this server keeps no sessions, so it has no GET stream"),
@@ -98,11 +96,9 @@ pub(super) fn get(_visit: &UpstreamContext) -> Response {
 }
 
 /// There is nothing to end.
-pub(super) fn delete(context: &UpstreamContext) -> Response {
+pub(super) fn delete(context: &UpstreamContext) -> Reply {
     match session_id(&context.headers) {
-        Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => {
-            answer::empty(StatusCode::NO_CONTENT)
-        }
+        Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => Reply::empty(StatusCode::NO_CONTENT),
         Ok(_) => answer::plain(ErrorKind::SessionNotFound, None),
         Err(kind) => answer::plain(kind, None),
     }
@@ -113,7 +109,7 @@ async fn initialize(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     let pool = &context.app.pool;
     let introduced = pool
         .initialize(&context.server, &context.principal, revision.as_str())
@@ -132,7 +128,7 @@ async fn initialize(
         return answer::plain(ErrorKind::UpstreamInvalid, message.id());
     };
     let text = call::result(id.as_json(), result);
-    let reply = answer::json(StatusCode::OK, Bytes::from(text));
+    let reply = Reply::json(StatusCode::OK, text);
     match session.upstream_session {
         Some(_) => {
             let id = format!("{STATELESS_PREFIX}{:032x}", rand::random::<u128>());

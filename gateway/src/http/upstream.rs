@@ -4,13 +4,12 @@
 //! session id belongs to a stateful session; one without goes over the pool, which then shares no upstream session that
 //! has an id. Invariant: gateways that know different things of a server serve each other's clients.
 
-use axum::response::Response;
 use bytes::Bytes;
 
 use super::endpoint::{UpstreamContext, is_initialize};
 use super::{stateful, stateless};
 use mooring_protocol::header::{MCP_SESSION_ID, X_MCP_SESSION_ID};
-use mooring_protocol::{Message, Revision};
+use mooring_protocol::{Message, Reply, Revision};
 use mooring_settings::Affinity;
 use mooring_upstream::Statefulness;
 
@@ -20,7 +19,7 @@ pub(super) async fn post(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     let is_stateful = if is_initialize(message) {
         begins_stateful(context)
     } else {
@@ -34,7 +33,7 @@ pub(super) async fn post(
 }
 
 /// A stream of what answers no request.
-pub(super) async fn get(context: &UpstreamContext) -> Response {
+pub(super) async fn get(context: &UpstreamContext) -> Reply {
     if continues_stateful(context) {
         stateful::get(context).await
     } else {
@@ -43,7 +42,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Response {
 }
 
 /// The client is done.
-pub(super) async fn delete(context: &UpstreamContext) -> Response {
+pub(super) async fn delete(context: &UpstreamContext) -> Reply {
     if continues_stateful(context) {
         stateful::delete(context).await
     } else {

@@ -5,8 +5,8 @@
 //! client of Streamable HTTP had POSTed it. What would be the reply to that becomes events of the stream
 //! ([`crate::client_stream`]).
 
-mod body;
+mod events;
 mod streams;
 
-pub use body::StreamBody;
+pub use events::StreamEvents;
 pub use streams::{StreamSlot, Streams};

@@ -78,7 +78,7 @@ pub(super) async fn assemble(
         listen: settings.listen.clone(),
         auth: settings.auth.clone(),
         relay: RelayOptions {
-            event_bytes_max: settings.upstream.event_bytes_max,
+            message_bytes_max: settings.upstream.event_bytes_max,
             seals: Seals::new(parts.ring.as_ref().map(SealKey::new)),
             stopping: CancellationToken::new(),
         },
@@ -166,6 +166,7 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
         connect_timeout: settings.upstream.connect_timeout,
         idle_connection: settings.upstream.idle_connection,
         lost_after: settings.upstream.lost_after,
+        event_bytes_max: settings.upstream.event_bytes_max,
     };
     let needs_tls = settings
         .servers

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{self, Client as Pool};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::cause::connect_text;
-use super::{Body, FailureCause, Instance, Reach, Reply, UNREACHED_LOST_AFTER};
+use super::http_reply::read_http;
+use super::{FailureCause, Instance, Reach, UNREACHED_LOST_AFTER};
+use mooring_protocol::{Reply, ReplyError};
 
 /// Most idle connections kept to one instance: enough for the concurrency of one process, small beside its file limit.
 const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
@@ -39,6 +42,7 @@ struct Pools {
     pooled: Connections,
     fresh: Connections,
     lost_after: Duration,
+    event_bytes_max: usize,
 }
 
 /// Why the client could not be made.
@@ -102,7 +106,14 @@ pub struct ClientOptions {
     pub idle_connection: Duration,
     /// How long refused connections are tried again before the instance counts as lost.
     pub lost_after: Duration,
+    /// Longest event of a reply, in bytes.
+    pub event_bytes_max: usize,
 }
+
+/// The connection to an instance broke in the middle of a reply.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection to the instance broke")]
+struct ReplyBroken(#[source] hyper::Error);
 
 impl Client {
     /// A client. System root certificates are read once, here.
@@ -134,6 +145,7 @@ impl Client {
             pooled: connections(IDLE_CONNECTIONS_PER_INSTANCE_MAX),
             fresh: connections(0),
             lost_after: options.lost_after,
+            event_bytes_max: options.event_bytes_max,
         })))
     }
 
@@ -172,10 +184,7 @@ impl Client {
         request: Request<Full<Bytes>>,
     ) -> Result<Reply, SendError> {
         let error = match self.0.pooled.request(request).await {
-            Ok(response) => {
-                instance.reach.succeeded();
-                return Ok(noted(instance, response.map(Body::from)));
-            }
+            Ok(response) => return Ok(self.received(instance, response)),
             // One refusal that nobody tries again is no row: it must not make the next one count as lost.
             Err(error) if is_refused(&error) => SendError::Refused,
             Err(error) if error.is_connect() => SendError::Connect(error),
@@ -194,10 +203,7 @@ impl Client {
         let error = loop {
             let began = Instant::now();
             let error = match connections.request(request.clone()).await {
-                Ok(response) => {
-                    instance.reach.succeeded();
-                    return Ok(noted(instance, response.map(Body::from)));
-                }
+                Ok(response) => return Ok(self.received(instance, response)),
                 Err(error) => error,
             };
             if !error.is_connect() {
@@ -219,20 +225,22 @@ impl Client {
         Err(error)
     }
 
+    /// Notes what the head says of the instance. A status of 4xx is about the request: whoever sent it judges it.
+    fn received(&self, instance: &Instance, response: Response<Incoming>) -> Reply {
+        instance.reach.succeeded();
+        let status = response.status();
+        if status.is_server_error() {
+            instance.contact.fail(FailureCause::status(status));
+        } else if !status.is_client_error() {
+            instance.contact.succeed();
+        }
+        let broken = |error| ReplyError::broken(ReplyBroken(error));
+        read_http(response, self.0.event_bytes_max, broken)
+    }
+
     fn is_lost(&self, reach: &Reach) -> bool {
         reach.refused() >= self.0.lost_after
     }
-}
-
-/// Notes what the status says of the instance. A status of 4xx is about the request: whoever sent it judges it.
-fn noted(instance: &Instance, reply: Reply) -> Reply {
-    let status = reply.status();
-    if status.is_server_error() {
-        instance.contact.fail(FailureCause::status(status));
-    } else if !status.is_client_error() {
-        instance.contact.succeed();
-    }
-    reply
 }
 
 /// Whether the other side answered that nobody listens there: for a process on a live host, the sign of its death.

@@ -34,7 +34,7 @@ pub async fn discard(
     let outgoing = deletion.clone().upstream_session(Some(upstream_session));
     let exchange = async {
         let response = client.send_once(instance, outgoing.to(instance)).await?;
-        Ok(response.status())
+        Ok(response.status)
     };
     match within(limit, exchange).await {
         Ok(status) if is_final(status) => {

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http::{Response, StatusCode};
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use http::StatusCode;
 use mooring_session::names::UpstreamSession;
 
-use super::{Body, BodyError, Reply, SendError};
+use super::SendError;
 use mooring_protocol::envelope::{Message, Sender};
-use mooring_protocol::event::EventParser;
-use mooring_protocol::header::MCP_SESSION_ID;
+use mooring_protocol::{EventStream, Reply, ReplyBody, ReplyError};
 
 /// The largest answer to a request of the gateway's own, in bytes: a `tools/list` of a thousand tools is under 1 MiB.
-pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The answer to a request of the gateway's own.
 #[derive(Clone, Debug)]
@@ -24,15 +23,6 @@ pub struct Answer {
     pub upstream_session: Option<UpstreamSession>,
     /// The JSON text of the response message; empty where there was none.
     pub text: Bytes,
-}
-
-/// A response to a client's message.
-#[derive(Debug)]
-pub enum ReceivedResponse {
-    /// To be passed on as it arrives.
-    Streaming(Reply),
-    /// An error that had to be read to be understood.
-    Whole(Answer),
 }
 
 /// Why there is no answer.
@@ -46,7 +36,7 @@ pub enum ExchangeError {
     TimedOut(Duration),
     /// The body broke off.
     #[error("the answer broke off")]
-    Body(#[source] BodyError),
+    Body(#[source] ReplyError),
     /// The answer is larger than [`ANSWER_BYTES_MAX`], or its event stream cannot be read.
     #[error("the answer is larger than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
@@ -72,94 +62,45 @@ pub async fn within<T>(
 ///
 /// # Errors
 /// See [`ExchangeError`].
-pub async fn read_answer(response: Reply) -> Result<Answer, ExchangeError> {
-    let status = response.status();
-    let upstream_session = response
-        .headers()
-        .get(MCP_SESSION_ID)
-        .and_then(|value| UpstreamSession::parse(value.as_bytes()).ok());
-    let is_events = is_event_stream(&response);
-    let body = response.into_body();
-    let text = if is_events {
-        read_event(body).await?
-    } else {
-        read_whole(body).await?
+pub async fn read_answer(reply: Reply) -> Result<Answer, ExchangeError> {
+    let upstream_session = reply
+        .session_id
+        .and_then(|id| UpstreamSession::parse(id.as_bytes()).ok());
+    let text = match reply.body {
+        ReplyBody::Events(events) => read_event(events).await?,
+        body => body.read_text(ANSWER_BYTES_MAX).await?,
     };
     Ok(Answer {
-        status,
+        status: reply.status,
         upstream_session,
         text,
     })
 }
 
-/// Whether the body is a stream of server-sent events.
-#[must_use]
-pub fn is_event_stream<B>(response: &Response<B>) -> bool {
-    response
-        .headers()
-        .get(http::header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| {
-            value
-                .trim_start()
-                .get(..17)
-                .is_some_and(|essence| essence.eq_ignore_ascii_case("text/event-stream"))
-        })
-}
-
-/// Reads a body whole, up to [`ANSWER_BYTES_MAX`].
-///
-/// # Errors
-/// [`ExchangeError::Body`], [`ExchangeError::TooLarge`].
-pub async fn read_whole(mut body: Body) -> Result<Bytes, ExchangeError> {
-    let mut first: Option<Bytes> = None;
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(ExchangeError::Body)?.into_data() else {
-            continue;
-        };
-        if whole.len().saturating_add(data.len()) > ANSWER_BYTES_MAX {
-            return Err(ExchangeError::TooLarge);
-        }
-        // Most answers are one frame, which needs no copy.
-        match first.take() {
-            None if whole.is_empty() => first = Some(data),
-            None => whole.extend_from_slice(&data),
-            Some(earlier) => {
-                whole.extend_from_slice(&earlier);
-                whole.extend_from_slice(&data);
-            }
-        }
-    }
-    Ok(first.unwrap_or_else(|| whole.freeze()))
-}
-
 /// Reads events until one is a response. What else passes on the stream of a request of the gateway's own has no
 /// reader.
-async fn read_event(mut body: Body) -> Result<Bytes, ExchangeError> {
-    let mut parser = EventParser::new(ANSWER_BYTES_MAX);
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(ExchangeError::Body)?.into_data() else {
-            continue;
-        };
-        let mut answer = None;
-        parser
-            .push(&data, |event| {
-                if answer.is_none() && is_response(&event.data) {
-                    answer = Some(Bytes::copy_from_slice(event.data.as_bytes()));
-                }
-            })
-            .map_err(|_| ExchangeError::TooLarge)?;
-        if let Some(answer) = answer {
-            return Ok(answer);
+async fn read_event(mut events: EventStream) -> Result<Bytes, ExchangeError> {
+    while let Some(event) = events.try_next().await? {
+        match event.as_message() {
+            Some(text) if text.len() > ANSWER_BYTES_MAX => return Err(ExchangeError::TooLarge),
+            Some(text) if is_response(text) => return Ok(text.clone()),
+            Some(_) | None => {}
         }
     }
     Err(ExchangeError::NoResponse)
 }
 
-fn is_response(text: &str) -> bool {
-    Message::parse(text.as_bytes(), Sender::Upstream)
-        .is_ok_and(|message| message.kind().is_response())
+fn is_response(text: &[u8]) -> bool {
+    Message::parse(text, Sender::Upstream).is_ok_and(|message| message.kind().is_response())
+}
+
+impl From<ReplyError> for ExchangeError {
+    fn from(error: ReplyError) -> Self {
+        match error {
+            ReplyError::TooLong(_) | ReplyError::Event(_) => Self::TooLarge,
+            error => Self::Body(error),
+        }
+    }
 }
 
 impl Answer {
@@ -167,5 +108,11 @@ impl Answer {
     #[must_use]
     pub fn message(&self) -> Option<Message<'_>> {
         Message::parse(&self.text, Sender::Upstream).ok()
+    }
+
+    /// The reply that it was read from.
+    #[must_use]
+    pub fn into_reply(self) -> Reply {
+        Reply::json(self.status, self.text)
     }
 }

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::HeaderValue;
 use mooring_session::names::{NameError, UpstreamSession};
 
 use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{ExchangeError, MessageTransport, Server, read_answer};
-use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Kind, call};
 
 /// An `initialize` to be sent.
@@ -85,7 +84,7 @@ pub async fn initialize(
     let outgoing = Outgoing::post(server, handshake.text.clone()).session_digest(session_digest);
     let exchange = async {
         let reply = way.send(&outgoing).await?;
-        let unkept = refused_session_id(reply.headers());
+        let unkept = refused_session_id(reply.session_id.as_ref());
         Ok((read_answer(reply).await?, unkept))
     };
     let (answer, unkept) = within(limit, exchange).await?;
@@ -136,8 +135,8 @@ async fn complete(
 }
 
 /// Why the session id in a reply cannot be kept; none where it can, or where there is none.
-fn refused_session_id(headers: &HeaderMap) -> Option<NameError> {
-    let id = headers.get(MCP_SESSION_ID)?.as_bytes();
+fn refused_session_id(session_id: Option<&HeaderValue>) -> Option<NameError> {
+    let id = session_id?.as_bytes();
     UpstreamSession::parse(id).err().filter(|_| !id.is_empty())
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: every failure says whether the request can have been delivered, and a retry is decided by that alone.
 
-mod body;
 mod cause;
 mod client;
 pub mod complaints;
@@ -11,6 +10,7 @@ mod contact;
 mod discard;
 mod exchange;
 mod handshake;
+mod http_reply;
 mod metrics;
 mod probe;
 mod reach;
@@ -21,17 +21,15 @@ mod statefulness;
 pub mod stdio;
 mod transport;
 
-pub use body::{Body, BodyError, Reply};
 pub use cause::{ContactOutcome, FailureCause, causes};
 pub use client::{Client, ClientError, ClientOptions, SendError, is_refused, tls_config};
 pub use contact::{Contact, ContactLog, ServerHealth};
 pub use discard::{DiscardOutcome, discard};
-pub use exchange::{
-    Answer, ExchangeError, ReceivedResponse, is_event_stream, read_answer, read_whole, within,
-};
+pub use exchange::{ANSWER_BYTES_MAX, Answer, ExchangeError, read_answer, within};
 pub use handshake::{
     Completion, HandshakeError, InitializeHandshake, InitializedSession, initialize,
 };
+pub use http_reply::read_http;
 pub use metrics::{describe_metrics, server_contact};
 pub use probe::{ProbeResult, is_session_unknown, probe};
 pub use reach::{Reach, UNREACHED_LOST_AFTER};

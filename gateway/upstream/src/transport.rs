@@ -1,8 +1,9 @@
 //! The transport of one message to a server: an instance over HTTP, or a connection that a worker owns.
 
-use super::{Client, Instance, Outgoing, Reply, SendError};
+use super::{Client, Instance, Outgoing, SendError};
+use mooring_protocol::Reply;
 
-/// Sends one message to a server, as a Streamable HTTP endpoint takes it, and returns the head of the reply.
+/// Sends one message to a server, as a Streamable HTTP endpoint takes it, and returns its reply, whose body may still arrive.
 pub trait MessageTransport: Sync {
     /// Sends the message.
     ///

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use mooring_session::names::ServerName;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,12 +14,11 @@ use tokio::sync::OnceCell;
 
 use super::outcome::outcome;
 use super::question::{RunClient, question};
-use super::{
-    CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, ReplyError, UpstreamReply,
-    Upstreams,
-};
+use super::{CallError, CallErrorKind, Callee, MESSAGE_BYTES_MAX, NestedCall, Upstreams};
 use crate::volume::MountManifest;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Sender, call};
+use mooring_protocol::{
+    ErrorBody, ErrorKind, Kind, Message, Method, Reply, ReplyError, ReplyMessages, Sender, call,
+};
 use mooring_settings::{CallPolicy, CallVerdict, Language};
 use mooring_store::Session;
 
@@ -67,12 +65,7 @@ impl Callee for ForwardingCallee {
         };
         let reply = self
             .upstreams
-            .send(
-                &self.session,
-                &call.server,
-                Bytes::from(text),
-                MESSAGE_BYTES_MAX,
-            )
+            .send(&self.session, &call.server, Bytes::from(text))
             .await;
         let answered = self.read_answer(reply, &call.server).await;
         open.is_over = true;
@@ -138,21 +131,18 @@ impl ForwardingCallee {
     }
 
     /// Reads the reply up to its answer. Requests of the server are passed on or answered; notifications have no reader.
-    async fn read_answer(
-        &self,
-        mut reply: UpstreamReply,
-        server: &str,
-    ) -> Result<Value, CallError> {
+    async fn read_answer(&self, reply: Reply, server: &str) -> Result<Value, CallError> {
         let is_served = reply.status.is_success();
+        let mut messages = ReplyMessages::of(reply, MESSAGE_BYTES_MAX);
         loop {
-            let text = match reply.messages.next().await {
-                Some(Ok(text)) => text,
-                None | Some(Err(ReplyError::Lost(_))) => return Err(connection_lost()),
-                Some(Err(ReplyError::TooLong(text))) => {
-                    return Err(CallError::new(CallErrorKind::Limit, text));
+            let text = match messages.next().await {
+                Ok(Some(text)) => text,
+                Ok(None) | Err(ReplyError::Broken(_)) => return Err(connection_lost()),
+                Err(error) => {
+                    return Err(CallError::new(CallErrorKind::Limit, error.to_string()));
                 }
             };
-            let Ok(message) = Message::parse(text.as_bytes(), Sender::Upstream) else {
+            let Ok(message) = Message::parse(&text, Sender::Upstream) else {
                 return Err(CallError::new(
                     CallErrorKind::Unavailable,
                     "the server's answer is not an MCP message",
@@ -188,7 +178,7 @@ impl ForwardingCallee {
 
     /// Sends a message that has no reply of interest.
     fn send_message(&self, server: &str, text: Bytes) {
-        let sending = (self.upstreams).send(&self.session, server, text, MESSAGE_BYTES_MAX);
+        let sending = self.upstreams.send(&self.session, server, text);
         tokio::spawn(async move { drop(sending.await) });
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use forwarding::ForwardingCallee;
 pub use question::{AnswerPlace, RunClient};
-pub use upstreams::{ReplyError, UpstreamReply, Upstreams};
+pub use upstreams::Upstreams;
 
 /// Longest message of a server's reply.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

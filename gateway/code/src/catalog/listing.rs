@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::{ListedTool, MountableServer};
-use crate::calls::{ReplyError, UpstreamReply, Upstreams};
+use crate::calls::Upstreams;
 use mooring_protocol::listing::{Page, PageError};
-use mooring_protocol::{EnvelopeError, Kind, Listing, Message, Sender, call};
+use mooring_protocol::{
+    EnvelopeError, Kind, Listing, Message, Reply, ReplyError, ReplyMessages, Sender, call,
+};
 
 /// Most pages of one list.
 const PAGES_MAX: usize = 64;
@@ -68,8 +69,7 @@ pub async fn list(
     let id = server.id.as_str();
     // As code is introduced: servers show some tools only to clients that can do what they need.
     let greeting = call::initialize("1", &call::code_initialize_params());
-    let reply = upstreams.visit(id, None, Bytes::from(greeting), LIST_BYTES_MAX);
-    let mut reply = reply.await;
+    let mut reply = upstreams.visit(id, None, Bytes::from(greeting)).await;
     let session_id = reply.session_id.take();
     result(reply).await?;
     let listed = pages(upstreams, server, session_id.as_ref()).await;
@@ -86,16 +86,15 @@ async fn pages(
 ) -> Result<Vec<ListedTool>, ListError> {
     let id = server.id.as_str();
     let initialized = Bytes::from_static(call::initialized().as_bytes());
-    let notified = upstreams.visit(id, session_id, initialized, LIST_BYTES_MAX);
-    drop(notified.await);
+    drop(upstreams.visit(id, session_id, initialized).await);
     let mut tools = Vec::new();
     let (mut bytes_left, mut memory_left) = (LIST_BYTES_MAX, MEMORY_BYTES_MAX);
     let mut cursor: Option<Box<str>> = None;
     for number in 0..PAGES_MAX {
         let request_id = format!("\"list-{number}\"");
         let text = call::list(&request_id, Listing::Tools, cursor.as_deref());
-        let reply = upstreams.visit(id, session_id, Bytes::from(text), LIST_BYTES_MAX);
-        let text = result(reply.await).await?;
+        let reply = upstreams.visit(id, session_id, Bytes::from(text)).await;
+        let text = result(reply).await?;
         bytes_left = bytes_left
             .checked_sub(text.len())
             .ok_or(ListError::TooLong)?;
@@ -155,17 +154,17 @@ impl ToolsPage {
 }
 
 /// The result of the one response in a reply.
-async fn result(mut reply: UpstreamReply) -> Result<Box<str>, ListError> {
-    while let Some(text) = reply.messages.next().await {
-        let text = text?;
-        let message = Message::parse(text.as_bytes(), Sender::Upstream)?;
+async fn result(reply: Reply) -> Result<Box<str>, ListError> {
+    let mut messages = ReplyMessages::of(reply, LIST_BYTES_MAX);
+    while let Some(text) = messages.next().await? {
+        let message = Message::parse(&text, Sender::Upstream)?;
         match (message.kind(), message.outcome()) {
             (Kind::Result, Some(result)) => return Ok(result.into()),
             (Kind::Error, Some(error)) => return Err(ListError::Refused(error.into())),
             _ => {}
         }
     }
-    Err(ListError::Silent(reply.status.as_u16()))
+    Err(ListError::Silent(messages.status.as_u16()))
 }
 
 /// A tool, as far as it is mounted.

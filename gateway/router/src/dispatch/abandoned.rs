@@ -6,49 +6,80 @@
 
 use std::time::Duration;
 
-use http_body_util::BodyExt;
+use futures_util::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::relay::{RelayMode, ReplyGuards};
-use mooring_upstream as upstream;
+use super::call_turn::CallTurn;
+use super::event_filter::EventFilter;
+use super::relay::ReplyGuards;
+use mooring_protocol::{ByteStream, EventStream, ReplyError};
 
-/// How long the turn is kept while the server says nothing. Nobody could cancel such a call any more.
+/// How long the turn is kept while the server says nothing. No client could cancel such a call any more.
 pub const SILENT_MAX: Duration = Duration::from_secs(30);
 /// How long it is kept in all.
 const READ_MAX: Duration = Duration::from_secs(600);
 
 /// A reply that is still under way.
-pub(super) struct AbandonedReply {
-    pub(super) upstream: upstream::Body,
-    pub(super) mode: RelayMode,
-    pub(super) guards: ReplyGuards,
+pub(super) enum UnreadReply {
+    /// One message, which is the answer.
+    Json(ByteStream),
+    /// Messages, the answer among them.
+    Events(EventStream, Box<EventFilter>),
 }
 
-impl AbandonedReply {
-    /// Reads until the answer has come, or until the limit; then the turn is released.
-    pub(super) async fn read(mut self) {
+/// Reads the rest of a reply in a task of its own, where its call has a turn to keep.
+pub(super) fn read(reply: UnreadReply, guards: ReplyGuards) {
+    if guards.turn.is_none() || !reply.is_awaited() {
+        return;
+    }
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move { reply.read_rest(guards.turn.as_ref()).await });
+    }
+}
+
+impl UnreadReply {
+    /// Whether the answer of a call is still to come, and comes here or nowhere.
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Json(_) => true,
+            Self::Events(_, filter) => filter.is_awaited_to_the_end(),
+        }
+    }
+
+    /// Reads until the answer has come, or until the limit.
+    async fn read_rest(mut self, turn: Option<&CallTurn>) {
         let gives_up_at = Instant::now() + READ_MAX;
-        let mut silent_until = Instant::now() + SILENT_MAX;
-        while self.mode.is_awaited() {
-            let Ok(frame) = timeout_at(gives_up_at.min(silent_until), self.upstream.frame()).await
-            else {
-                tracing::info!(
-                    "a call whose client disconnected has no answer yet; its turn is released"
-                );
-                return;
-            };
-            let Some(Ok(frame)) = frame else {
-                return;
-            };
-            let Ok(chunk) = frame.into_data() else {
-                continue;
-            };
-            let said = self.mode.says_something(chunk, self.guards.turn.as_ref());
-            match said {
-                Ok(true) => silent_until = Instant::now() + SILENT_MAX,
-                Ok(false) => {}
-                Err(_) => return,
+        while self.is_awaited() {
+            let silent_until = Instant::now() + SILENT_MAX;
+            let message = self.next_message(turn);
+            match timeout_at(gives_up_at.min(silent_until), message).await {
+                Ok(Some(Ok(()))) => {}
+                Ok(None | Some(Err(_))) => return,
+                Err(_) => {
+                    tracing::info!(
+                        "a call whose client disconnected has no answer yet; its turn is released"
+                    );
+                    return;
+                }
             }
+        }
+    }
+
+    /// Reads until the server has said something about the call.
+    async fn next_message(&mut self, turn: Option<&CallTurn>) -> Option<Result<(), ReplyError>> {
+        match self {
+            Self::Json(chunks) => Some(chunks.next().await?.map(drop)),
+            Self::Events(events, filter) => loop {
+                let event = match events.next().await? {
+                    Ok(event) => event,
+                    Err(error) => return Some(Err(error)),
+                };
+                let is_message = event.as_message().is_some();
+                filter.pass(event, turn);
+                if is_message {
+                    return Some(Ok(()));
+                }
+            },
         }
     }
 }
@@ -56,63 +87,45 @@ impl AbandonedReply {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use bytes::Bytes;
-    use http_body::Frame;
-    use http_body_util::StreamBody;
     use tokio::sync::mpsc;
 
-    use super::super::RelayOptions;
-    use super::super::event_relay::{Audience, EventRelay, PendingRequest};
-    use super::super::seals::Seals;
+    use super::super::event_filter::{Audience, PendingRequest};
     use super::*;
-    use mooring_protocol::Marker;
     use mooring_protocol::ids::Epoch;
+    use mooring_protocol::{Event, Marker};
 
     const EVERY: Duration = Duration::from_secs(15);
 
     /// A call's stream, and where its server writes.
-    fn abandoned() -> (AbandonedReply, mpsc::Sender<&'static str>) {
-        let options = RelayOptions {
-            event_bytes_max: 1_000,
-            seals: Seals::default(),
-            stopping: tokio_util::sync::CancellationToken::new(),
-        };
+    fn abandoned() -> (UnreadReply, mpsc::Sender<Event>) {
         let pending_request = PendingRequest {
             id_json: "1".into(),
         };
         let audience = Audience::Bound(Marker::of(Epoch(1)));
-        let events = EventRelay::new(audience, &options, Some(pending_request), None, None);
-        let (written, chunks) = mpsc::channel::<&'static str>(1);
-        let frames = futures_util::stream::unfold(chunks, async |mut chunks| {
-            let chunk = chunks.recv().await?;
-            Some((
-                Ok(Frame::data(Bytes::from_static(chunk.as_bytes()))),
-                chunks,
-            ))
+        let filter = EventFilter::new(audience, Some(pending_request), None, None);
+        let (written, events) = mpsc::channel(1);
+        let events = futures_util::stream::unfold(events, async |mut events| {
+            Some((Ok(events.recv().await?), events))
         });
-        let reply = AbandonedReply {
-            upstream: upstream::Body::made(StreamBody::new(frames)),
-            mode: RelayMode::Events(Box::new(events)),
-            guards: ReplyGuards::default(),
-        };
+        let reply = UnreadReply::Events(Box::pin(events), Box::new(filter));
         (reply, written)
     }
 
     /// How long a call is waited for whose server writes this again and again, `times` at most.
-    async fn waited(chunk: &'static str, times: usize) -> Duration {
+    async fn waited(event: Event, times: usize) -> Duration {
         let (reply, written) = abandoned();
         let began = Instant::now();
         let writes = async {
             for _ in 0..times {
                 tokio::time::sleep(EVERY).await;
-                if written.send(chunk).await.is_err() {
+                if written.send(event.clone()).await.is_err() {
                     break;
                 }
             }
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = reply.read() => {}
+            () = reply.read_rest(None) => {}
             () = writes => {}
         }
         began.elapsed()
@@ -120,12 +133,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_call_is_waited_for_shortly_and_a_busy_one_for_longer() {
-        let progress = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
-        assert_eq!(waited(progress, 0).await, SILENT_MAX);
-        assert_eq!(waited(": keep-alive\n\n", 1_000).await, SILENT_MAX);
-        assert_eq!(waited(progress, 3).await, EVERY * 3 + SILENT_MAX);
+        let message = |text: &'static str| Event::message(text);
+        let progress = message(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#);
+        assert_eq!(waited(progress.clone(), 0).await, SILENT_MAX);
+        let no_message = Event {
+            retry_ms: Some(5),
+            ..Event::default()
+        };
+        assert_eq!(waited(no_message, 1_000).await, SILENT_MAX);
+        assert_eq!(waited(progress.clone(), 3).await, EVERY * 3 + SILENT_MAX);
         assert_eq!(waited(progress, 1_000).await, READ_MAX);
-        let answer = "data: {\"jsonrpc\":\"2.0\",\"id\":\"c:1\",\"result\":{}}\n\n";
+        let answer = message(r#"{"jsonrpc":"2.0","id":"c:1","result":{}}"#);
         assert_eq!(waited(answer, 1).await, EVERY);
     }
 }

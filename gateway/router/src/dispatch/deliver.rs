@@ -9,10 +9,11 @@ use mooring_session::view::BindingView;
 use super::annotations::is_repeatable;
 use crate::affinity::{Loss, RebindNotice, ResolveError, ResolvedBinding, Session, SessionRouter};
 use mooring_metrics as metrics;
+use mooring_protocol::Reply;
 use mooring_protocol::ids::Epoch;
 use mooring_upstream::{
-    ExchangeError, Outgoing, ProbeResult, ReceivedResponse, Reply, SendError, Server,
-    UNREACHED_LOST_AFTER, is_session_unknown, read_answer,
+    ExchangeError, Outgoing, ProbeResult, SendError, Server, UNREACHED_LOST_AFTER,
+    is_session_unknown, read_answer,
 };
 
 /// Most times one message is sent, losses included.
@@ -73,11 +74,11 @@ pub enum RetrySafety<'a> {
     Never,
 }
 
-/// The head of the upstream's response, and over which binding it came.
+/// The upstream's reply, and over which binding it came.
 #[derive(Debug)]
 pub struct DeliveryResult {
-    /// What the upstream answered.
-    pub response: ReceivedResponse,
+    /// What the upstream answered; its body may still arrive.
+    pub reply: Reply,
     /// The binding it came over.
     pub binding: BindingView,
     /// Set where the binding was moved on the way.
@@ -116,7 +117,7 @@ enum ExecutionStatus {
 
 /// What one attempt came to.
 enum Attempt {
-    Done(ReceivedResponse),
+    Done(Reply),
     Lost(Loss, ExecutionStatus),
     /// Nothing was sent: the instance could not be connected to, and is not lost yet.
     Unreached(SendError),
@@ -145,9 +146,9 @@ pub async fn deliver(
         }
         attempts = attempts.saturating_add(1);
         let ran = match attempt(router, call, &resolved.binding).await {
-            Attempt::Done(response) => {
+            Attempt::Done(reply) => {
                 return Ok(DeliveryResult {
-                    response,
+                    reply,
                     binding: resolved.binding,
                     moved: resolved.moved,
                 });
@@ -285,12 +286,12 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
         .await;
     metrics::upstream(started.elapsed());
     let broken = match sent {
-        Ok(response) => {
+        Ok(reply) => {
             if call.server.ownership == Ownership::Owned {
                 // Nobody else sees that a connection which a worker holds is alive.
                 instance.contact.succeed();
             }
-            return answered(router, call, binding, response).await;
+            return answered(router, call, binding, reply).await;
         }
         Err(SendError::Refused) => {
             return Attempt::Lost(Loss::InstanceRefuses, ExecutionStatus::NotRun);
@@ -358,16 +359,16 @@ async fn answered(
     router: &SessionRouter,
     call: &Call<'_>,
     binding: &BindingView,
-    response: Reply,
+    reply: Reply,
 ) -> Attempt {
     let is_suspect = matches!(
-        response.status(),
+        reply.status,
         StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST
     ) && binding.upstream_session.is_some();
     if !is_suspect {
-        return Attempt::Done(ReceivedResponse::Streaming(response));
+        return Attempt::Done(reply);
     }
-    let answer = match read_answer(response).await {
+    let answer = match read_answer(reply).await {
         Ok(answer) => answer,
         Err(error) => return Attempt::Failed(error.into()),
     };
@@ -382,7 +383,7 @@ async fn answered(
             ProbeResult::Alive | ProbeResult::Unclear => {}
         }
     }
-    Attempt::Done(ReceivedResponse::Whole(answer))
+    Attempt::Done(answer.into_reply())
 }
 
 async fn may_repeat(router: &SessionRouter, call: &Call<'_>, binding: &BindingView) -> bool {

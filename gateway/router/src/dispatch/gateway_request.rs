@@ -5,9 +5,7 @@
 
 use super::deliver::{Call, DeliverError, DeliveryResult, OnLoss, RetrySafety, deliver};
 use crate::affinity::{BindingHolder, InFlightKind, RebindNotice, Session, SessionRouter};
-use mooring_upstream::{
-    Answer, ExchangeError, Outgoing, ReceivedResponse, Server, read_answer, within,
-};
+use mooring_upstream::{Answer, ExchangeError, Outgoing, Server, read_answer, within};
 
 /// One request, which is safe to repeat.
 #[derive(Debug)]
@@ -55,17 +53,12 @@ pub async fn send_gateway_request(
         .active_bindings()
         .begin(session, &server.id, InFlightKind::Call);
     let DeliveryResult {
-        response,
+        reply,
         binding,
         moved,
     } = deliver(router, &call).await?;
     in_flight.set_holder(BindingHolder::of(&binding, router.worker()));
-    let answer = match response {
-        ReceivedResponse::Whole(answer) => Ok(answer),
-        ReceivedResponse::Streaming(reply) => {
-            within(router.options().answer_timeout, read_answer(reply)).await
-        }
-    };
+    let answer = within(router.options().answer_timeout, read_answer(reply)).await;
     // One that the record tells of waits for the reply to a request of the client's own.
     let moved = moved.filter(|moved| !moved.is_recorded);
     Ok(GatewayReply { answer, moved })

@@ -1,53 +1,30 @@
 //! From a delivered response to the client's reply.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use futures_util::stream;
+use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
 use super::deliver::DeliveryResult;
-use super::event_relay::{Audience, Caller, EventRelay, PendingRequest, StreamOrigin};
-use super::relay::{Relay, RelayMode, ReplyGuards};
+use super::event_filter::{Audience, Caller, EventFilter, PendingRequest, StreamOrigin};
+use super::relay::{EventRelay, JsonRelay, ReplyGuards};
 use super::seals::Seals;
 use crate::affinity::{RebindNotice, Session};
 use crate::pooled::ServerRequestResponder;
 use mooring_protocol::envelope::{Message, Sender};
-use mooring_protocol::header::X_ACCEL_BUFFERING;
 use mooring_protocol::ids::Epoch;
-use mooring_protocol::stream::StreamRewriter;
-use mooring_protocol::{Event, mark, rewrite_down};
-use mooring_upstream::{
-    Answer, ExchangeError, ReceivedResponse, Reply, Server, is_event_stream, read_whole,
-};
-
-/// Why the body of a reply broke off.
-#[derive(Debug, thiserror::Error)]
-#[error("the reply broke off")]
-pub struct BodyError(#[source] pub(super) Box<dyn std::error::Error + Send + Sync>);
-
-impl BodyError {
-    /// Keeps the cause.
-    pub fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self(Box::new(cause))
-    }
-}
-
-/// The body of a reply, as it arrives.
-pub type ReplyBody = UnsyncBoxBody<Bytes, BodyError>;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+use mooring_protocol::rewrite::into_bytes;
+use mooring_protocol::{Event, EventStream, Reply, ReplyBody, mark, rewrite_down};
+use mooring_upstream::{ANSWER_BYTES_MAX, ExchangeError, Server};
 
 /// How replies are relayed.
 #[derive(Clone, Debug)]
 pub struct RelayOptions {
-    /// Largest single event, in bytes.
-    pub event_bytes_max: usize,
+    /// Largest single message, in bytes.
+    pub message_bytes_max: usize,
     /// What the ids of servers' requests are sealed with.
     pub seals: Seals,
-    /// Cancelled when the worker stops: streams that answer no call then end.
+    /// Cancelled when the gateway stops: streams that answer no call then end.
     pub stopping: CancellationToken,
 }
 
@@ -61,29 +38,27 @@ pub async fn relay_call(
     pending_request: Option<PendingRequest>,
     guards: ReplyGuards,
     options: &RelayOptions,
-) -> Result<Response<ReplyBody>, ExchangeError> {
+) -> Result<Reply, ExchangeError> {
     let epoch = Epoch(delivered.binding.epoch);
     let marker = (options.seals).marker(&caller.session, &caller.server, epoch);
     let audience = Audience::Bound(marker);
-    let response = match delivered.response {
-        ReceivedResponse::Whole(answer) => return Ok(whole(&answer, &audience)),
-        ReceivedResponse::Streaming(response) => response,
-    };
-    match delivered.moved {
-        Some(moved)
-            if !is_event_stream(&response) && answers(&response, pending_request.as_ref()) =>
-        {
-            marked(response, audience, &moved, &caller).await
-        }
-        moved if is_event_stream(&response) && response.status().is_success() => {
+    let reply = delivered.reply;
+    match (delivered.moved, reply.body) {
+        (moved, ReplyBody::Events(events)) if reply.status.is_success() => {
             let origin = StreamOrigin {
                 caller,
                 binding: delivered.binding,
             };
-            let events = EventRelay::new(audience, options, pending_request, Some(origin), moved);
-            Ok(streaming_events(response, events, guards))
+            let filter = EventFilter::new(audience, pending_request, Some(origin), moved);
+            Ok(relay_events(reply.status, events, filter, guards, options))
         }
-        _ => relay(response, audience, pending_request, guards, options).await,
+        (Some(moved), body) if reply.status.is_success() && pending_request.is_some() => {
+            marked(Reply { body, ..reply }, audience, &moved, &caller).await
+        }
+        (_, body) => {
+            let reply = Reply { body, ..reply };
+            relay(reply, audience, pending_request, guards, options).await
+        }
     }
 }
 
@@ -92,24 +67,13 @@ pub async fn relay_call(
 /// # Errors
 /// Where an error answer cannot be read.
 pub async fn relay_shared(
-    received: ReceivedResponse,
+    received: Reply,
     responder: ServerRequestResponder,
     pending_request: Option<PendingRequest>,
     options: &RelayOptions,
-) -> Result<Response<ReplyBody>, ExchangeError> {
-    match received {
-        ReceivedResponse::Whole(answer) => Ok(whole(&answer, &Audience::Shared(responder))),
-        ReceivedResponse::Streaming(response) => {
-            relay(
-                response,
-                Audience::Shared(responder),
-                pending_request,
-                ReplyGuards::default(),
-                options,
-            )
-            .await
-        }
-    }
+) -> Result<Reply, ExchangeError> {
+    let (audience, guards) = (Audience::Shared(responder), ReplyGuards::default());
+    relay(received, audience, pending_request, guards, options).await
 }
 
 /// The reply to a GET.
@@ -122,161 +86,99 @@ pub async fn relay_stream(
     server: &Server,
     guards: ReplyGuards,
     options: &RelayOptions,
-) -> Result<Response<ReplyBody>, ExchangeError> {
+) -> Result<Reply, ExchangeError> {
     let epoch = Epoch(delivered.binding.epoch);
     let audience = Audience::Bound(options.seals.marker(session, server, epoch));
-    let moved = delivered.moved;
-    match delivered.response {
-        ReceivedResponse::Whole(answer) => Ok(whole(&answer, &audience)),
-        ReceivedResponse::Streaming(response)
-            if is_event_stream(&response) && response.status().is_success() =>
-        {
-            let events = EventRelay::new(audience, options, None, None, moved);
-            Ok(streaming_events(response, events, guards))
+    let reply = delivered.reply;
+    match reply.body {
+        ReplyBody::Events(events) if reply.status.is_success() => {
+            let filter = EventFilter::new(audience, None, None, delivered.moved);
+            Ok(relay_events(reply.status, events, filter, guards, options))
         }
-        ReceivedResponse::Streaming(response) => failed_or_accepted(response, audience).await,
+        body => failed_or_accepted(Reply { body, ..reply }, &audience).await,
     }
 }
 
-/// Whether the response carries the answer of a request.
-fn answers(response: &Reply, pending_request: Option<&PendingRequest>) -> bool {
-    response.status().is_success() && pending_request.is_some()
-}
-
-/// Whether the response says that there is none.
-fn is_accepted(response: &Reply) -> bool {
-    matches!(
-        response.status(),
-        StatusCode::ACCEPTED | StatusCode::NO_CONTENT
-    )
+/// Whether the reply says that there is no answer.
+fn is_accepted(status: StatusCode) -> bool {
+    matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
 }
 
 async fn relay(
-    response: Reply,
+    reply: Reply,
     audience: Audience,
     pending_request: Option<PendingRequest>,
     guards: ReplyGuards,
     options: &RelayOptions,
-) -> Result<Response<ReplyBody>, ExchangeError> {
-    if is_event_stream(&response) && response.status().is_success() {
-        let events = EventRelay::new(audience, options, pending_request, None, None);
-        return Ok(streaming_events(response, events, guards));
-    }
-    if !answers(&response, pending_request.as_ref()) {
-        return failed_or_accepted(response, audience).await;
-    }
-    if is_accepted(&response) {
+) -> Result<Reply, ExchangeError> {
+    let status = reply.status;
+    let is_answer = status.is_success() && pending_request.is_some();
+    match reply.body {
+        ReplyBody::Events(events) if status.is_success() => {
+            let filter = EventFilter::new(audience, pending_request, None, None);
+            Ok(relay_events(status, events, filter, guards, options))
+        }
         // The client would wait for ever for the answer to a request that was only accepted.
-        return Err(ExchangeError::NoResponse);
+        _ if is_answer && is_accepted(status) => Err(ExchangeError::NoResponse),
+        ReplyBody::JsonStream(chunks) if is_answer => {
+            let relay = JsonRelay::new(chunks, guards);
+            Ok(Reply::new(status, ReplyBody::JsonStream(Box::pin(relay))))
+        }
+        body => failed_or_accepted(Reply { body, ..reply }, &audience).await,
     }
-    let mode = RelayMode::Json(StreamRewriter::new());
-    Ok(streaming(response, JSON, mode, guards))
 }
 
-fn streaming_events(
-    response: Reply,
-    events: EventRelay,
+fn relay_events(
+    status: StatusCode,
+    events: EventStream,
+    filter: EventFilter,
     guards: ReplyGuards,
-) -> Response<ReplyBody> {
-    streaming(
-        response,
-        EVENTS,
-        RelayMode::Events(Box::new(events)),
-        guards,
-    )
-}
-
-fn streaming(
-    response: Reply,
-    content_type: HeaderValue,
-    mode: RelayMode,
-    guards: ReplyGuards,
-) -> Response<ReplyBody> {
-    let status = response.status();
-    let is_events = matches!(mode, RelayMode::Events(_));
-    let relay = Relay::new(response.into_body(), mode, guards);
-    let mut reply = Response::new(relay.map_err(BodyError::new).boxed_unsync());
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, content_type);
-    if is_events {
-        stream_headers(reply.headers_mut());
-    }
-    reply
-}
-
-/// What keeps proxies on the way from holding events back (nginx, `proxy_buffering`) or storing them.
-fn stream_headers(headers: &mut HeaderMap) {
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-transform"),
-    );
+    options: &RelayOptions,
+) -> Reply {
+    let relay = EventRelay::new(events, filter, guards, &options.stopping);
+    Reply::new(status, ReplyBody::Events(Box::pin(relay)))
 }
 
 /// A reply that tells of a move is always events: the warning, then the marked answer.
 async fn marked(
-    response: Reply,
+    reply: Reply,
     audience: Audience,
     moved: &RebindNotice,
     caller: &Caller,
-) -> Result<Response<ReplyBody>, ExchangeError> {
-    let status = response.status();
-    let text = read_whole(response.into_body()).await?;
+) -> Result<Reply, ExchangeError> {
+    let text = reply.body.read_text(ANSWER_BYTES_MAX).await?;
     let down = undone(&text, &audience);
     let told = moved.told();
-    let down = String::from_utf8_lossy(&down);
-    let answer = match mark::mark_result(&down, &told) {
+    let answer = match mark::mark_result(&String::from_utf8_lossy(&down), &told) {
         Some(marked) => {
             caller.note_loss_reported(moved).await;
-            marked
+            Bytes::from(marked)
         }
-        None => down.into_owned(),
+        None => down,
     };
-    let mut body = told.warning_event().to_vec();
-    body.extend_from_slice(&Event::message(&answer).encode());
-    let mut reply = Response::new(full(Bytes::from(body)));
-    *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, EVENTS);
-    stream_headers(reply.headers_mut());
-    Ok(reply)
+    let events = [told.warning_event(), Event::message(answer)];
+    let events = ReplyBody::Events(Box::pin(stream::iter(events.map(Ok))));
+    Ok(Reply::new(reply.status, events))
 }
 
-async fn failed_or_accepted(
-    response: Reply,
-    audience: Audience,
-) -> Result<Response<ReplyBody>, ExchangeError> {
-    if is_accepted(&response) {
-        // The body of an accepted message is empty by the protocol; reading it frees the connection.
-        let _ = response.into_body().collect().await;
-        let mut reply = Response::new(full(Bytes::new()));
-        *reply.status_mut() = StatusCode::ACCEPTED;
-        return Ok(reply);
+/// An error of the upstream, its ids undone where it is a message, or the word that a message was accepted.
+async fn failed_or_accepted(reply: Reply, audience: &Audience) -> Result<Reply, ExchangeError> {
+    // Also of an accepted message the body, which is empty by the protocol, is read: that frees the connection.
+    let text = reply.body.read_text(ANSWER_BYTES_MAX).await;
+    if is_accepted(reply.status) {
+        return Ok(Reply::empty(StatusCode::ACCEPTED));
     }
-    let retry_after = response.headers().get(RETRY_AFTER).cloned();
-    let answer = Answer {
-        status: response.status(),
-        upstream_session: None,
-        text: read_whole(response.into_body()).await?,
-    };
-    let mut reply = whole(&answer, &audience);
-    if let Some(retry_after) = retry_after {
-        reply.headers_mut().insert(RETRY_AFTER, retry_after);
-    }
-    Ok(reply)
-}
-
-/// An error of the upstream, its ids undone where it is a message, as it is otherwise.
-fn whole(answer: &Answer, audience: &Audience) -> Response<ReplyBody> {
-    let is_message = answer.message().is_some();
-    let mut reply = Response::new(full(undone(&answer.text, audience)));
-    *reply.status_mut() = passed_status(answer.status);
-    let content_type = if is_message {
-        JSON
+    let text = text?;
+    let is_message = Message::parse(&text, Sender::Upstream).is_ok();
+    let body = if is_message {
+        ReplyBody::Json(undone(&text, audience))
     } else {
-        HeaderValue::from_static("text/plain; charset=utf-8")
+        ReplyBody::Text(text)
     };
-    reply.headers_mut().insert(CONTENT_TYPE, content_type);
-    reply
+    Ok(Reply {
+        retry_after: reply.retry_after,
+        ..Reply::new(passed_status(reply.status), body)
+    })
 }
 
 /// What an upstream's status means to the client. Upstream credentials are the gateway's, so that they are refused is
@@ -293,18 +195,13 @@ fn passed_status(status: StatusCode) -> StatusCode {
     }
 }
 
+/// A message with the client's id in place of the gateway's; what is no message stays as it is.
 fn undone(text: &Bytes, audience: &Audience) -> Bytes {
-    Message::parse(text, Sender::Upstream)
-        .ok()
-        .and_then(|message| {
-            let down = rewrite_down(&message, &audience.marker()).ok()?;
-            Some(Bytes::from(down.text.into_owned()))
-        })
-        .unwrap_or_else(|| text.clone())
-}
-
-fn full(text: Bytes) -> ReplyBody {
-    Full::new(text)
-        .map_err(|never| match never {})
-        .boxed_unsync()
+    let Ok(message) = Message::parse(text, Sender::Upstream) else {
+        return text.clone();
+    };
+    match rewrite_down(&message, &audience.marker()) {
+        Ok(down) => into_bytes(down.text, text),
+        Err(_) => text.clone(),
+    }
 }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -20,7 +19,7 @@ use crate::client_stream::{NegotiatedSession, OpenStream};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Id, Lane, Message, Method, Revision, VersionError, call,
+    ErrorBody, ErrorKind, Id, Lane, Message, Method, Reply, Revision, VersionError, call,
 };
 
 /// How often in a row the rest of a reply is asked for in vain.
@@ -64,12 +63,12 @@ pub(in super::super) async fn serve(
     context: &StreamContext,
     body: &Bytes,
     message: &Message<'_>,
-) -> Response {
+) -> Reply {
     let Some(negotiated) = context.stream.negotiated() else {
         // Before its `initialize` a client may ping, and nothing else.
         return match (message.method(), message.id()) {
             (Method::Ping, Some(id)) => {
-                answer::json(StatusCode::OK, call::empty_result(id.as_json()).into())
+                Reply::json(StatusCode::OK, call::empty_result(id.as_json()))
             }
             (_, id) => answer::error(
                 &ErrorBody::new(ErrorKind::InvalidRequest)
@@ -132,7 +131,7 @@ impl StreamContext {
     }
 
     /// A GET of what answers no request, or of what came after an event.
-    async fn get(&self, last_event_id: Option<HeaderValue>) -> Response {
+    async fn get(&self, last_event_id: Option<HeaderValue>) -> Reply {
         let negotiated = self.stream.negotiated();
         let Some(mut context) = self.request_context(negotiated.as_ref()) else {
             return answer::plain(ErrorKind::ServerNotFound, None);
@@ -148,8 +147,8 @@ impl StreamContext {
 
 /// Writes a reply onto the stream until the request `id` is answered, asking for the rest where it ends early and can be
 /// resumed. What stays without an answer gets an error in its place.
-async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Response) {
-    let first_status = reply.status();
+async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
+    let first_status = reply.status;
     let mut read = pass_on(context, Some(id), reply).await;
     let mut resume_after = None;
     let mut in_vain = 0_u32;
@@ -209,7 +208,7 @@ async fn listen_always(context: &StreamContext) {
     let mut resume_after = None;
     loop {
         let reply = context.get(resume_after.take()).await;
-        let status = reply.status();
+        let status = reply.status;
         if !may_go_on(status) {
             finish_if_over(&context.stream, status);
             return;

@@ -2,7 +2,6 @@
 //!
 //! Invariant: what the client's later messages need is noted before it can see the answer.
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderValue;
 
@@ -10,16 +9,14 @@ use super::super::{answer, endpoint};
 use super::answering::StreamContext;
 use crate::client_stream::NegotiatedSession;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::header::MCP_SESSION_ID;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Revision};
-use mooring_router::dispatch::ReplyMessages;
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Reply, ReplyMessages, Revision};
 
 /// Serves the client's `initialize`, and notes what its later messages need.
 pub(in super::super) async fn initialize(
     context: &StreamContext,
     body: &Bytes,
     message: &Message<'_>,
-) -> Response {
+) -> Reply {
     if !context.stream.begin_initialize() {
         return answer::error(
             &ErrorBody::new(ErrorKind::InvalidRequest)
@@ -33,7 +30,7 @@ pub(in super::super) async fn initialize(
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
     };
     let (reply, negotiated) =
-        introduction_in(reply, context.app.relay.event_bytes_max, revision).await;
+        introduction_in(reply, context.app.relay.message_bytes_max, revision).await;
     context.stream.end_initialize(negotiated);
     reply
 }
@@ -46,16 +43,16 @@ pub(in super::super) fn revision_for(message: &Message<'_>) -> Revision {
 
 /// What an initialize reply says. A reply that is read for it is put together again.
 async fn introduction_in(
-    reply: Response,
+    reply: Reply,
     message_bytes_max: usize,
     asked_for: Revision,
-) -> (Response, Option<NegotiatedSession>) {
-    let session_header = reply.headers().get(MCP_SESSION_ID).cloned();
-    let mut messages = ReplyMessages::of(answer::to_be_read(reply), message_bytes_max);
+) -> (Reply, Option<NegotiatedSession>) {
+    let session_header = reply.session_id.clone();
+    let mut messages = ReplyMessages::of(reply, message_bytes_max);
     let status = messages.status;
     let mut text = None;
     while let Ok(Some(next)) = messages.next().await {
-        let is_result = Message::parse(next.as_bytes(), Sender::Upstream)
+        let is_result = Message::parse(&next, Sender::Upstream)
             .is_ok_and(|message| message.kind() == Kind::Result);
         text = Some(next);
         if is_result {
@@ -67,13 +64,13 @@ async fn introduction_in(
         .is_success()
         .then(|| initialize_params(&text, session_header, asked_for))
         .flatten();
-    let reply = answer::json(status, Bytes::from(text.into_string()));
+    let reply = Reply::json(status, text);
     (reply, negotiated)
 }
 
 /// What the text of an initialize result negotiates; none where it is no result.
 pub(in super::super) fn initialize_params(
-    text: &str,
+    text: &[u8],
     session_header: Option<HeaderValue>,
     asked_for: Revision,
 ) -> Option<NegotiatedSession> {
@@ -85,14 +82,14 @@ pub(in super::super) fn initialize_params(
 }
 
 /// The revision that an initialize result names; none where it is no result.
-fn revision_in(text: &str) -> Option<Box<str>> {
+fn revision_in(text: &[u8]) -> Option<Box<str>> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct InitializeResult {
         #[serde(default)]
         protocol_version: Box<str>,
     }
-    let message = Message::parse(text.as_bytes(), Sender::Upstream).ok()?;
+    let message = Message::parse(text, Sender::Upstream).ok()?;
     if message.kind() != Kind::Result {
         return None;
     }
@@ -107,9 +104,12 @@ mod tests {
     #[test]
     fn only_a_result_introduces() {
         let result = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2024-11-05"}}"#;
-        assert_eq!(revision_in(result).as_deref(), Some("2024-11-05"));
+        assert_eq!(
+            revision_in(result.as_bytes()).as_deref(),
+            Some("2024-11-05")
+        );
         let error = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32009,"message":"away"}}"#;
-        assert_eq!(revision_in(error), None);
-        assert_eq!(revision_in("<html>"), None);
+        assert_eq!(revision_in(error.as_bytes()), None);
+        assert_eq!(revision_in(b"<html>"), None);
     }
 }

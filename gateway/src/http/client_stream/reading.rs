@@ -5,14 +5,11 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use axum::response::Response;
 use http::{HeaderValue, StatusCode};
 
-use super::super::answer;
 use super::answering::StreamContext;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{Id, Message};
-use mooring_router::dispatch::ReplyMessages;
+use mooring_protocol::{Id, Message, Reply, ReplyMessages};
 
 /// How long to wait before the rest of a reply is asked for, where the server does not say.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
@@ -41,10 +38,9 @@ pub(super) struct EarlyEnd {
 pub(super) async fn pass_on(
     context: &StreamContext,
     awaited: Option<Id<'_>>,
-    reply: Response,
+    reply: Reply,
 ) -> ReplyEnd {
-    let mut messages =
-        ReplyMessages::of(answer::to_be_read(reply), context.app.relay.event_bytes_max);
+    let mut messages = ReplyMessages::of(reply, context.app.relay.message_bytes_max);
     let mut nameless_error = None;
     let mut said_something = false;
     loop {
@@ -57,6 +53,7 @@ pub(super) async fn pass_on(
                     Part::NamelessError(error) => nameless_error = Some(error),
                     Part::Message(flow) => {
                         said_something = true;
+                        let text = String::from_utf8_lossy(&text);
                         if context.stream.say(&text).await.is_err() || flow.is_break() {
                             return ReplyEnd::Done;
                         }
@@ -90,8 +87,8 @@ enum Part {
 }
 
 /// None for what is no message, which has no place on the stream.
-fn part_of(text: &str, awaited: Option<Id<'_>>) -> Option<Part> {
-    let message = match Message::parse(text.as_bytes(), Sender::Upstream) {
+fn part_of(text: &[u8], awaited: Option<Id<'_>>) -> Option<Part> {
+    let message = match Message::parse(text, Sender::Upstream) {
         Ok(message) => message,
         Err(error) => {
             tracing::warn!(%error, "a reply to a legacy client holds what is no message; it is dropped");
@@ -120,7 +117,7 @@ mod tests {
     #[test]
     fn the_answer_is_told_from_what_comes_before_it() {
         let awaited = Id::from_json("1").ok();
-        let is_answer = |text: &str| match part_of(text, awaited) {
+        let is_answer = |text: &str| match part_of(text.as_bytes(), awaited) {
             Some(Part::Message(flow)) => Some(flow.is_break()),
             _ => None,
         };
@@ -139,7 +136,7 @@ mod tests {
         assert_eq!(is_answer("Bad Request"), None);
         let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#;
         assert!(matches!(
-            part_of(nameless, awaited),
+            part_of(nameless.as_bytes(), awaited),
             Some(Part::NamelessError(_))
         ));
     }

@@ -38,13 +38,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
-use bytes::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use self::problem::Problem;
-use super::{App, answer};
+use super::{App, reply};
 
 /// The routes, to be guarded as all others are.
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -81,7 +80,7 @@ async fn not_allowed() -> Problem {
 
 /// A reply that is this JSON.
 fn json(status: StatusCode, value: &Value) -> Response {
-    answer::json(status, Bytes::from(value.to_string()))
+    reply::json(status, value.to_string())
 }
 
 /// Works on the volume, on a thread of its own.

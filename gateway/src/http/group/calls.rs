@@ -1,12 +1,10 @@
 //! What goes to one member of a group: the one that the request names, or that has what it names.
 
-use axum::response::Response;
-
 use super::GroupMessage;
 use super::member_reply::own_result;
 use crate::group::Member;
 use mooring_protocol::renaming::{Reference, reference, with_name, with_reference};
-use mooring_protocol::{ErrorKind, Listing, Method, call};
+use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
 use mooring_router::affinity::RebindNotice;
 use mooring_settings::GroupNames;
 
@@ -24,7 +22,7 @@ struct NamedMember<'a> {
 
 impl GroupMessage<'_> {
     /// tools/call and prompts/get.
-    pub(super) async fn to_named(&self, listing: Listing) -> Response {
+    pub(super) async fn to_named(&self, listing: Listing) -> Reply {
         let Some(name) = self.message.params.name() else {
             return self.refuse_params("the request needs a name");
         };
@@ -41,7 +39,7 @@ impl GroupMessage<'_> {
     }
 
     /// completion/complete: for an argument of a prompt, or of a resource template.
-    pub(super) async fn complete(&self) -> Response {
+    pub(super) async fn complete(&self) -> Reply {
         match reference(self.message) {
             Some(Reference::Prompt(name)) => {
                 let Some(meant) = self.meant(Listing::Prompts, &name).await else {
@@ -67,7 +65,7 @@ impl GroupMessage<'_> {
     }
 
     /// resources/read, subscribe and unsubscribe.
-    pub(super) async fn to_resource(&self, method: Method) -> Response {
+    pub(super) async fn to_resource(&self, method: Method) -> Reply {
         let Some(uri) = self.message.params.uri() else {
             return self.refuse_params("the request needs a uri");
         };
@@ -120,12 +118,7 @@ impl GroupMessage<'_> {
 
     /// A resource that nobody lists may be there all the same: the members are asked one after another, until one
     /// answers with a result. Neither reading nor unsubscribing does any harm at the others.
-    async fn ask_in_turn(
-        &self,
-        method: Method,
-        uri: &str,
-        mut moved: Vec<RebindNotice>,
-    ) -> Response {
+    async fn ask_in_turn(&self, method: Method, uri: &str, mut moved: Vec<RebindNotice>) -> Reply {
         if let Err(reply) = self.attend().await {
             return reply;
         }
@@ -149,7 +142,7 @@ impl GroupMessage<'_> {
     }
 
     /// Nobody was asked on this way, so the session has to be looked at: a client whose session is over must hear that.
-    async fn unknown(&self, listing: Listing, name: &str) -> Response {
+    async fn unknown(&self, listing: Listing, name: &str) -> Reply {
         if let Err(reply) = self.attend().await {
             return reply;
         }

@@ -1,34 +1,25 @@
 //! The GET stream of a group: those of all members as one.
 //!
-//! Invariants: events of different members never mix, each goes out whole; and a member without such a stream, or one
+//! Invariant: a member without such a stream, or one
 //! that cannot be reached, takes nothing from the others.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use axum::body::Body;
-use axum::response::Response;
-use bytes::Bytes;
-use http::header::ALLOW;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt, future, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body::{Body as _, Frame};
 
-use super::member_reply::{event_headers, passed};
+use super::member_reply::passed;
 use super::{GroupContext, attend};
-use crate::group::blocks::Blocks;
-use crate::group::event_ids::{EventMarker, Resumption, Source};
+use crate::group::event_ids::{Resumption, Source, mark_event};
 use crate::http::endpoint::UpstreamContext;
 use crate::http::{answer, stateful};
 use mooring_protocol::header::LAST_EVENT_ID;
-use mooring_protocol::{ErrorBody, ErrorKind};
+use mooring_protocol::{ErrorBody, ErrorKind, EventStream, Reply, ReplyBody};
 use mooring_router::affinity::{BindingHolder, InFlightKind, Session, StreamHold, StreamKind};
-use mooring_router::dispatch::{
-    Call, OnLoss, ReplyBody, ReplyGuards, RetrySafety, deliver, relay_stream,
-};
-use mooring_upstream::{Outgoing, is_event_stream};
+use mooring_router::dispatch::{Call, OnLoss, ReplyGuards, RetrySafety, deliver, relay_stream};
+use mooring_upstream::Outgoing;
 
 /// The stream of messages that answer nothing, or of what came after an event.
-pub(in crate::http) async fn get(context: &GroupContext) -> Response {
+pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
@@ -60,30 +51,23 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Response {
         Ok(hold) => hold,
         Err(reply) => return *reply,
     };
-    let lanes = context.group.upstreams().map(|server| {
+    let opening = context.group.upstreams().map(|server| {
         let mut member = context.at(server);
         let after = resumption.filter(|resumption| resumption.server == server.id.as_str());
         resume_after(&mut member.headers, after.map(|resumption| resumption.id));
-        MemberStream::opening(member, session.clone())
+        open(member, session.clone())
     });
-    let mut lanes = MemberStreams {
-        lanes: lanes.collect(),
-        next: 0,
-        _hold: hold,
-    };
-    if !std::future::poll_fn(|context| lanes.poll_open(context)).await {
-        return no_stream();
+    match merge(opening).await {
+        Some(events) => {
+            let body = ReplyBody::Events(events).guarded_by(hold);
+            Reply::new(StatusCode::OK, body)
+        }
+        None => no_stream(),
     }
-    let mut reply = Response::new(Body::new(lanes));
-    event_headers(reply.headers_mut());
-    reply
 }
 
 /// Makes the session's unrelated stream this worker's, once for all members. Whoever resumes it is the one who had it.
-async fn hold(
-    context: &GroupContext,
-    session: &Session,
-) -> Result<Option<StreamHold>, Box<Response>> {
+async fn hold(context: &GroupContext, session: &Session) -> Result<Option<StreamHold>, Box<Reply>> {
     if context.headers.contains_key(LAST_EVENT_ID) {
         return Ok(None);
     }
@@ -99,14 +83,14 @@ fn unknown_event() -> ErrorBody<'static> {
     ErrorBody::new(ErrorKind::InvalidRequest).detail("Last-Event-ID is no event of this group")
 }
 
-fn no_stream() -> Response {
-    let mut reply = answer::error(
-        &ErrorBody::new(ErrorKind::MethodNotAllowed)
-            .detail("no server of this group has a GET stream that can be opened now"),
-    );
-    let allowed = HeaderValue::from_static("POST, DELETE");
-    reply.headers_mut().insert(ALLOW, allowed);
-    reply
+fn no_stream() -> Reply {
+    Reply {
+        allow: Some("POST, DELETE"),
+        ..answer::error(
+            &ErrorBody::new(ErrorKind::MethodNotAllowed)
+                .detail("no server of this group has a GET stream that can be opened now"),
+        )
+    }
 }
 
 /// The member is to go on after this event of its own.
@@ -121,8 +105,8 @@ fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
     }
 }
 
-/// One member's stream; none where it has none.
-async fn open(member: UpstreamContext, session: Session) -> Option<ReplyBody> {
+/// One member's events, their ids marked; none where it has no stream.
+async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> {
     let call = Call {
         session: &session,
         server: &member.server,
@@ -161,196 +145,93 @@ async fn open(member: UpstreamContext, session: Session) -> Option<ReplyBody> {
     )
     .await;
     let reply = relayed.ok()?;
-    if reply.status() == StatusCode::OK && is_event_stream(&reply) {
-        return Some(reply.into_body());
-    }
-    if reply.status() != StatusCode::METHOD_NOT_ALLOWED {
-        tracing::info!(session = %session.digest, server = %member.server.id, status = %reply.status(), "a member refused its stream");
-    }
-    None
-}
-
-/// One member's part of the stream.
-struct MemberStream {
-    state: MemberStreamState,
-    marker: EventMarker,
-    blocks: Blocks,
-}
-
-enum MemberStreamState {
-    Opening(Pin<Box<dyn Future<Output = Option<ReplyBody>> + Send>>),
-    Open(ReplyBody),
-    Over,
-}
-
-impl MemberStream {
-    fn opening(member: UpstreamContext, session: Session) -> Self {
-        Self {
-            marker: EventMarker::new(member.server.id.as_str(), Source::Unrelated),
-            blocks: Blocks::default(),
-            state: MemberStreamState::Opening(Box::pin(open(member, session))),
-        }
-    }
-
-    /// Ready when it is open, or over.
-    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if let MemberStreamState::Opening(opening) = &mut self.state {
-            let body = std::task::ready!(opening.as_mut().poll(context));
-            self.state = body.map_or(MemberStreamState::Over, MemberStreamState::Open);
-        }
-        Poll::Ready(())
-    }
-
-    /// Its next whole events; none when it is over.
-    fn poll_events(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        std::task::ready!(self.poll_open(context));
-        while let MemberStreamState::Open(body) = &mut self.state {
-            match std::task::ready!(Pin::new(body).poll_frame(context)) {
-                Some(Ok(frame)) => {
-                    let Ok(chunk) = frame.into_data() else {
-                        continue;
-                    };
-                    let events = self.blocks.push(self.marker.push(&chunk));
-                    if !events.is_empty() {
-                        return Poll::Ready(Some(events));
+    let server = member.server.id.clone();
+    match reply.body {
+        ReplyBody::Events(events) if reply.status == StatusCode::OK => {
+            let marked = events.filter_map(move |event| {
+                future::ready(match event {
+                    Ok(event) => Some(Ok(mark_event(event, server.as_str(), Source::Unrelated))),
+                    Err(error) => {
+                        tracing::info!(%server, %error, "a member's stream broke off");
+                        None
                     }
-                }
-                Some(Err(error)) => {
-                    tracing::info!(%error, "a member's stream broke off");
-                    self.state = MemberStreamState::Over;
-                }
-                None => self.state = MemberStreamState::Over,
+                })
+            });
+            Some(Box::pin(marked))
+        }
+        _ => {
+            if reply.status != StatusCode::METHOD_NOT_ALLOWED {
+                tracing::info!(session = %session.digest, %server, status = %reply.status, "a member refused its stream");
             }
-        }
-        Poll::Ready(None)
-    }
-}
-
-/// The members' streams as one, which ends when all have ended.
-struct MemberStreams {
-    lanes: Vec<MemberStream>,
-    /// Which one is asked first: each in its turn, so that none keeps the others waiting.
-    next: usize,
-    /// Keeps the session's stream this worker's.
-    _hold: Option<StreamHold>,
-}
-
-impl MemberStreams {
-    /// Ready with true as soon as one is open, and with false when it is clear that none will be.
-    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        self.lanes.retain_mut(|lane| {
-            let _ = lane.poll_open(context);
-            !matches!(lane.state, MemberStreamState::Over)
-        });
-        let is_open = |lane: &MemberStream| matches!(lane.state, MemberStreamState::Open(_));
-        match self.lanes.iter().any(is_open) {
-            true => Poll::Ready(true),
-            false if self.lanes.is_empty() => Poll::Ready(false),
-            false => Poll::Pending,
+            None
         }
     }
 }
 
-impl http_body::Body for MemberStreams {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = &mut *self;
-        let count = this.lanes.len();
-        for step in 0..count {
-            let place = this.next.wrapping_add(step) % count.max(1);
-            let Some(lane) = this.lanes.get_mut(place) else {
-                continue;
-            };
-            if let Poll::Ready(Some(events)) = lane.poll_events(context) {
-                this.next = place.wrapping_add(1);
-                return Poll::Ready(Some(Ok(Frame::data(events))));
-            }
-        }
-        this.lanes
-            .retain(|lane| !matches!(lane.state, MemberStreamState::Over));
-        if this.lanes.is_empty() {
-            Poll::Ready(None)
-        } else {
-            Poll::Pending
-        }
-    }
+/// The events of all members in one stream, which ends when all have ended; none where no member has a stream. It begins
+/// with the first member that opened its own.
+async fn merge<F>(opening: impl IntoIterator<Item = F>) -> Option<EventStream>
+where
+    F: Future<Output = Option<EventStream>> + Send + 'static,
+{
+    let opening: FuturesUnordered<F> = opening.into_iter().collect();
+    let mut opened = opening.filter_map(future::ready).boxed();
+    let first = opened.next().await?;
+    let all = stream::once(future::ready(first)).chain(opened);
+    Some(Box::pin(all.flatten_unordered(None)))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
-    use futures_util::stream;
-    use http_body_util::BodyExt;
+    use futures_util::future::BoxFuture;
+    use futures_util::{FutureExt, TryStreamExt};
 
     use super::*;
+    use mooring_protocol::Event;
 
-    /// A member's stream that arrives in these chunks.
-    fn lane(server: &str, chunks: &'static [&'static str]) -> MemberStream {
-        let chunks = chunks
-            .iter()
-            .map(|chunk| Ok::<_, std::io::Error>(Bytes::from_static(chunk.as_bytes())));
-        let body =
-            answer::to_be_read(Response::new(Body::from_stream(stream::iter(chunks)))).into_body();
-        MemberStream {
-            state: MemberStreamState::Opening(Box::pin(async { Some(body) })),
-            marker: EventMarker::new(server, Source::Unrelated),
-            blocks: Blocks::default(),
-        }
+    /// A member whose stream has these events.
+    async fn member(events: &'static [&'static str]) -> Option<EventStream> {
+        let events = events.iter().map(|data| Ok(Event::message(*data)));
+        Some(Box::pin(stream::iter(events)))
     }
 
-    fn without_a_stream() -> MemberStream {
-        MemberStream {
-            state: MemberStreamState::Opening(Box::pin(async { None })),
-            ..lane("none", &[])
-        }
-    }
-
-    fn lanes(lanes: Vec<MemberStream>) -> MemberStreams {
-        MemberStreams {
-            lanes,
-            next: 0,
-            _hold: None,
-        }
-    }
-
-    async fn opens(lanes: &mut MemberStreams) -> bool {
-        std::future::poll_fn(|context| lanes.poll_open(context)).await
+    async fn without_a_stream() -> Option<EventStream> {
+        None
     }
 
     #[tokio::test]
-    async fn events_of_members_stand_behind_each_other_each_in_its_turn() {
-        let mut merged = lanes(vec![
-            lane("a", &["id: 1\n", "data: a1\n\n", "data: a2\n\n"]),
-            without_a_stream(),
-            lane(
-                "b",
-                &["data: b", "1\n\nid: 9\nda", "ta: b2\n\n", "data: cut"],
-            ),
-        ]);
-        assert!(opens(&mut merged).await);
-        let text = merged.collect().await.unwrap().to_bytes();
-        assert_eq!(
-            std::str::from_utf8(&text).unwrap(),
-            "id: a/stream/1\ndata: a1\n\ndata: b1\n\ndata: a2\n\nid: b/stream/9\ndata: b2\n\n"
-        );
+    async fn all_events_of_each_member_come_in_their_order() {
+        let members: [BoxFuture<'static, Option<EventStream>>; 3] = [
+            member(&["a1", "a2", "a3"]).boxed(),
+            without_a_stream().boxed(),
+            member(&["b1", "b2"]).boxed(),
+        ];
+        let merged: Vec<Event> = merge(members).await.unwrap().try_collect().await.unwrap();
+        for (of, expected) in [(b'a', vec!["a1", "a2", "a3"]), (b'b', vec!["b1", "b2"])] {
+            let data = merged.iter().filter_map(|event| event.data.as_ref());
+            let its: Vec<_> = data.filter(|data| data.starts_with(&[of])).collect();
+            assert_eq!(its, expected);
+        }
+        assert_eq!(merged.len(), 5);
     }
 
     #[tokio::test]
     async fn a_group_without_any_stream_says_so() {
-        assert!(!opens(&mut lanes(vec![without_a_stream(), without_a_stream()])).await);
-        assert!(!opens(&mut lanes(Vec::new())).await);
-        let never = MemberStream {
-            state: MemberStreamState::Opening(Box::pin(std::future::pending())),
-            ..lane("never", &[])
-        };
-        let mut one_is_enough = lanes(vec![never, lane("a", &["data: a1\n\n"])]);
-        assert!(opens(&mut one_is_enough).await);
-        let first = one_is_enough.frame().await.unwrap().unwrap();
-        assert_eq!(first.into_data().unwrap(), "data: a1\n\n");
+        assert!(
+            merge([without_a_stream(), without_a_stream()])
+                .await
+                .is_none()
+        );
+        assert!(merge(<[future::Ready<_>; 0]>::default()).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_member_that_does_not_open_holds_up_no_other() {
+        let members: [BoxFuture<'static, Option<EventStream>>; 2] =
+            [future::pending().boxed(), member(&["a1"]).boxed()];
+        let mut merged = merge(members).await.unwrap();
+        let first = merged.try_next().await.unwrap();
+        assert_eq!(first, Some(Event::message("a1")));
     }
 }

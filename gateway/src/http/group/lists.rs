@@ -1,7 +1,5 @@
 //! What a group asks of all its members and answers itself: lists, and the log level.
 
-use axum::response::Response;
-use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +8,7 @@ use super::GroupMessage;
 use super::member_reply::{name_member, own_result};
 use crate::group::Failure;
 use crate::http::answer;
-use mooring_protocol::{ErrorKind, Listing, Method, call};
+use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
 
 /// The params of a list.
 #[derive(Default, Deserialize)]
@@ -21,7 +19,7 @@ struct ListParams {
 
 impl GroupMessage<'_> {
     /// All members' lists as one, on one page.
-    pub(super) async fn list(&self, listing: Listing) -> Response {
+    pub(super) async fn list(&self, listing: Listing) -> Reply {
         let params = self.message.raw_params().unwrap_or("{}");
         match serde_json::from_str(params) {
             Ok(ListParams { cursor: None }) => {}
@@ -41,7 +39,7 @@ impl GroupMessage<'_> {
     }
 
     /// The level is every member's. Those without logging have nothing to set.
-    pub(super) async fn set_level(&self) -> Response {
+    pub(super) async fn set_level(&self) -> Reply {
         let Some(level) = self.message.params.level() else {
             return self.refuse_params("logging/setLevel needs a level");
         };
@@ -72,7 +70,7 @@ impl GroupMessage<'_> {
     }
 
     /// No member has answered, and this is why the first has not.
-    pub(super) async fn failed(&self, server: &str, failure: &Failure) -> Response {
+    pub(super) async fn failed(&self, server: &str, failure: &Failure) -> Reply {
         let reply = self.refused_by_member(failure);
         if failure.is_of_the_session() {
             return reply;
@@ -80,7 +78,7 @@ impl GroupMessage<'_> {
         name_member(reply, server).await
     }
 
-    fn refused_by_member(&self, failure: &Failure) -> Response {
+    fn refused_by_member(&self, failure: &Failure) -> Reply {
         let id = self.message.id();
         match failure {
             Failure::Deliver(cause) => answer::delivery_error(cause, id),
@@ -91,7 +89,7 @@ impl GroupMessage<'_> {
                         r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
                         id.as_json()
                     );
-                    answer::json(StatusCode::OK, Bytes::from(text))
+                    Reply::json(StatusCode::OK, text)
                 }
                 None => answer::plain(ErrorKind::UpstreamInvalid, None),
             },

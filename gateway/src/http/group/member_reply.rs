@@ -2,61 +2,50 @@
 //!
 //! Invariant: event ids are marked with their member, and a loss of state that was met on the way is told.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use axum::body::Body;
-use axum::response::Response;
-use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body::Frame;
-use http_body_util::{BodyExt, Collected};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, TryStreamExt, future, stream};
+use http::StatusCode;
 use serde_json::Value;
 
-use crate::group::event_ids::{EventMarker, Source};
-use crate::http::answer;
-use mooring_protocol::header::X_ACCEL_BUFFERING;
-use mooring_protocol::{Event, Id, call, mark};
+use crate::group::event_ids::{Source, mark_event};
+use mooring_protocol::{Event, Id, Reply, ReplyBody, ReplyError, call, mark};
 use mooring_router::affinity::RebindNotice;
-use mooring_upstream::is_event_stream;
+use mooring_upstream::ANSWER_BYTES_MAX;
 
 /// The reply of the member `server` to the client's own message, which is a success. `moved` is what was met before it was sent.
-pub(super) fn passed(reply: Response, server: &str, moved: &[RebindNotice]) -> Response {
-    let is_events = is_event_stream(&reply);
-    if !is_events && moved.is_empty() {
-        return reply;
-    }
-    let (mut head, inner) = reply.into_parts();
-    let form = if is_events {
-        Form::Events(EventMarker::new(server, Source::Call))
-    } else {
-        event_headers(&mut head.headers);
-        Form::Json(Json::Begins)
+pub(super) fn passed(reply: Reply, server: &str, moved: &[RebindNotice]) -> Reply {
+    let body = match reply.body {
+        ReplyBody::Events(events) => {
+            let server: Box<str> = server.into();
+            let marked = events.map_ok(move |event| mark_event(event, &server, Source::Call));
+            ReplyBody::Events(Box::pin(warnings(moved).chain(marked)))
+        }
+        body if moved.is_empty() => body,
+        // What tells of a move is events: the answer becomes the last one.
+        body => {
+            let answer = async move {
+                let text = body.read_text(ANSWER_BYTES_MAX).await?;
+                Ok((!text.is_empty()).then(|| Event::message(text)))
+            };
+            let answer = stream::once(answer).try_filter_map(future::ok);
+            ReplyBody::Events(Box::pin(warnings(moved).chain(answer)))
+        }
     };
-    let first = warnings(moved);
-    let body = MemberReply {
-        first: (!first.is_empty()).then_some(first),
-        inner,
-        form,
-    };
-    Response::from_parts(head, Body::new(body))
+    Reply { body, ..reply }
 }
 
 /// Names the member in a JSON-RPC error: its own, or the gateway's on its behalf. An error of the whole session stays as
 /// it is.
-pub(super) async fn name_member(reply: Response, server: &str) -> Response {
-    if reply.status() == StatusCode::NOT_FOUND {
+pub(super) async fn name_member(reply: Reply, server: &str) -> Reply {
+    if reply.status == StatusCode::NOT_FOUND {
         return reply;
     }
-    let (mut head, body) = reply.into_parts();
-    // The body of a refusal was read whole before it was passed on.
-    let Ok(text) = body.collect().await.map(Collected::to_bytes) else {
-        return Response::from_parts(head, Body::empty());
+    // A refusal was read whole before it was passed on.
+    let body = match reply.body {
+        ReplyBody::Json(text) => ReplyBody::Json(member_named_in(&text, server).unwrap_or(text)),
+        body => body,
     };
-    let text = member_named_in(&text, server).unwrap_or(text);
-    head.headers.remove(CONTENT_LENGTH);
-    Response::from_parts(head, Body::from(text))
+    Reply { body, ..reply }
 }
 
 /// The JSON-RPC error with the member before its message; none where the text is no such error.
@@ -69,130 +58,36 @@ fn member_named_in(text: &[u8], server: &str) -> Option<Bytes> {
 }
 
 /// A result of the group's own, which tells of the moves that were met while it was made.
-pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice]) -> Response {
+pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice]) -> Reply {
     let id = id.map_or("null", |id| id.as_json());
     let text = call::result(id, result);
     let Some(first) = moved.first() else {
-        return answer::json(StatusCode::OK, Bytes::from(text));
+        return Reply::json(StatusCode::OK, text);
     };
     // A result has one mark; the warnings tell of every move.
     let text = mark::mark_result(&text, &first.told()).unwrap_or(text);
-    let mut body = BytesMut::from(&*warnings(moved));
-    body.extend_from_slice(&Event::message(&text).encode());
-    let mut reply = answer::json(StatusCode::OK, body.freeze());
-    event_headers(reply.headers_mut());
-    reply
+    let answer = stream::iter([Ok(Event::message(text))]);
+    Reply::events(warnings(moved).chain(answer))
 }
 
-/// What an event stream's head says: that nothing on the way may hold it back or keep it.
-pub(super) fn event_headers(headers: &mut HeaderMap) {
-    headers.remove(CONTENT_LENGTH);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    headers.insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-transform"),
-    );
-}
-
-fn warnings(moved: &[RebindNotice]) -> Bytes {
-    let mut text = BytesMut::new();
-    for moved in moved {
-        text.extend_from_slice(&moved.told().warning_event());
-    }
-    text.freeze()
-}
-
-/// A reply that is changed while it arrives.
-struct MemberReply {
-    /// What goes out before anything of the member's.
-    first: Option<Bytes>,
-    inner: Body,
-    form: Form,
-}
-
-/// What the member's reply is.
-enum Form {
-    /// Events, whose ids are marked.
-    Events(EventMarker),
-    /// JSON, which becomes the data of one event.
-    Json(Json),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Json {
-    Begins,
-    Goes,
-    Ended,
-}
-
-impl Form {
-    fn push(&mut self, chunk: &Bytes) -> Bytes {
-        match self {
-            Self::Events(marker) => marker.push(chunk),
-            Self::Json(state) => {
-                let mut out = BytesMut::with_capacity(chunk.len().saturating_add(8));
-                if std::mem::replace(state, Json::Goes) == Json::Begins {
-                    out.extend_from_slice(b"data: ");
-                }
-                // A line break in JSON is white space between tokens, which a blank is as well; in an event it would
-                // end the data.
-                out.extend(chunk.iter().map(|byte| match byte {
-                    b'\r' | b'\n' => b' ',
-                    other => *other,
-                }));
-                out.freeze()
-            }
-        }
-    }
-
-    /// What ends the reply.
-    fn end(&mut self) -> Bytes {
-        match self {
-            Self::Json(state @ Json::Goes) => {
-                *state = Json::Ended;
-                Bytes::from_static(b"\n\n")
-            }
-            Self::Events(_) | Self::Json(_) => Bytes::new(),
-        }
-    }
-}
-
-impl http_body::Body for MemberReply {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = &mut *self;
-        if let Some(first) = this.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        while !matches!(this.form, Form::Json(Json::Ended)) {
-            let data = match std::task::ready!(Pin::new(&mut this.inner).poll_frame(context)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(chunk) => this.form.push(&chunk),
-                    Err(_trailers) => continue,
-                },
-                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-                None => match this.form.end() {
-                    end if end.is_empty() => return Poll::Ready(None),
-                    end => end,
-                },
-            };
-            if !data.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(data))));
-            }
-        }
-        Poll::Ready(None)
-    }
+fn warnings(
+    moved: &[RebindNotice],
+) -> impl Stream<Item = Result<Event, ReplyError>> + Send + Unpin + use<> {
+    let warnings: Vec<_> = moved
+        .iter()
+        .map(|moved| moved.told().warning_event())
+        .collect();
+    stream::iter(warnings.into_iter().map(Ok))
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        reason = "tests fail by panicking"
+    )]
 
     use super::*;
     use mooring_router::affinity::Loss;
@@ -207,38 +102,38 @@ mod tests {
         }
     }
 
-    async fn text(reply: Response) -> (String, Option<String>) {
-        let content_type = reply.headers().get(CONTENT_TYPE).cloned();
-        let body = reply.into_body().collect().await.unwrap().to_bytes();
-        let content_type = content_type.map(|value| value.to_str().unwrap().to_owned());
-        (String::from_utf8(body.to_vec()).unwrap(), content_type)
+    fn json(body: &'static str) -> Reply {
+        Reply::json(StatusCode::OK, body)
     }
 
-    fn json(body: &'static str) -> Response {
-        answer::json(StatusCode::OK, Bytes::from_static(body.as_bytes()))
+    async fn events(reply: Reply) -> Vec<Event> {
+        match reply.body {
+            ReplyBody::Events(events) => events.try_collect().await.unwrap(),
+            other => panic!("{other:?} instead of events"),
+        }
     }
 
-    #[tokio::test]
-    async fn a_reply_without_a_move_stays_what_it_is() {
-        let (body, content_type) = text(passed(json("{\n}"), "tools", &[])).await;
-        assert_eq!(
-            (body.as_str(), content_type.as_deref()),
-            ("{\n}", Some("application/json"))
-        );
+    #[test]
+    fn a_reply_without_a_move_stays_what_it_is() {
+        let reply = passed(json("{\n}"), "tools", &[]);
+        assert!(matches!(reply.body, ReplyBody::Json(text) if text == "{\n}"));
     }
 
     #[tokio::test]
     async fn a_move_is_told_before_the_members_reply_in_whichever_form_that_comes() {
         let moves = [moved("http://new/")];
-        let warning = String::from_utf8(warnings(&moves).to_vec()).unwrap();
-        let (body, content_type) = text(passed(json("{\r\n \"id\":1}"), "tools", &moves)).await;
-        assert_eq!(content_type.as_deref(), Some("text/event-stream"));
-        assert_eq!(body, format!("{warning}data: {{   \"id\":1}}\n\n"));
+        let warning = moves[0].told().warning_event();
+        let answer = Event::message("{\r\n \"id\":1}");
+        let passed_json = passed(json("{\r\n \"id\":1}"), "tools", &moves);
+        assert_eq!(events(passed_json).await, [warning.clone(), answer]);
 
-        let mut events = json("id: 3\ndata: {}\n\n");
-        event_headers(events.headers_mut());
-        let (body, _) = text(passed(events, "tools", &moves)).await;
-        assert_eq!(body, format!("{warning}id: tools/call/3\ndata: {{}}\n\n"));
+        let event = |id: &str| Event {
+            id: Some(id.into()),
+            ..Event::message("{}")
+        };
+        let reply = Reply::events(stream::iter([Ok(event("3"))]));
+        let expected = [warning, event("tools/call/3")];
+        assert_eq!(events(passed(reply, "tools", &moves)).await, expected);
     }
 
     #[tokio::test]
@@ -248,21 +143,23 @@ mod tests {
             (503, error, r#""message":"tools: away""#),
             (404, error, r#""message":"away""#),
             (200, error, r#""message":"tools: away""#),
-            (502, "<html>", "<html>"),
         ] {
-            let reply = answer::json(StatusCode::from_u16(status).unwrap(), text_sent.into());
-            let (body, _) = text(name_member(reply, "tools").await).await;
-            assert!(body.contains(expected), "{status}: {body}");
+            let reply = Reply::json(StatusCode::from_u16(status).unwrap(), text_sent);
+            let body = name_member(reply, "tools").await.body;
+            let text = body.read_text(1_000).await.unwrap();
+            let text = std::str::from_utf8(&text).unwrap();
+            assert!(text.contains(expected), "{status}: {text}");
         }
     }
 
     #[tokio::test]
     async fn a_result_of_the_groups_own_tells_of_every_move_and_bears_one_mark() {
         let moves = [moved("http://a/"), moved("http://b/")];
-        let (body, _) = text(own_result(None, "{\"tools\":[]}", &moves)).await;
-        let events: Vec<serde_json::Value> = body
-            .split_terminator("\n\n")
-            .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
+        let own = own_result(None, "{\"tools\":[]}", &moves);
+        let events: Vec<serde_json::Value> = events(own)
+            .await
+            .iter()
+            .map(|event| serde_json::from_slice(event.data.as_ref().unwrap()).unwrap())
             .collect();
         let to = |at: usize, pointer: &str| {
             events

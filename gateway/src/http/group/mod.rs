@@ -14,7 +14,6 @@ mod tell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use mooring_session::names::Principal;
@@ -30,7 +29,7 @@ use super::{App, answer, code, stateful};
 use crate::group::{Group, Member, Scope};
 use mooring_code::server::{Caller, CodeServer};
 use mooring_protocol::{
-    ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Revision, Sender, call,
+    ErrorBody, ErrorKind, Kind, Lane, Listing, Message, Method, Reply, Revision, Sender, call,
 };
 use mooring_router::affinity::{InFlightKind, RebindNotice, Session};
 use mooring_store::StoreError;
@@ -61,7 +60,7 @@ pub(super) async fn post(
     body: &Bytes,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     if is_initialize(message) {
         return open::initialize(context, message, revision).await;
     }
@@ -82,7 +81,7 @@ pub(super) async fn post(
         }
         // The gateway completed the members' handshakes itself.
         (Kind::Notification, Method::Initialized) => match group_message.attend().await {
-            Ok(()) => answer::empty(StatusCode::ACCEPTED),
+            Ok(()) => Reply::empty(StatusCode::ACCEPTED),
             Err(reply) => reply,
         },
         (Kind::Notification, _) => group_message.to_all_bound().await,
@@ -91,7 +90,7 @@ pub(super) async fn post(
 }
 
 /// The client is done.
-pub(super) async fn delete(context: &GroupContext) -> Response {
+pub(super) async fn delete(context: &GroupContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
         Err(kind) => return answer::plain(kind, None),
@@ -110,15 +109,13 @@ struct GroupMessage<'a> {
 }
 
 impl GroupMessage<'_> {
-    async fn request(&self, method: Method) -> Response {
+    async fn request(&self, method: Method) -> Reply {
         if let Some(listing) = Listing::of(method) {
             return self.list(listing).await;
         }
         match method {
             Method::Ping => match (self.attend().await, self.message.id()) {
-                (Ok(()), Some(id)) => {
-                    answer::json(StatusCode::OK, call::empty_result(id.as_json()).into())
-                }
+                (Ok(()), Some(id)) => Reply::json(StatusCode::OK, call::empty_result(id.as_json())),
                 (Ok(()), None) => answer::plain(ErrorKind::InvalidRequest, None),
                 (Err(reply), _) => reply,
             },
@@ -138,14 +135,14 @@ impl GroupMessage<'_> {
     }
 
     /// Slides the session's time to live, and so makes sure that it is there and the client's.
-    async fn attend(&self) -> Result<(), Response> {
+    async fn attend(&self) -> Result<(), Reply> {
         attend(self.context, &self.session)
             .await
             .map_err(|cause| answer::store(&cause, self.message.id()))
     }
 
     /// The session's record, if it is live and the client's.
-    async fn record(&self) -> Result<RecordView, Response> {
+    async fn record(&self) -> Result<RecordView, Reply> {
         let gone = || answer::plain(ErrorKind::SessionNotFound, self.message.id());
         match self
             .context
@@ -177,13 +174,13 @@ impl GroupMessage<'_> {
     }
 
     /// The message as it came goes to a member.
-    async fn pass(&self, member: &Member, moved: &[RebindNotice]) -> Response {
+    async fn pass(&self, member: &Member, moved: &[RebindNotice]) -> Reply {
         self.pass_message(member, self.body, self.message, moved)
             .await
     }
 
     /// The message in another form goes to a member.
-    async fn pass_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Response {
+    async fn pass_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Reply {
         let body = Bytes::from(text);
         match Message::parse(&body, Sender::Client) {
             Ok(message) => self.pass_message(member, &body, &message, moved).await,
@@ -200,7 +197,7 @@ impl GroupMessage<'_> {
         body: &Bytes,
         message: &Message<'_>,
         moved: &[RebindNotice],
-    ) -> Response {
+    ) -> Reply {
         let reply = match member {
             Member::Upstream(server) => {
                 let context = self.context.at(server);
@@ -221,17 +218,17 @@ impl GroupMessage<'_> {
                 code::post(&context, message, self.revision).await
             }
         };
-        if !reply.status().is_success() {
+        if !reply.status.is_success() {
             return name_member(reply, member.id()).await;
         }
         passed(reply, member.id(), moved)
     }
 
-    fn refuse(&self, kind: ErrorKind) -> Response {
+    fn refuse(&self, kind: ErrorKind) -> Reply {
         answer::plain(kind, self.message.id())
     }
 
-    fn refuse_params(&self, detail: impl std::fmt::Display) -> Response {
+    fn refuse_params(&self, detail: impl std::fmt::Display) -> Reply {
         let body = ErrorBody::new(ErrorKind::ParamsRefused).answering(self.message.id());
         answer::error(&body.detail(detail))
     }

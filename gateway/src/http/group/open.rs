@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -18,7 +17,7 @@ use crate::http::answer;
 use crate::http::endpoint::with_session_id;
 use mooring_code::server::CodeServer;
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
-use mooring_protocol::{ErrorBody, ErrorKind, Message, Revision, call};
+use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, OpenError, ResolveError, Session};
 use mooring_upstream::Server;
 
@@ -41,7 +40,7 @@ pub(super) async fn initialize(
     context: &GroupContext,
     message: &Message<'_>,
     revision: Revision,
-) -> Response {
+) -> Reply {
     let Some(params) = message.raw_params() else {
         let error = ErrorBody::new(ErrorKind::InvalidParams).answering(message.id());
         return answer::error(&error.detail("initialize needs params"));
@@ -95,7 +94,7 @@ pub(super) async fn initialize(
         &missing,
     );
     let text = call::result(id.as_json(), &result.to_string());
-    let reply = answer::json(StatusCode::OK, Bytes::from(text));
+    let reply = Reply::json(StatusCode::OK, text);
     with_session_id(reply, session.id.as_str())
 }
 
@@ -162,7 +161,7 @@ fn code(
 }
 
 /// Why a member could not be initialized.
-fn absent(cause: &AbsenceReason, message: &Message<'_>) -> Response {
+fn absent(cause: &AbsenceReason, message: &Message<'_>) -> Reply {
     match cause {
         AbsenceReason::Settle(cause) => answer::resolve_error(cause, message.id()),
         AbsenceReason::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),

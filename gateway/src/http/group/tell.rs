@@ -1,18 +1,17 @@
 //! What a client tells a group: notifications, and answers to what its members asked.
 
-use axum::response::Response;
 use futures_util::future::join_all;
 use http::StatusCode;
 
 use super::GroupMessage;
 use crate::group::Member;
 use crate::http::{answer, stateful};
-use mooring_protocol::{ErrorBody, ErrorKind, rewrite_up};
+use mooring_protocol::{ErrorBody, ErrorKind, Reply, rewrite_up};
 
 impl GroupMessage<'_> {
     /// An answer, or progress on a request of a member: the epoch in its id says over which binding that came, and an
     /// epoch is never given twice within a record.
-    pub(super) async fn to_whom_it_answers(&self) -> Response {
+    pub(super) async fn to_whom_it_answers(&self) -> Reply {
         let epoch = match rewrite_up(self.message, None) {
             Ok(up) => up.refers_to.map(|request| request.epoch),
             Err(cause) => {
@@ -40,7 +39,7 @@ impl GroupMessage<'_> {
 
     /// A notification is for every member that there is an upstream session at; a member that knows nothing of what it
     /// is about ignores it.
-    pub(super) async fn to_all_bound(&self) -> Response {
+    pub(super) async fn to_all_bound(&self) -> Reply {
         if let Err(reply) = self.attend().await {
             return reply;
         }
@@ -55,13 +54,13 @@ impl GroupMessage<'_> {
         let told = join_all(bound.map(|server| async move {
             let context = self.context.at(server);
             let reply = stateful::post(&context, self.body, self.message, self.revision).await;
-            (server, reply.status())
+            (server, reply.status)
         }));
         for (server, status) in told.await {
             if !status.is_success() {
                 tracing::info!(session = %self.session.digest, server = %server.id, %status, "a member of a group did not take a notification");
             }
         }
-        answer::empty(StatusCode::ACCEPTED)
+        Reply::empty(StatusCode::ACCEPTED)
     }
 }

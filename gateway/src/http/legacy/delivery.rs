@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use http_body_util::BodyExt;
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::view::OwnerView;
 
@@ -14,10 +12,10 @@ use super::super::{App, answer};
 use mooring_peers::{Forward, Verdict};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::MCP_PROTOCOL_VERSION;
-use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method};
+use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Method, Reply};
 use mooring_router::affinity::{ConnectionKey, Session, StreamKind};
 use mooring_store::SessionKey;
-use mooring_upstream::{Body, BodyError, SendError, is_forwarded};
+use mooring_upstream::{SendError, is_forwarded};
 
 /// A message that was POSTed for a stream of this worker.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ pub(super) async fn deliver(
     server: ServerName,
     headers: HeaderMap,
     body: Bytes,
-) -> Response {
+) -> Reply {
     // What is no message is refused where it arrives.
     let id = match Message::parse(&body, Sender::Client) {
         Ok(message) => message.id().map(|id| Box::<str>::from(id.as_json())),
@@ -88,7 +86,7 @@ async fn pass_on(
     owner: &OwnerView,
     epoch: u64,
     message: StreamMessage,
-) -> Result<Response, SendError> {
+) -> Result<Reply, SendError> {
     let place = ConnectionKey {
         key: message.key,
         server: message.server,
@@ -101,7 +99,7 @@ async fn pass_on(
         message.headers,
         message.body,
     );
-    Ok(passed_on.await?.map(axum::body::Body::new))
+    passed_on.await
 }
 
 /// What the client is told. A stream that its worker does not have, or is about to end, is over.
@@ -122,7 +120,7 @@ fn kind_of(cause: &SendError) -> ErrorKind {
 pub(in super::super) async fn serve_forward(
     app: &Arc<App>,
     forward: Forward,
-) -> Result<http::Response<Body>, Verdict> {
+) -> Result<Reply, Verdict> {
     let key = app.session_router.store().key_named(&forward.session_key);
     let message = StreamMessage {
         key: key.ok_or(Verdict::NotHere)?,
@@ -134,15 +132,12 @@ pub(in super::super) async fn serve_forward(
     };
     let app = Arc::clone(app);
     let delivering = tokio::spawn(async move { deliver_here(&app, message).await });
-    let reply = delivering
-        .await
-        .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None));
-    let broken = |error| BodyError::Peer(Box::new(error));
-    Ok(reply.map(|body| Body::made(body.map_err(broken))))
+    let delivered = delivering.await;
+    Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }
 
 /// Delivers to a stream that is open at this worker: 202, or why not. A request is answered on the stream.
-pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
+pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
     let StreamMessage {
         key,
         principal,
@@ -178,18 +173,18 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Response {
         answer_request(&context, &body).await;
         drop(call);
     });
-    answer::empty(StatusCode::ACCEPTED)
+    Reply::empty(StatusCode::ACCEPTED)
 }
 
 /// Delivers what has no answer. It is served before the POST is answered, so that what the client sends next cannot
 /// overtake it.
-async fn tell(context: StreamContext, body: Bytes) -> Response {
+async fn tell(context: StreamContext, body: Bytes) -> Reply {
     let Ok(message) = Message::parse(&body, Sender::Client) else {
         return answer::plain(ErrorKind::InvalidRequest, None);
     };
     let reply = serve(&context, &body, &message).await;
-    if !reply.status().is_success() {
-        finish_if_over(&context.stream, reply.status());
+    if !reply.status.is_success() {
+        finish_if_over(&context.stream, reply.status);
         return reply;
     }
     if message.method() == Method::Initialized && context.stream.begin_listening() {

@@ -4,17 +4,14 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::response::Response;
-use http::HeaderValue;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use mooring_session::names::{Principal, ServerName};
 
+use super::super::reply::event_stream;
 use super::super::{App, answer};
 use crate::client_stream::OpenStream;
-use crate::legacy::StreamBody;
-use mooring_protocol::header::X_ACCEL_BUFFERING;
-use mooring_protocol::{ErrorBody, ErrorKind};
+use crate::legacy::StreamEvents;
+use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
 use mooring_store::StoreError;
 
@@ -24,19 +21,20 @@ pub(super) async fn open(
     server: ServerName,
     principal: Principal,
     endpoint: String,
-) -> Response {
+) -> Result<Response, Box<Reply>> {
+    let refused = |reply| Err(Box::new(reply));
     if app.relay.stopping.is_cancelled() {
-        return answer::plain(ErrorKind::ShuttingDown, None);
+        return refused(answer::plain(ErrorKind::ShuttingDown, None));
     }
     let Some(slot) = app.legacy.slot() else {
-        return answer::error(
+        return refused(answer::error(
             &ErrorBody::new(ErrorKind::TooManyRequests).detail("too many streams are open"),
-        );
+        ));
     };
     let session_router = &app.session_router;
     let session = match session_router.begin_uninitialized(&principal).await {
         Ok(session) => session,
-        Err(cause) => return answer::open_error(&cause, None),
+        Err(cause) => return refused(answer::open_error(&cause, None)),
     };
     // Keeps the session from expiring while its client has nothing to say.
     let in_flight = session_router
@@ -53,13 +51,13 @@ pub(super) async fn open(
             if let Err(error) = ending {
                 tracing::info!(session = %session.digest, %error, "a session without a stream was not ended; it will expire");
             }
-            return answer::hold_error(&cause);
+            return refused(answer::hold_error(&cause));
         }
     };
     let endpoint = format!("{endpoint}{}", session.id.as_str());
     let epoch = hold.as_ref().map(StreamHold::epoch);
     let stream = app.legacy.enter(session, server, epoch);
-    let body = StreamBody::new(Arc::clone(&stream), slot, &app.relay.stopping);
+    let events = StreamEvents::new(Arc::clone(&stream), slot, &app.relay.stopping);
     tracing::info!(session = %stream.session.digest, server = %stream.server, "a legacy client opened its stream");
     tokio::spawn(end_session(
         Arc::clone(&app),
@@ -69,7 +67,7 @@ pub(super) async fn open(
     ));
     // There is room: nothing was written yet.
     let _ = stream.say_endpoint(&endpoint).await;
-    events(body)
+    Ok(event_stream(events))
 }
 
 /// Ends the session when its stream is over.
@@ -93,16 +91,4 @@ async fn end_session(
     }
     drop((hold, in_flight));
     app.legacy.remove(&session.key);
-}
-
-fn events(body: StreamBody) -> Response {
-    let mut reply = Response::new(Body::new(body));
-    let headers = reply.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-transform"),
-    );
-    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    reply
 }

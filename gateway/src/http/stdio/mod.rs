@@ -12,9 +12,7 @@ mod opening;
 
 use std::sync::Arc;
 
-use axum::response::Response;
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use mooring_session::names::{Principal, ServerName};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -198,9 +196,9 @@ impl StdioClient {
         let context = &open.context;
         // Also where the session goes on: whoever opened it may have died before it said that it is initialized.
         let reply = serve(context, line, message).await;
-        finish_if_over(&context.stream, reply.status());
-        if !reply.status().is_success() {
-            tracing::info!(status = %reply.status(), "a message of the client was refused");
+        finish_if_over(&context.stream, reply.status);
+        if !reply.status.is_success() {
+            tracing::info!(status = %reply.status, "a message of the client was refused");
             return;
         }
         if message.method() == Method::Initialized && context.stream.begin_listening() {
@@ -220,13 +218,5 @@ impl StdioClient {
             }
             over.cancel();
         });
-    }
-}
-
-/// The text of a reply that was made here and is whole.
-async fn text_of(reply: Response) -> String {
-    match reply.into_body().collect().await {
-        Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-        Err(_) => String::new(),
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
-use super::{Keeping, Open, StdioClient, text_of};
+use super::{Keeping, Open, StdioClient};
 use crate::client_stream::{OpenStream, Wire};
 use crate::http::answer;
 use crate::http::client_stream::{StreamContext, initialize, initialize_params, revision_for};
 use crate::http::target::ServerTarget;
 use mooring_protocol::envelope::Sender;
-use mooring_protocol::{Kind, Message, call};
+use mooring_protocol::{Kind, Message, Reply, ReplyBody, call};
 use mooring_router::affinity::{InFlightKind, OpenError, Session, SessionStart};
 use mooring_settings::Affinity;
 
@@ -35,7 +35,7 @@ impl StdioClient {
             Ok(begun) => begun,
             Err(cause) => {
                 return self
-                    .say(&text_of(answer::open_error(&cause, message.id())).await)
+                    .say(&text_of(&answer::open_error(&cause, message.id())))
                     .await;
             }
         };
@@ -108,7 +108,7 @@ impl StdioClient {
         message: &Message<'_>,
     ) -> String {
         let reply = initialize(context, line, message).await;
-        let text = text_of(reply).await;
+        let text = text_of(&reply);
         if context.lane.is_none() {
             return text;
         }
@@ -135,8 +135,18 @@ fn go_on(context: &StreamContext, message: &Message<'_>, result: &str) -> String
     let text = call::result(id, result);
     let header = HeaderValue::from_str(context.stream.session.id.as_str()).ok();
     let _ = context.stream.begin_initialize();
-    context
-        .stream
-        .end_initialize(initialize_params(&text, header, revision_for(message)));
+    context.stream.end_initialize(initialize_params(
+        text.as_bytes(),
+        header,
+        revision_for(message),
+    ));
     text
+}
+
+/// The text of a reply that was made here and is whole.
+fn text_of(reply: &Reply) -> String {
+    match &reply.body {
+        ReplyBody::Json(text) => String::from_utf8_lossy(text).into_owned(),
+        _ => String::new(),
+    }
 }

@@ -261,7 +261,7 @@ impl Actor {
         self.refuse(key, Refusal::TimedOut);
         self.say(
             place,
-            &call::cancelled(&key.to_json(), "it was not answered in time"),
+            call::cancelled(&key.to_json(), "it was not answered in time"),
         );
     }
 
@@ -303,15 +303,16 @@ impl Actor {
 
     /// Puts a message of the gateway's own, or one that belongs with an earlier one, where that went; nowhere if nobody
     /// would read it there.
-    pub(super) fn say(&mut self, place: QuestionOrigin, text: &str) {
+    pub(super) fn say(&mut self, place: QuestionOrigin, text: impl Into<Bytes>) {
         let stream = match place {
             QuestionOrigin::Call(number) => self.calls.numbered(number),
             QuestionOrigin::General | QuestionOrigin::Waiting => None,
         };
         match stream {
-            Some(stream) => stream.say(&mut self.log, EventPart::Middle, text),
+            Some(stream) => stream.say(&mut self.log, EventPart::Middle, text.into()),
             None if self.general.is_read() => {
-                self.general.say(&mut self.log, EventPart::Middle, text)
+                self.general
+                    .say(&mut self.log, EventPart::Middle, text.into());
             }
             None => {}
         }

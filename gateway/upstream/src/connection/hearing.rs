@@ -3,6 +3,7 @@
 //! Invariants: each message goes to exactly one stream, or waits for one, or is answered or dropped here; nothing that the
 //! server says breaks the connection or reaches a request that it does not belong to.
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -62,7 +63,7 @@ impl Actor {
 
     fn hear_message(&mut self, message: &Message<'_>) {
         match belongs(message) {
-            MessageRoute::ItsRequest => self.hear_answer(message, message.text()),
+            MessageRoute::ItsRequest => self.hear_answer(message, text_of(message)),
             MessageRoute::TheConnection => {
                 if let Some(id) = message.id() {
                     self.answer(call::empty_result(id.as_json()).into());
@@ -78,7 +79,7 @@ impl Actor {
         }
     }
 
-    fn hear_answer(&mut self, message: &Message<'_>, text: &str) {
+    fn hear_answer(&mut self, message: &Message<'_>, text: Bytes) {
         let call = message
             .id()
             .and_then(|id| self.calls.finish(&Key::of(id.as_json())));
@@ -106,7 +107,7 @@ impl Actor {
                 .answering(message.id())
                 .detail(why)
                 .to_bytes();
-            self.hear_answer(message, &String::from_utf8_lossy(&error));
+            self.hear_answer(message, error);
         }
     }
 
@@ -114,14 +115,14 @@ impl Actor {
         let token = message.params.progress_token().map(Key::of);
         let stream = token.as_ref().and_then(|token| self.calls.wanting(token));
         if let Some(stream) = stream {
-            return stream.say(&mut self.log, EventPart::Middle, message.text());
+            return stream.say(&mut self.log, EventPart::Middle, text_of(message));
         }
         // A task goes on after the call that began it (MCP 2025-11-25, tasks), under the same token.
         let is_clients = token.is_some_and(|token| token.client_id().is_some());
         if is_clients && self.general.is_read() {
             self.used_at = Instant::now();
             self.general
-                .say(&mut self.log, EventPart::Middle, message.text());
+                .say(&mut self.log, EventPart::Middle, text_of(message));
         } else {
             tracing::debug!("progress of no request in flight is dropped");
         }
@@ -135,7 +136,7 @@ impl Actor {
         match self.open_questions.take(&key) {
             None => tracing::debug!("the server withdraws a request that is not open"),
             Some(QuestionOrigin::Waiting) => self.pending_messages.remove(&key),
-            Some(place) => self.say(place, message.text()),
+            Some(place) => self.say(place, text_of(message)),
         }
     }
 
@@ -160,7 +161,7 @@ impl Actor {
         let Some(number) = self.calls.cause() else {
             return self.unrelated(message, question);
         };
-        self.say(QuestionOrigin::Call(number), message.text());
+        self.say(QuestionOrigin::Call(number), text_of(message));
         self.asked(question, QuestionOrigin::Call(number));
     }
 
@@ -168,7 +169,7 @@ impl Actor {
     fn unrelated(&mut self, message: &Message<'_>, question: Option<Key>) {
         if self.general.is_read() {
             self.used_at = Instant::now();
-            self.say(QuestionOrigin::General, message.text());
+            self.say(QuestionOrigin::General, text_of(message));
             return self.asked(question, QuestionOrigin::General);
         }
         self.asked(question.clone(), QuestionOrigin::Waiting);
@@ -195,4 +196,9 @@ impl Actor {
         self.complaints
             .add("a message of the server is dropped", error);
     }
+}
+
+/// The text of a message, to be kept.
+pub(super) fn text_of(message: &Message<'_>) -> Bytes {
+    Bytes::copy_from_slice(message.text().as_bytes())
 }

@@ -55,7 +55,7 @@ struct Entry {
     tag: Arc<StreamTag>,
     number: u64,
     part: EventPart,
-    event: Bytes,
+    event: Event,
 }
 
 /// The events that are kept, and the numbers of those to come.
@@ -99,7 +99,7 @@ impl EventLog {
 
     /// Makes the event of a message, and keeps it. One that is larger than the whole log is not kept, and pushes
     /// nothing out.
-    pub(super) fn write(&mut self, tag: &Arc<StreamTag>, part: EventPart, data: &str) -> Bytes {
+    pub(super) fn write(&mut self, tag: &Arc<StreamTag>, part: EventPart, data: Bytes) -> Event {
         let number = self.take_number();
         let id = EventId {
             epoch: self.epoch,
@@ -109,13 +109,12 @@ impl EventLog {
         let event = Event {
             id: Some(id.to_string().into()),
             ..Event::message(data)
-        }
-        .encode();
+        };
         if part == EventPart::Priming {
             return event;
         }
-        if event.len() <= self.bytes_max && self.events_max > 0 {
-            self.bytes += event.len();
+        if event.length() <= self.bytes_max && self.events_max > 0 {
+            self.bytes += event.length();
             self.entries.push_back(Entry {
                 tag: Arc::clone(tag),
                 number,
@@ -140,7 +139,7 @@ impl EventLog {
     }
 
     /// The events of a stream after the one with this number.
-    pub(super) fn after(&self, tag: &Arc<StreamTag>, number: u64) -> impl Iterator<Item = Bytes> {
+    pub(super) fn after(&self, tag: &Arc<StreamTag>, number: u64) -> impl Iterator<Item = Event> {
         self.entries
             .iter()
             .filter(move |entry| entry.number > number && Arc::ptr_eq(&entry.tag, tag))
@@ -164,7 +163,7 @@ impl EventLog {
         while (self.entries.len() > self.events_max || self.bytes > self.bytes_max)
             && let Some(oldest) = self.entries.pop_front()
         {
-            self.bytes = self.bytes.saturating_sub(oldest.event.len());
+            self.bytes = self.bytes.saturating_sub(oldest.event.length());
             oldest.tag.lose(oldest.number);
         }
     }
@@ -179,10 +178,8 @@ mod tests {
         StreamName::call(id_json).unwrap()
     }
 
-    fn number(event: &Bytes) -> u64 {
-        let text = std::str::from_utf8(event).unwrap();
-        let id = text.lines().next().unwrap().strip_prefix("id: ").unwrap();
-        EventId::parse(id).unwrap().number
+    fn number(event: &Event) -> u64 {
+        EventId::parse(event.id.as_deref().unwrap()).unwrap().number
     }
 
     fn kept(log: &EventLog, tag: &Arc<StreamTag>) -> usize {
@@ -193,9 +190,9 @@ mod tests {
     fn a_stream_is_replayed_after_an_event_and_no_other_with_it() {
         let mut log = EventLog::new(1, 100, 1 << 20);
         let (one, two) = (log.begin(call("1")), log.begin(call("2")));
-        let first = log.write(&one, EventPart::Middle, "{}");
-        log.write(&two, EventPart::Middle, "{}");
-        let answer = log.write(&one, EventPart::Answer, "{}");
+        let first = log.write(&one, EventPart::Middle, "{}".into());
+        log.write(&two, EventPart::Middle, "{}".into());
+        let answer = log.write(&one, EventPart::Answer, "{}".into());
         let after: Vec<_> = log.after(&one, number(&first)).collect();
         assert_eq!(after, [answer]);
         assert!(log.has_answer(&one) && !log.has_answer(&two));
@@ -207,12 +204,12 @@ mod tests {
         let mut log = EventLog::new(1, 3, 1000);
         let tag = log.begin(call("1"));
         for _ in 0..5 {
-            log.write(&tag, EventPart::Middle, "{}");
+            log.write(&tag, EventPart::Middle, "{}".into());
         }
         assert_eq!(kept(&log, &tag), 3);
         // 1 is the stream's own number: 2 and 3 are gone.
         assert!(tag.has_lost_after(2) && !tag.has_lost_after(3));
-        log.write(&tag, EventPart::Middle, &"x".repeat(970));
+        log.write(&tag, EventPart::Middle, "x".repeat(985).into());
         assert_eq!(kept(&log, &tag), 1);
         assert!(log.bytes <= 1000);
     }
@@ -221,9 +218,9 @@ mod tests {
     fn what_is_larger_than_the_log_pushes_nothing_out() {
         let mut log = EventLog::new(1, 3, 100);
         let tag = log.begin(call("1"));
-        log.write(&tag, EventPart::Middle, "{}");
-        let answer = log.write(&tag, EventPart::Answer, &"x".repeat(200));
-        assert!(answer.len() > 200);
+        log.write(&tag, EventPart::Middle, "{}".into());
+        let answer = log.write(&tag, EventPart::Answer, "x".repeat(200).into());
+        assert!(answer.length() > 200);
         assert_eq!(kept(&log, &tag), 1);
         assert!(!log.has_answer(&tag) && tag.has_lost_after(number(&answer) - 1));
     }
@@ -232,10 +229,10 @@ mod tests {
     fn an_id_that_is_used_again_is_another_stream() {
         let mut log = EventLog::new(1, 100, 1 << 20);
         let earlier = log.begin(call("1"));
-        let primed = number(&log.write(&earlier, EventPart::Priming, ""));
-        log.write(&earlier, EventPart::Answer, "{}");
+        let primed = number(&log.write(&earlier, EventPart::Priming, Bytes::new()));
+        log.write(&earlier, EventPart::Answer, "{}".into());
         let later = log.begin(call("1"));
-        let begun = number(&log.write(&later, EventPart::Middle, "{}"));
+        let begun = number(&log.write(&later, EventPart::Middle, "{}".into()));
         assert!(Arc::ptr_eq(
             &log.find(&call("1"), primed).unwrap(),
             &earlier

@@ -42,7 +42,8 @@ pub use self::event_id::EventId;
 
 use self::actor::{Actor, Command, Mailbox, StatusSenders};
 use self::link::{Link, LinkEnd};
-use crate::{MessageTransport, Outgoing, Reply, SendError};
+use crate::{MessageTransport, Outgoing, SendError};
+use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
 
 /// Most requests that wait for the actor. It never waits for anything else, so that they do not wait long.
@@ -146,9 +147,9 @@ impl Connection {
             }
             Method::DELETE => {
                 self.close();
-                return Ok(reply::empty(StatusCode::NO_CONTENT));
+                return Ok(Reply::empty(StatusCode::NO_CONTENT));
             }
-            _ => return Ok(reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
+            _ => return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
         };
         let (reply, answer) = oneshot::channel();
         let command = Command::Serve { ask, reply };

@@ -1,6 +1,6 @@
-//! The queue between a connection and the reader of one of its streams, and that reader as a body.
+//! The queue between a connection and the reader of one of its streams, and that reader as a stream of events.
 //!
-//! Invariants: the body ends without an error only after everything that was put in was taken, or where the connection
+//! Invariants: the stream ends without an error only after everything that was put in was taken, or where the connection
 //! cut it for its slowness after an event by which it can be resumed; what waits in all the queues of a connection is
 //! counted in its one [`Backlog`], apart for streams that go on and for those that have ended. The lock is held for a push
 //! or a pop, never while anything is waited for.
@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
-use http_body::Frame;
+use futures_util::Stream;
 use tokio::sync::Notify;
 
-use crate::BodyError;
+use mooring_protocol::{Event, ReplyError};
 
 /// What waits for the readers of one connection.
 #[derive(Debug, Default)]
@@ -80,7 +79,7 @@ pub(super) enum End {
 
 #[derive(Debug)]
 struct Queue {
-    events: VecDeque<Bytes>,
+    events: VecDeque<Event>,
     bytes: usize,
     end: Option<End>,
     is_read: bool,
@@ -116,7 +115,7 @@ impl Shared {
         while queue.events.len() > kept_max
             && let Some(event) = queue.events.pop_back()
         {
-            queue.bytes = queue.bytes.saturating_sub(event.len());
+            queue.bytes = queue.bytes.saturating_sub(event.length());
         }
         self.backlog.add_left(queue.bytes);
         let waker = queue.waker.take();
@@ -132,7 +131,7 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Outbox(Arc<Shared>);
 
-/// The reader's end: the body of a reply.
+/// The reader's end: the events of a reply.
 #[derive(Debug)]
 pub(super) struct Reader(Arc<Shared>);
 
@@ -153,13 +152,13 @@ pub(super) fn outbox(backlog: &Arc<Backlog>) -> (Outbox, Reader) {
 
 impl Outbox {
     /// Puts an event in; nothing where nobody reads any more.
-    pub(super) fn push(&self, event: Bytes) {
+    pub(super) fn push(&self, event: Event) {
         let mut queue = self.0.lock();
         if !queue.is_read || queue.end.is_some() {
             return;
         }
-        self.0.backlog.add(event.len());
-        queue.bytes += event.len();
+        self.0.backlog.add(event.length());
+        queue.bytes += event.length();
         queue.events.push_back(event);
         let waker = queue.waker.take();
         drop(queue);
@@ -196,25 +195,24 @@ impl Drop for Outbox {
     }
 }
 
-impl http_body::Body for Reader {
-    type Data = Bytes;
-    type Error = BodyError;
+impl Stream for Reader {
+    type Item = Result<Event, ReplyError>;
 
-    fn poll_frame(
+    fn poll_next(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Event, ReplyError>>> {
         let mut queue = self.0.lock();
         if let Some(event) = queue.events.pop_front() {
-            queue.bytes = queue.bytes.saturating_sub(event.len());
+            queue.bytes = queue.bytes.saturating_sub(event.length());
             let has_ended = queue.end.is_some();
             drop(queue);
             if has_ended {
-                self.0.backlog.relieve_left(event.len());
+                self.0.backlog.relieve_left(event.length());
             } else {
-                self.0.backlog.relieve((1, event.len()));
+                self.0.backlog.relieve((1, event.length()));
             }
-            return Poll::Ready(Some(Ok(Frame::data(event))));
+            return Poll::Ready(Some(Ok(event)));
         }
         match queue.end.take() {
             None => {
@@ -222,11 +220,13 @@ impl http_body::Body for Reader {
                 Poll::Pending
             }
             Some(end) => {
-                // Whoever polls again meets the end of a body.
+                // Polled again, the stream has ended.
                 queue.end = Some(End::Whole);
                 Poll::Ready(match end {
                     End::Whole => None,
-                    End::Broken(reason) => Some(Err(BodyError::Connection(reason))),
+                    End::Broken(reason) => Some(Err(ReplyError::broken(format!(
+                        "the connection to the server ended: {reason}"
+                    )))),
                 })
             }
         }
@@ -253,14 +253,14 @@ impl Drop for Reader {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
-    use http_body_util::BodyExt;
+    use futures_util::StreamExt;
 
     use super::*;
 
     async fn rest(mut reader: Reader) -> (usize, Option<String>) {
         let mut events = 0;
-        while let Some(frame) = reader.frame().await {
-            match frame {
+        while let Some(event) = reader.next().await {
+            match event {
                 Ok(_) => events += 1,
                 Err(error) => return (events, Some(error.to_string())),
             }
@@ -276,7 +276,7 @@ mod tests {
         let backlog = Arc::new(Backlog::default());
         let (outbox, reader) = outbox(&backlog);
         for _ in 0..events {
-            outbox.push(Bytes::from_static(b"data: x\n\n"));
+            outbox.push(Event::message("123456789"));
         }
         (backlog, outbox, reader)
     }
@@ -323,7 +323,7 @@ mod tests {
         drop(reader);
         assert!(!outbox.is_read());
         assert_eq!(counts(&backlog), (0, 0, 0));
-        outbox.push(Bytes::from_static(b"data: x\n\n"));
+        outbox.push(Event::message("123456789"));
         assert_eq!(outbox.waiting(), (0, 0));
         backlog.relieved().await;
     }

@@ -5,6 +5,9 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+
+use super::hearing::text_of;
 use super::key::Key;
 use mooring_protocol::{Kind, Message};
 
@@ -17,7 +20,7 @@ const BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct PendingMessage {
     /// Its text.
-    pub(super) text: Box<str>,
+    pub(super) text: Bytes,
     /// The id, where it is a question to the client.
     pub(super) question: Option<Key>,
     /// The notification's name, where a second one would say nothing new.
@@ -46,7 +49,7 @@ impl PendingMessages {
         }
         self.bytes += message.text().len();
         self.items.push_back(PendingMessage {
-            text: message.text().into(),
+            text: text_of(message),
             question,
             list: list.map(Into::into),
         });
@@ -96,7 +99,7 @@ mod tests {
         }
         let items = pending_messages.take();
         assert_eq!(items.len(), EVENTS_MAX);
-        assert_eq!(&*items.front().unwrap().text, r#"{"method":"n/10"}"#);
+        assert_eq!(items.front().unwrap().text, r#"{"method":"n/10"}"#);
     }
 
     #[test]

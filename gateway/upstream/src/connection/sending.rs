@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::{Reply, SendError};
+use crate::SendError;
+use mooring_protocol::Reply;
 
 /// Most messages of the client that wait.
 const MESSAGES_MAX: usize = 256;

@@ -21,8 +21,10 @@ use super::outbox::{End, Outbox, outbox};
 use super::reply;
 use super::sending::{ReplyTo, SendReceipt};
 use super::stream::Stream;
-use crate::{Reply, SendError};
-use mooring_protocol::{ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Sender, call};
+use crate::SendError;
+use mooring_protocol::{
+    ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Reply, Sender, call,
+};
 
 /// Answers that were given but not read may take this many times the size of the longest message before no further
 /// request is taken.
@@ -50,7 +52,7 @@ impl Actor {
             ConnectionRequest::Listen { after: None } => self.listen(),
             ConnectionRequest::Listen { after: Some(after) } => self.resume(&after),
         };
-        // Who does not wait any more has dropped the body with the reply.
+        // A caller that does not wait any more drops the stream with the reply.
         let _ = to.send(Ok(reply));
     }
 
@@ -65,7 +67,7 @@ impl Actor {
             .filter(|message| message.method() == Method::Ping)
             .and_then(|message| Some(call::empty_result(message.id()?.as_json())));
         let _ = to.send(match pinged {
-            Some(answer) => Ok(reply::whole_events(Event::message(&answer).encode())),
+            Some(answer) => Ok(reply::one_event(Event::message(answer))),
             None => Err(SendError::Ended(STOPPED.into())),
         });
     }
@@ -143,7 +145,7 @@ impl Actor {
         self.prime(&stream);
         let token = message.params.requested_progress().map(Key::of);
         self.calls.begin(key, message.method(), token, stream);
-        PostDecision::ToSend(reply::events(reader))
+        PostDecision::ToSend(Reply::events(reader))
     }
 
     /// The name of a new stream in the log. The gateway's own requests need none, and before the end of `initialize`
@@ -158,7 +160,7 @@ impl Actor {
 
     fn prime(&mut self, stream: &Stream) {
         if self.negotiated.has_priming_events() {
-            stream.say(&mut self.log, EventPart::Priming, "");
+            stream.say(&mut self.log, EventPart::Priming, Bytes::new());
         }
     }
 
@@ -170,15 +172,16 @@ impl Actor {
         let (outbox, reader) = outbox(&self.backlog);
         self.general.attach(outbox);
         if self.negotiated.has_priming_events() {
-            self.general.say(&mut self.log, EventPart::Priming, "");
+            self.general
+                .say(&mut self.log, EventPart::Priming, Bytes::new());
         }
         self.tell_what_waited();
-        reply::events(reader)
+        Reply::events(reader)
     }
 
     fn tell_what_waited(&mut self) {
         for item in self.pending_messages.take() {
-            self.say(QuestionOrigin::General, &item.text);
+            self.say(QuestionOrigin::General, item.text);
             self.asked(item.question, QuestionOrigin::General);
         }
     }
@@ -207,7 +210,7 @@ impl Actor {
         }
         self.general.attach(outbox);
         self.tell_what_waited();
-        reply::events(reader)
+        Reply::events(reader)
     }
 
     fn resume_call(&mut self, event: &EventId, request: Id<'_>) -> Reply {
@@ -224,7 +227,7 @@ impl Actor {
                 replay(&self.log, tag, event.number, &outbox);
             }
             stream.attach(outbox);
-            return reply::events(reader);
+            return Reply::events(reader);
         }
         let tag = self.log.find(&event.stream, event.number);
         if let Some(tag) = &tag {
@@ -234,14 +237,14 @@ impl Actor {
             outbox.push(lost(request));
         }
         outbox.end(End::Whole);
-        reply::events(reader)
+        Reply::events(reader)
     }
 }
 
 /// What is kept of a stream after the event with this number, behind the word that there was more.
 fn replay(log: &EventLog, tag: &Arc<StreamTag>, after: u64, outbox: &Outbox) {
     if tag.has_lost_after(after) {
-        outbox.push(Event::message(MISSED).encode());
+        outbox.push(Event::message(MISSED));
     }
     log.after(tag, after).for_each(|event| outbox.push(event));
 }
@@ -267,17 +270,15 @@ fn too_many(id: Id<'_>, why: &'static str) -> Reply {
 /// The reply to a resume of a call of which only its request is known.
 #[must_use]
 fn lost_call(request: Id<'_>) -> Reply {
-    let event = lost(request);
-    reply::whole_events(event)
+    reply::one_event(lost(request))
 }
 
 /// The event that tells a client that its call may have run. The request is named as the server knows it, as in all that
 /// a connection says.
-fn lost(request: Id<'_>) -> Bytes {
+fn lost(request: Id<'_>) -> Event {
     let id_json = Key::of_client(request.as_json()).to_json();
     let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
         .answering(Id::from_json(&id_json).ok())
-        .detail("its events are not kept any more")
-        .to_bytes();
-    Event::message(&String::from_utf8_lossy(&error)).encode()
+        .detail("its events are not kept any more");
+    Event::message(error.to_bytes())
 }

@@ -1,9 +1,11 @@
 //! One stream of a connection: what it is called in the log, and who reads it.
 //!
-//! Invariants: at most one body reads a stream, the newest; what is said on a stream that nobody reads stays in the log,
+//! Invariants: at most one reply reads a stream, the newest; what is said on a stream that nobody reads stays in the log,
 //! where the stream has event ids.
 
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::log::{EventLog, EventPart, StreamTag};
 use super::outbox::{End, Outbox};
@@ -51,11 +53,11 @@ impl Stream {
     }
 
     /// Puts a message on it. Without event ids there is nothing to prime.
-    pub(super) fn say(&self, log: &mut EventLog, part: EventPart, data: &str) {
+    pub(super) fn say(&self, log: &mut EventLog, part: EventPart, data: Bytes) {
         let event = match &self.tag {
             Some(tag) => log.write(tag, part, data),
             None if part == EventPart::Priming => return,
-            None => Event::message(data).encode(),
+            None => Event::message(data),
         };
         if let Some(outbox) = &self.outbox {
             outbox.push(event);

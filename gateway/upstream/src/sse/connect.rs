@@ -9,25 +9,17 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 
 use super::endpoint::{EndpointError, resolve};
-use super::event_stream::{EventStream, ServerEvent, StreamEnd};
+use super::event_stream::{ServerEvent, StreamEnd, next_event};
 use super::post::Poster;
 use super::sending::send_all;
 use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
-use crate::{Client, Instance, SendError, is_event_stream};
+use crate::{Client, Instance, SendError};
+use mooring_protocol::{EventStream, ReplyBody};
 
 /// Messages that wait each way in a link before the sender has to.
 const MESSAGES_MAX: usize = 64;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
-
-/// The limits of a link.
-#[derive(Clone, Copy, Debug)]
-pub struct LinkOptions {
-    /// How long the server may take from the request to its `endpoint` event.
-    pub endpoint_within: Duration,
-    /// The longest event, in bytes; a longer one ends the link.
-    pub event_bytes_max: usize,
-}
 
 /// Why there is no link. No message was delivered in any case.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +59,8 @@ impl ConnectError {
     }
 }
 
-/// Opens a session at `instance`. Every request of it carries `headers`: the server's own, credentials among them.
+/// Opens a session at `instance`, which may take `endpoint_within` from the request to its `endpoint` event. Every request
+/// of the session carries `headers`: the server's own, credentials among them.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -75,15 +68,14 @@ pub async fn connect(
     client: &Client,
     instance: &Arc<Instance>,
     headers: &HeaderMap,
-    options: LinkOptions,
+    endpoint_within: Duration,
 ) -> Result<Link, ConnectError> {
     let mut headers = headers.clone();
     headers.insert(USER_AGENT, AGENT);
-    let limit = options.endpoint_within;
-    let opening = open(client, instance, &headers, options.event_bytes_max);
-    let (events, endpoint) = tokio::time::timeout(limit, opening)
+    let opening = open(client, instance, &headers);
+    let (events, endpoint) = tokio::time::timeout(endpoint_within, opening)
         .await
-        .unwrap_or(Err(ConnectError::NoEndpoint(limit)))?;
+        .unwrap_or(Err(ConnectError::NoEndpoint(endpoint_within)))?;
     let poster = Poster {
         client: client.clone(),
         instance: Arc::clone(instance),
@@ -99,7 +91,6 @@ async fn open(
     client: &Client,
     instance: &Instance,
     headers: &HeaderMap,
-    event_bytes_max: usize,
 ) -> Result<(EventStream, Uri), ConnectError> {
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.method_mut() = Method::GET;
@@ -108,16 +99,15 @@ async fn open(
     let own = request.headers_mut();
     own.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     own.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let response = client.send(instance, request).await?;
-    if !response.status().is_success() {
-        return Err(ConnectError::Status(response.status()));
+    let reply = client.send(instance, request).await?;
+    if !reply.status.is_success() {
+        return Err(ConnectError::Status(reply.status));
     }
-    if !is_event_stream(&response) {
+    let ReplyBody::Events(mut events) = reply.body else {
         return Err(ConnectError::NotEvents);
-    }
-    let mut events = EventStream::new(response.into_body(), event_bytes_max);
+    };
     loop {
-        match events.next().await? {
+        match next_event(&mut events).await? {
             ServerEvent::Endpoint(named) => {
                 let endpoint = resolve(&instance.uri, &named)?;
                 return Ok((events, endpoint));
@@ -155,7 +145,7 @@ async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Pos
 
 async fn take_in(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<Bytes>) -> LinkEnd {
     loop {
-        match events.next().await {
+        match next_event(events).await {
             Ok(ServerEvent::Message(message)) => {
                 if incoming.send(message).await.is_err() {
                     return LinkEnd::Closed;

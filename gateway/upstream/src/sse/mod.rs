@@ -12,5 +12,5 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
-pub use connect::{ConnectError, LinkOptions, connect};
+pub use connect::{ConnectError, connect};
 pub use endpoint::EndpointError;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 
-use crate::{Body, Client, Instance, SendError};
+use crate::{Client, Instance, SendError};
+use mooring_protocol::ReplyBody;
 
 /// The body of the answer to a POST says nothing. It is read up to this, in bytes, so that its connection can be used
 /// again; a longer one costs the connection.
@@ -53,14 +54,14 @@ impl Poster {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         // The answer has no content that would matter.
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        let response = match self.client.send(&self.instance, request).await {
-            Ok(response) => response,
+        let reply = match self.client.send(&self.instance, request).await {
+            Ok(reply) => reply,
             Err(SendError::Refused) => return PostOutcome::ServerGone,
             Err(error) if error.is_undelivered() => return PostOutcome::Undelivered(error),
             Err(error) => return PostOutcome::Unknown(error),
         };
-        let status = response.status();
-        read_away(response.into_body()).await;
+        let status = reply.status;
+        read_away(reply.body).await;
         match status {
             status if status.is_success() => PostOutcome::Taken,
             StatusCode::NOT_FOUND | StatusCode::GONE => PostOutcome::SessionGone(status),
@@ -69,8 +70,8 @@ impl Poster {
     }
 }
 
-async fn read_away(body: Body) {
-    let reading = Limited::new(body, ACCEPTED_BYTES_MAX).collect();
+async fn read_away(body: ReplyBody) {
+    let reading = body.read_text(ACCEPTED_BYTES_MAX);
     // What fails here costs the connection, and nothing else.
     let _ = tokio::time::timeout(ACCEPTED_WITHIN, reading).await;
 }

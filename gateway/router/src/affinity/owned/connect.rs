@@ -11,7 +11,7 @@ use super::super::{Session, SessionRouter};
 use super::connection_table::{ConnectionKey, OwnedConnection};
 use mooring_upstream::connection::link::Link;
 use mooring_upstream::connection::{Connection, ConnectionOptions};
-use mooring_upstream::sse::{self as legacy, ConnectError, LinkOptions};
+use mooring_upstream::sse::{self as legacy, ConnectError};
 use mooring_upstream::stdio::{ChildSpec, Children, Label, StartedProgram};
 use mooring_upstream::{
     ContactOutcome, ExchangeError, FailureCause, HandshakeError, InitializeHandshake,
@@ -153,11 +153,8 @@ impl SessionRouter {
                 Ok((child.link, Some(program)))
             }
             Connector::Sse => {
-                let options = LinkOptions {
-                    endpoint_within: self.options().answer_timeout,
-                    event_bytes_max: self.owned_connections().options.message_bytes_max,
-                };
-                let link = legacy::connect(self.client(), instance, &server.headers, options).await;
+                let limit = self.options().answer_timeout;
+                let link = legacy::connect(self.client(), instance, &server.headers, limit).await;
                 let link = link.map_err(|error| {
                     tracing::warn!(server = %server.id, instance = %instance.name, %error, "a legacy stream could not be opened");
                     connect_error(error)

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{HeaderName, Method};
 use http_body::{Body as HttpBody, Frame};
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use mooring_session::names::Principal;
 use mooring_session::rules::LossReport;
@@ -23,7 +22,8 @@ use super::connection_table::ConnectionKey;
 use super::death_watch::DeathWatch;
 use mooring_peers::{Forward, Operation, PeerClient, PeerError, ReplyAbandoned, Verdict};
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION};
-use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError, Server};
+use mooring_protocol::{Reply, ReplyError};
+use mooring_upstream::{ANSWER_BYTES_MAX, Outgoing, SendError, Server, read_http};
 
 /// What of a request's head a connection looks at.
 const HEADERS: [HeaderName; 3] = [CONTENT_TYPE, LAST_EVENT_ID, MCP_PROTOCOL_VERSION];
@@ -125,7 +125,7 @@ impl SessionRouter {
     ) -> Result<(), SendError> {
         let reply = self.forward(owner, forward, Some(limit)).await?;
         // Read to its end, so that the connection can be used again. What was asked has been done already.
-        let _ = tokio::time::timeout(limit, reply.into_body().collect()).await;
+        let _ = tokio::time::timeout(limit, reply.body.read_text(ANSWER_BYTES_MAX)).await;
         Ok(())
     }
 
@@ -155,13 +155,12 @@ impl SessionRouter {
             }
         };
         let sending = peers.send(&owner.worker, address, forward, given_up);
-        let reply = sending.await.map_err(refused)?;
-        Ok(reply.map(|body| {
-            Body::made(ForwardedBody {
-                body,
-                death_watch: Box::pin(counted_dead_for_a_while(death_watch)),
-            })
-        }))
+        let reply = sending.await.map_err(refused)?.map(|body| ForwardedBody {
+            body,
+            death_watch: Box::pin(counted_dead_for_a_while(death_watch)),
+        });
+        let message_bytes_max = self.owned_connections().options.message_bytes_max;
+        Ok(read_http(reply, message_bytes_max, |error| error))
     }
 
     fn way_to<'a>(&'a self, owner: &'a OwnerView) -> Result<(&'a PeerClient, &'a str), SendError> {
@@ -220,6 +219,11 @@ struct ForwardedBody {
     death_watch: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
+/// The connection to the gateway broke in the middle of its reply.
+#[derive(Debug, thiserror::Error)]
+#[error("the reply of another gateway broke off")]
+struct ForwardBroke(#[source] hyper::Error);
+
 /// The worker was counted as dead in the middle of its reply.
 #[derive(Debug, thiserror::Error)]
 #[error("the worker that holds the connection is counted as dead")]
@@ -227,17 +231,17 @@ struct OwnerDied;
 
 impl HttpBody for ForwardedBody {
     type Data = Bytes;
-    type Error = BodyError;
+    type Error = ReplyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ReplyError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if polled.is_pending() && self.death_watch.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Some(Err(BodyError::Peer(Box::new(OwnerDied)))));
+            return Poll::Ready(Some(Err(ReplyError::broken(OwnerDied))));
         }
-        polled.map_err(|error| BodyError::Peer(Box::new(error)))
+        polled.map_err(|error| ReplyError::broken(ForwardBroke(error)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -34,7 +34,8 @@ use self::death_watch::DeathWatches;
 use self::stop::OwnedAdmission;
 use super::{Session, SessionRouter};
 use mooring_peers::PeerClient;
-use mooring_upstream::{Outgoing, Reply, SendError, Server};
+use mooring_protocol::Reply;
+use mooring_upstream::{Outgoing, SendError, Server};
 
 /// What this worker owns, and how it reaches what others own.
 pub struct OwnedConnections {

@@ -3,21 +3,16 @@
 //! Invariant: only the connection of exactly the epoch that is named is touched, and nothing is delivered where the
 //! answer is a verdict.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http::StatusCode;
 use mooring_session::rules::LossReport;
 
 use super::super::{Loss, Session, SessionRouter};
 use super::connection_table::ConnectionKey;
 use super::forward::{LOSS_REPORT, REPORTED_BY_NEXT_CALL};
-use super::stop::GaugeGuard;
 use mooring_peers::{Forward, Operation, Verdict};
+use mooring_protocol::Reply;
 use mooring_upstream::connection::Activity;
-use mooring_upstream::{Body, BodyError, Outgoing, Reply, SendError};
+use mooring_upstream::{Outgoing, SendError};
 
 impl SessionRouter {
     /// Does what another worker asks of a connection.
@@ -43,18 +38,17 @@ impl SessionRouter {
                     .await
                     .map_err(verdict)?;
                 Ok(match leaving {
-                    Some(leaving) => reply.map(|body| {
-                        Body::made(TrackedReplyBody {
-                            body,
-                            _leaving: leaving,
-                        })
-                    }),
+                    // It is under way until it was read to its end or dropped.
+                    Some(leaving) => Reply {
+                        body: reply.body.guarded_by(leaving),
+                        ..reply
+                    },
                     None => reply,
                 })
             }
             Operation::Close => {
                 self.owned_connections().close(&place, forward.epoch);
-                Ok(done())
+                Ok(Reply::empty(StatusCode::NO_CONTENT))
             }
             Operation::Renew => {
                 let router = self.clone();
@@ -62,7 +56,7 @@ impl SessionRouter {
                 let renewing =
                     tokio::spawn(async move { router.renew_here(&place, &forward).await });
                 renewing.await.unwrap_or(Err(Verdict::Unsupported))?;
-                Ok(done())
+                Ok(Reply::empty(StatusCode::NO_CONTENT))
             }
             Operation::Stream => Err(Verdict::Unsupported),
         }
@@ -113,38 +107,6 @@ impl SessionRouter {
             }
         }
     }
-}
-
-/// A reply to another worker, which is under way until it was read to its end or dropped.
-struct TrackedReplyBody {
-    body: Body,
-    _leaving: GaugeGuard,
-}
-
-impl HttpBody for TrackedReplyBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-fn done() -> Reply {
-    let mut reply = Response::new(Body::whole(bytes::Bytes::new()));
-    *reply.status_mut() = StatusCode::NO_CONTENT;
-    reply
 }
 
 /// Nothing of what a connection refuses before it takes a message was delivered.

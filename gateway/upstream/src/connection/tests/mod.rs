@@ -16,14 +16,13 @@ mod readers;
 mod resuming;
 mod unrelated;
 
+use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue};
-use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::link::{LinkEnd, TransportEnd, pair};
 use super::*;
-use crate::{Body, read_whole};
-use mooring_protocol::EventParser;
+use mooring_protocol::{EventStream, ReplyBody};
 
 /// A client that can be asked everything.
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
@@ -43,11 +42,7 @@ struct Seen {
     data: Value,
 }
 
-struct Stream {
-    body: Body,
-    parser: EventParser,
-    seen: std::collections::VecDeque<Seen>,
-}
+struct Stream(EventStream);
 
 fn options() -> ConnectionOptions {
     ConnectionOptions {
@@ -119,7 +114,7 @@ impl Bench {
     /// Posts a request, which the server reads.
     async fn call(&mut self, text: &str) -> Stream {
         let reply = self.post(text).await;
-        assert_eq!(reply.status(), StatusCode::OK);
+        assert_eq!(reply.status, StatusCode::OK);
         assert_eq!(
             self.sent().await,
             serde_json::from_str::<Value>(text).unwrap()
@@ -140,7 +135,7 @@ impl Bench {
     /// Whether the server has something to read, once everything before has been dealt with.
     async fn is_sent_nothing(&mut self) -> bool {
         let reply = self.post(r#"{"method":"notifications/mark"}"#).await;
-        assert_eq!(reply.status(), StatusCode::ACCEPTED);
+        assert_eq!(reply.status, StatusCode::ACCEPTED);
         self.sent().await["method"] == "notifications/mark"
     }
 
@@ -161,12 +156,10 @@ impl Bench {
 
 impl Stream {
     fn of(reply: Reply) -> Self {
-        assert_eq!(reply.status(), StatusCode::OK);
-        assert_eq!(reply.headers()["content-type"], "text/event-stream");
-        Self {
-            body: reply.into_body(),
-            parser: EventParser::new(16 << 20),
-            seen: std::collections::VecDeque::new(),
+        assert_eq!(reply.status, StatusCode::OK);
+        match reply.body {
+            ReplyBody::Events(events) => Self(events),
+            other => panic!("{other:?} instead of events"),
         }
     }
 
@@ -176,25 +169,18 @@ impl Stream {
     }
 
     async fn try_next(&mut self) -> Option<Result<Seen, String>> {
-        while self.seen.is_empty() {
-            let frame = match self.body.frame().await? {
-                Ok(frame) => frame.into_data().unwrap(),
-                Err(error) => return Some(Err(error.to_string())),
-            };
-            let seen = &mut self.seen;
-            self.parser
-                .push(&frame, |event| {
-                    seen.push_back(Seen {
-                        id: event.id.as_deref().map(str::to_owned),
-                        data: match &*event.data {
-                            "" => Value::Null,
-                            data => serde_json::from_str(data).unwrap(),
-                        },
-                    });
-                })
-                .unwrap();
-        }
-        self.seen.pop_front().map(Ok)
+        let event = match self.0.next().await? {
+            Ok(event) => event,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        let data = event.data.unwrap();
+        Some(Ok(Seen {
+            id: event.id.map(Into::into),
+            data: match &*data {
+                b"" => Value::Null,
+                data => serde_json::from_slice(data).unwrap(),
+            },
+        }))
     }
 
     async fn data(&mut self) -> Value {
@@ -211,6 +197,6 @@ impl Stream {
 }
 
 async fn json_of(reply: Reply) -> Value {
-    let text = read_whole(reply.into_body()).await.unwrap();
+    let text = reply.body.read_text(1 << 20).await.unwrap();
     serde_json::from_slice(&text).unwrap()
 }

@@ -23,7 +23,7 @@ async fn the_tool_that_was_called_last_asks_and_gets_its_answer_once() {
     assert_eq!(two.data().await["method"], "notifications/message");
     for _ in 0..2 {
         let reply = bench.post(ANSWER).await;
-        assert_eq!(reply.status(), StatusCode::ACCEPTED);
+        assert_eq!(reply.status, StatusCode::ACCEPTED);
     }
     assert_eq!(
         bench.sent().await,
@@ -104,7 +104,7 @@ async fn a_question_that_is_not_answered_is_given_up_on_both_sides() {
     assert_eq!(told["method"], "notifications/cancelled");
     assert_eq!(told["params"]["requestId"], 41);
     // The answer comes too late.
-    assert_eq!(bench.post(ANSWER).await.status(), StatusCode::ACCEPTED);
+    assert_eq!(bench.post(ANSWER).await.status, StatusCode::ACCEPTED);
     assert!(bench.is_sent_nothing().await);
 }
 

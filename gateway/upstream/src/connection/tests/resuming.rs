@@ -129,7 +129,7 @@ async fn an_event_that_tells_nothing_is_as_good_as_none() {
             "notifications/tools/list_changed"
         );
         let second = bench.connection.serve(&get(Some(foreign))).await.unwrap();
-        assert_eq!(second.status(), StatusCode::CONFLICT);
+        assert_eq!(second.status, StatusCode::CONFLICT);
     }
     bench.is_heard().await;
 }

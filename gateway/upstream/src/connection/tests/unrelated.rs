@@ -7,7 +7,7 @@ async fn there_is_one_at_a_time_and_it_is_free_at_once() {
     let bench = older().await;
     let first = bench.listen(None).await;
     let second = bench.connection.serve(&get(None)).await.unwrap();
-    assert_eq!(second.status(), StatusCode::CONFLICT);
+    assert_eq!(second.status, StatusCode::CONFLICT);
     drop(first);
     bench.listen(None).await;
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::connection::link::{Link, LinkEnd};
-use crate::sse::{ConnectError, LinkOptions, connect};
+use crate::sse::{ConnectError, connect};
 use crate::{Client, ClientOptions, ContactLog, Instance, Reach, StatefulnessSeen};
 
 /// Longer than anything takes here.
@@ -119,14 +119,11 @@ pub(super) async fn connect_to(
         connect_timeout: PATIENCE,
         idle_connection: Duration::from_secs(1),
         lost_after: Duration::ZERO,
+        event_bytes_max: EVENT_BYTES_MAX,
     };
     let client = Client::new(options, false).unwrap();
     let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, SECRET)]);
-    let options = LinkOptions {
-        endpoint_within,
-        event_bytes_max: EVENT_BYTES_MAX,
-    };
-    connect(&client, instance, &headers, options).await
+    connect(&client, instance, &headers, endpoint_within).await
 }
 
 pub(super) fn instance(url: &str) -> Arc<Instance> {

@@ -1,0 +1,319 @@
+//! The reply to one message, between the edges of the gateway: what its head says, and the messages that it carries.
+//!
+//! Transports return it, the router changes it and the edges write it. Server-sent events exist as bytes only where a body
+//! is read from an upstream ([`crate::EventParser`]) and where one is written to a client or a peer ([`Event::encode`]).
+//! Invariant: JSON is handed on byte for byte, and an event is whole. Dropping a reply is how its reader says that it
+//! waits no longer.
+
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use http::{HeaderValue, StatusCode};
+use thiserror::Error;
+
+use super::event::{Event, EventError};
+use super::stream::StreamError;
+
+/// One JSON text as it arrives.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ReplyError>> + Send>>;
+/// Events as they arrive.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, ReplyError>> + Send>>;
+
+/// Why the rest of a reply does not come.
+#[derive(Debug, Error)]
+pub enum ReplyError {
+    /// The connection that it came over broke.
+    #[error("{0}")]
+    Broken(#[source] Box<dyn Error + Send + Sync>),
+    /// An event of it is too long.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// Its id cannot be given back to the client.
+    #[error(transparent)]
+    Json(#[from] StreamError),
+    /// It is longer than its reader takes.
+    #[error("the reply is longer than {0} bytes")]
+    TooLong(usize),
+}
+
+impl ReplyError {
+    /// The connection that the reply came over broke.
+    pub fn broken(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Broken(cause.into())
+    }
+}
+
+/// The reply to one message.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status of HTTP, which every transport has a word for.
+    pub status: StatusCode,
+    /// The session id that an `initialize` was given: the upstream's in its reply, the gateway's in the client's.
+    pub session_id: Option<HeaderValue>,
+    /// When to try again (RFC 9110, 10.2.3).
+    pub retry_after: Option<HeaderValue>,
+    /// The methods that a 405 names (RFC 9110, 10.2.1).
+    pub allow: Option<&'static str>,
+    /// What it carries.
+    pub body: ReplyBody,
+}
+
+/// What a reply carries.
+pub enum ReplyBody {
+    /// Nothing: a message was accepted, or refused without a word.
+    Empty,
+    /// One JSON text that is whole.
+    Json(Bytes),
+    /// A text that is no JSON, such as an error page of an upstream.
+    Text(Bytes),
+    /// One JSON text that still arrives.
+    JsonStream(ByteStream),
+    /// Messages, one after another.
+    Events(EventStream),
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Empty => "Empty",
+            Self::Json(_) => "Json",
+            Self::Text(_) => "Text",
+            Self::JsonStream(_) => "JsonStream",
+            Self::Events(_) => "Events",
+        })
+    }
+}
+
+impl Reply {
+    /// A reply with this body and no headers.
+    #[must_use]
+    pub const fn new(status: StatusCode, body: ReplyBody) -> Self {
+        Self {
+            status,
+            session_id: None,
+            retry_after: None,
+            allow: None,
+            body,
+        }
+    }
+
+    /// A reply without a body.
+    #[must_use]
+    pub const fn empty(status: StatusCode) -> Self {
+        Self::new(status, ReplyBody::Empty)
+    }
+
+    /// A reply that is this JSON.
+    #[must_use]
+    pub fn json(status: StatusCode, text: impl Into<Bytes>) -> Self {
+        Self::new(status, ReplyBody::Json(text.into()))
+    }
+
+    /// A reply of events.
+    #[must_use]
+    pub fn events(events: impl Stream<Item = Result<Event, ReplyError>> + Send + 'static) -> Self {
+        Self::new(StatusCode::OK, ReplyBody::Events(Box::pin(events)))
+    }
+}
+
+impl ReplyBody {
+    /// The same body; `guard` is dropped when the last of it was taken, or nobody waits for it any more.
+    #[must_use]
+    pub fn guarded_by(self, guard: impl Unpin + Send + 'static) -> Self {
+        match self {
+            Self::JsonStream(stream) => Self::JsonStream(Box::pin(Guarded {
+                stream,
+                _guard: guard,
+            })),
+            Self::Events(stream) => Self::Events(Box::pin(Guarded {
+                stream,
+                _guard: guard,
+            })),
+            whole @ (Self::Empty | Self::Json(_) | Self::Text(_)) => whole,
+        }
+    }
+
+    /// Reads the whole body of a reply that carries one text: at most `bytes_max` bytes of it. Events are left unread.
+    ///
+    /// # Errors
+    /// [`ReplyError`].
+    pub async fn read_text(self, bytes_max: usize) -> Result<Bytes, ReplyError> {
+        let text = match self {
+            Self::Empty | Self::Events(_) => Bytes::new(),
+            Self::Json(text) | Self::Text(text) => text,
+            Self::JsonStream(mut chunks) => {
+                // Most texts are one chunk, which needs no copy.
+                let first = next(&mut chunks).await.transpose()?.unwrap_or_default();
+                let mut whole: Option<BytesMut> = None;
+                while let Some(chunk) = next(&mut chunks).await.transpose()? {
+                    let whole = whole.get_or_insert_with(|| BytesMut::from(&*first));
+                    if whole.len() + chunk.len() > bytes_max {
+                        return Err(ReplyError::TooLong(bytes_max));
+                    }
+                    whole.extend_from_slice(&chunk);
+                }
+                whole.map_or(first, BytesMut::freeze)
+            }
+        };
+        if text.len() > bytes_max {
+            return Err(ReplyError::TooLong(bytes_max));
+        }
+        Ok(text)
+    }
+}
+
+/// A stream and what it keeps alive.
+struct Guarded<S, G> {
+    stream: S,
+    _guard: G,
+}
+
+impl<S: Stream + Unpin, G: Unpin> Stream for Guarded<S, G> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        Pin::new(&mut self.stream).poll_next(context)
+    }
+}
+
+/// The next item of a stream.
+async fn next<T>(stream: &mut Pin<Box<dyn Stream<Item = T> + Send>>) -> Option<T> {
+    poll_fn(|context| stream.as_mut().poll_next(context)).await
+}
+
+/// The messages of a reply, one after another, in whichever form they come.
+#[derive(Debug)]
+pub struct ReplyMessages {
+    /// The status of the reply.
+    pub status: StatusCode,
+    /// The id of the last event; by it the rest of a reply could be asked for.
+    pub last_event_id: Option<Box<str>>,
+    /// How long to wait before the rest is asked for.
+    pub retry: Option<Duration>,
+    body: ReplyBody,
+    message_bytes_max: usize,
+}
+
+impl ReplyMessages {
+    /// The messages of this reply, each of at most `message_bytes_max` bytes.
+    #[must_use]
+    pub fn of(reply: Reply, message_bytes_max: usize) -> Self {
+        Self {
+            status: reply.status,
+            last_event_id: None,
+            retry: None,
+            body: reply.body,
+            message_bytes_max,
+        }
+    }
+
+    /// Whether the reply is a stream of events.
+    #[must_use]
+    pub const fn is_events(&self) -> bool {
+        matches!(self.body, ReplyBody::Events(_))
+    }
+
+    /// The next message; none at the end. What is not an event is handed out as it is, message or not.
+    ///
+    /// # Errors
+    /// [`ReplyError`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ReplyError> {
+        let limit = self.message_bytes_max;
+        let ReplyBody::Events(events) = &mut self.body else {
+            let body = std::mem::replace(&mut self.body, ReplyBody::Empty);
+            let text = body.read_text(limit).await?;
+            return Ok((!text.is_empty()).then_some(text));
+        };
+        while let Some(event) = next(events).await.transpose()? {
+            if let Some(id) = &event.id {
+                self.last_event_id = (!id.is_empty()).then(|| id.clone());
+            }
+            if let Some(retry_ms) = event.retry_ms {
+                self.retry = Some(Duration::from_millis(retry_ms));
+            }
+            match event.as_message() {
+                Some(message) if message.len() > limit => return Err(ReplyError::TooLong(limit)),
+                Some(message) => return Ok(Some(message.clone())),
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use futures_util::stream;
+
+    use super::*;
+
+    fn json(chunks: &'static [&'static str]) -> Reply {
+        let chunks = chunks
+            .iter()
+            .map(|chunk| Ok(Bytes::from_static(chunk.as_bytes())));
+        let body = ReplyBody::JsonStream(Box::pin(stream::iter(chunks)));
+        Reply::new(StatusCode::OK, body)
+    }
+
+    async fn all(messages: &mut ReplyMessages) -> Vec<Bytes> {
+        let mut all = Vec::new();
+        while let Some(message) = messages.next().await.unwrap() {
+            all.push(message);
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn json_is_one_message_and_nothing_is_none() {
+        let mut messages = ReplyMessages::of(json(&["{\"a\"", ":1}"]), 7);
+        assert!(!messages.is_events());
+        assert_eq!(all(&mut messages).await, ["{\"a\":1}"]);
+        let mut messages = ReplyMessages::of(json(&[]), 7);
+        assert!(all(&mut messages).await.is_empty());
+        for long in [json(&["{\"a\"", ":11}"]), json(&["{\"a\":11}"])] {
+            let mut messages = ReplyMessages::of(long, 7);
+            assert!(matches!(messages.next().await, Err(ReplyError::TooLong(7))));
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_messages_and_say_where_to_go_on() {
+        let events = [
+            Event {
+                id: Some("1".into()),
+                retry_ms: Some(5),
+                ..Event::message("")
+            },
+            Event {
+                id: Some("2".into()),
+                event: Some("message".into()),
+                ..Event::message("{\"a\":1}")
+            },
+            Event {
+                event: Some("other".into()),
+                ..Event::message("{}")
+            },
+            Event::message("{\"b\":2}"),
+        ];
+        let reply = Reply::events(stream::iter(events.map(Ok)));
+        let mut messages = ReplyMessages::of(reply, 100);
+        assert!(messages.is_events());
+        assert_eq!(all(&mut messages).await, ["{\"a\":1}", "{\"b\":2}"]);
+        assert_eq!(messages.last_event_id.as_deref(), Some("2"));
+        assert_eq!(messages.retry, Some(Duration::from_millis(5)));
+    }
+
+    #[tokio::test]
+    async fn a_message_over_the_limit_is_refused() {
+        let events = [Ok(Event::message("0123456789"))];
+        let mut messages = ReplyMessages::of(Reply::events(stream::iter(events)), 9);
+        assert!(matches!(messages.next().await, Err(ReplyError::TooLong(9))));
+    }
+}

@@ -1,0 +1,178 @@
+//! Replies as HTTP: the one place where a [`Reply`] becomes a response, and events become server-sent events.
+//!
+//! Invariant: a stream that is silent for [`KEEP_ALIVE`] says so with a comment, and no proxy on the way is to hold events
+//! back or to store them.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio::time::{Instant, Sleep};
+
+use mooring_protocol::event::comment;
+use mooring_protocol::header::{MCP_SESSION_ID, X_ACCEL_BUFFERING, X_MCP_SESSION_ID};
+use mooring_protocol::{Event, Reply, ReplyBody};
+
+/// How long a stream may be silent before a comment keeps it open, well under the usual 60 s of proxies.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The response that a reply is.
+pub(super) fn to_http(reply: Reply) -> Response {
+    let Reply {
+        status,
+        session_id,
+        retry_after,
+        allow,
+        body,
+    } = reply;
+    let mut response = match body {
+        ReplyBody::Empty => Response::new(Body::empty()),
+        ReplyBody::Json(text) => typed("application/json", Body::from(text)),
+        ReplyBody::Text(text) => typed("text/plain; charset=utf-8", Body::from(text)),
+        ReplyBody::JsonStream(chunks) => typed("application/json", Body::from_stream(chunks)),
+        ReplyBody::Events(events) => event_stream(events.map_ok(|event: Event| event.encode())),
+    };
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    if let Some(mut id) = session_id {
+        id.set_sensitive(true);
+        headers.insert(MCP_SESSION_ID, id.clone());
+        headers.insert(X_MCP_SESSION_ID, id);
+    }
+    if let Some(retry_after) = retry_after {
+        headers.insert(RETRY_AFTER, retry_after);
+    }
+    if let Some(methods) = allow {
+        headers.insert(ALLOW, HeaderValue::from_static(methods));
+    }
+    response
+}
+
+/// A JSON response.
+pub(super) fn json(status: StatusCode, text: impl Into<Bytes>) -> Response {
+    to_http(Reply::json(status, text))
+}
+
+fn typed(content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// A response of events, each chunk a whole one.
+pub(super) fn event_stream<E>(
+    chunks: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
+) -> Response
+where
+    E: Into<axum::BoxError> + 'static,
+{
+    let body = Body::from_stream(KeepAlive {
+        chunks,
+        silence: Box::pin(tokio::time::sleep(KEEP_ALIVE)),
+    });
+    let mut response = typed("text/event-stream", body);
+    let headers: &mut HeaderMap = response.headers_mut();
+    // nginx, `proxy_buffering`.
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    headers.insert(
+        CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-transform"),
+    );
+    response
+}
+
+/// Events with a comment after each silence.
+struct KeepAlive<S> {
+    chunks: S,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl<S: Stream<Item = Result<Bytes, E>> + Unpin, E> Stream for KeepAlive<S> {
+    type Item = Result<Bytes, E>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, E>>> {
+        let this = &mut *self;
+        let next = match Pin::new(&mut this.chunks).poll_next(context) {
+            Poll::Ready(next) => next,
+            Poll::Pending => {
+                ready!(this.silence.as_mut().poll(context));
+                Some(Ok(comment("keep-alive")))
+            }
+        };
+        this.silence.as_mut().reset(Instant::now() + KEEP_ALIVE);
+        Poll::Ready(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use futures_util::StreamExt;
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn text(response: Response) -> String {
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(body.to_vec()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_has_comments_and_headers_against_buffering() {
+        let answer = stream::once(async {
+            tokio::time::sleep(KEEP_ALIVE * 2 + KEEP_ALIVE / 2).await;
+            Ok(Event::message("{\"id\":1}"))
+        });
+        let response = to_http(Reply::events(answer));
+        let header = |name| response.headers().get(name).unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(header(CONTENT_TYPE), "text/event-stream");
+        assert_eq!(header(CACHE_CONTROL), "no-cache, no-transform");
+        assert_eq!(header(X_ACCEL_BUFFERING), "no");
+        let expected = ": keep-alive\n\n: keep-alive\n\ndata: {\"id\":1}\n\n";
+        assert_eq!(text(response).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_begins_the_silence_anew() {
+        let events = stream::iter([1, 2]).then(|_| async {
+            tokio::time::sleep(KEEP_ALIVE - Duration::from_millis(1)).await;
+            Ok(Event::message("{}"))
+        });
+        let response = to_http(Reply::events(Box::pin(events)));
+        assert_eq!(text(response).await, "data: {}\n\ndata: {}\n\n");
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_is_whole_says_its_length_and_headers() {
+        let reply = Reply {
+            session_id: Some(HeaderValue::from_static("s")),
+            retry_after: Some(HeaderValue::from_static("1")),
+            allow: Some("GET"),
+            ..Reply::json(StatusCode::METHOD_NOT_ALLOWED, "{}")
+        };
+        let response = to_http(reply);
+        for (name, value) in [
+            ("content-type", "application/json"),
+            ("mcp-session-id", "s"),
+            ("x-mcp-session-id", "s"),
+            ("retry-after", "1"),
+            ("allow", "GET"),
+        ] {
+            assert_eq!(response.headers().get(name).unwrap(), value);
+        }
+        assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(2));
+        assert_eq!(text(response).await, "{}");
+    }
+}

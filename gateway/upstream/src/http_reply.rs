@@ -1,0 +1,94 @@
+//! Reading the response of an instance, or of another gateway, into a [`Reply`]: the one place where server-sent events are
+//! parsed.
+//!
+//! Invariant: a body that breaks is an error of its stream; one that ends without an error is whole.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, Response};
+use http_body::Body;
+use http_body_util::BodyDataStream;
+
+use mooring_protocol::header::MCP_SESSION_ID;
+use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
+
+/// Reads a response of which no event may be longer than `event_bytes_max`. `broken` names the connection in the error.
+pub fn read_http<B>(
+    response: Response<B>,
+    event_bytes_max: usize,
+    broken: impl Fn(B::Error) -> ReplyError + Send + Unpin + 'static,
+) -> Reply
+where
+    B: Body<Data = Bytes, Error: Error> + Send + Unpin + 'static,
+{
+    let (head, body) = response.into_parts();
+    let chunks = BodyDataStream::new(body).map_err(broken);
+    let body = if is_event_stream(&head.headers) {
+        ReplyBody::Events(Box::pin(Events {
+            chunks,
+            parser: EventParser::new(event_bytes_max),
+            arrived: VecDeque::new(),
+            refused: None,
+        }))
+    } else {
+        ReplyBody::JsonStream(Box::pin(chunks))
+    };
+    Reply {
+        status: head.status,
+        session_id: head.headers.get(MCP_SESSION_ID).cloned(),
+        retry_after: head.headers.get(RETRY_AFTER).cloned(),
+        allow: None,
+        body,
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    const EVENTS: &str = "text/event-stream";
+    headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.trim_start().get(..EVENTS.len()))
+        .is_some_and(|essence| essence.eq_ignore_ascii_case(EVENTS))
+}
+
+/// The events in the chunks of a body. Memory is bounded by one event and one chunk.
+struct Events<S> {
+    chunks: S,
+    parser: EventParser,
+    /// The events of the chunk that arrived last.
+    arrived: VecDeque<Event>,
+    /// Why nothing more is read.
+    refused: Option<EventError>,
+}
+
+impl<S: Stream<Item = Result<Bytes, ReplyError>> + Unpin> Stream for Events<S> {
+    type Item = Result<Event, ReplyError>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Event, ReplyError>>> {
+        let this = &mut *self;
+        loop {
+            if let Some(event) = this.arrived.pop_front() {
+                return Poll::Ready(Some(Ok(event)));
+            }
+            if let Some(error) = this.refused.take() {
+                return Poll::Ready(Some(Err(error.into())));
+            }
+            let Some(chunk) = ready!(Pin::new(&mut this.chunks).poll_next(context)?) else {
+                return Poll::Ready(None);
+            };
+            let arrived = &mut this.arrived;
+            this.refused = (this.parser)
+                .push(&chunk, |event| arrived.push_back(event))
+                .err();
+        }
+    }
+}
