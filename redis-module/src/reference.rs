@@ -2,7 +2,7 @@
 //!
 //! Invariant: what the pages say is what the tables say; a page that is behind, and one of a command that is no more,
 //! fail a test. What no table can know, the limits of arguments and examples, is in `glossary` and in
-//! `commands/examples`; the examples are run against a server by tests/tests/it/module/documentation.rs.
+//! `commands/examples`; the examples are run against a server by redis-module/tests/server/documentation.rs.
 
 #![allow(
     clippy::unwrap_used,

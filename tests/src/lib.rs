@@ -4,6 +4,7 @@
 //! signalled, each by its own id; every wait has a name and a bound; nothing is written outside a
 //! temporary directory. Where a process is waited for in vain, or a test panics, its log is shown.
 
+pub mod advised_users;
 pub mod agent;
 pub mod certificates;
 pub mod client;

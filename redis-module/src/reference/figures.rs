@@ -1,6 +1,6 @@
 //! What the figures mean that SESSION.STATS and INFO tell.
 //!
-//! Invariant: these are all figures and no other: tests/tests/it/module/metadata.rs compares them with the answer.
+//! Invariant: these are all figures and no other: redis-module/tests/server/metadata.rs compares them with the answer.
 
 use super::put;
 use crate::failure::CODES;

@@ -49,7 +49,6 @@ mod keyed;
 mod lifetimes;
 mod loss_race;
 mod may_have_run;
-mod module;
 mod older_servers;
 mod order;
 mod owned;

@@ -1,9 +1,11 @@
 //! The reaper: sessions that are over hold nothing upstream any more, and every upstream session is deleted once,
 //! however many gateways look, and whichever of them dies.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use mooring_tests::advised_users::advised_users;
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::settings_toml;
@@ -257,4 +259,33 @@ async fn a_session_given_up_at_one_server_is_deleted_at_the_other() -> anyhow::R
     )
     .await?;
     until_no_record(&redis).await
+}
+
+/// From its first command to the last deletion, a gateway runs only commands that the guide's user may run. The one
+/// exception is the CONFIG GET of `mooring.prefixes` at its start, whose refusal it takes for no answer.
+#[tokio::test]
+async fn a_gateway_serves_and_reaps_as_the_user_of_the_guide() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let user = &advised_users()?[0];
+    let line: Vec<&str> = user.line.split(' ').collect();
+    assert_eq!(redis.cli(&line)?, "OK");
+    let fixture = Fixture::start("one").await?;
+    let (name, password) = (&user.name, &user.password);
+    let url = format!("redis://{name}:{password}@127.0.0.1:{}", redis.port());
+    let gateways = Gateway::fleet(2, &reaping(&url, &[fixture.url()])).await?;
+    let endpoints = endpoints_of(&gateways);
+    let mut deleted = open_sessions(&endpoints, 1).await?.remove(0);
+    assert_eq!(deleted.increment().await?, 2);
+    deleted.delete().await?;
+    drop(open_sessions(&endpoints, 2).await?);
+    until_no_record(&redis).await?;
+    assert_eq!(deletes_and_live(&[&fixture]).await?, (3, 0));
+    drop(gateways);
+    // The name of each entry's field is on one line, its value on the next.
+    let refused = redis.cli(&["ACL", "LOG"])?;
+    let lines: Vec<&str> = refused.lines().collect();
+    let objects = lines.windows(2).filter(|pair| pair[0] == "object");
+    let objects: BTreeSet<&str> = objects.map(|pair| pair[1]).collect();
+    assert_eq!(objects, BTreeSet::from(["config|get"]), "{refused}");
+    Ok(())
 }

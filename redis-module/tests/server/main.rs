@@ -1,4 +1,15 @@
 //! The Redis module as operators and clients meet it: a real server, raw RESP.
+//!
+//! A binary of its own, so that a change of the module links no gateway and no rmcp. What gateways do with the module is
+//! in tests/tests/it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod access;
 mod caps;

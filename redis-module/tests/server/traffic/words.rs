@@ -10,7 +10,7 @@ use fastrand::Rng;
 use super::grammar::{Argument, Grammar, Kind};
 
 /// The words of a command.
-pub(in crate::module) type Words = Vec<Vec<u8>>;
+pub(crate) type Words = Vec<Vec<u8>>;
 
 /// How many sessions, servers and workers there are.
 const SESSIONS: usize = 10;
@@ -19,43 +19,43 @@ const WORKERS: usize = 3;
 
 /// What the traffic has learned from replies.
 #[derive(Debug, Default)]
-pub(in crate::module) struct Known {
+pub(crate) struct Known {
     /// The latest epoch, and the token that made it, of a session's server.
-    pub(in crate::module) claims: BTreeMap<(usize, usize), (i64, Vec<u8>)>,
+    pub(crate) claims: BTreeMap<(usize, usize), (i64, Vec<u8>)>,
     /// The latest generation of a session.
-    pub(in crate::module) generations: BTreeMap<usize, i64>,
+    pub(crate) generations: BTreeMap<usize, i64>,
     /// The worker that cleans a session.
-    pub(in crate::module) cleaners: BTreeMap<usize, Vec<u8>>,
+    pub(crate) cleaners: BTreeMap<usize, Vec<u8>>,
     /// The latest ticket for a turn at a session's server.
-    pub(in crate::module) tickets: BTreeMap<(usize, usize), Vec<u8>>,
+    pub(crate) tickets: BTreeMap<(usize, usize), Vec<u8>>,
     /// The latest turn that was granted.
-    pub(in crate::module) turn: i64,
+    pub(crate) turn: i64,
     /// The latest cursor.
-    pub(in crate::module) cursor: Vec<u8>,
+    pub(crate) cursor: Vec<u8>,
 }
 
 /// One command that was drawn.
 #[derive(Clone, Debug)]
-pub(in crate::module) struct Said {
+pub(crate) struct Said {
     /// What is sent.
-    pub(in crate::module) words: Words,
+    pub(crate) words: Words,
     /// Which session it is about.
-    pub(in crate::module) session: usize,
+    pub(crate) session: usize,
     /// Which server it is about.
-    pub(in crate::module) server: usize,
+    pub(crate) server: usize,
     /// The values it names, by the names of its arguments.
-    pub(in crate::module) named: BTreeMap<String, Vec<u8>>,
+    pub(crate) named: BTreeMap<String, Vec<u8>>,
 }
 
 impl Said {
     /// What it says for the argument of this name.
-    pub(in crate::module) fn value(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn value(&self, name: &str) -> Vec<u8> {
         self.named.get(name).cloned().unwrap_or_default()
     }
 }
 
 /// Draws the words of one command.
-pub(in crate::module) struct Draw<'a> {
+pub(crate) struct Draw<'a> {
     rng: &'a mut Rng,
     known: &'a Known,
     command: &'a str,
@@ -63,22 +63,18 @@ pub(in crate::module) struct Draw<'a> {
 }
 
 /// The key of a session.
-pub(in crate::module) fn key_of(session: usize) -> String {
+pub(crate) fn key_of(session: usize) -> String {
     format!("mcpgw:session_affinity:{session}")
 }
 
 /// The key of any session.
-pub(in crate::module) fn any_key(rng: &mut Rng) -> String {
+pub(crate) fn any_key(rng: &mut Rng) -> String {
     key_of(rng.usize(..SESSIONS))
 }
 
 impl<'a> Draw<'a> {
     /// A command of `grammar`, valid as far as single words go.
-    pub(in crate::module) fn draw(
-        rng: &'a mut Rng,
-        known: &'a Known,
-        grammar: &'a Grammar,
-    ) -> Said {
+    pub(crate) fn draw(rng: &'a mut Rng, known: &'a Known, grammar: &'a Grammar) -> Said {
         let said = Said {
             words: vec![grammar.name.clone().into_bytes()],
             session: rng.usize(..SESSIONS),

@@ -5,7 +5,7 @@ use mooring_session::rules::{
 };
 use mooring_session::view::{BindingView, RecordView};
 
-use crate::module::resp::Value;
+use crate::resp::Value;
 
 fn text(text: impl AsRef<str>) -> Value {
     Value::Text(text.as_ref().as_bytes().to_vec())

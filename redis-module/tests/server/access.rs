@@ -3,16 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use mooring_tests::fixture::Fixture;
-use mooring_tests::gateway::Gateway;
-use mooring_tests::paths;
+use mooring_tests::advised_users::advised_users;
 use mooring_tests::redis::Redis;
 
 use super::grammar::{Grammar, grammars};
 use super::pages;
 use super::reaping::{due, expired, short};
 use super::resp::{Connection, Value};
-use crate::reaping::{deletes_and_live, endpoints_of, open_sessions, reaping, until_no_record};
 
 const REFUSED: &str = "NOPERM";
 
@@ -42,35 +39,19 @@ fn may(c: &mut Connection, grammar: &Grammar) -> anyhow::Result<bool> {
     Ok(!c.send(&words)?.to_string().starts_with(REFUSED))
 }
 
-/// The `ACL SETUSER` lines of the guide: the user's name, its password, and the whole line.
-fn advised() -> anyhow::Result<Vec<(String, String, String)>> {
-    let guide = std::fs::read_to_string(paths::workspace().join("docs/operating-redis.md"))?;
-    // A line that ends with a backslash goes on in the next.
-    let guide = guide.replace("\\\n", " ");
-    let lines = guide
-        .lines()
-        .filter(|line| line.starts_with("ACL SETUSER "));
-    let users = lines.map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let password = words.iter().find_map(|word| word.strip_prefix('>'));
-        let password = password.unwrap_or_default().to_owned();
-        (words[2].to_owned(), password, words.join(" "))
-    });
-    Ok(users.collect())
-}
-
 #[tokio::test]
 async fn the_users_of_the_guide_do_their_own_work_and_no_other() -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let mut c = Connection::open(&redis)?;
     let commands = commands(&redis)?;
     let mut granted = BTreeSet::new();
-    let users = advised()?;
-    let names: Vec<_> = users.iter().map(|(name, ..)| name.as_str()).collect();
+    let users = advised_users()?;
+    let names: Vec<_> = users.iter().map(|user| user.name.as_str()).collect();
     assert_eq!(names, ["gateway", "reaper", "operator"]);
-    for (name, password, line) in &users {
+    for advised in &users {
+        let (name, line) = (&advised.name, &advised.line);
         assert_eq!(c.show(line)?, "OK", "{line}");
-        let mut user = login(&redis, name, password)?;
+        let mut user = login(&redis, name, &advised.password)?;
         for grammar in &commands {
             let is_granted = line
                 .split(' ')
@@ -96,37 +77,10 @@ async fn the_users_of_the_guide_do_their_own_work_and_no_other() -> anyhow::Resu
     let all: BTreeSet<_> = commands.into_iter().map(|grammar| grammar.name).collect();
     assert_eq!(granted, all, "every command is somebody's");
     for operators in ["session.kill", "session.list", "session.reindex"] {
-        let (.., gateway) = &users[0];
-        assert!(!gateway.contains(&format!("+{operators}")), "{operators}");
-    }
-    Ok(())
-}
-
-/// From its first command to the last deletion of what its sessions held, a gateway does nothing that the guide's user
-/// may not, but for the one question after `mooring.prefixes` at its start, which it goes on without an answer to.
-#[tokio::test]
-async fn a_gateway_serves_and_reaps_as_the_user_of_the_guide() -> anyhow::Result<()> {
-    let redis = Redis::start().await?;
-    let mut c = Connection::open(&redis)?;
-    let users = advised()?;
-    let (name, password, line) = &users[0];
-    assert_eq!(c.show(line)?, "OK");
-    let fixture = Fixture::start("one").await?;
-    let url = format!("redis://{name}:{password}@127.0.0.1:{}", redis.port());
-    let gateways = Gateway::fleet(2, &reaping(&url, &[fixture.url()])).await?;
-    let endpoints = endpoints_of(&gateways);
-    let mut deleted = open_sessions(&endpoints, 1).await?.remove(0);
-    assert_eq!(deleted.increment().await?, 2);
-    deleted.delete().await?;
-    drop(open_sessions(&endpoints, 2).await?);
-    until_no_record(&redis).await?;
-    assert_eq!(deletes_and_live(&[&fixture]).await?, (3, 0));
-    drop(gateways);
-    let Value::Array(refused) = c.run("ACL LOG")? else {
-        anyhow::bail!("ACL LOG answers with an array");
-    };
-    for entry in refused {
-        assert_eq!(entry.field("object").to_string(), "config|get", "{entry}");
+        assert!(
+            !users[0].line.contains(&format!("+{operators}")),
+            "{operators}"
+        );
     }
     Ok(())
 }
@@ -136,14 +90,14 @@ async fn a_gateway_serves_and_reaps_as_the_user_of_the_guide() -> anyhow::Result
 async fn a_reaper_cleans_up_as_the_user_of_the_guide_without_a_beat() -> anyhow::Result<()> {
     let redis = Redis::start().await?;
     let mut c = Connection::open_resp3(&redis)?;
-    let users = advised()?;
-    let (name, password, line) = &users[1];
-    assert_eq!(c.show(line)?, "OK");
+    let users = advised_users()?;
+    let advised = &users[1];
+    assert_eq!(c.show(&advised.line)?, "OK");
     c.run("WORKER.BEAT w:1 127.0.0.1:1 TTL 600000")?;
     short(&mut c, "bound", Some("w:1 t LEASE 10 UPSTREAM u"))?;
     expired(&mut c, 1).await?;
-    let mut reaper = Connection::open_resp3(&redis)?;
-    assert_eq!(reaper.show(&format!("AUTH {name} {password}"))?, "OK");
+    let mut reaper = login(&redis, &advised.name, &advised.password)?;
+    reaper.run("HELLO 3")?;
     for command in ["WORKER.BEAT w:1 10.6.6.6:1 TTL 600000", "WORKER.GONE w:1"] {
         let refused = reaper.show(command)?;
         assert!(refused.starts_with(REFUSED), "{command}: {refused}");

@@ -6,7 +6,7 @@ use super::words::Words;
 
 /// Bytes that no argument expects: terminators, formats, invalid UTF-8, line ends, nothing, numbers at the edge, too
 /// much.
-pub(in crate::module) fn poisons() -> Vec<Vec<u8>> {
+pub(crate) fn poisons() -> Vec<Vec<u8>> {
     vec![
         b"a\0b".to_vec(),
         b"\0".to_vec(),
@@ -31,7 +31,7 @@ pub(in crate::module) fn poisons() -> Vec<Vec<u8>> {
 }
 
 /// Spoils a command in one of the ways in which commands go wrong.
-pub(in crate::module) fn spoil(words: &mut Words, rng: &mut Rng) {
+pub(crate) fn spoil(words: &mut Words, rng: &mut Rng) {
     let poisons = poisons();
     let poison = poisons[rng.usize(..poisons.len())].clone();
     // The name stays, or it would be another command.

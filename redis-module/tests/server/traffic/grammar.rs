@@ -4,35 +4,35 @@
 
 use anyhow::Context;
 
-use crate::module::resp::{Connection, Value};
+use crate::resp::{Connection, Value};
 
 /// One command.
 #[derive(Clone, Debug)]
-pub(in crate::module) struct Grammar {
+pub(crate) struct Grammar {
     /// Its name in lower case.
-    pub(in crate::module) name: String,
+    pub(crate) name: String,
     /// Its arguments in their order.
-    pub(in crate::module) arguments: Vec<Argument>,
+    pub(crate) arguments: Vec<Argument>,
 }
 
 /// One argument, or a group of them.
 #[derive(Clone, Debug)]
-pub(in crate::module) struct Argument {
+pub(crate) struct Argument {
     /// What the value is called.
-    pub(in crate::module) name: String,
+    pub(crate) name: String,
     /// What the value is.
-    pub(in crate::module) kind: Kind,
+    pub(crate) kind: Kind,
     /// The word before it.
-    pub(in crate::module) token: Option<String>,
+    pub(crate) token: Option<String>,
     /// Whether it may be left out.
-    pub(in crate::module) optional: bool,
+    pub(crate) optional: bool,
     /// Whether it may come again.
-    pub(in crate::module) multiple: bool,
+    pub(crate) multiple: bool,
 }
 
 /// What an argument's value is.
 #[derive(Clone, Debug)]
-pub(in crate::module) enum Kind {
+pub(crate) enum Kind {
     /// The name of a key.
     Key,
     /// Any text.
@@ -49,7 +49,7 @@ pub(in crate::module) enum Kind {
 
 impl Grammar {
     /// The grammars of all commands of the module.
-    pub(in crate::module) fn of_module(c: &mut Connection) -> anyhow::Result<Vec<Self>> {
+    pub(crate) fn of_module(c: &mut Connection) -> anyhow::Result<Vec<Self>> {
         let Value::Array(names) = c.run("COMMAND LIST FILTERBY MODULE mooring")? else {
             anyhow::bail!("COMMAND LIST is an array");
         };
@@ -69,7 +69,7 @@ impl Grammar {
     }
 
     /// Whether its first argument is a key.
-    pub(in crate::module) fn has_key(&self) -> bool {
+    pub(crate) fn has_key(&self) -> bool {
         matches!(
             self.arguments.first(),
             Some(Argument {
@@ -109,7 +109,7 @@ fn argument(map: &Value) -> anyhow::Result<Argument> {
 }
 
 /// The value of a map's field, if there is one; flat arrays are taken for maps.
-pub(in crate::module) fn entry<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn entry<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
     let is_name = |value: &Value| *value == Value::Text(name.as_bytes().to_vec());
     match map {
         Value::Map(pairs) => pairs

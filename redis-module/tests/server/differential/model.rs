@@ -10,7 +10,7 @@ use mooring_session::{Context, Decision, NoIndex, Refusal, Tuning, rules};
 
 use super::drawn::{Drawn, Request};
 use super::wire;
-use crate::module::resp::Value;
+use crate::resp::Value;
 
 /// As long as the server's.
 const GRACE: Millis = Millis::new(600_000);

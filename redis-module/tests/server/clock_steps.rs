@@ -27,7 +27,7 @@ impl WallClock {
             directory: TempDir::with_prefix("mooring-clock-")?,
         };
         clock.set(0)?;
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/wall_clock.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wall_clock.c");
         let built = Command::new("cc")
             .args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"])
             .arg(clock.library())
