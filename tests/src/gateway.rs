@@ -38,6 +38,13 @@ impl Settings {
         }
     }
 
+    /// The same with further text at the end of the configuration file.
+    #[must_use]
+    pub fn more_toml(mut self, text: &str) -> Self {
+        self.toml.push_str(text);
+        self
+    }
+
     /// One environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {

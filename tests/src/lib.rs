@@ -14,6 +14,7 @@ pub mod duplex;
 pub mod fixture;
 pub mod fleet;
 pub mod fleet_keys;
+pub mod gate;
 pub mod gateway;
 pub mod journal;
 pub mod legacy;

@@ -7,6 +7,7 @@ use anyhow::Context;
 use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::fixture::Fixture;
 use mooring_tests::fleet::settings_toml;
+use mooring_tests::gate::Gate;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::Redis;
 use mooring_tests::session::{McpSession, Opening};
@@ -195,7 +196,8 @@ async fn check_call_spared(initializing_at: usize) -> anyhow::Result<()> {
     let endpoints = endpoints_of(&gateways);
     let mut busy = open(&endpoints[..1]).await?;
     let mut idle = open(&endpoints[..1]).await?;
-    let arguments = json!({"name": "slow_increment", "arguments": {"delay_ms": 8000}});
+    let gate = Gate::new()?;
+    let arguments = json!({"name": "slow_increment", "arguments": {"until": gate.path()}});
     let call = busy.request_body("tools/call", arguments);
     let mut answer = busy.post(&call).await?;
     // The idle one is used after the call began, so the order of use alone would end the busy one.
@@ -211,6 +213,7 @@ async fn check_call_spared(initializing_at: usize) -> anyhow::Result<()> {
     }
     let mut new = open(&endpoints[initializing_at..=initializing_at]).await?;
     assert!(is_gone(&mut idle).await?);
+    gate.open()?;
     let answer = answer.next_message().await?.context("an answer")?;
     assert_eq!(
         answer["result"]["structuredContent"]["count"], 1,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use mooring_tests::client::HttpClient;
 use mooring_tests::fixture::Fixture;
+use mooring_tests::gate::Gate;
 use mooring_tests::gateway::Gateway;
 use mooring_tests::session::McpSession;
 use mooring_tests::wait;
@@ -17,6 +18,19 @@ use crate::scripted::Scripted;
 
 /// How long an idle session may take to be forgotten, beyond its TTL.
 const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15);
+/// A session in a call is touched eight times per TTL, but at most five times a second: so many take longer than a TTL
+/// of one second.
+const TOUCHES_PER_TTL: u32 = 6;
+
+/// Waits until the gateway has touched sessions so many times.
+async fn until_touched(gateway: &Gateway, touches: u32) -> anyhow::Result<()> {
+    let name = "mooring_store_duration_seconds_count";
+    let labels = ["command=\"SESSION.TOUCH\""];
+    wait::until_true("the TTL to pass", FORGOTTEN_WITHIN, async || {
+        Ok(gateway.metric(name, &labels).await? >= f64::from(touches))
+    })
+    .await
+}
 
 #[tokio::test]
 async fn delete_ends_the_session_here_and_upstream_and_nobody_elses() -> anyhow::Result<()> {
@@ -92,34 +106,39 @@ async fn a_session_expires_when_it_is_idle_and_only_then() -> anyhow::Result<()>
     let gateway = Gateway::start("expiry", settings).await?;
     let client = HttpClient::default();
     let endpoint = [gateway.mcp_url("tools")];
-    let mut idle = McpSession::open(&client, &endpoint).await?;
     let mut used = McpSession::open(&client, &endpoint).await?;
     let mut calling = McpSession::open(&client, &endpoint).await?;
     let mut listening = McpSession::open(&client, &endpoint).await?;
     let stream = listening.listen(None).await?;
     assert_eq!(stream.status, 200);
-    let call = json!({"name": "slow_increment", "arguments": {"delay_ms": 3000}});
+    let gate = Gate::new()?;
+    let call = json!({"name": "slow_increment", "arguments": {"until": gate.path()}});
     let call = calling.request_body("tools/call", call);
     let mut answer = calling.post(&call).await?;
 
-    // The gauge counts what has not been idle for the TTL. Asking the session itself would be a use of it.
     let mut count = 0;
-    let forgets_one = wait::until_true(
-        "the idle session to be forgotten",
-        FORGOTTEN_WITHIN,
-        async || {
-            count += 1;
-            assert_eq!(used.increment().await?, count, "a session in use");
-            Ok(gateway
-                .metric("session_affinity_bindings_active", &[])
-                .await?
-                <= 3.0)
-        },
-    );
-    forgets_one.await?;
-    let refused = refusal(post_text(&client, &mut idle, increment("1")).await?).await?;
-    assert_eq!(refused, (StatusCode::NOT_FOUND, -32001));
+    // Each of these is idle for the TTL while the call runs and the stream is open.
+    for _ in 0..2 {
+        let mut idle = McpSession::open(&client, &endpoint).await?;
+        // The gauge counts what has not been idle for the TTL. Asking the session itself would be a use of it.
+        let forgets_one = wait::until_true(
+            "the idle session to be forgotten",
+            FORGOTTEN_WITHIN,
+            async || {
+                count += 1;
+                assert_eq!(used.increment().await?, count, "a session in use");
+                Ok(gateway
+                    .metric("session_affinity_bindings_active", &[])
+                    .await?
+                    <= 3.0)
+            },
+        );
+        forgets_one.await?;
+        let refused = refusal(post_text(&client, &mut idle, increment("1")).await?).await?;
+        assert_eq!(refused, (StatusCode::NOT_FOUND, -32001));
+    }
 
+    gate.open()?;
     let answer = answer
         .next_message()
         .await?
@@ -128,12 +147,12 @@ async fn a_session_expires_when_it_is_idle_and_only_then() -> anyhow::Result<()>
     assert_eq!(
         calling.increment().await?,
         2,
-        "three times the TTL passed in one call"
+        "twice the TTL passed in one call"
     );
     assert_eq!(
         listening.increment().await?,
         1,
-        "three times the TTL passed on an open stream"
+        "twice the TTL passed on an open stream"
     );
     drop(stream);
     Ok(())
@@ -146,9 +165,14 @@ async fn a_session_in_use_for_many_ttls_can_still_be_moved() -> anyhow::Result<(
     let gateway = Gateway::start("renewal", settings).await?;
     let client = HttpClient::default();
     let mut session = McpSession::open(&client, &[gateway.mcp_url("tools")]).await?;
+    let gate = Gate::new()?;
+    let call = json!({"name": "slow_increment", "arguments": {"until": gate.path()}});
+    let call = session.request_body("tools/call", call);
+    let mut answer = session.post(&call).await?;
     // Three TTLs in which nobody initializes: the params would be kept for two.
-    let arguments = json!({"delay_ms": 3000});
-    session.call("slow_increment", arguments).await?;
+    until_touched(&gateway, 3 * TOUCHES_PER_TTL).await?;
+    gate.open()?;
+    answer.next_message().await?.expect("the call's answer");
     fixture.restart().await?;
     assert_eq!(
         session.increment().await?,
@@ -174,13 +198,7 @@ async fn a_call_whose_reply_has_not_begun_keeps_its_session() -> anyhow::Result<
     let called =
         tokio::spawn(async move { post_text(&client, &mut calling, increment("1")).await });
     let waiting = scene.upstream.next().await?;
-    // The session is touched eight times per TTL, but at most five times a second: these are two TTLs.
-    let touches = ["command=\"SESSION.TOUCH\""];
-    let name = "mooring_store_duration_seconds_count";
-    wait::until_true("two TTLs to pass", FORGOTTEN_WITHIN, async || {
-        Ok(scene.gateway.metric(name, &touches).await? >= 12.0)
-    })
-    .await?;
+    until_touched(&scene.gateway, 2 * TOUCHES_PER_TTL).await?;
     waiting.result(&json!({"content": [], "on": true})).await?;
     let body = called.await??.json().await?;
     assert_eq!(body["result"]["on"], true, "{body}");

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use mooring_tests::code::{CodeVolume, Coder};
+use mooring_tests::fixture::Fixture;
+use mooring_tests::gate::Gate;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::redis::Redis;
 use mooring_tests::wait;
+
+use crate::keyed::instances_table;
 
 /// How long cleaning may take on a busy machine. A session's own time is one second, and whoever ended one has half a
 /// minute before others clean up after it.
@@ -106,12 +110,38 @@ async fn without_redis_unused_directories_go_all_the_same() -> anyhow::Result<()
 #[tokio::test]
 async fn a_session_in_use_is_never_cleaned_up() -> anyhow::Result<()> {
     let (volume, redis) = (CodeVolume::new()?, Redis::start().await?);
-    let gateways = Gateway::fleet(2, &short(&volume, &redis.url(), 100)).await?;
+    let fixture = Fixture::start("one").await?;
+    let web = instances_table("web", "http", &[fixture.url()]);
+    let settings = short(&volume, &redis.url(), 100).more_toml(&web);
+    let gateways = Gateway::fleet(2, &settings).await?;
     let mut ada = Coder::open(&[&gateways[0]], "ada@example.org").await?;
     ada.write("/scratch/before", "kept").await?;
-    // Several times the session's time to live, and of the backstop's twice that.
-    ada.python("import time; time.sleep(5); open('/scratch/after', 'w').write('kept')")
+    let gate = Gate::new()?;
+    let code = format!(
+        "import tools\n\
+         tools.call('web', 'slow_increment', {{'until': {:?}}})\n\
+         open('/scratch/after', 'w').write('kept')",
+        gate.path()
+    );
+    let run = tokio::spawn(async move {
+        ada.python(&code).await?;
+        anyhow::Ok(ada)
+    });
+    wait::until_true("the run to wait", CLEANED_WITHIN, async || {
+        Ok(fixture.stats().await?.calls_of("slow_increment") == 1)
+    })
+    .await?;
+    // Each of these outlasts the session's time to live, and all of them the backstop's, which is twice that.
+    let mut bob = Coder::open(&[&gateways[1]], "bob@example.org").await?;
+    for _ in 0..3 {
+        bob.write("/scratch/idle", "").await?;
+        wait::until_true("the idle session to go", CLEANED_WITHIN, async || {
+            Ok(volume.sessions()?.len() == 1 && volume.trashed_sessions()?.is_empty())
+        })
         .await?;
+    }
+    gate.open()?;
+    let mut ada = run.await??;
     assert_eq!(ada.names("/scratch").await?, ["after", "before"]);
     Ok(())
 }

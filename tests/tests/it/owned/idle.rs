@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use mooring_tests::client::{HttpClient, Reply};
 use mooring_tests::fixture::stdio_command;
+use mooring_tests::gate::Gate;
 use mooring_tests::gateway::{Gateway, Settings};
 use mooring_tests::process_tree::started_with;
-use mooring_tests::session::McpSession;
+use mooring_tests::session::{McpSession, read_exchange};
 use mooring_tests::wait;
 use serde_json::json;
 
-use super::rig::{GONE_WITHIN, assert_begun_anew, goes_on, slow, unique};
+use super::rig::{GONE_WITHIN, assert_begun_anew, goes_on, unique};
 use crate::keyed::stdio_table;
 use crate::recovery::{call, count_of, mark_of};
 
@@ -85,14 +86,28 @@ async fn clients_that_never_delete_their_sessions_leave_no_process_behind() -> a
 async fn a_process_with_a_call_in_flight_outlives_its_idle_time() -> anyhow::Result<()> {
     let scene = Scene::start("idle_timeout_seconds = 1").await?;
     let (mut session, _stream) = scene.open().await?;
-    let before = scene.children()?;
-    let exchange = session.request("tools/call", slow(4_000, "long")).await?;
+    let gate = Gate::new()?;
+    let params = json!({"name": "slow", "arguments": {"until": gate.path(), "token": "long"}});
+    let call = session.request_body("tools/call", params);
+    let reply = session.post(&call).await?;
+    let calling = scene.children()?;
+    // Processes that are used after the call began, and idle: each lasts for an idle time.
+    for _ in 0..2 {
+        let (mut idle, _idle_stream) = scene.open().await?;
+        goes_on(&mut idle, 1, 1).await?;
+        wait::until_true("the end of the idle process", GONE_WITHIN, async || {
+            Ok(scene.children()?.is_subset(&calling))
+        })
+        .await?;
+    }
+    gate.open()?;
+    let exchange = read_exchange(reply, &call).await?;
     assert_eq!(
         exchange.response["result"]["structuredContent"]["token"],
         "long"
     );
     assert_eq!(mark_of(&exchange), None, "{exchange:?}");
-    assert!(before.is_superset(&scene.children()?), "no other process");
+    assert_eq!(scene.children()?, calling, "no other process");
     Ok(())
 }
 
