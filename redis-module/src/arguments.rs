@@ -4,6 +4,7 @@
 //! option comes once unless its grammar says otherwise; an error shows at most the word that is wrong, never a value.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 
 use mooring_session::names::{
     InstanceName, LabelName, LabelValue, NameError, Problem, parse_integer,
@@ -12,6 +13,7 @@ use mooring_session::time::Millis;
 use mooring_session::{Refusal, limits};
 
 use crate::failure::Failure;
+use crate::registrar::ArgumentSpec;
 
 /// The greatest number that only grows: the greatest integer that Redis can answer with.
 const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
@@ -40,46 +42,7 @@ pub(crate) struct Parser<W> {
     next: usize,
 }
 
-/// One option of a command: the word it begins with, and what it stands for.
-pub(crate) struct OptionWord<T> {
-    /// The word, in upper case.
-    pub(crate) word: &'static str,
-    /// What it stands for.
-    pub(crate) meaning: T,
-    /// Whether it may come again.
-    pub(crate) repeats: Repeats,
-}
-
-/// Whether an option may come more than once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeats {
-    /// It may not.
-    Never,
-    /// It may.
-    Freely,
-}
-
-impl<T> OptionWord<T> {
-    /// An option that comes at most once.
-    pub(crate) const fn once(word: &'static str, meaning: T) -> Self {
-        Self {
-            word,
-            meaning,
-            repeats: Repeats::Never,
-        }
-    }
-
-    /// An option that comes as often as it likes.
-    pub(crate) const fn repeated(word: &'static str, meaning: T) -> Self {
-        Self {
-            word,
-            meaning,
-            repeats: Repeats::Freely,
-        }
-    }
-}
-
-/// The options that were read so far: one bit each, by their index in the table.
+/// The options that were read so far: one bit each, by their index in the list.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SeenOptions(u32);
 
@@ -108,7 +71,7 @@ impl<'a, W: Words<'a>> Parser<W> {
     /// The next word, read by `parse`.
     pub(crate) fn name<T>(
         &mut self,
-        parse: impl FnOnce(&[u8]) -> Result<T, NameError>,
+        parse: impl FnOnce(&'a [u8]) -> Result<T, NameError>,
     ) -> Result<T, Failure> {
         Ok(parse(self.value()?)?)
     }
@@ -131,95 +94,30 @@ impl<'a, W: Words<'a>> Parser<W> {
         }
     }
 
-    /// The next word as an integer within its range.
-    pub(crate) fn integer(
-        &mut self,
-        what: &'static str,
-        least: u64,
-        most: u64,
-    ) -> Result<u64, Failure> {
-        self.name(|word| parse_integer(what, word, least, most))
-    }
-
-    /// The next word as an epoch.
-    pub(crate) fn epoch(&mut self) -> Result<u64, Failure> {
-        self.integer("epoch", 0, NUMBER_MAX)
-    }
-
-    /// The next word as the number of an incarnation.
-    pub(crate) fn generation(&mut self) -> Result<u64, Failure> {
-        self.integer("gen", 0, NUMBER_MAX)
-    }
-
-    /// The next word as a duration in milliseconds within its range.
-    pub(crate) fn duration(
-        &mut self,
-        what: &'static str,
-        least: Millis,
-        most: Millis,
-    ) -> Result<Millis, Failure> {
-        self.integer(what, least.get(), most.get()).map(Millis::new)
-    }
-
-    /// The time to live of a session.
-    pub(crate) fn ttl(&mut self) -> Result<Millis, Failure> {
-        self.duration("TTL", limits::TTL_MIN, limits::TTL_MAX)
-    }
-
-    /// The lease of a claim.
-    pub(crate) fn lease(&mut self) -> Result<Millis, Failure> {
-        self.duration("LEASE", limits::LEASE_MIN, limits::LEASE_MAX)
-    }
-
-    /// The name and the value of one more label.
-    pub(crate) fn label(
-        &mut self,
-        labels: &mut BTreeMap<LabelName, LabelValue>,
-    ) -> Result<(), Failure> {
-        let word = self.value()?;
-        let name = LabelName::parse(word)?;
-        let value = self.name(LabelValue::parse)?;
-        if labels.insert(name, value).is_some() {
-            return Err(Failure::near(word));
-        }
-        if labels.len() > limits::LABELS_MAX {
-            return Err(Failure::Refused(Refusal::Limit {
-                what: "labels",
-                value: limits::LABELS_MAX,
-            }));
-        }
-        Ok(())
-    }
-
-    /// A count, and that many instances.
-    pub(crate) fn instances(&mut self) -> Result<Vec<InstanceName>, Failure> {
-        let count = self.integer("INSTANCES", 1, limits::INSTANCES_MAX as u64)?;
-        (0..count).map(|_| self.name(InstanceName::parse)).collect()
-    }
-
-    /// The option that comes next, in either case; none at the end of the words.
+    /// The token of the option that comes next, in either case; none at the end of the words.
     ///
     /// # Errors
-    /// A word that is not in the table, or came before and does not repeat.
-    pub(crate) fn option<T: Copy>(
+    /// A word that is no token of the list, or that came before and does not repeat.
+    pub(crate) fn option(
         &mut self,
-        table: &[OptionWord<T>],
+        arguments: &'static [ArgumentSpec],
         seen: &mut SeenOptions,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Result<Option<&'static CStr>, Failure> {
         let Some(word) = self.take() else {
             return Ok(None);
         };
-        for (place, option) in table.iter().enumerate() {
-            if !word.eq_ignore_ascii_case(option.word.as_bytes()) {
+        for (place, argument) in arguments.iter().enumerate() {
+            let is_named = |token: &&CStr| word.eq_ignore_ascii_case(token.to_bytes());
+            let Some(token) = argument.token.filter(is_named) else {
                 continue;
-            }
+            };
             let bit = 1_u32.checked_shl(u32::try_from(place).unwrap_or(u32::MAX));
             let bit = bit.unwrap_or(0);
-            if seen.0 & bit != 0 && option.repeats == Repeats::Never {
+            if seen.0 & bit != 0 && !argument.multiple {
                 break;
             }
             seen.0 |= bit;
-            return Ok(Some(option.meaning));
+            return Ok(Some(token));
         }
         Err(Failure::near(word))
     }
@@ -228,16 +126,84 @@ impl<'a, W: Words<'a>> Parser<W> {
     pub(crate) fn is_at_end(&self) -> bool {
         self.words.word(self.next).is_none()
     }
-
-    /// Nothing may follow.
-    pub(crate) fn end(&mut self) -> Result<(), Failure> {
-        self.take().map_or(Ok(()), |word| Err(Failure::near(word)))
-    }
 }
 
-/// An option that the grammar demands.
-pub(crate) fn required<T>(what: &'static str, value: Option<T>) -> Result<T, Failure> {
-    value.ok_or(Failure::Missing(what))
+/// Reads an integer within its range.
+pub(crate) fn integer(
+    what: &'static str,
+    least: u64,
+    most: u64,
+) -> impl FnOnce(&[u8]) -> Result<u64, NameError> {
+    move |word| parse_integer(what, word, least, most)
+}
+
+/// Reads a duration in milliseconds within its range.
+pub(crate) fn duration(
+    what: &'static str,
+    least: Millis,
+    most: Millis,
+) -> impl FnOnce(&[u8]) -> Result<Millis, NameError> {
+    move |word| parse_integer(what, word, least.get(), most.get()).map(Millis::new)
+}
+
+/// Reads an epoch.
+pub(crate) fn epoch(word: &[u8]) -> Result<u64, NameError> {
+    parse_integer("epoch", word, 0, NUMBER_MAX)
+}
+
+/// Reads the number of an incarnation.
+pub(crate) fn generation(word: &[u8]) -> Result<u64, NameError> {
+    parse_integer("gen", word, 0, NUMBER_MAX)
+}
+
+/// Reads the time to live of a session.
+pub(crate) fn ttl(word: &[u8]) -> Result<Millis, NameError> {
+    duration("TTL", limits::TTL_MIN, limits::TTL_MAX)(word)
+}
+
+/// Reads the lease of a claim.
+pub(crate) fn lease(word: &[u8]) -> Result<Millis, NameError> {
+    duration("LEASE", limits::LEASE_MIN, limits::LEASE_MAX)(word)
+}
+
+/// The parts of one label, for COMMAND DOCS.
+pub(crate) const LABEL: &[ArgumentSpec] =
+    &[ArgumentSpec::text(c"name"), ArgumentSpec::text(c"value")];
+
+/// Reads the name and the value of one more label.
+pub(crate) fn label<'a>(
+    words: &mut Parser<impl Words<'a>>,
+    labels: &mut BTreeMap<LabelName, LabelValue>,
+) -> Result<(), Failure> {
+    let word = words.value()?;
+    let name = LabelName::parse(word)?;
+    let value = words.name(LabelValue::parse)?;
+    if labels.insert(name, value).is_some() {
+        return Err(Failure::near(word));
+    }
+    if labels.len() > limits::LABELS_MAX {
+        return Err(Failure::Refused(Refusal::Limit {
+            what: "labels",
+            value: limits::LABELS_MAX,
+        }));
+    }
+    Ok(())
+}
+
+/// The parts of the list of instances, for COMMAND DOCS.
+pub(crate) const INSTANCES: &[ArgumentSpec] = &[
+    ArgumentSpec::integer(c"n"),
+    ArgumentSpec::text(c"instance").multiple(),
+];
+
+/// Reads a count, and that many instances.
+pub(crate) fn instances<'a>(
+    words: &mut Parser<impl Words<'a>>,
+) -> Result<Vec<InstanceName>, Failure> {
+    let count = words.name(integer("INSTANCES", 1, limits::INSTANCES_MAX as u64))?;
+    (0..count)
+        .map(|_| words.name(InstanceName::parse))
+        .collect()
 }
 
 #[cfg(test)]
@@ -249,49 +215,32 @@ mod tests {
     )]
     use super::*;
 
-    #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Meaning {
-        Ttl,
-        Label,
-        Owned,
+    type Parsed = (Option<Millis>, Vec<Vec<u8>>, bool);
+
+    fn gather<'a>(
+        words: &mut Parser<impl Words<'a>>,
+        labels: &mut Vec<Vec<u8>>,
+    ) -> Result<(), Failure> {
+        labels.push(words.value()?.to_vec());
+        Ok(())
     }
 
-    const TABLE: [OptionWord<Meaning>; 3] = [
-        OptionWord::once("TTL", Meaning::Ttl),
-        OptionWord::repeated("LABEL", Meaning::Label),
-        OptionWord::once("OWNED", Meaning::Owned),
-    ];
-
-    fn parse(words: &[&[u8]]) -> Result<Vec<(Meaning, String)>, Failure> {
-        let mut parser = Parser::new(words);
-        let mut seen = SeenOptions::default();
-        let mut options = Vec::new();
-        while let Some(option) = parser.option(&TABLE, &mut seen)? {
-            let value = match option {
-                Meaning::Ttl => parser.ttl()?.to_string(),
-                Meaning::Label => String::from_utf8_lossy(parser.value()?).into_owned(),
-                Meaning::Owned => String::new(),
-            };
-            options.push((option, value));
-        }
-        Ok(options)
+    crate::grammar::grammar! {
+        parse<'a>() -> Parsed {
+            first: optional(c"TTL", integer(c"ms", ttl)),
+            labels: repeated(c"LABEL", block(c"label", LABEL, gather)),
+            is_owned: word(c"OWNED", c"owned", false => true),
+        } => Ok((first, labels, is_owned))
     }
 
     #[test]
     fn options_come_in_any_order_and_case() {
-        let options = parse(&[
+        let words: &[&[u8]] = &[
             b"c", b"owned", b"Label", b"a", b"ttl", b"1000", b"LABEL", b"b",
-        ]);
-        let expected = [
-            (Meaning::Owned, ""),
-            (Meaning::Label, "a"),
-            (Meaning::Ttl, "1000"),
-            (Meaning::Label, "b"),
         ];
-        assert_eq!(
-            options.unwrap(),
-            expected.map(|(meaning, value)| (meaning, value.to_owned()))
-        );
+        let labels = vec![b"a".to_vec(), b"b".to_vec()];
+        let expected = (Some(Millis::new(1_000)), labels, true);
+        assert_eq!(parse(words).unwrap(), expected);
     }
 
     #[test]
@@ -312,9 +261,9 @@ mod tests {
             (&[b"c", b""], "ERR syntax error near ''"),
         ];
         for (words, message) in cases {
-            assert_eq!(parse(words).unwrap_err().to_string(), *message);
+            assert_eq!(parse(*words).unwrap_err().to_string(), *message);
         }
-        let shown = parse(&[b"c", &long]).unwrap_err().to_string();
+        let shown = parse(&[b"c", &long[..]][..]).unwrap_err().to_string();
         assert_eq!(shown.len(), "ERR syntax error near ''".len() + 64);
     }
 
@@ -329,7 +278,7 @@ mod tests {
 
     #[test]
     fn instances_are_as_many_as_their_count() {
-        let count = |words: &[&[u8]]| Parser::new(words).instances().map(|names| names.len());
+        let count = |words: &[&[u8]]| instances(&mut Parser::new(words)).map(|names| names.len());
         assert_eq!(count(&[b"c", b"2", b"a", b"b"]).unwrap(), 2);
         assert!(count(&[b"c", b"3", b"a", b"b"]).is_err());
         assert!(count(&[b"c", b"0"]).is_err());

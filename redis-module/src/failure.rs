@@ -2,6 +2,8 @@
 //!
 //! Invariant: the first word of every message is its code, an upper-case word that operators count by.
 
+use std::ffi::CStr;
+
 use mooring_session::Refusal;
 use mooring_session::codec::CorruptRecord;
 use mooring_session::names::NameError;
@@ -19,8 +21,8 @@ pub(crate) enum Failure {
     #[error("ERR syntax error near '{0}'")]
     Syntax(Box<str>),
     /// An option that has to be there.
-    #[error("ERR syntax error: {0} is missing")]
-    Missing(&'static str),
+    #[error("ERR syntax error: {} is missing", .0.to_string_lossy())]
+    Missing(&'static CStr),
     /// The key of a rate limit holds a string of somebody else's.
     #[error("ERR corrupt rate record")]
     CorruptRate,

@@ -29,6 +29,7 @@ mod field_names;
 mod figures;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod grammar;
 mod handler;
 mod housekeeping;
 mod index_walk;

@@ -7,7 +7,7 @@
 
 use mooring_session::codec::{self, Changes, CorruptRecord};
 use mooring_session::record::{Life, Record};
-use mooring_session::{RecordChange, Tuning};
+use mooring_session::{Decision, RecordChange, Refusal, Tuning};
 
 use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
@@ -150,6 +150,26 @@ impl<'c> Slot<'c> {
             .collect();
         set(self.context, self.name, &self.key, &pairs);
     }
+}
+
+/// Applies a rule to the record under `name`, stores what it changed, and answers with both.
+///
+/// # Errors
+/// As [`Slot::load`], and what the rule refuses. Nothing was changed then.
+pub(crate) fn apply<'c, T>(
+    context: &'c Context,
+    module: &mut Module,
+    name: Text<'c>,
+    rule: impl FnOnce(
+        &mut Option<Record>,
+        &mooring_session::Context<'_>,
+    ) -> Result<Decision<T>, Refusal>,
+) -> Result<(Slot<'c>, Decision<T>), Failure> {
+    let mut slot = Slot::load(context, name)?;
+    let inputs = RuleInputs::at(module, slot.moment());
+    let decided = rule(&mut slot.record, &inputs.context())?;
+    slot.store(decided.written, module);
+    Ok((slot, decided))
 }
 
 /// Reads the record under `name`, only to tell of it.

@@ -130,14 +130,9 @@ impl ArgumentSpec {
         }
     }
 
-    /// Several values behind one word.
-    pub(crate) const fn block(
-        name: &'static CStr,
-        token: &'static CStr,
-        parts: &'static [Self],
-    ) -> Self {
+    /// Several values, behind the word that [`after`](Self::after) gives.
+    pub(crate) const fn block(name: &'static CStr, parts: &'static [Self]) -> Self {
         Self {
-            token: Some(token),
             parts,
             ..Self::new(name, ArgumentKind::Block)
         }

@@ -5,12 +5,13 @@ use mooring_session::names::{Address, WorkerId};
 use mooring_session::time::Timestamp;
 use mooring_session::workers::{Beat, Drain};
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments::duration;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::settings;
 
@@ -30,12 +31,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"request_policy:all_shards response_policy:all_succeeded"),
     categories: c"fast worker",
     core_categories: c"fast",
-    arguments: &[
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::text(c"address"),
-        ArgumentSpec::integer(c"ms").after(c"TTL"),
-        ArgumentSpec::word(c"draining", c"DRAINING"),
-    ],
+    arguments: ARGUMENTS,
     reply: "`alive` 1",
     details: "\
 A worker's id is its name, a colon, and a boot id that is new with every start. The worker counts as alive until the
@@ -54,16 +50,14 @@ An owner whose last answered beat is older than two thirds of its TTL has to sto
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Ttl,
-    Draining,
+grammar! {
+    parse<'a>() -> Beat {
+        worker: text(c"worker", WorkerId::parse),
+        address: text(c"address", Address::parse),
+        ttl: required(c"TTL", integer(c"ms", duration("TTL", BEAT_TTL_MIN, BEAT_TTL_MAX))),
+        drain: word(c"DRAINING", c"draining", Drain::Serving => Drain::Draining),
+    }
 }
-
-const OPTIONS: [OptionWord<Word>; 2] = [
-    OptionWord::once("TTL", Word::Ttl),
-    OptionWord::once("DRAINING", Word::Draining),
-];
 
 impl Command for BeatCommand {
     fn run(
@@ -79,24 +73,4 @@ impl Command for BeatCommand {
         reply::alive(context);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Beat, Failure> {
-    let mut words = Parser::new(words);
-    let worker = words.name(WorkerId::parse)?;
-    let address = words.name(Address::parse)?;
-    let (mut ttl, mut drain) = (None, Drain::Serving);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Ttl => ttl = Some(words.duration("TTL", BEAT_TTL_MIN, BEAT_TTL_MAX)?),
-            Word::Draining => drain = Drain::Draining,
-        }
-    }
-    Ok(Beat {
-        worker,
-        address,
-        ttl: required("TTL", ttl)?,
-        drain,
-    })
 }

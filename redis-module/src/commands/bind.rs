@@ -2,21 +2,21 @@
 //! [OWNED]`
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
-use mooring_session::rules::{self, Bind, BindReply};
+use mooring_session::record::Record;
+use mooring_session::rules::{self, Bind, BindReply, Ownership};
 use mooring_session::view::BindingState;
 
-use super::claim_clause::{self, ClaimClause, Part};
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::arguments::{self, INSTANCES};
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
-use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::record_io;
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct BindCommand;
 
@@ -33,19 +33,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::text(c"token"),
-        claim_clause::LEASE,
-        claim_clause::INSTANCES,
-        ArgumentSpec::text(c"upstream_session")
-            .after(c"UPSTREAM")
-            .optional(),
-        claim_clause::OWNED,
-    ],
+    arguments: ARGUMENTS,
     reply: "`won` 0|1, then the binding",
     details: "\
 Where the server is unbound, one of the instances is chosen and the caller gets a claim on it: the binding is
@@ -67,18 +55,18 @@ OWNED says that only the caller's process can drive the binding.",
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Claim(Part),
-    Upstream,
+grammar! {
+    parse<'a>(key) -> Bind {
+        principal: text(c"principal", Principal::parse),
+        server: text(c"server", ServerName::parse),
+        worker: text(c"worker", WorkerId::parse),
+        token: text(c"token", Token::parse),
+        lease: required(c"LEASE", integer(c"ms", arguments::lease)),
+        instances: required(c"INSTANCES", block(c"candidates", INSTANCES, arguments::instances)),
+        upstream_session: optional(c"UPSTREAM", text(c"upstream_session", UpstreamSession::parse)),
+        ownership: word(c"OWNED", c"owned", Ownership::Shared => Ownership::Owned),
+    }
 }
-
-const OPTIONS: [OptionWord<Word>; 4] = [
-    Part::Lease.option(Word::Claim(Part::Lease)),
-    Part::Instances.option(Word::Claim(Part::Instances)),
-    OptionWord::once("UPSTREAM", Word::Upstream),
-    Part::Owned.option(Word::Claim(Part::Owned)),
-];
 
 impl Command for BindCommand {
     fn run(
@@ -88,61 +76,19 @@ impl Command for BindCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let (bound, outcome) = apply(context, module, key, &request)?;
-        reply::bound(context, &bound);
-        Ok(outcome)
-    }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Bind, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let principal = words.name(Principal::parse)?;
-    let server = words.name(ServerName::parse)?;
-    let worker = words.name(WorkerId::parse)?;
-    let token = words.name(Token::parse)?;
-    let (mut claim, mut upstream_session) = (ClaimClause::new(), None);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Claim(part) => claim.take(part, &mut words)?,
-            Word::Upstream => upstream_session = Some(words.name(UpstreamSession::parse)?),
+        let mut bindings_before = 0;
+        let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+            bindings_before = bindings(record.as_ref());
+            rules::bind(record, key.as_bytes(), &request, rules_context)
+        })?;
+        tell(module, slot.moment(), &request, &decided.reply);
+        reply::bound(context, &decided.reply);
+        if bindings(slot.record.as_ref()) == bindings_before {
+            return Ok(Outcome::Quiet);
         }
+        module.counters.binds += 1;
+        Ok(Outcome::Transition(c"session.bound"))
     }
-    let (lease, instances, ownership) = claim.whole()?;
-    Ok(Bind {
-        principal,
-        server,
-        worker,
-        token,
-        lease,
-        instances,
-        upstream_session,
-        ownership,
-    })
-}
-
-fn apply(
-    context: &Context,
-    module: &mut Module,
-    key: Text<'_>,
-    request: &Bind,
-) -> Result<(BindReply, Outcome), Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let bindings_before = bindings(&slot);
-    let inputs = RuleInputs::at(module, slot.moment());
-    let rules_context = inputs.context();
-    let decided = rules::bind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
-    slot.store(decided.written, module);
-    tell(module, slot.moment(), request, &decided.reply);
-    let is_new = bindings(&slot) > bindings_before;
-    module.counters.binds += u64::from(is_new);
-    let outcome = if is_new {
-        Outcome::Transition(c"session.bound")
-    } else {
-        Outcome::Quiet
-    };
-    Ok((decided.reply, outcome))
 }
 
 /// Whoever lost against a claim hears of its end; a claim that is confirmed by this has come to it.
@@ -155,8 +101,6 @@ fn tell(module: &mut Module, moment: &Moment<'_>, request: &Bind, bound: &BindRe
     }
 }
 
-fn bindings(slot: &Slot<'_>) -> usize {
-    slot.record
-        .as_ref()
-        .map_or(0, |record| record.bindings.len())
+fn bindings(record: Option<&Record>) -> usize {
+    record.map_or(0, |record| record.bindings.len())
 }

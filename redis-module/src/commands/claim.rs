@@ -2,17 +2,16 @@
 
 use mooring_session::names::WorkerId;
 use mooring_session::rules::{self, Clean};
-use mooring_session::view::RecordView;
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::record_io;
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct ClaimCommand;
 
@@ -30,11 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::integer(c"ms").after(c"LEASE"),
-    ],
+    arguments: ARGUMENTS,
     reply: "the record",
     details: "\
 For reapers: SESSION.REAP names the keys. Until the lease is over nobody else may clean the session up; the same worker
@@ -51,7 +46,12 @@ tombstone by SESSION.FORGET with the answer's `gen`.",
     ],
 };
 
-const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("LEASE", ())];
+grammar! {
+    parse<'a>(key) -> Clean {
+        worker: text(c"worker", WorkerId::parse),
+        lease: required(c"LEASE", integer(c"ms", arguments::lease)),
+    }
+}
 
 impl Command for ClaimCommand {
     fn run(
@@ -61,36 +61,10 @@ impl Command for ClaimCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let record = apply(context, module, key, &request)?;
-        reply::record(context, &record);
+        let (_, decided) = record_io::apply(context, module, key, |record, rules_context| {
+            rules::claim(record, &request, rules_context)
+        })?;
+        reply::record(context, &decided.reply);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Clean, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let worker = words.name(WorkerId::parse)?;
-    let mut lease = None;
-    let mut seen = SeenOptions::default();
-    while words.option(&OPTIONS, &mut seen)?.is_some() {
-        lease = Some(words.lease()?);
-    }
-    Ok(Clean {
-        worker,
-        lease: required("LEASE", lease)?,
-    })
-}
-
-fn apply(
-    context: &Context,
-    module: &mut Module,
-    key: Text<'_>,
-    request: &Clean,
-) -> Result<RecordView, Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let inputs = RuleInputs::at(module, slot.moment());
-    let decided = rules::claim(&mut slot.record, request, &inputs.context())?;
-    slot.store(decided.written, module);
-    Ok(decided.reply)
 }

@@ -2,18 +2,17 @@
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
 use mooring_session::rules::{self, Confirm};
-use mooring_session::view::BindingView;
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::arguments;
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::record_io;
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct ConfirmCommand;
 
@@ -31,16 +30,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::integer(c"epoch"),
-        ArgumentSpec::text(c"token"),
-        ArgumentSpec::text(c"upstream_session")
-            .after(c"UPSTREAM")
-            .optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "the binding",
     details: "\
 The holder of a claim says that the upstream is initialised: the binding is `bound` from now on, with the upstream
@@ -56,7 +46,15 @@ that it made.",
     ],
 };
 
-const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("UPSTREAM", ())];
+grammar! {
+    parse<'a>(key) -> Confirm {
+        principal: text(c"principal", Principal::parse),
+        server: text(c"server", ServerName::parse),
+        epoch: integer(c"epoch", arguments::epoch),
+        token: text(c"token", Token::parse),
+        upstream_session: optional(c"UPSTREAM", text(c"upstream_session", UpstreamSession::parse)),
+    }
+}
 
 impl Command for ConfirmCommand {
     fn run(
@@ -66,39 +64,11 @@ impl Command for ConfirmCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let binding = apply(context, module, key, &request)?;
-        reply::binding(context, &binding);
+        let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+            rules::confirm(record, &request, rules_context)
+        })?;
+        claims::settle(module, slot.moment(), &request.server);
+        reply::binding(context, &decided.reply);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Confirm, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let mut request = Confirm {
-        principal: words.name(Principal::parse)?,
-        server: words.name(ServerName::parse)?,
-        epoch: words.epoch()?,
-        token: words.name(Token::parse)?,
-        upstream_session: None,
-    };
-    let mut seen = SeenOptions::default();
-    while words.option(&OPTIONS, &mut seen)?.is_some() {
-        request.upstream_session = Some(words.name(UpstreamSession::parse)?);
-    }
-    Ok(request)
-}
-
-fn apply(
-    context: &Context,
-    module: &mut Module,
-    key: Text<'_>,
-    request: &Confirm,
-) -> Result<BindingView, Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let inputs = RuleInputs::at(module, slot.moment());
-    let decided = rules::confirm(&mut slot.record, request, &inputs.context())?;
-    slot.store(decided.written, module);
-    claims::settle(module, slot.moment(), &request.server);
-    Ok(decided.reply)
 }

@@ -1,6 +1,5 @@
 //! `SESSION.CREATE key id principal TTL ms [HASH content_hash] [LABEL name value]... [CAP n] [NOREVIVE]`
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use mooring_session::limits::CAP_MAX;
@@ -8,15 +7,16 @@ use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::Standing;
 use mooring_session::rules::{self, Create, CreateReply, Revival};
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments::{self, LABEL, integer};
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::node;
 use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
 
@@ -35,24 +35,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"id"),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::integer(c"ms").after(c"TTL"),
-        ArgumentSpec::text(c"content_hash")
-            .after(c"HASH")
-            .optional(),
-        ArgumentSpec::block(
-            c"label",
-            c"LABEL",
-            &[ArgumentSpec::text(c"name"), ArgumentSpec::text(c"value")],
-        )
-        .optional()
-        .multiple(),
-        ArgumentSpec::integer(c"n").after(c"CAP").optional(),
-        ArgumentSpec::word(c"norevive", c"NOREVIVE"),
-    ],
+    arguments: ARGUMENTS,
     reply: "`created` 0|1, `revived` expired|ended|null, `hash_changed` 0|1, `previous` (bindings that the tombstone still held), then the record",
     details: "\
 Where nothing stands under the key, a new record begins. Where an active session of the same principal and id
@@ -85,22 +68,25 @@ exact; of uses before that, and before a restart, it knows what was written (see
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Ttl,
-    Hash,
-    Label,
-    Cap,
-    NoRevive,
+grammar! {
+    parse<'a>(key) -> Create {
+        id: text(c"id", SessionId::parse),
+        principal: text(c"principal", Principal::parse),
+        ttl: required(c"TTL", integer(c"ms", arguments::ttl)),
+        content_hash: optional(c"HASH", text(c"content_hash", ContentHash::parse)),
+        labels: repeated(c"LABEL", block(c"label", LABEL, arguments::label)),
+        cap: optional(c"CAP", integer(c"n", integer("CAP", 1, CAP_MAX))),
+        revival: word(c"NOREVIVE", c"norevive", Revival::Allowed => Revival::Refused),
+    } => Ok(Create {
+        id,
+        principal,
+        ttl,
+        content_hash,
+        labels,
+        revival,
+        cap: cap.and_then(NonZeroU64::new),
+    })
 }
-
-const OPTIONS: [OptionWord<Word>; 5] = [
-    OptionWord::once("TTL", Word::Ttl),
-    OptionWord::once("HASH", Word::Hash),
-    OptionWord::repeated("LABEL", Word::Label),
-    OptionWord::once("CAP", Word::Cap),
-    OptionWord::once("NOREVIVE", Word::NoRevive),
-];
 
 impl Command for CreateCommand {
     fn run(
@@ -117,34 +103,6 @@ impl Command for CreateCommand {
             false => Outcome::Quiet,
         })
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Create, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let id = words.name(SessionId::parse)?;
-    let principal = words.name(Principal::parse)?;
-    let (mut ttl, mut content_hash, mut cap, mut revival) = (None, None, None, Revival::Allowed);
-    let mut labels = BTreeMap::new();
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Ttl => ttl = Some(words.ttl()?),
-            Word::Hash => content_hash = Some(words.name(ContentHash::parse)?),
-            Word::Label => words.label(&mut labels)?,
-            Word::Cap => cap = NonZeroU64::new(words.integer("CAP", 1, CAP_MAX)?),
-            Word::NoRevive => revival = Revival::Refused,
-        }
-    }
-    Ok(Create {
-        id,
-        principal,
-        ttl: required("TTL", ttl)?,
-        content_hash,
-        labels,
-        revival,
-        cap,
-    })
 }
 
 fn apply(

@@ -3,16 +3,15 @@
 use mooring_session::names::Principal;
 use mooring_session::rules::{self, End, EndReply, EndWhen};
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::record_io;
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct EndCommand;
 
@@ -29,11 +28,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::word(c"ifidle", c"IFIDLE"),
-    ],
+    arguments: ARGUMENTS,
     reply: "`ended_now` 0|1, then the record",
     details: "\
 The caller that ended it (`ended_now` 1) deletes the upstream sessions of the bindings in the answer and has 30
@@ -48,7 +43,15 @@ twice is no error. With IFIDLE only a session that nothing holds is ended.",
     ],
 };
 
-const OPTIONS: [OptionWord<EndWhen>; 1] = [OptionWord::once("IFIDLE", EndWhen::Idle)];
+grammar! {
+    parse<'a>(key) -> End {
+        principal: text(c"principal", Principal::parse),
+        when: word(c"IFIDLE", c"ifidle", EndWhen::Always => EndWhen::Idle),
+    } => Ok(End {
+        principal: Some(principal),
+        when,
+    })
+}
 
 impl Command for EndCommand {
     fn run(
@@ -64,20 +67,6 @@ impl Command for EndCommand {
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<End, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let mut request = End {
-        principal: Some(words.name(Principal::parse)?),
-        when: EndWhen::Always,
-    };
-    let mut seen = SeenOptions::default();
-    while let Some(when) = words.option(&OPTIONS, &mut seen)? {
-        request.when = when;
-    }
-    Ok(request)
-}
-
 /// What END and KILL do.
 pub(super) fn apply(
     context: &Context,
@@ -85,10 +74,9 @@ pub(super) fn apply(
     key: Text<'_>,
     request: &End,
 ) -> Result<EndReply, Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let inputs = RuleInputs::at(module, slot.moment());
-    let decided = rules::end(&mut slot.record, request, &inputs.context())?;
-    slot.store(decided.written, module);
+    let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+        rules::end(record, request, rules_context)
+    })?;
     if decided.reply.ended_now {
         claims::settle_session(module, slot.moment());
     }

@@ -8,12 +8,13 @@ use mooring_session::turns::{Enter, Line};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments::integer;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 
 struct EnterCommand;
 
@@ -30,16 +31,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::text(c"ticket"),
-        ArgumentSpec::integer(c"ms").after(c"LEASE"),
-        ArgumentSpec::word(c"first", c"FIRST"),
-        ArgumentSpec::integer(c"turn").after(c"HELD").optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "that of ROUTE, and `turn`: the turn's number, or null while the caller waits",
     details: "\
 Of the callers of one session at one server, one at a time has the turn, in the order of their arrival over the whole
@@ -67,18 +59,28 @@ server's monotonic clock; who needs more fences with the turn's number, which on
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Lease,
-    First,
-    Held,
+grammar! {
+    parse<'a>(key) -> RouteRequest<'a> {
+        principal: text(c"principal", routing::unparsed),
+        server: text(c"server", routing::unparsed),
+        worker: text(c"worker", WorkerId::parse),
+        ticket: text(c"ticket", Token::parse),
+        lease: required(c"LEASE", integer(c"ms", turn::lease)),
+        line: word(c"FIRST", c"first", Line::Last => Line::First),
+        held: optional(c"HELD", integer(c"turn", integer("HELD", 1, TURN_NUMBER_MAX))),
+    } => Ok(RouteRequest {
+        principal,
+        server,
+        turn: Some(Enter {
+            worker: worker.clone(),
+            ticket,
+            lease,
+            line,
+            held,
+        }),
+        worker,
+    })
 }
-
-const OPTIONS: [OptionWord<Word>; 3] = [
-    OptionWord::once("LEASE", Word::Lease),
-    OptionWord::once("FIRST", Word::First),
-    OptionWord::once("HELD", Word::Held),
-];
 
 impl Command for EnterCommand {
     fn run(
@@ -91,34 +93,4 @@ impl Command for EnterCommand {
         routing::serve(context, module, key, &request)?;
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<RouteRequest<'a>, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let principal = words.value()?;
-    let server = words.value()?;
-    let worker = words.name(WorkerId::parse)?;
-    let ticket = words.name(Token::parse)?;
-    let (mut lease, mut line, mut held) = (None, Line::Last, None);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Lease => lease = Some(turn::lease(&mut words)?),
-            Word::First => line = Line::First,
-            Word::Held => held = Some(words.integer("HELD", 1, TURN_NUMBER_MAX)?),
-        }
-    }
-    Ok(RouteRequest {
-        principal,
-        server,
-        turn: Some(Enter {
-            worker: worker.clone(),
-            ticket,
-            lease: required("LEASE", lease)?,
-            line,
-            held,
-        }),
-        worker,
-    })
 }

@@ -3,16 +3,16 @@
 use mooring_session::names::WorkerId;
 use mooring_session::rules::{self, Forget};
 
-use crate::arguments::{Parser, Words};
+use crate::arguments;
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::record_io;
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct ForgetCommand;
 
@@ -29,11 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: None,
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::integer(c"gen"),
-        ArgumentSpec::text(c"worker"),
-    ],
+    arguments: ARGUMENTS,
     reply: "`forgotten` 1",
     details: "\
 Only the tombstone of exactly the incarnation `gen` is dropped, and only by who cleaned it up: the worker that claimed
@@ -51,6 +47,13 @@ number of the one that was dropped.",
     ],
 };
 
+grammar! {
+    parse<'a>(key) -> Forget {
+        generation: integer(c"gen", arguments::generation),
+        worker: text(c"worker", WorkerId::parse),
+    }
+}
+
 impl Command for ForgetCommand {
     fn run(
         context: &Context,
@@ -59,34 +62,12 @@ impl Command for ForgetCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        apply(context, module, key, &request)?;
+        let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+            rules::forget(record, &request, rules_context)
+        })?;
+        claims::settle_session(module, slot.moment());
+        module.floor = module.floor.max(decided.reply);
         reply::forgotten(context);
         Ok(Outcome::Transition(c"session.forgotten"))
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Forget, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let request = Forget {
-        generation: words.generation()?,
-        worker: words.name(WorkerId::parse)?,
-    };
-    words.end()?;
-    Ok(request)
-}
-
-fn apply(
-    context: &Context,
-    module: &mut Module,
-    key: Text<'_>,
-    request: &Forget,
-) -> Result<(), Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let inputs = RuleInputs::at(module, slot.moment());
-    let decided = rules::forget(&mut slot.record, request, &inputs.context())?;
-    slot.store(decided.written, module);
-    claims::settle_session(module, slot.moment());
-    module.floor = module.floor.max(decided.reply);
-    Ok(())
 }

@@ -3,14 +3,14 @@
 use mooring_session::rules;
 use mooring_session::view::RecordView;
 
-use crate::arguments::Parser;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Text};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
 use crate::record_io;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 use crate::rule_inputs::RuleInputs;
 
@@ -29,7 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"read fast session",
     core_categories: c"read fast",
-    arguments: &[ArgumentSpec::key()],
+    arguments: ARGUMENTS,
     reply: "the record",
     details: "\
 For operators, and for callers that need the whole record: `state` tells whether the session is active or which
@@ -42,15 +42,17 @@ a replica calls every owner alive.",
     ],
 };
 
+grammar! {
+    parse<'a>(key) -> () {} => Ok(())
+}
+
 impl Command for GetCommand {
     fn run(
         context: &Context,
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        let mut words = Parser::new(arguments);
-        words.key()?;
-        words.end()?;
+        parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
         let record = apply(context, module, key)?;
         reply::record(context, &record);

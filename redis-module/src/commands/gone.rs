@@ -2,12 +2,12 @@
 
 use mooring_session::names::WorkerId;
 
-use crate::arguments::Parser;
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct GoneCommand;
@@ -25,12 +25,16 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"request_policy:all_shards response_policy:agg_max"),
     categories: c"fast worker",
     core_categories: c"fast",
-    arguments: &[ArgumentSpec::text(c"worker")],
+    arguments: ARGUMENTS,
     reply: "`was_alive` 0|1",
     details: "\
 For a clean shutdown: what the worker owned can be taken over at once instead of after its TTL.",
     errors: &[],
 };
+
+grammar! {
+    parse<'a>() -> WorkerId { worker: text(c"worker", WorkerId::parse), } => Ok(worker)
+}
 
 impl Command for GoneCommand {
     fn run(
@@ -38,9 +42,7 @@ impl Command for GoneCommand {
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        let mut words = Parser::new(arguments);
-        let worker = words.name(WorkerId::parse)?;
-        words.end()?;
+        let worker = parse(arguments)?;
         let monotonic = module.monotonic();
         let was_alive = module.workers.gone(&worker, monotonic);
         reply::gone(context, was_alive);

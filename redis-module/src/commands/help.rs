@@ -1,8 +1,8 @@
 //! `SESSION.HELP`
 
-use crate::arguments::Parser;
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::registrar::{CommandSpec, KeyAccess};
@@ -23,7 +23,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: None,
     categories: c"read fast session",
     core_categories: c"read fast",
-    arguments: &[],
+    arguments: ARGUMENTS,
     reply: "an array of lines",
     details: "\
 For people at redis-cli, in the shape of the server's own HELP subcommands: a line with a command's arguments, then an
@@ -31,13 +31,17 @@ indented line that says what it does. Programs ask COMMAND DOCS.",
     errors: &[],
 };
 
+grammar! {
+    parse<'a>() -> () {} => Ok(())
+}
+
 impl Command for HelpCommand {
     fn run(
         context: &Context,
         _module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        Parser::new(arguments).end()?;
+        parse(arguments)?;
         let lines: Vec<String> = super::TABLE.iter().flat_map(lines).collect();
         reply::lines(context, &lines);
         Ok(Outcome::Quiet)

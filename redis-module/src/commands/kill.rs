@@ -3,12 +3,12 @@
 use mooring_session::rules::{End, EndWhen};
 
 use super::end;
-use crate::arguments::Parser;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct KillCommand;
@@ -26,7 +26,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast dangerous session",
     core_categories: c"write fast dangerous",
-    arguments: &[ArgumentSpec::key()],
+    arguments: ARGUMENTS,
     reply: "as SESSION.END",
     details: "\
 Ends the session as SESSION.END does, whoever owns it. It is in the ACL category `@dangerous`.",
@@ -37,15 +37,17 @@ Ends the session as SESSION.END does, whoever owns it. It is in the ACL category
     ],
 };
 
+grammar! {
+    parse<'a>(key) -> () {} => Ok(())
+}
+
 impl Command for KillCommand {
     fn run(
         context: &Context,
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        let mut words = Parser::new(arguments);
-        words.key()?;
-        words.end()?;
+        parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
         let request = End {
             principal: None,

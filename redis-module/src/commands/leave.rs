@@ -5,14 +5,15 @@ use mooring_session::codec::{self, CorruptRecord};
 use mooring_session::names::{Principal, Token};
 use mooring_session::record::{Life, Standing};
 
+use super::routing;
 use super::turn::Queues;
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, Text};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::moment::Moment;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct LeaveCommand;
@@ -31,13 +32,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: None,
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::text(c"ticket"),
-        ArgumentSpec::word(c"waiting", c"WAITING"),
-    ],
+    arguments: ARGUMENTS,
     reply: "`left`: how many callers left, 1 without WAITING",
     details: "\
 The holder of the turn passes it on; a caller that waits leaves the queue. Nothing is written, and the session's TTL does
@@ -59,6 +54,15 @@ it renews; then the next caller has it.",
         ErrorSpec::WRONG_TYPE,
     ],
 };
+
+grammar! {
+    parse<'a>(key) -> LeaveRequest<'a> {
+        principal: text(c"principal", Principal::parse),
+        server: text(c"server", routing::unparsed),
+        ticket: text(c"ticket", Token::parse),
+        mode: word(c"WAITING", c"waiting", LeaveMode::Leave => LeaveMode::Withdraw),
+    } => Ok(LeaveRequest { principal, server, ticket, mode })
+}
 
 impl Command for LeaveCommand {
     fn run(
@@ -89,24 +93,6 @@ enum LeaveMode {
     Leave,
     /// Every caller that waits under a ticket that begins with it.
     Withdraw,
-}
-
-const OPTIONS: [OptionWord<LeaveMode>; 1] = [OptionWord::once("WAITING", LeaveMode::Withdraw)];
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<LeaveRequest<'a>, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let mut request = LeaveRequest {
-        principal: words.name(Principal::parse)?,
-        server: words.value()?,
-        ticket: words.name(Token::parse)?,
-        mode: LeaveMode::Leave,
-    };
-    let mut seen = SeenOptions::default();
-    while let Some(mode) = words.option(&OPTIONS, &mut seen)? {
-        request.mode = mode;
-    }
-    Ok(request)
 }
 
 fn apply(

@@ -12,13 +12,13 @@ use mooring_session::record::Standing;
 use mooring_session::time::Timestamp;
 use mooring_session::view::RecordView;
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::record_io;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply::{self, ListLine};
 use crate::rule_inputs::RuleInputs;
 
@@ -43,17 +43,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output request_policy:special response_policy:special"),
     categories: c"read slow session",
     core_categories: c"read slow",
-    arguments: &[
-        ArgumentSpec::text(c"principal").after(c"PRINCIPAL").optional(),
-        ArgumentSpec::text(c"server").after(c"SERVER").optional(),
-        ArgumentSpec::text(c"instance").after(c"INSTANCE").optional(),
-        ArgumentSpec::text(c"owner").after(c"OWNER").optional(),
-        ArgumentSpec::text(c"state").after(c"STATE").optional(),
-        ArgumentSpec::text(c"pattern").after(c"MATCH").optional(),
-        ArgumentSpec::text(c"order").after(c"ORDER").optional(),
-        ArgumentSpec::text(c"cursor").after(c"CURSOR").optional(),
-        ArgumentSpec::integer(c"n").after(c"COUNT").optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "`complete` 0|1, `cursor`, `sessions`: for each its `key`, then the record",
     details: "\
 Everything that is given has to hold; SERVER, INSTANCE and OWNER have to hold of one binding. STATE is `active`,
@@ -72,37 +62,31 @@ ACL lets it read are listed. `complete` 0 says that the index is being rebuilt, 
     )],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Principal,
-    Server,
-    Instance,
-    Owner,
-    State,
-    Match,
-    Order,
-    Cursor,
-    Count,
-}
-
-const OPTIONS: [OptionWord<Word>; 9] = [
-    OptionWord::once("PRINCIPAL", Word::Principal),
-    OptionWord::once("SERVER", Word::Server),
-    OptionWord::once("INSTANCE", Word::Instance),
-    OptionWord::once("OWNER", Word::Owner),
-    OptionWord::once("STATE", Word::State),
-    OptionWord::once("MATCH", Word::Match),
-    OptionWord::once("ORDER", Word::Order),
-    OptionWord::once("CURSOR", Word::Cursor),
-    OptionWord::once("COUNT", Word::Count),
-];
-
 /// What LIST asks for.
 pub(super) struct ListRequest {
     filter: Filter,
     order: Order,
     after: Option<Cursor>,
     count: usize,
+}
+
+grammar! {
+    parse<'a>() -> ListRequest {
+        principal: optional(c"PRINCIPAL", text(c"principal", Principal::parse)),
+        server: optional(c"SERVER", text(c"server", ServerName::parse)),
+        instance: optional(c"INSTANCE", text(c"instance", InstanceName::parse)),
+        owner: optional(c"OWNER", text(c"owner", WorkerId::parse)),
+        standing: optional(c"STATE", text(c"state", state)),
+        pattern: optional(c"MATCH", text(c"pattern", Glob::parse)),
+        order: optional(c"ORDER", text(c"order", order_word)),
+        after: optional(c"CURSOR", text(c"cursor", Cursor::parse)),
+        count: optional(c"COUNT", integer(c"n", list_count)),
+    } => Ok(ListRequest {
+        filter: Filter { principal, server, instance, owner, standing, pattern },
+        order: order.unwrap_or_default(),
+        after: after.flatten(),
+        count: count.unwrap_or(COUNT_DEFAULT),
+    })
 }
 
 impl Command for ListCommand {
@@ -117,32 +101,6 @@ impl Command for ListCommand {
         reply::list(context, is_complete, next, &sessions);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<ListRequest, Failure> {
-    let mut words = Parser::new(words);
-    let mut filter = Filter::default();
-    let (mut order, mut after, mut count) = (Order::default(), None, COUNT_DEFAULT);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Principal => filter.principal = Some(words.name(Principal::parse)?),
-            Word::Server => filter.server = Some(words.name(ServerName::parse)?),
-            Word::Instance => filter.instance = Some(words.name(InstanceName::parse)?),
-            Word::Owner => filter.owner = Some(words.name(WorkerId::parse)?),
-            Word::State => filter.standing = Some(words.name(state)?),
-            Word::Match => filter.pattern = Some(words.name(Glob::parse)?),
-            Word::Order => order = words.name(order_word)?,
-            Word::Cursor => after = words.name(Cursor::parse)?,
-            Word::Count => count = words.name(list_count)?,
-        }
-    }
-    Ok(ListRequest {
-        filter,
-        order,
-        after,
-        count,
-    })
 }
 
 /// How many sessions or keys one call answers with at most.

@@ -6,7 +6,6 @@
 mod beat;
 mod bind;
 mod claim;
-mod claim_clause;
 mod confirm;
 mod create;
 mod end;

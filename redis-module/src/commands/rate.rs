@@ -4,12 +4,13 @@ use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
 use mooring_session::rules::{self, Rate, RateReply, TheoreticalArrivalTime};
 use mooring_session::time::Timestamp;
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments::{duration, integer};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, KeyKind, OwnedText, Text};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct RateCommand;
@@ -27,12 +28,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::integer(c"n").after(c"LIMIT"),
-        ArgumentSpec::integer(c"ms").after(c"WINDOW"),
-        ArgumentSpec::integer(c"c").after(c"COST").optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "`allowed` 0|1, `remaining` (how many of cost one would still pass now), `retry_after_ms` (0 where it passed)",
     details: "\
 The generic cell rate algorithm: `n` may pass at once, and after that as many as their share of the window allows, evenly.
@@ -45,18 +41,17 @@ lives until then. A request that does not pass writes nothing. A request counts 
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Limit,
-    Window,
-    Cost,
+grammar! {
+    parse<'a>(key) -> Rate {
+        limit: required(c"LIMIT", integer(c"n", integer("LIMIT", 1, RATE_LIMIT_MAX))),
+        window: required(c"WINDOW", integer(c"ms", duration("WINDOW", RATE_WINDOW_MIN, RATE_WINDOW_MAX))),
+        cost: optional(c"COST", integer(c"c", integer("COST", 1, RATE_LIMIT_MAX))),
+    } => Ok(Rate {
+        limit,
+        window,
+        cost: check_cost(cost.unwrap_or(1), limit)?,
+    })
 }
-
-const OPTIONS: [OptionWord<Word>; 3] = [
-    OptionWord::once("LIMIT", Word::Limit),
-    OptionWord::once("WINDOW", Word::Window),
-    OptionWord::once("COST", Word::Cost),
-];
 
 impl Command for RateCommand {
     fn run(
@@ -70,28 +65,6 @@ impl Command for RateCommand {
         reply::rated(context, &rated);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rate, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let (mut limit, mut window, mut cost) = (None, None, 1);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Limit => limit = Some(words.integer("LIMIT", 1, RATE_LIMIT_MAX)?),
-            Word::Window => {
-                window = Some(words.duration("WINDOW", RATE_WINDOW_MIN, RATE_WINDOW_MAX)?);
-            }
-            Word::Cost => cost = words.integer("COST", 1, RATE_LIMIT_MAX)?,
-        }
-    }
-    let limit = required("LIMIT", limit)?;
-    Ok(Rate {
-        limit,
-        window: required("WINDOW", window)?,
-        cost: check_cost(cost, limit)?,
-    })
 }
 
 /// A cost above the limit would never pass.

@@ -6,13 +6,13 @@ use mooring_session::names::WorkerId;
 use mooring_session::time::Timestamp;
 
 use super::list::list_count;
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, OwnedText};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::housekeeping;
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
 struct ReapCommand;
@@ -30,11 +30,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
     categories: c"read slow session",
     core_categories: c"read slow",
-    arguments: &[
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::integer(c"n").after(c"COUNT"),
-        ArgumentSpec::text(c"pattern").after(c"MATCH").optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "`complete` 0|1, `keys`",
     details: "\
 A session is named when it has expired or was ended, still has bindings or mounted content, and nobody is cleaning it up,
@@ -53,22 +49,19 @@ minute ago, when nothing is named.",
     errors: &[ErrorSpec::new("ERR", "the count or the pattern is none")],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Count,
-    Match,
-}
-
-const OPTIONS: [OptionWord<Word>; 2] = [
-    OptionWord::once("COUNT", Word::Count),
-    OptionWord::once("MATCH", Word::Match),
-];
-
 /// What REAP asks for.
 pub(super) struct ReapRequest {
     worker: WorkerId,
     count: usize,
     pattern: Option<Glob>,
+}
+
+grammar! {
+    parse<'a>() -> ReapRequest {
+        worker: text(c"worker", WorkerId::parse),
+        count: required(c"COUNT", integer(c"n", list_count)),
+        pattern: optional(c"MATCH", text(c"pattern", Glob::parse)),
+    }
 }
 
 impl Command for ReapCommand {
@@ -90,24 +83,6 @@ impl Command for ReapCommand {
         reply::due(context, is_complete, &keys);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<ReapRequest, Failure> {
-    let mut words = Parser::new(words);
-    let worker = words.name(WorkerId::parse)?;
-    let (mut count, mut pattern) = (None, None);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Count => count = Some(words.name(list_count)?),
-            Word::Match => pattern = Some(words.name(Glob::parse)?),
-        }
-    }
-    Ok(ReapRequest {
-        worker,
-        count: required("COUNT", count)?,
-        pattern,
-    })
 }
 
 fn due<'m>(context: &Context, module: &'m mut Module, request: ReapRequest) -> Vec<&'m [u8]> {

@@ -5,20 +5,19 @@ use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
 use mooring_session::record::Binding;
-use mooring_session::rules::{self, LossReport, Rebind, RebindReply};
+use mooring_session::rules::{self, LossReport, Ownership, Rebind, RebindReply};
 
-use super::claim_clause::{self, ClaimClause, Part};
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::arguments::{self, INSTANCES};
 use crate::claims;
 use crate::digest::digest;
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context, Level, Text};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::record_io;
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct RebindCommand;
 
@@ -35,23 +34,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::integer(c"epoch"),
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::text(c"token"),
-        claim_clause::LEASE,
-        claim_clause::INSTANCES,
-        ArgumentSpec::text(c"instance").after(c"AVOID").optional(),
-        ArgumentSpec::text(c"text").after(c"REASON").optional(),
-        ArgumentSpec::text(c"upstream_session")
-            .after(c"UPSTREAM")
-            .optional(),
-        claim_clause::OWNED,
-        ArgumentSpec::word(c"unreported", c"UNREPORTED"),
-    ],
+    arguments: ARGUMENTS,
     reply: "`won` 0|1, `previous` (the upstream session left behind), then the binding",
     details: "\
 A compare-and-set on the epoch: of many callers that see one loss, exactly one moves the binding. Where the epoch
@@ -83,24 +66,22 @@ move is logged at level notice.",
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Claim(Part),
-    Avoid,
-    Reason,
-    Upstream,
-    Unreported,
+grammar! {
+    parse<'a>(key) -> Rebind {
+        principal: text(c"principal", Principal::parse),
+        server: text(c"server", ServerName::parse),
+        epoch: integer(c"epoch", arguments::epoch),
+        worker: text(c"worker", WorkerId::parse),
+        token: text(c"token", Token::parse),
+        lease: required(c"LEASE", integer(c"ms", arguments::lease)),
+        instances: required(c"INSTANCES", block(c"candidates", INSTANCES, arguments::instances)),
+        avoid: optional(c"AVOID", text(c"instance", InstanceName::parse)),
+        reason: optional(c"REASON", text(c"text", Reason::parse)),
+        upstream_session: optional(c"UPSTREAM", text(c"upstream_session", UpstreamSession::parse)),
+        ownership: word(c"OWNED", c"owned", Ownership::Shared => Ownership::Owned),
+        report: word(c"UNREPORTED", c"unreported", LossReport::ByCaller => LossReport::ByNextCall),
+    }
 }
-
-const OPTIONS: [OptionWord<Word>; 7] = [
-    Part::Lease.option(Word::Claim(Part::Lease)),
-    Part::Instances.option(Word::Claim(Part::Instances)),
-    OptionWord::once("AVOID", Word::Avoid),
-    OptionWord::once("REASON", Word::Reason),
-    OptionWord::once("UPSTREAM", Word::Upstream),
-    Part::Owned.option(Word::Claim(Part::Owned)),
-    OptionWord::once("UNREPORTED", Word::Unreported),
-];
 
 impl Command for RebindCommand {
     fn run(
@@ -116,60 +97,18 @@ impl Command for RebindCommand {
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Rebind, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let principal = words.name(Principal::parse)?;
-    let server = words.name(ServerName::parse)?;
-    let epoch = words.epoch()?;
-    let worker = words.name(WorkerId::parse)?;
-    let token = words.name(Token::parse)?;
-    let mut claim = ClaimClause::new();
-    let (mut avoid, mut reason, mut upstream_session) = (None, None, None);
-    let mut report = LossReport::ByCaller;
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Claim(part) => claim.take(part, &mut words)?,
-            Word::Avoid => avoid = Some(words.name(InstanceName::parse)?),
-            Word::Reason => reason = Some(words.name(Reason::parse)?),
-            Word::Upstream => upstream_session = Some(words.name(UpstreamSession::parse)?),
-            Word::Unreported => report = LossReport::ByNextCall,
-        }
-    }
-    let (lease, instances, ownership) = claim.whole()?;
-    Ok(Rebind {
-        principal,
-        server,
-        epoch,
-        worker,
-        token,
-        lease,
-        instances,
-        avoid,
-        reason,
-        upstream_session,
-        ownership,
-        report,
-    })
-}
-
 fn apply(
     context: &Context,
     module: &mut Module,
     key: Text<'_>,
     request: &Rebind,
 ) -> Result<(RebindReply, Outcome), Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let before = slot
-        .record
-        .as_ref()
-        .and_then(|record| record.bindings.get(&request.server))
-        .cloned();
-    let inputs = RuleInputs::at(module, slot.moment());
-    let rules_context = inputs.context();
-    let decided = rules::rebind(&mut slot.record, key.as_bytes(), request, &rules_context)?;
-    slot.store(decided.written, module);
+    let mut before = None;
+    let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+        let bindings = record.as_ref().map(|record| &record.bindings);
+        before = bindings.and_then(|all| all.get(&request.server)).cloned();
+        rules::rebind(record, key.as_bytes(), request, rules_context)
+    })?;
     let rebound = decided.reply;
     let moment = slot.moment();
     let server = &request.server;

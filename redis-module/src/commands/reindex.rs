@@ -1,8 +1,8 @@
 //! `SESSION.REINDEX`
 
-use crate::arguments::Parser;
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::rebuild::RebuildCause;
@@ -24,7 +24,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"request_policy:all_shards response_policy:all_succeeded"),
     categories: c"fast admin dangerous session",
     core_categories: c"fast admin dangerous",
-    arguments: &[],
+    arguments: ARGUMENTS,
     reply: "`started` 1; 0 where a rebuild is under way already",
     details: "\
 The indexes are derived from the records and follow every change, so nobody needs this in ordinary times: it is there
@@ -34,13 +34,17 @@ SESSION.STATS tells when it is done.",
     errors: &[],
 };
 
+grammar! {
+    parse<'a>() -> () {} => Ok(())
+}
+
 impl Command for ReindexCommand {
     fn run(
         context: &Context,
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        Parser::new(arguments).end()?;
+        parse(arguments)?;
         let starts = !module.rebuild.is_running();
         if starts {
             module.rebuild_all(context, RebuildCause::Asked);

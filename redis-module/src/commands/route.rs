@@ -4,13 +4,15 @@
 //! [`routing`]'s.
 
 use mooring_session::names::{Token, WorkerId};
+use mooring_session::time::Millis;
 use mooring_session::turns::{Enter, Line};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments::{Parser, SeenOptions, Words};
 use crate::failure::{ErrorSpec, Failure};
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
@@ -30,21 +32,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::block(
-            c"turn",
-            c"TURN",
-            &[
-                ArgumentSpec::text(c"ticket"),
-                ArgumentSpec::integer(c"ms").after(c"LEASE"),
-            ],
-        )
-        .optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "`state` `unbound` alone; or `state` `claimed`|`bound`|`orphaned`, `instance`, `driver`, \
             `epoch`, and where there is one `upstream_session`, `owner` with `owner_alive` and `owner_address`, \
             `lease_until`, `worker_lost` (the dead worker that drove it before, told once), and `lost_instance` with \
@@ -67,6 +55,49 @@ claim's lease lapsed, so REBIND moves it. With TURN it asks for the caller's tur
     ],
 };
 
+const TICKET: ArgumentSpec = ArgumentSpec::text(c"ticket");
+const LEASE: ArgumentSpec = ArgumentSpec::integer(c"ms").after(c"LEASE");
+
+/// A turn that is asked for. COMMAND DOCS has both words as one block; a client may send them in any order.
+const TURN: ArgumentSpec = ArgumentSpec::block(c"turn", &[TICKET, LEASE])
+    .after(c"TURN")
+    .optional();
+const TURN_OPTIONS: &[ArgumentSpec] = &[TICKET.after(c"TURN"), LEASE];
+
+grammar! {
+    parse<'a>(key) -> RouteRequest<'a> {
+        principal: text(c"principal", routing::unparsed),
+        server: text(c"server", routing::unparsed),
+        worker: text(c"worker", WorkerId::parse),
+        turn: rest(TURN, parse_turn),
+    } => Ok(RouteRequest {
+        principal,
+        server,
+        turn: turn.map(|(ticket, lease)| Enter {
+            worker: worker.clone(),
+            ticket,
+            lease,
+            line: Line::Last,
+            held: None,
+        }),
+        worker,
+    })
+}
+
+fn parse_turn<'a>(words: &mut Parser<impl Words<'a>>) -> Result<(Token, Millis), Failure> {
+    let (mut ticket, mut lease) = (None, None);
+    let mut seen = SeenOptions::default();
+    while let Some(token) = words.option(TURN_OPTIONS, &mut seen)? {
+        if token == c"TURN" {
+            ticket = Some(words.name(Token::parse)?);
+        } else {
+            lease = Some(words.name(turn::lease)?);
+        }
+    }
+    let ticket = ticket.ok_or(Failure::Missing(c"TURN"))?;
+    Ok((ticket, lease.ok_or(Failure::Missing(c"LEASE"))?))
+}
+
 impl Command for RouteCommand {
     fn run(
         context: &Context,
@@ -78,48 +109,4 @@ impl Command for RouteCommand {
         routing::serve(context, module, key, &request)?;
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<RouteRequest<'a>, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let mut request = RouteRequest {
-        principal: words.value()?,
-        server: words.value()?,
-        worker: words.name(WorkerId::parse)?,
-        turn: None,
-    };
-    if !words.is_at_end() {
-        request.turn = Some(parse_turn(&mut words, &request.worker)?);
-    }
-    Ok(request)
-}
-
-const OPTIONS: [OptionWord<Word>; 2] = [
-    OptionWord::once("TURN", Word::Turn),
-    OptionWord::once("LEASE", Word::Lease),
-];
-
-#[derive(Clone, Copy)]
-enum Word {
-    Turn,
-    Lease,
-}
-
-fn parse_turn<'a>(words: &mut Parser<impl Words<'a>>, worker: &WorkerId) -> Result<Enter, Failure> {
-    let (mut ticket, mut lease) = (None, None);
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Turn => ticket = Some(words.name(Token::parse)?),
-            Word::Lease => lease = Some(turn::lease(words)?),
-        }
-    }
-    Ok(Enter {
-        worker: worker.clone(),
-        ticket: required("TURN", ticket)?,
-        lease: required("LEASE", lease)?,
-        line: Line::Last,
-        held: None,
-    })
 }

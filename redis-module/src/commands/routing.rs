@@ -4,7 +4,7 @@
 //! more are read where a loss is still to be reported, which the first ones say.
 
 use mooring_session::codec::{self, CorruptRecord, Head};
-use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
+use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::{Life, Phase};
 use mooring_session::rules::{self, BindingParts, RouteState};
 use mooring_session::turns::{Enter, TurnStatus};
@@ -32,6 +32,11 @@ pub(super) struct RouteRequest<'a> {
     pub(super) worker: WorkerId,
     /// The turn that is asked for, if one is.
     pub(super) turn: Option<Enter>,
+}
+
+/// Leaves a word as it came, for [`RouteRequest`].
+pub(super) fn unparsed(word: &[u8]) -> Result<&[u8], NameError> {
+    Ok(word)
 }
 
 impl RouteRequest<'_> {

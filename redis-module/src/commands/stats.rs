@@ -1,9 +1,9 @@
 //! `SESSION.STATS`
 
-use crate::arguments::Parser;
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
 use crate::figures;
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::registrar::{CommandSpec, KeyAccess};
@@ -24,7 +24,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
     categories: c"read fast session",
     core_categories: c"read fast",
-    arguments: &[],
+    arguments: ARGUMENTS,
     reply: "a map of the figures by name",
     details: "\
 The same figures stand in INFO, in the section `mooring`. They are of this node alone: a fleet's are the sums over all
@@ -32,13 +32,17 @@ primaries.",
     errors: &[],
 };
 
+grammar! {
+    parse<'a>() -> () {} => Ok(())
+}
+
 impl Command for StatsCommand {
     fn run(
         context: &Context,
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        Parser::new(arguments).end()?;
+        parse(arguments)?;
         reply::figures(context, &figures::all(module));
         Ok(Outcome::Quiet)
     }

@@ -1,19 +1,17 @@
 //! `SESSION.TOUCH key principal [TTL ms] [HASH content_hash] [LABEL name value]... [REPORTED server epoch]`
 
-use std::collections::BTreeMap;
-
 use mooring_session::names::{ContentHash, Principal, ServerName};
-use mooring_session::rules::{self, ReportedLoss, Touch, TouchReply};
+use mooring_session::rules::{self, ReportedLoss, Touch};
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words};
+use crate::arguments::{self, LABEL, Parser, Words};
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
+use crate::record_io;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct TouchCommand;
 
@@ -31,30 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::integer(c"ms").after(c"TTL").optional(),
-        ArgumentSpec::text(c"content_hash")
-            .after(c"HASH")
-            .optional(),
-        ArgumentSpec::block(
-            c"label",
-            c"LABEL",
-            &[ArgumentSpec::text(c"name"), ArgumentSpec::text(c"value")],
-        )
-        .optional()
-        .multiple(),
-        ArgumentSpec::block(
-            c"reported",
-            c"REPORTED",
-            &[
-                ArgumentSpec::text(c"server"),
-                ArgumentSpec::integer(c"epoch"),
-            ],
-        )
-        .optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "`expires_at`",
     details: "\
 Slides the TTL, to a new value where one is given, and sets the content hash and the labels given; other labels
@@ -75,20 +50,15 @@ tells of it no more. Of a binding that has another epoch, or of a loss that was 
     ],
 };
 
-#[derive(Clone, Copy)]
-enum Word {
-    Ttl,
-    Hash,
-    Label,
-    Reported,
+grammar! {
+    parse<'a>(key) -> Touch {
+        principal: text(c"principal", Principal::parse),
+        ttl: optional(c"TTL", integer(c"ms", arguments::ttl)),
+        content_hash: optional(c"HASH", text(c"content_hash", ContentHash::parse)),
+        labels: repeated(c"LABEL", block(c"label", LABEL, arguments::label)),
+        reported: optional(c"REPORTED", block(c"reported", REPORTED, reported_loss)),
+    }
 }
-
-const OPTIONS: [OptionWord<Word>; 4] = [
-    OptionWord::once("TTL", Word::Ttl),
-    OptionWord::once("HASH", Word::Hash),
-    OptionWord::repeated("LABEL", Word::Label),
-    OptionWord::once("REPORTED", Word::Reported),
-];
 
 impl Command for TouchCommand {
     fn run(
@@ -98,49 +68,24 @@ impl Command for TouchCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let touched = apply(context, module, key, &request)?;
-        reply::expires_at(context, touched.expires_at);
+        let (_, decided) = record_io::apply(context, module, key, |record, rules_context| {
+            rules::touch(record, &request, rules_context)
+        })?;
+        module.counters.note_touch(decided.written);
+        reply::expires_at(context, decided.reply.expires_at);
         Ok(Outcome::Quiet)
     }
 }
 
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Touch, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let mut request = Touch {
-        principal: words.name(Principal::parse)?,
-        ttl: None,
-        content_hash: None,
-        labels: BTreeMap::new(),
-        reported: None,
-    };
-    let mut seen = SeenOptions::default();
-    while let Some(option) = words.option(&OPTIONS, &mut seen)? {
-        match option {
-            Word::Ttl => request.ttl = Some(words.ttl()?),
-            Word::Hash => request.content_hash = Some(words.name(ContentHash::parse)?),
-            Word::Label => words.label(&mut request.labels)?,
-            Word::Reported => {
-                request.reported = Some(ReportedLoss {
-                    server: words.name(ServerName::parse)?,
-                    epoch: words.epoch()?,
-                });
-            }
-        }
-    }
-    Ok(request)
-}
+/// The parts of a loss that was reported, for COMMAND DOCS.
+const REPORTED: &[ArgumentSpec] = &[
+    ArgumentSpec::text(c"server"),
+    ArgumentSpec::integer(c"epoch"),
+];
 
-fn apply(
-    context: &Context,
-    module: &mut Module,
-    key: Text<'_>,
-    request: &Touch,
-) -> Result<TouchReply, Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let inputs = RuleInputs::at(module, slot.moment());
-    let decided = rules::touch(&mut slot.record, request, &inputs.context())?;
-    slot.store(decided.written, module);
-    module.counters.note_touch(decided.written);
-    Ok(decided.reply)
+fn reported_loss<'a>(words: &mut Parser<impl Words<'a>>) -> Result<ReportedLoss, Failure> {
+    Ok(ReportedLoss {
+        server: words.name(ServerName::parse)?,
+        epoch: words.name(arguments::epoch)?,
+    })
 }

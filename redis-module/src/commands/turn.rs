@@ -3,14 +3,14 @@
 //! Turns are in memory alone: nothing here writes to the keyspace or is replicated.
 
 use mooring_session::limits::LEASE_MIN;
-use mooring_session::names::{ServerName, Token};
+use mooring_session::names::{NameError, ServerName, Token};
 use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic};
 use mooring_session::turns::{Enter, TurnContext, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
 
-use crate::arguments::{Parser, Words};
-use crate::failure::{ErrorSpec, Failure};
+use crate::arguments::duration;
+use crate::failure::ErrorSpec;
 use crate::moment::Moment;
 use crate::settings;
 
@@ -26,9 +26,9 @@ pub(super) const QUEUE_FULL: ErrorSpec = ErrorSpec::new(
      queues or waiting callers as it may: `LIMIT turn-queues 65536`, `LIMIT turn-waiters 262144`",
 );
 
-/// The lease of a turn.
-pub(super) fn lease<'a>(words: &mut Parser<impl Words<'a>>) -> Result<Millis, Failure> {
-    words.duration("LEASE", LEASE_MIN, settings::turn_lease_max())
+/// Reads the lease of a turn.
+pub(super) fn lease(word: &[u8]) -> Result<Millis, NameError> {
+    duration("LEASE", LEASE_MIN, settings::turn_lease_max())(word)
 }
 
 /// The parts of the module's state that turns need, as a command has borrowed them.

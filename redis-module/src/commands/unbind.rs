@@ -2,18 +2,17 @@
 
 use mooring_session::names::{Principal, ServerName, Token};
 use mooring_session::rules::{self, Unbind};
-use mooring_session::view::BindingView;
 
-use crate::arguments::{Parser, Words};
+use crate::arguments::{self, Parser};
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
-use crate::ffi::{self, Arguments, Context, Text};
+use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io::Slot;
+use crate::record_io;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
-use crate::rule_inputs::RuleInputs;
 
 struct UnbindCommand;
 
@@ -30,13 +29,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output"),
     categories: c"write fast session",
     core_categories: c"write fast",
-    arguments: &[
-        ArgumentSpec::key(),
-        ArgumentSpec::text(c"principal"),
-        ArgumentSpec::text(c"server"),
-        ArgumentSpec::integer(c"epoch"),
-        ArgumentSpec::text(c"token").optional(),
-    ],
+    arguments: ARGUMENTS,
     reply: "the binding as it was",
     details: "\
 Drops the binding of exactly that epoch. A live claim is given up only with its token.",
@@ -49,6 +42,15 @@ Drops the binding of exactly that epoch. A live claim is given up only with its 
     ],
 };
 
+grammar! {
+    parse<'a>(key) -> Unbind {
+        principal: text(c"principal", Principal::parse),
+        server: text(c"server", ServerName::parse),
+        epoch: integer(c"epoch", arguments::epoch),
+        token: rest(ArgumentSpec::text(c"token").optional(), |words: &mut Parser<_>| words.name(Token::parse)),
+    }
+}
+
 impl Command for UnbindCommand {
     fn run(
         context: &Context,
@@ -57,38 +59,11 @@ impl Command for UnbindCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let binding = apply(context, module, key, &request)?;
-        reply::binding(context, &binding);
+        let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
+            rules::unbind(record, &request, rules_context)
+        })?;
+        claims::settle(module, slot.moment(), &request.server);
+        reply::binding(context, &decided.reply);
         Ok(Outcome::Quiet)
     }
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<Unbind, Failure> {
-    let mut words = Parser::new(words);
-    words.key()?;
-    let mut request = Unbind {
-        principal: words.name(Principal::parse)?,
-        server: words.name(ServerName::parse)?,
-        epoch: words.epoch()?,
-        token: None,
-    };
-    if !words.is_at_end() {
-        request.token = Some(words.name(Token::parse)?);
-    }
-    words.end()?;
-    Ok(request)
-}
-
-fn apply(
-    context: &Context,
-    module: &mut Module,
-    key: Text<'_>,
-    request: &Unbind,
-) -> Result<BindingView, Failure> {
-    let mut slot = Slot::load(context, key)?;
-    let inputs = RuleInputs::at(module, slot.moment());
-    let decided = rules::unbind(&mut slot.record, request, &inputs.context())?;
-    slot.store(decided.written, module);
-    claims::settle(module, slot.moment(), &request.server);
-    Ok(decided.reply)
 }

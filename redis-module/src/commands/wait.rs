@@ -6,12 +6,13 @@ use mooring_session::limits::{WAIT_TIMEOUT_MAX, WAIT_TIMEOUT_MIN};
 use mooring_session::names::WorkerId;
 use mooring_session::time::Millis;
 
-use crate::arguments::{OptionWord, Parser, SeenOptions, Words, required};
+use crate::arguments::duration;
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
+use crate::registrar::{CommandSpec, KeyAccess};
 use crate::worker_wait;
 
 struct WaitCommand;
@@ -29,10 +30,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"request_policy:all_shards nondeterministic_output"),
     categories: c"slow blocking worker",
     core_categories: c"slow blocking",
-    arguments: &[
-        ArgumentSpec::text(c"worker"),
-        ArgumentSpec::integer(c"ms").after(c"TIMEOUT"),
-    ],
+    arguments: ARGUMENTS,
     reply: "an array of at most 1000 maps: `event` `turn`|`withdrawn`|`settled`, `key`, `server`, `ticket` (null where \
             settled) and `turn` (null but for a turn). Empty after the time-out, and at once where blocking is denied: in \
             MULTI and in scripts",
@@ -49,7 +47,12 @@ waits for more than a few seconds asks for itself.",
     errors: &[],
 };
 
-const OPTIONS: [OptionWord<()>; 1] = [OptionWord::once("TIMEOUT", ())];
+grammar! {
+    parse<'a>() -> WaitRequest {
+        worker: text(c"worker", WorkerId::parse),
+        timeout: required(c"TIMEOUT", integer(c"ms", duration("TIMEOUT", WAIT_TIMEOUT_MIN, WAIT_TIMEOUT_MAX))),
+    }
+}
 
 impl Command for WaitCommand {
     fn run(
@@ -66,18 +69,4 @@ impl Command for WaitCommand {
 pub(super) struct WaitRequest {
     worker: WorkerId,
     timeout: Millis,
-}
-
-pub(super) fn parse<'a>(words: impl Words<'a>) -> Result<WaitRequest, Failure> {
-    let mut words = Parser::new(words);
-    let worker = words.name(WorkerId::parse)?;
-    let mut timeout = None;
-    let mut seen = SeenOptions::default();
-    while words.option(&OPTIONS, &mut seen)?.is_some() {
-        timeout = Some(words.duration("TIMEOUT", WAIT_TIMEOUT_MIN, WAIT_TIMEOUT_MAX)?);
-    }
-    Ok(WaitRequest {
-        worker,
-        timeout: required("TIMEOUT", timeout)?,
-    })
 }

@@ -1,8 +1,8 @@
 //! `WORKER.LIST`
 
-use crate::arguments::Parser;
 use crate::failure::Failure;
 use crate::ffi::{self, Arguments, Context};
+use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
 use crate::registrar::{CommandSpec, KeyAccess};
@@ -23,7 +23,7 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     tips: Some(c"nondeterministic_output request_policy:all_shards response_policy:special"),
     categories: c"read slow worker",
     core_categories: c"read slow",
-    arguments: &[],
+    arguments: ARGUMENTS,
     reply: "for each worker `worker`, `address`, `alive` 0|1, `draining` 0|1, `last_beat_at`, `bindings`",
     details: "\
 The dead are listed until newer ones displace them. `bindings` are those of active sessions that the worker was last seen
@@ -31,13 +31,17 @@ driving, as far as the indexes know.",
     errors: &[],
 };
 
+grammar! {
+    parse<'a>() -> () {} => Ok(())
+}
+
 impl Command for WorkersCommand {
     fn run(
         context: &Context,
         module: &mut Module,
         arguments: Arguments<'_>,
     ) -> Result<Outcome, Failure> {
-        Parser::new(arguments).end()?;
+        parse(arguments)?;
         let workers = module.workers.list(module.monotonic());
         reply::workers(context, &workers, |worker| module.indexes.driven_by(worker));
         Ok(Outcome::Quiet)

@@ -1,0 +1,115 @@
+//! The one declaration of a command's arguments: COMMAND DOCS, the reference page and the parser are made of it.
+//!
+//! Invariant: what the server is told of an argument and what reads it are the same row.
+
+/// Declares the arguments of a command: the list `ARGUMENTS`, and the function `parse` that reads them.
+///
+/// `parse<'a>(key) -> Request { rows }` reads a key first, `parse<'a>()` does not. Each row names a variable. Positional
+/// rows come first; a client may send the others in any order:
+///
+/// - `text(NAME, reader)`, `integer(NAME, reader)`: one word, read by a function of its bytes;
+/// - `rest(SPEC, reader)`: all that follows, read by a function of the parser; `None` where nothing does;
+/// - `required(TOKEN, value)`, `optional(TOKEN, value)`: an option, whose value is a `text`, an `integer`, or a
+///   `block(NAME, PARTS, reader)` of several words, read by a function of the parser;
+/// - `repeated(TOKEN, block(..))`: the same any number of times, gathered by a function of the parser and the variable;
+/// - `word(TOKEN, NAME, absent => given)`: a word that stands for itself.
+///
+/// The request is the struct of all variables, or what follows `=>`.
+macro_rules! grammar {
+    (parse<$a:lifetime>($($key:ident)?) -> $request:ty {
+        $($name:ident: $kind:ident $row:tt,)*
+    } => $built:expr) => {
+        /// What Redis shall know of the arguments.
+        const ARGUMENTS: &[$crate::registrar::ArgumentSpec] = &[
+            $($crate::registrar::ArgumentSpec::$key(),)?
+            $($crate::grammar::grammar!(@spec $kind $row),)*
+        ];
+
+        /// Reads the words of the command, its name first.
+        #[allow(unused_variables, reason = "some commands have no options")]
+        pub(super) fn parse<$a>(
+            words: impl $crate::arguments::Words<$a>,
+        ) -> Result<$request, $crate::failure::Failure> {
+            let mut words = $crate::arguments::Parser::new(words);
+            $(words.$key()?;)?
+            $($crate::grammar::grammar!(@begin words $name $kind $row);)*
+            let mut seen = $crate::arguments::SeenOptions::default();
+            while let Some(token) = words.option(ARGUMENTS, &mut seen)? {
+                $($crate::grammar::grammar!(@take words token $name $kind $row);)*
+            }
+            $($crate::grammar::grammar!(@end $name $kind $row);)*
+            $built
+        }
+    };
+    (parse<$a:lifetime>($($key:ident)?) -> $request:ident { $($name:ident: $kind:ident $row:tt,)* }) => {
+        $crate::grammar::grammar! {
+            parse<$a>($($key)?) -> $request { $($name: $kind $row,)* } => Ok($request { $($name),* })
+        }
+    };
+
+    // What the server is told.
+    (@spec text($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
+    (@spec integer($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::integer($name) };
+    (@spec block($name:expr, $parts:expr, $read:expr)) => {
+        $crate::registrar::ArgumentSpec::block($name, $parts)
+    };
+    (@spec rest($spec:expr, $read:expr)) => { $spec };
+    (@spec required($token:expr, $kind:ident $value:tt)) => {
+        $crate::grammar::grammar!(@spec $kind $value).after($token)
+    };
+    (@spec optional($token:expr, $kind:ident $value:tt)) => {
+        $crate::grammar::grammar!(@spec $kind $value).after($token).optional()
+    };
+    (@spec repeated($token:expr, $kind:ident $value:tt)) => {
+        $crate::grammar::grammar!(@spec $kind $value).after($token).optional().multiple()
+    };
+    (@spec word($token:expr, $name:expr, $absent:expr => $given:expr)) => {
+        $crate::registrar::ArgumentSpec::word($name, $token)
+    };
+
+    // The variable before the options are read.
+    (@begin $words:ident $name:ident rest($spec:expr, $read:expr)) => {
+        let $name = if $words.is_at_end() { None } else { Some($read(&mut $words)?) };
+    };
+    (@begin $words:ident $name:ident required $row:tt) => { let mut $name = None; };
+    (@begin $words:ident $name:ident optional $row:tt) => { let mut $name = None; };
+    (@begin $words:ident $name:ident repeated $row:tt) => { let mut $name = Default::default(); };
+    (@begin $words:ident $name:ident word($token:expr, $name_shown:expr, $absent:expr => $given:expr)) => {
+        let mut $name = $absent;
+    };
+    (@begin $words:ident $name:ident $kind:ident $row:tt) => {
+        let $name = $crate::grammar::grammar!(@read $words $kind $row);
+    };
+
+    // What follows an option's token.
+    (@take $words:ident $seen:ident $name:ident required($token:expr, $kind:ident $value:tt)) => {
+        if $seen == $token {
+            $name = Some($crate::grammar::grammar!(@read $words $kind $value));
+        }
+    };
+    (@take $words:ident $seen:ident $name:ident optional($token:expr, $kind:ident $value:tt)) => {
+        $crate::grammar::grammar!(@take $words $seen $name required($token, $kind $value));
+    };
+    (@take $words:ident $seen:ident $name:ident repeated($token:expr, block($shown:expr, $parts:expr, $read:expr))) => {
+        if $seen == $token {
+            $read(&mut $words, &mut $name)?;
+        }
+    };
+    (@take $words:ident $seen:ident $name:ident word($token:expr, $shown:expr, $absent:expr => $given:expr)) => {
+        if $seen == $token {
+            $name = $given;
+        }
+    };
+    (@take $words:ident $seen:ident $name:ident $kind:ident $row:tt) => {};
+
+    (@read $words:ident block($name:expr, $parts:expr, $read:expr)) => { $read(&mut $words)? };
+    (@read $words:ident $kind:ident($name:expr, $read:expr)) => { $words.name($read)? };
+
+    // The variable after that.
+    (@end $name:ident required($token:expr, $kind:ident $value:tt)) => {
+        let $name = $name.ok_or($crate::failure::Failure::Missing($token))?;
+    };
+    (@end $name:ident $kind:ident $row:tt) => {};
+}
+
+pub(crate) use grammar;
