@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use mooring_session::names::{Address, WorkerId};
-use mooring_session::time::Timestamp;
+use mooring_session::time::{Millis, Timestamp};
 use mooring_session::workers::{self, Beat, Drain};
 
 use super::error::StoreError;
 use super::events::WorkerEvent;
-use super::{Backend, Store, timed};
+use super::{Backend, Store, on_backend};
+
+/// How long a worker that was never heard counts as alive: the module's default.
+pub(super) const WORKER_GRACE: Millis = Millis::new(15_000);
 
 /// What a store tells of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +50,7 @@ impl Store {
     /// Refused: `STALE` for a boot that a later one has replaced, `BUSY` for another address than the one with which the
     /// worker is alive, `LIMIT`.
     pub async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        timed("WORKER.BEAT", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.beat(beat.clone())?),
-                Backend::Embedded(store, _) => store.beat(beat.clone()).await,
-                Backend::Redis(store, _) => store.beat(beat).await,
-                Backend::Fallback(store) => store.beat(beat).await,
-            }
-        })
-        .await
+        on_backend!("WORKER.BEAT", self.beat(beat))
     }
 
     /// Announces that a worker stops. Answers whether it was alive.
@@ -63,15 +58,7 @@ impl Store {
     /// # Errors
     /// None of the rules'.
     pub async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
-        timed("WORKER.GONE", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.gone(worker)),
-                Backend::Embedded(store, _) => store.gone(worker).await,
-                Backend::Redis(store, _) => store.gone(worker).await,
-                Backend::Fallback(store) => store.gone(worker).await,
-            }
-        })
-        .await
+        on_backend!("WORKER.GONE", self.gone(worker))
     }
 
     /// Everybody that the store has heard.
@@ -79,22 +66,17 @@ impl Store {
     /// # Errors
     /// The store's own only.
     pub async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
-        timed("WORKER.LIST", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.workers()),
-                Backend::Embedded(store, _) => store.workers().await,
-                Backend::Redis(store, _) => store.workers().await,
-                Backend::Fallback(store) => store.workers().await,
-            }
-        })
-        .await
+        on_backend!("WORKER.LIST", self.workers())
     }
 
     /// Whether [`wait_for_events`](Self::wait_for_events) reports what other processes did. The embedded file does not:
     /// a caller that waits for one of them has to ask again.
     #[must_use]
     pub fn reports_events_of_others(&self) -> bool {
-        !matches!(*self.backend, Backend::Embedded(..))
+        match &*self.backend {
+            Backend::Embedded(store, _) => store.is_private(),
+            _ => true,
+        }
     }
 
     /// Waits for events of this worker, for `timeout` at most; none where there were none. One caller per worker waits
@@ -110,11 +92,6 @@ impl Store {
         timeout: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
         // Its duration says nothing: it waits for something to happen.
-        match &*self.backend {
-            Backend::Memory(store, _) => Ok(store.wait_for_events(worker, timeout).await),
-            Backend::Embedded(store, _) => store.wait_for_events(worker, timeout).await,
-            Backend::Redis(store, _) => store.wait_for_events(worker, timeout).await,
-            Backend::Fallback(store) => store.wait_for_events(worker, timeout).await,
-        }
+        on_backend!(self.wait_for_events(worker, timeout))
     }
 }

@@ -16,7 +16,6 @@ mod fallback;
 mod fleet;
 mod inits;
 mod key;
-mod memory;
 mod open;
 mod operate;
 mod query;
@@ -63,7 +62,6 @@ pub use self::fallback::{Loss, LossReason, Losses};
 pub use self::fleet::WorkerView;
 use self::inits::INIT_BYTES_MAX;
 pub use self::key::{Family, InitDigest, SessionKey};
-use self::memory::MemoryStore;
 pub use self::open::{StoreOptions, StorePlace, WhenAway, open, open_with};
 pub use self::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, literal_pattern};
 pub use self::rate::RateReply;
@@ -81,6 +79,23 @@ pub use self::user_slug::UserSlug;
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
 
+/// Runs an operation of whichever store is behind the handle; with a command's name, records how long it took.
+macro_rules! on_backend {
+    ($self:ident.$operation:ident($($argument:expr),*)) => {
+        match &*$self.backend {
+            #[cfg(any(test, feature = "test-support"))]
+            $crate::Backend::Memory(store, _) => store.$operation($($argument),*).await,
+            $crate::Backend::Embedded(store, _) => store.$operation($($argument),*).await,
+            $crate::Backend::Redis(store, _) => store.$operation($($argument),*).await,
+            $crate::Backend::Fallback(store) => store.$operation($($argument),*).await,
+        }
+    };
+    ($command:literal, $($operation:tt)*) => {
+        $crate::timed($command, async { $crate::on_backend!($($operation)*) }).await
+    };
+}
+use on_backend;
+
 /// Where session records live.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -91,7 +106,8 @@ pub struct Store {
 
 #[derive(Debug)]
 enum Backend {
-    Memory(Box<MemoryStore>, StatusCell),
+    #[cfg(any(test, feature = "test-support"))]
+    Memory(Box<test_support::memory::MemoryStore>, StatusCell),
     Embedded(EmbeddedStore, Arc<StatusCell>),
     Redis(RedisStore, FollowedStatus),
     Fallback(FallbackStore),
@@ -110,9 +126,8 @@ impl Store {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match &*self.backend {
-            Backend::Memory(..) => "memory",
             Backend::Embedded(..) => "embedded",
-            Backend::Redis(..) | Backend::Fallback(_) => "redis",
+            _ => "redis",
         }
     }
 
@@ -299,18 +314,7 @@ impl Store {
             })));
         }
         let keep = self.init_keep;
-        timed("SET", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => {
-                    store.put_init(digest, json, keep);
-                    Ok(())
-                }
-                Backend::Embedded(store, _) => store.put_init(digest, json, keep).await,
-                Backend::Redis(store, _) => store.put_init(digest, json, keep).await,
-                Backend::Fallback(store) => store.put_init(digest, json, keep).await,
-            }
-        })
-        .await
+        on_backend!("SET", self.put_init(digest, json, keep))
     }
 
     /// Drops what is kept under the digest. What is not there, or cannot be dropped now, lapses by itself.
@@ -318,18 +322,7 @@ impl Store {
     /// # Errors
     /// The store's own only.
     pub async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
-        timed("DEL", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => {
-                    store.delete_init(digest);
-                    Ok(())
-                }
-                Backend::Embedded(store, _) => store.delete_init(digest).await,
-                Backend::Redis(store, _) => store.delete_init(digest).await,
-                Backend::Fallback(store) => store.delete_init(digest).await,
-            }
-        })
-        .await
+        on_backend!("DEL", self.delete_init(digest))
     }
 
     /// The initialize params of a client build; none where they have lapsed.
@@ -337,15 +330,7 @@ impl Store {
     /// # Errors
     /// The store's own only.
     pub async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
-        timed("GET", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.get_init(digest)),
-                Backend::Embedded(store, _) => store.get_init(digest).await,
-                Backend::Redis(store, _) => store.get_init(digest).await,
-                Backend::Fallback(store) => store.get_init(digest).await,
-            }
-        })
-        .await
+        on_backend!("GET", self.get_init(digest))
     }
 
     async fn run<T: MemoryTransition>(
@@ -364,7 +349,8 @@ impl Store {
     ) -> Result<(T::Reply, AnsweredBy), StoreError> {
         timed(<T as Transition>::COMMAND, async {
             let reply = match &*self.backend {
-                Backend::Memory(store, _) => store.run(key, request)?,
+                #[cfg(any(test, feature = "test-support"))]
+                Backend::Memory(store, _) => store.run(key, request).await?,
                 Backend::Embedded(store, _) => store.run(key, request).await?,
                 Backend::Redis(store, _) => store.run(key, request).await?,
                 Backend::Fallback(store) => return store.run(key, request).await,
@@ -376,6 +362,7 @@ impl Store {
 
     fn status_cell(&self) -> &StatusCell {
         match &*self.backend {
+            #[cfg(any(test, feature = "test-support"))]
             Backend::Memory(_, status) => status,
             Backend::Embedded(_, status) => status,
             Backend::Redis(_, followed) => &followed.cell,

@@ -10,7 +10,6 @@ use super::clock::Clock;
 use super::embedded::EmbeddedStore;
 use super::error::OpenError;
 use super::fallback::FallbackStore;
-use super::memory::MemoryStore;
 use super::redis::{DownReason, LinkState, RedisStore};
 use super::status::{FollowedStatus, StatusCell, StoreMode};
 use super::{Backend, Store};
@@ -32,7 +31,7 @@ pub struct StoreOptions {
 /// Where records live.
 #[derive(Clone)]
 pub enum StorePlace {
-    /// In this process's memory, for tests.
+    /// In this process's memory.
     Memory,
     /// In a SQLite file on this machine.
     Embedded {
@@ -103,22 +102,20 @@ pub async fn open(settings: &StoreSettings, session_ttl: Duration) -> Result<Sto
 /// The file cannot be used; Redis was reached and has no module or refuses this client; or it cannot be reached and
 /// [`WhenAway::Fail`] was chosen. With [`WhenAway::Fallback`] an unreachable Redis is no error: the store starts degraded.
 pub async fn open_with(options: &StoreOptions) -> Result<Store, OpenError> {
-    let normal = || StatusCell::new(StoreMode::Normal);
+    let embedded = |store: EmbeddedStore| {
+        let status = store.status();
+        Backend::Embedded(store, status)
+    };
+    let prefix = &options.key_prefix;
     let backend = match &options.place {
-        StorePlace::Memory => {
-            let store = MemoryStore::new(Clock::system(), &options.key_prefix);
-            Backend::Memory(Box::new(store), normal())
-        }
+        StorePlace::Memory => embedded(EmbeddedStore::in_memory(Clock::system(), prefix)?),
         StorePlace::Embedded { path } => {
-            let store = EmbeddedStore::open(path, Clock::system(), &options.key_prefix)?;
-            let status = store.status();
-            Backend::Embedded(store, status)
+            embedded(EmbeddedStore::open(path, Clock::system(), prefix)?)
         }
         StorePlace::Redis { url, when_away } => {
-            let redis = RedisStore::open(url, &options.key_prefix, options.command_timeout).await?;
+            let redis = RedisStore::open(url, prefix, options.command_timeout).await?;
             match when_away {
                 WhenAway::Fallback => {
-                    let prefix = &options.key_prefix;
                     Backend::Fallback(FallbackStore::new(redis, options.command_timeout, prefix))
                 }
                 WhenAway::Fail => without_fallback(redis)?,

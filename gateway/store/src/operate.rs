@@ -11,7 +11,7 @@ use mooring_session::view::RecordView;
 use super::error::StoreError;
 use super::key::{Family, SessionKey};
 use super::query::{SessionPage, SessionQuery};
-use super::{Backend, Store, timed};
+use super::{Store, on_backend};
 
 impl Store {
     /// The key that an answer of this store named, such as the least recently used session of a cap that was reached;
@@ -34,15 +34,7 @@ impl Store {
     /// Refused: `ERR` for a cursor that no store of this kind gave. `UnavailableReason` while Redis is: memory does not know what
     /// there is.
     pub async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
-        timed("SESSION.LIST", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.list(query)?),
-                Backend::Embedded(store, _) => store.list(query).await,
-                Backend::Redis(store, _) => store.list(query).await,
-                Backend::Fallback(store) => store.list(query).await,
-            }
-        })
-        .await
+        on_backend!("SESSION.LIST", self.list(query))
     }
 
     /// Names at most `count` sessions of a family that expired or ended and still hold something, for `worker` to clean
@@ -57,15 +49,7 @@ impl Store {
         family: Family,
         count: usize,
     ) -> Result<Vec<SessionKey>, StoreError> {
-        timed("SESSION.REAP", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.reap(worker, family, count)),
-                Backend::Embedded(store, _) => store.reap(worker, family, count).await,
-                Backend::Redis(store, _) => store.reap(worker, family, count).await,
-                Backend::Fallback(store) => store.reap(worker, family, count).await,
-            }
-        })
-        .await
+        on_backend!("SESSION.REAP", self.reap(worker, family, count))
     }
 
     /// Takes a tombstone for cleaning, and answers with what it holds. The same worker asking again renews its lease.

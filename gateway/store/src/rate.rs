@@ -9,7 +9,7 @@ use mooring_session::rules::{self, Rate, TheoreticalArrivalTime};
 use mooring_session::time::{Millis, Timestamp};
 
 use super::error::StoreError;
-use super::{Backend, Store, timed};
+use super::{Store, on_backend};
 
 /// Longest name of a rate, in bytes.
 const NAME_BYTES_MAX: usize = 512;
@@ -56,15 +56,7 @@ impl Store {
             cost,
         };
         check(name, &request).map_err(Refusal::Argument)?;
-        timed("SESSION.RATE", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.rate(name, &request)),
-                Backend::Embedded(store, _) => store.rate(name, &request).await,
-                Backend::Redis(store, _) => store.rate(name, &request).await,
-                Backend::Fallback(store) => store.rate(name, &request).await,
-            }
-        })
-        .await
+        on_backend!("SESSION.RATE", self.rate(name, &request))
     }
 }
 

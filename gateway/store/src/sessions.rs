@@ -6,9 +6,8 @@
 use std::collections::HashMap;
 
 use mooring_session::Tuning;
-use mooring_session::context::{Context, Decision, Liveness, NoIndex, Node};
-use mooring_session::names::Principal;
-use mooring_session::record::{Record, Standing};
+use mooring_session::context::{Context, Decision, Liveness, Node};
+use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
 
@@ -23,10 +22,10 @@ const SWEEP_EVERY: Millis = Millis::new(1_000);
 /// The records of one process.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    records: HashMap<SessionKey, Record>,
+    pub(super) records: HashMap<SessionKey, Record>,
     records_max: usize,
-    floor: u64,
-    tuning: Tuning,
+    pub(super) floor: u64,
+    pub(super) tuning: Tuning,
     sweep_at: Timestamp,
 }
 
@@ -79,30 +78,6 @@ impl Sessions {
         decided
     }
 
-    /// What a transition would be refused with. Changes nothing.
-    ///
-    /// # Errors
-    /// What the rules refuse.
-    pub(super) fn check<T: Transition>(
-        &self,
-        key: &SessionKey,
-        request: &T,
-        now: Timestamp,
-        workers: &dyn Liveness,
-    ) -> Result<(), Refusal> {
-        let context = Context {
-            now,
-            floor: self.floor,
-            tuning: &self.tuning,
-            workers,
-            node: &NoIndex,
-        };
-        let mut slot = self.living(key, now).cloned();
-        request
-            .decide(&mut slot, key.secret().as_bytes(), &context)
-            .map(drop)
-    }
-
     pub(super) fn contains(&self, key: &SessionKey) -> bool {
         self.records.contains_key(key)
     }
@@ -118,29 +93,6 @@ impl Sessions {
 
     pub(super) fn record(&self, key: &SessionKey) -> Option<&Record> {
         self.records.get(key)
-    }
-
-    /// The record, unless its tombstone has ended.
-    pub(super) fn living(&self, key: &SessionKey, now: Timestamp) -> Option<&Record> {
-        let record = self.records.get(key)?;
-        (!self.is_over(record, now)).then_some(record)
-    }
-
-    /// What the principal's own session is now.
-    ///
-    /// # Errors
-    /// `NOSESSION`, `DENIED`.
-    pub(super) fn standing(
-        &self,
-        key: &SessionKey,
-        principal: &Principal,
-        now: Timestamp,
-    ) -> Result<Standing, Refusal> {
-        match self.living(key, now) {
-            None => Err(Refusal::NoSession),
-            Some(record) if record.principal != *principal => Err(Refusal::Denied),
-            Some(record) => Ok(record.life.standing(now)),
-        }
     }
 
     pub(super) fn forget(&mut self, key: &SessionKey) -> Option<Record> {
@@ -181,7 +133,7 @@ impl Sessions {
         over
     }
 
-    fn is_over(&self, record: &Record, now: Timestamp) -> bool {
+    pub(super) fn is_over(&self, record: &Record, now: Timestamp) -> bool {
         record.life.tombstone_ends_at(&self.tuning) <= now
     }
 
@@ -197,6 +149,7 @@ fn highest_number(record: &Record) -> u64 {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use mooring_session::context::NoIndex;
     use mooring_session::time::Monotonic;
     use mooring_session::workers::Workers;
 

@@ -18,18 +18,6 @@ pub enum StoreMode {
     Unavailable,
 }
 
-impl StoreMode {
-    /// The word for readyz and logs.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::Degraded => "degraded",
-            Self::Unavailable => "unavailable",
-        }
-    }
-}
-
 /// Who gave an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {

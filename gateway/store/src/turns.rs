@@ -13,7 +13,7 @@ pub use mooring_session::turns::Line;
 
 use super::error::StoreError;
 use super::key::SessionKey;
-use super::{AnsweredBy, Backend, Store, timed};
+use super::{AnsweredBy, Store, on_backend};
 
 /// What ENTER asks for: a ROUTE, and the turn of the session at that server.
 #[derive(Clone, Debug)]
@@ -104,15 +104,7 @@ impl Store {
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`; `LIMIT` where too many wait; `STALE` for a worker that counts as dead,
     /// and for a turn claimed again that is another's now; `ERR` for a lease out of its range.
     pub async fn enter(&self, key: &SessionKey, request: &Enter) -> Result<EnterReply, StoreError> {
-        timed("SESSION.ENTER", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.enter(key, request)?),
-                Backend::Embedded(store, _) => store.enter(key, request).await,
-                Backend::Redis(store, _) => store.enter(key, request).await,
-                Backend::Fallback(store) => store.enter(key, request).await,
-            }
-        })
-        .await
+        on_backend!("SESSION.ENTER", self.enter(key, request))
     }
 
     /// Passes a turn on, or stops waiting for it.
@@ -122,14 +114,6 @@ impl Store {
     /// that might have waited has its turn; `DENIED`, and `NOSESSION` or `ENDED`, where there is nothing left to pass on.
     /// A module of before WAITING has nobody waiting.
     pub async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
-        timed("SESSION.LEAVE", async {
-            match &*self.backend {
-                Backend::Memory(store, _) => Ok(store.leave(key, request)?),
-                Backend::Embedded(store, _) => store.leave(key, request).await,
-                Backend::Redis(store, _) => store.leave(key, request).await,
-                Backend::Fallback(store) => store.leave(key, request).await,
-            }
-        })
-        .await
+        on_backend!("SESSION.LEAVE", self.leave(key, request))
     }
 }

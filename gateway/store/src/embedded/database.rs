@@ -14,14 +14,14 @@ use mooring_session::refusal::Refusal;
 use mooring_session::time::{Millis, Timestamp};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::TransactionError;
 use super::file::FileConnection;
 use super::housekeeping::USE_STEP;
 use super::known_workers::KnownWorkers;
 use super::node::FileNode;
 use super::row::{self, stored_number};
-use super::{TransactionError, mend};
 use crate::clock::Clock;
-use crate::error::{NotReady, OpenError, StoreError};
+use crate::error::{NotReady, StoreError};
 use crate::key::{Family, InitDigest, SessionKey};
 use crate::queues::Queues;
 use crate::status::StatusCell;
@@ -66,14 +66,15 @@ struct TransitionResult<R, A> {
 }
 
 impl Database {
-    pub(super) fn open(
+    pub(super) fn new(
+        connection: FileConnection,
         path: &Path,
         clock: Clock,
         queues: Arc<Queues>,
         status: Arc<StatusCell>,
-    ) -> Result<Self, OpenError> {
-        Ok(Self {
-            connection: mend::open(path, &status)?,
+    ) -> Self {
+        Self {
+            connection,
             path: path.to_owned(),
             status,
             known_workers: KnownWorkers::new(&clock),
@@ -83,7 +84,7 @@ impl Database {
             tuning: Tuning::default(),
             written_since_purge: 0,
             reaped_to: HashMap::new(),
-        })
+        }
     }
 
     pub(super) fn transition<T: WakingTransition>(

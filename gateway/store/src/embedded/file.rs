@@ -76,14 +76,28 @@ impl FileLock {
     }
 }
 
+/// What a database in memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemoryUse {
+    /// It stands in for a file that cannot be written.
+    Copy,
+    /// It is the store itself.
+    Store,
+}
+
+#[derive(Debug)]
+enum Place {
+    File(PathBuf, FileId),
+    Memory(MemoryUse),
+}
+
 /// A connection, and which file it is to.
 #[derive(Debug)]
 pub(super) struct FileConnection {
     /// Closed before the lock below it is given back.
     connection: Connection,
     lock: Option<FileLock>,
-    /// None for a database in memory.
-    place: Option<(PathBuf, FileId)>,
+    place: Place,
 }
 
 impl FileConnection {
@@ -94,26 +108,32 @@ impl FileConnection {
         Ok(Self {
             connection,
             lock: None,
-            place: Some((path.to_owned(), id)),
+            place: Place::File(path.to_owned(), id),
         })
     }
 
-    pub(super) const fn memory(connection: Connection) -> Self {
+    pub(super) const fn memory(connection: Connection, memory_use: MemoryUse) -> Self {
         Self {
             connection,
             lock: None,
-            place: None,
+            place: Place::Memory(memory_use),
         }
     }
 
-    pub(super) const fn is_memory(&self) -> bool {
-        self.place.is_none()
+    /// What the database is for, if it is in memory.
+    pub(super) const fn memory_use(&self) -> Option<MemoryUse> {
+        match self.place {
+            Place::File(..) => None,
+            Place::Memory(memory_use) => Some(memory_use),
+        }
     }
 
     /// Whether its file is what lies under its name still.
     pub(super) fn is_in_place(&self) -> bool {
-        let is_there = |(path, id): &(PathBuf, FileId)| FileId::at(path).ok() == Some(*id);
-        self.place.as_ref().is_none_or(is_there)
+        match &self.place {
+            Place::File(path, id) => FileId::at(path).ok() == Some(*id),
+            Place::Memory(_) => true,
+        }
     }
 }
 
@@ -135,10 +155,10 @@ impl Drop for FileConnection {
     /// The log is written back and deleted by the last one that closes, where nobody can put another file there meanwhile.
     /// Otherwise it stays, and whoever opens the file next reads it.
     fn drop(&mut self) {
-        let lock = self
-            .place
-            .as_ref()
-            .and_then(|(path, _)| FileLock::try_take(path).ok());
+        let lock = match &self.place {
+            Place::File(path, _) => FileLock::try_take(path).ok(),
+            Place::Memory(_) => None,
+        };
         if lock.is_some() && self.is_in_place() {
             let keeps_log = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
             drop(self.connection.set_db_config(keeps_log, false));

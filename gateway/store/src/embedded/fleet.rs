@@ -22,7 +22,8 @@ use crate::transition::Get;
 use crate::turns::{self, Enter, EnterReply, Leave};
 
 impl EmbeddedStore {
-    pub(crate) async fn beat(&self, beat: Beat) -> Result<(), StoreError> {
+    pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
+        let beat = beat.clone();
         self.ask(move |database| {
             database.write(|transaction, known_workers, clock| {
                 known_workers.beat(transaction, beat.clone(), clock)

@@ -19,7 +19,7 @@ use rusqlite::{Connection, Row, params};
 use super::TransactionError;
 use super::row::{read_number, stored_number};
 use crate::clock::Clock;
-use crate::memory::WORKER_GRACE;
+use crate::fleet::WORKER_GRACE;
 
 /// How long the row of a worker that no longer beats is kept.
 const FORGOTTEN_AFTER: Millis = Millis::new(7 * 24 * 60 * 60 * 1_000);
@@ -48,29 +48,12 @@ struct WorkerBeat {
 }
 
 /// What a worker last said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 enum WorkerState {
     Serving,
     Draining,
     Gone,
-}
-
-impl WorkerState {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Serving => "serving",
-            Self::Draining => "draining",
-            Self::Gone => "gone",
-        }
-    }
-
-    fn parse(text: &str) -> Self {
-        match text {
-            "draining" => Self::Draining,
-            "gone" => Self::Gone,
-            _ => Self::Serving,
-        }
-    }
 }
 
 impl KnownWorkers {
@@ -122,7 +105,9 @@ impl KnownWorkers {
         let (ttl_ms, last_beat_at) = (read_number(row, 2)?, read_number(row, 3)?);
         let seen = WorkerBeat {
             last_beat_at,
-            state: WorkerState::parse(row.get_ref(4)?.as_str().unwrap_or_default()),
+            state: (row.get_ref(4)?.as_str().unwrap_or_default())
+                .parse()
+                .unwrap_or(WorkerState::Serving),
         };
         let name = Box::from(worker.as_str());
         if self.rows.get(&name) == Some(&seen) {
@@ -184,7 +169,7 @@ impl KnownWorkers {
                 beat.address.as_str(),
                 stored_number(beat.ttl.get()),
                 stored_number(now.unix_ms()),
-                state.as_str(),
+                state.into_str(),
             ])?;
         let is_new = !self.rows.contains_key(beat.worker.as_str());
         self.rows.insert(
@@ -214,7 +199,7 @@ impl KnownWorkers {
             "DELETE FROM workers WHERE (state = ?1 OR last_beat_at + ttl_ms < ?3) AND ordinal NOT IN
                 (SELECT ordinal FROM workers WHERE state = ?1 OR last_beat_at + ttl_ms < ?3
                  ORDER BY ordinal DESC LIMIT ?2)",
-            params![WorkerState::Gone.as_str(), GONE_KEPT, stored_number(now.unix_ms())],
+            params![WorkerState::Gone.into_str(), GONE_KEPT, stored_number(now.unix_ms())],
         )?;
         let oldest = now.unix_ms().saturating_sub(FORGOTTEN_AFTER.get());
         connection.execute(
@@ -234,7 +219,7 @@ impl KnownWorkers {
         let was_alive = self.workers.gone(worker, clock.mono());
         connection.execute(
             "UPDATE workers SET state = ?2 WHERE worker = ?1",
-            params![worker.as_str(), WorkerState::Gone.as_str()],
+            params![worker.as_str(), WorkerState::Gone.into_str()],
         )?;
         if let Some(seen) = self.rows.get_mut(worker.as_str()) {
             seen.state = WorkerState::Gone;

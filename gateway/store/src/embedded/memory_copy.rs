@@ -83,7 +83,9 @@ pub(super) fn make(
     if let Some(copy) = as_it_lies.and_then(|connection| of(&connection).ok()) {
         return Ok((copy, Extent::WithoutLog));
     }
-    Ok((empty()?, Extent::Nothing))
+    let memory = empty()?;
+    memory.execute_batch(CHANGES)?;
+    Ok((memory, Extent::Nothing))
 }
 
 fn as_it_lies(path: &Path) -> Option<String> {
@@ -95,19 +97,18 @@ fn as_it_lies(path: &Path) -> Option<String> {
     Some(format!("file:{escaped}?immutable=1"))
 }
 
-fn empty() -> rusqlite::Result<Connection> {
+/// A database in memory that holds nothing.
+pub(super) fn empty() -> rusqlite::Result<Connection> {
     let mut memory = Connection::open_in_memory()?;
     let transaction = memory.transaction()?;
     tables::bring_up_to_date(&transaction)?;
-    transaction.execute_batch(CHANGES)?;
     transaction.commit()?;
     Ok(memory)
 }
 
 fn of(source: &Connection) -> rusqlite::Result<Connection> {
-    let mut memory = Connection::open_in_memory()?;
+    let mut memory = empty()?;
     let copy = memory.transaction()?;
-    tables::bring_up_to_date(&copy)?;
     copy.execute_batch("DELETE FROM numbers")?;
     // One moment of all tables.
     let source = source.unchecked_transaction()?;

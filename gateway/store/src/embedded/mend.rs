@@ -11,7 +11,7 @@ use rusqlite::ErrorCode;
 
 use super::TransactionError;
 use super::database::Database;
-use super::file::FileConnection;
+use super::file::{FileConnection, MemoryUse};
 use super::memory_copy;
 use super::schema::{self, Check};
 use crate::error::{NotReady, OpenError, StoreError};
@@ -71,7 +71,7 @@ fn copied(
          that can be done again"
     );
     status.set(StoreMode::Degraded);
-    Ok(FileConnection::memory(copy))
+    Ok(FileConnection::memory(copy, MemoryUse::Copy))
 }
 
 impl Database {
@@ -102,7 +102,7 @@ impl Database {
 
     /// Whether something has taken the place of the file that failed so.
     fn mend(&mut self, error: &rusqlite::Error) -> bool {
-        if self.connection.is_memory() {
+        if self.connection.memory_use().is_some() {
             return false;
         }
         if schema::is_damage(error) {
@@ -142,7 +142,7 @@ impl Database {
 
     /// Writes back what changed in memory, where the file can be written again.
     pub(super) fn return_to_file(&mut self) {
-        if !self.connection.is_memory() {
+        if self.connection.memory_use() != Some(MemoryUse::Copy) {
             return;
         }
         let mut opened = match schema::open(&self.path, Check::Usual) {

@@ -41,6 +41,7 @@ use mooring_session::time::Millis;
 use tokio::sync::oneshot;
 
 use self::database::Database;
+use self::file::{FileConnection, MemoryUse};
 use super::clock::Clock;
 use super::error::{NotReady, OpenError, StoreError};
 use super::key::{InitDigest, SessionKey};
@@ -65,6 +66,8 @@ pub(super) struct EmbeddedStore {
     queues: Arc<Queues>,
     prefix: Arc<str>,
     status: Arc<StatusCell>,
+    /// Whether no other process can see the sessions.
+    is_private: bool,
 }
 
 impl EmbeddedStore {
@@ -74,9 +77,43 @@ impl EmbeddedStore {
     /// # Errors
     /// The file is locked for too long or is of a newer version, or the thread cannot start.
     pub(super) fn open(path: &Path, clock: Clock, prefix: &str) -> Result<Self, OpenError> {
+        let status = StatusCell::new(StoreMode::Normal);
+        let connection = mend::open(path, &status)?;
+        Self::start(connection, path, status, clock, prefix)
+    }
+
+    /// The same without a file: the sessions end with the process.
+    ///
+    /// # Errors
+    /// The thread cannot start.
+    pub(super) fn in_memory(clock: Clock, prefix: &str) -> Result<Self, OpenError> {
+        let path = Path::new(":memory:");
+        let connection = memory_copy::empty().map_err(|source| OpenError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let status = StatusCell::new(StoreMode::Normal);
+        let connection = FileConnection::memory(connection, MemoryUse::Store);
+        Self::start(connection, path, status, clock, prefix)
+    }
+
+    fn start(
+        connection: FileConnection,
+        path: &Path,
+        status: StatusCell,
+        clock: Clock,
+        prefix: &str,
+    ) -> Result<Self, OpenError> {
         let queues = Arc::new(Queues::new(clock.clone(), prefix));
-        let status = Arc::new(StatusCell::new(StoreMode::Normal));
-        let mut database = Database::open(path, clock, Arc::clone(&queues), Arc::clone(&status))?;
+        let status = Arc::new(status);
+        let is_private = connection.memory_use() == Some(MemoryUse::Store);
+        let mut database = Database::new(
+            connection,
+            path,
+            clock,
+            Arc::clone(&queues),
+            Arc::clone(&status),
+        );
         let (jobs, queue) = flume::bounded::<Job>(QUEUE_MAX);
         std::thread::Builder::new()
             .name("mooring-store".to_owned())
@@ -87,7 +124,13 @@ impl EmbeddedStore {
             queues,
             prefix: prefix.into(),
             status,
+            is_private,
         })
+    }
+
+    /// Whether no other process can see the sessions.
+    pub(super) const fn is_private(&self) -> bool {
+        self.is_private
     }
 
     /// Whether the file serves, or memory in its place.

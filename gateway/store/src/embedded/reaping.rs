@@ -7,6 +7,7 @@ use mooring_session::time::Timestamp;
 use rusqlite::params;
 
 use super::database::Database;
+use super::file::MemoryUse;
 use super::row::{self, stored_number};
 use super::{EmbeddedStore, TransactionError};
 use crate::error::StoreError;
@@ -44,7 +45,7 @@ impl Database {
         prefix: &str,
     ) -> Result<Vec<SessionKey>, TransactionError> {
         // A copy in memory does not see that others use what it takes for over.
-        if self.connection.is_memory() {
+        if self.connection.memory_use() == Some(MemoryUse::Copy) {
             return Ok(Vec::new());
         }
         let transaction = self.connection.transaction()?;

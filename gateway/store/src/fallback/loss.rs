@@ -21,24 +21,14 @@ pub struct Loss {
 }
 
 /// Why a binding does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum LossReason {
     /// The store holds another binding, or the session ended or expired there: the server's answer wins, and what the
     /// upstream session held is lost.
     Overruled,
     /// The session's client ended it while the store was away. Nothing is lost; only the clean-up was left.
     Ended,
-}
-
-impl LossReason {
-    /// The word for logs.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Overruled => "overruled",
-            Self::Ended => "ended",
-        }
-    }
 }
 
 /// The losses, as they become known. Each is given out once.

@@ -282,7 +282,7 @@ impl Shared {
             session = loss.key.digest(),
             server = %loss.server,
             instance = %loss.instance,
-            reason = loss.reason.as_str(),
+            reason = %loss.reason,
             "a binding made while the store was away does not hold"
         );
         if self.losses.try_send(loss).is_err() {

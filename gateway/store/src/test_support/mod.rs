@@ -8,6 +8,7 @@
     reason = "tests fail by panicking, and their names say what these make"
 )]
 
+pub(crate) mod memory;
 pub mod requests;
 pub mod server;
 
@@ -16,11 +17,11 @@ use std::time::Duration;
 
 use mooring_session::time::Millis;
 
+use self::memory::MemoryStore;
 use self::requests::PREFIX;
 use self::server::{RedisServer, eventually};
 use crate::clock::Clock;
 use crate::embedded::EmbeddedStore;
-use crate::memory::MemoryStore;
 use crate::status::{StatusCell, StoreMode};
 use crate::{
     Backend, Enter, Leave, LeaveTarget, Line, Store, StoreOptions, StorePlace, WhenAway, open_with,

@@ -144,13 +144,13 @@ async fn what_is_owned_is_cleaned_by_its_owner_while_that_lives() {
     let file = File::new();
     let store = file.open();
     let key = make::key("s");
-    store.beat(make::beat("w:1", 600_000)).await.unwrap();
+    store.beat(&make::beat("w:1", 600_000)).await.unwrap();
     store.run(&key, &make::create("s")).await.unwrap();
     let mut owned = make::bind("t", "i", "u");
     owned.ownership = Ownership::Owned;
     store.run(&key, &owned).await.unwrap();
     file.pass(3_826_000);
-    store.beat(make::beat("w:1", 600_000)).await.unwrap();
+    store.beat(&make::beat("w:1", 600_000)).await.unwrap();
     assert_eq!(reaped(&store, "v:1").await, 0);
     assert_eq!(reaped(&store, "w:1").await, 1);
     store.gone(&make::worker("w:1")).await.unwrap();

@@ -152,7 +152,7 @@ async fn workers_hear_of_each_other_through_the_file() {
     let file = File::new();
     let (store, other) = (file.open(), file.open());
     let key = make::key("s");
-    store.beat(make::beat("w:1", 1_500)).await.unwrap();
+    store.beat(&make::beat("w:1", 1_500)).await.unwrap();
     store.run(&key, &make::create("s")).await.unwrap();
     let mut owned = make::bind("t", "i", "u");
     owned.ownership = mooring_session::rules::Ownership::Owned;
@@ -164,16 +164,16 @@ async fn workers_hear_of_each_other_through_the_file() {
     assert_eq!(state(&other).await, BindingState::Bound);
     file.pass(1_500);
     assert_eq!(state(&other).await, BindingState::Orphaned);
-    store.beat(make::beat("w:1", 1_500)).await.unwrap();
+    store.beat(&make::beat("w:1", 1_500)).await.unwrap();
     assert_eq!(state(&other).await, BindingState::Bound);
     // A process that starts later reads what was beaten before it.
     assert_eq!(state(&file.open()).await, BindingState::Bound);
     assert!(store.gone(&make::worker("w:1")).await.unwrap());
     assert_eq!(state(&other).await, BindingState::Orphaned);
     // A later boot of the name ends the earlier one in every process.
-    other.beat(make::beat("w:2", 1_500)).await.unwrap();
+    other.beat(&make::beat("w:2", 1_500)).await.unwrap();
     assert!(matches!(
-        store.beat(make::beat("w:1", 1_500)).await,
+        store.beat(&make::beat("w:1", 1_500)).await,
         Err(StoreError::Refused(Refusal::Stale(_)))
     ));
 }

@@ -49,7 +49,7 @@ async fn a_full_disk_costs_no_session_and_the_file_gets_all_when_there_is_room()
     let file = File::new();
     let store = file.open();
     create(&store, "before").await;
-    store.beat(make::beat("w:1", 600_000)).await.unwrap();
+    store.beat(&make::beat("w:1", 600_000)).await.unwrap();
     fill(&store).await;
     for n in 0..100 {
         create(&store, &format!("s{n}")).await;

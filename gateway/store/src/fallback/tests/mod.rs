@@ -39,7 +39,7 @@ async fn open(server: &RedisServer, when_away: WhenAway) -> Store {
 }
 
 async fn until(store: &Store, mode: StoreMode) {
-    let name = format!("the store is {}", mode.as_str());
+    let name = format!("the store is {mode:?}");
     eventually(&name, async || store.status().mode == mode).await;
 }
 

@@ -1,8 +1,9 @@
-//! The store of one process's memory: for tests, and for a gateway that need not survive itself.
+//! A store in plain memory: what tests compare the other stores with, at any clock.
 //!
 //! The rules run under one lock, so every command is atomic; nothing waits while it is held.
 
 mod listing;
+mod look;
 mod session_index;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,26 +16,25 @@ use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Workers};
 
 use self::session_index::{MemoryNode, SessionIndex};
-use super::clock::Clock;
-use super::events::WorkerEvent;
-use super::fleet::WorkerView;
-use super::inits::Inits;
-use super::key::{InitDigest, SessionKey};
-use super::queues::Queues;
-use super::rate::{RateReply, Rates};
-use super::sessions::{SESSIONS_MAX, Sessions};
-use super::status::AnsweredBy;
-use super::turns::{self, Enter, EnterReply, Leave};
-use super::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::events::WorkerEvent;
+use crate::fleet::{WORKER_GRACE, WorkerView};
+use crate::inits::Inits;
+use crate::key::{InitDigest, SessionKey};
+use crate::queues::Queues;
+use crate::rate::{RateReply, Rates};
+use crate::sessions::{SESSIONS_MAX, Sessions};
+use crate::status::AnsweredBy;
+use crate::turns::{self, Enter, EnterReply, Leave};
+use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
 
-/// How long a worker that was never heard counts as alive: the module's default.
-pub(super) const WORKER_GRACE: Millis = Millis::new(15_000);
 /// Most deadlines that one command follows the clock past, for whoever asks about many sessions.
 const ADVANCED_MAX: usize = 1_000;
 
 /// Sessions, workers and initialize params in memory.
 #[derive(Debug)]
-pub(super) struct MemoryStore {
+pub(crate) struct MemoryStore {
     state: Mutex<State>,
     queues: Queues,
     clock: Clock,
@@ -51,7 +51,7 @@ struct State {
 }
 
 impl MemoryStore {
-    pub(super) fn new(clock: Clock, prefix: &str) -> Self {
+    pub(crate) fn new(clock: Clock, prefix: &str) -> Self {
         Self {
             state: Mutex::new(State {
                 sessions: Sessions::new(SESSIONS_MAX),
@@ -66,11 +66,11 @@ impl MemoryStore {
         }
     }
 
-    pub(super) fn run<T: WakingTransition>(
+    pub(crate) async fn run<T: WakingTransition>(
         &self,
         key: &SessionKey,
         request: &T,
-    ) -> Result<T::Reply, Refusal> {
+    ) -> Result<T::Reply, StoreError> {
         let moment = self.moment();
         let (reply, moved) = self.state().run(key, request, moment, &self.queues)?;
         let settles = match &moved {
@@ -81,7 +81,11 @@ impl MemoryStore {
         Ok(reply)
     }
 
-    pub(crate) fn enter(&self, key: &SessionKey, request: &Enter) -> Result<EnterReply, Refusal> {
+    pub(crate) async fn enter(
+        &self,
+        key: &SessionKey,
+        request: &Enter,
+    ) -> Result<EnterReply, StoreError> {
         let (now, mono) = self.moment();
         let route = request.route();
         let mut state = self.state();
@@ -100,25 +104,28 @@ impl MemoryStore {
         })
     }
 
-    pub(crate) fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), Refusal> {
+    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
         let now = self.clock.now();
         let state = self.state();
         let standing = state.sessions.standing(key, &request.principal, now)?;
         let workers = state.workers.at(self.clock.mono());
-        turns::left(self.queues.leave(key, request, &workers), standing)
+        Ok(turns::left(
+            self.queues.leave(key, request, &workers),
+            standing,
+        )?)
     }
 
-    pub(super) fn beat(&self, beat: Beat) -> Result<(), Refusal> {
+    pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         let (now, mono) = self.moment();
-        self.state().workers.beat(beat, mono, now)
+        Ok(self.state().workers.beat(beat.clone(), mono, now)?)
     }
 
-    pub(super) fn gone(&self, worker: &WorkerId) -> bool {
+    pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
         let mono = self.clock.mono();
-        self.state().workers.gone(worker, mono)
+        Ok(self.state().workers.gone(worker, mono))
     }
 
-    pub(super) fn workers(&self) -> Vec<WorkerView> {
+    pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
         let (now, mono) = self.moment();
         let State {
             workers,
@@ -127,45 +134,50 @@ impl MemoryStore {
         } = &mut *self.state();
         let index = session_index.index();
         index.advance(now, ADVANCED_MAX);
-        let heard = workers.list(mono).into_iter();
-        heard
-            .map(|view| {
-                let bindings = index.driven_by(&view.worker);
-                WorkerView::of(view, Some(bindings))
-            })
-            .collect()
+        let view = |view: mooring_session::workers::WorkerView| {
+            let bindings = index.driven_by(&view.worker);
+            WorkerView::of(view, Some(bindings))
+        };
+        Ok(workers.list(mono).into_iter().map(view).collect())
     }
 
-    pub(super) async fn wait_for_events(
+    pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,
         timeout: Duration,
-    ) -> Vec<WorkerEvent> {
+    ) -> Result<Vec<WorkerEvent>, StoreError> {
         let step = || {
             let state = self.state();
             self.queues.advance(&state.workers.at(self.clock.mono()));
             std::future::ready(())
         };
-        self.queues.wait(worker, timeout, step).await
+        Ok(self.queues.wait(worker, timeout, step).await)
     }
 
-    pub(super) fn rate(&self, name: &str, request: &Rate) -> RateReply {
+    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
         let now = self.clock.now();
-        self.state().rates.rate(name, request, now)
+        Ok(self.state().rates.rate(name, request, now))
     }
 
-    pub(super) fn put_init(&self, digest: &InitDigest, json: &str, keep: Millis) {
+    pub(crate) async fn put_init(
+        &self,
+        digest: &InitDigest,
+        json: &str,
+        keep: Millis,
+    ) -> Result<(), StoreError> {
         let lapses_at = self.clock.now().plus(keep);
         self.state().inits.put(digest, json, lapses_at);
+        Ok(())
     }
 
-    pub(super) fn get_init(&self, digest: &InitDigest) -> Option<String> {
+    pub(crate) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
         let now = self.clock.now();
-        self.state().inits.get(digest, now).map(str::to_owned)
+        Ok(self.state().inits.get(digest, now).map(str::to_owned))
     }
 
-    pub(super) fn delete_init(&self, digest: &InitDigest) {
+    pub(crate) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
         self.state().inits.delete(digest);
+        Ok(())
     }
 
     fn moment(&self) -> (Timestamp, Monotonic) {

@@ -8,14 +8,15 @@ use mooring_session::refusal::Refusal;
 use mooring_session::view::RecordView;
 
 use super::{ADVANCED_MAX, MemoryStore, State};
+use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery, key_pattern};
 
 impl MemoryStore {
-    pub(crate) fn list(&self, query: &SessionQuery) -> Result<SessionPage, Refusal> {
+    pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
         let filter = query.filter(&self.prefix)?;
         let cursor = query.cursor.as_ref().map_or(Cursor::EDGE, Cursor::as_str);
-        let after = index::Cursor::parse(cursor.as_bytes())?;
+        let after = index::Cursor::parse(cursor.as_bytes()).map_err(Refusal::from)?;
         let (now, mono) = self.moment();
         let mut state = self.state();
         let count = query.count.clamp(1, PAGE_MAX);
@@ -50,7 +51,12 @@ impl MemoryStore {
         })
     }
 
-    pub(crate) fn reap(&self, worker: &WorkerId, family: Family, count: usize) -> Vec<SessionKey> {
+    pub(crate) async fn reap(
+        &self,
+        worker: &WorkerId,
+        family: Family,
+        count: usize,
+    ) -> Result<Vec<SessionKey>, StoreError> {
         let (now, mono) = self.moment();
         let mut state = self.state();
         let State {
@@ -74,6 +80,6 @@ impl MemoryStore {
         let is_free = |key: &[u8]| named(key).is_some_and(|key| !self.queues.holds(&key, None));
         let keys = index.due(&reaper, is_free).into_iter();
         let keys = keys.filter_map(named).collect();
-        state.living(keys, now)
+        Ok(state.living(keys, now))
     }
 }
