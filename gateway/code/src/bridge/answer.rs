@@ -35,7 +35,7 @@ struct Envelope<'a> {
 enum Outcome<'a> {
     Result(&'a Value),
     Error {
-        kind: &'static str,
+        kind: CallErrorKind,
         message: &'a str,
     },
 }
@@ -61,7 +61,7 @@ impl Answer {
 fn failed(error: &CallError) -> Outcome<'_> {
     let end = error.message.floor_char_boundary(MESSAGE_BYTES_MAX);
     Outcome::Error {
-        kind: error.kind.as_str(),
+        kind: error.kind,
         message: error.message.get(..end).unwrap_or_default(),
     }
 }

@@ -8,7 +8,9 @@ mod outcome;
 mod question;
 mod upstreams;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
+use strum::{EnumString, IntoStaticStr};
 
 pub(crate) use forwarding::ForwardingCallee;
 pub use question::{AnswerPlace, RunClient};
@@ -49,7 +51,9 @@ impl CallError {
 }
 
 /// What went wrong with a call. Others script against the words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum CallErrorKind {
     /// The tool answered with an error; the message is its own.
     ToolError,
@@ -73,25 +77,6 @@ pub(crate) enum CallErrorKind {
     Diverged,
     /// A defect of the gateway's.
     Internal,
-}
-
-impl CallErrorKind {
-    /// The word on the bridge and in records.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ToolError => "tool_error",
-            Self::NotMounted => "not_mounted",
-            Self::Denied => "denied",
-            Self::Limit => "limit",
-            Self::Invalid => "invalid",
-            Self::Timeout => "timeout",
-            Self::Unavailable => "unavailable",
-            Self::OutcomeUnknown => "outcome_unknown",
-            Self::Recursion => "recursion",
-            Self::Diverged => "diverged",
-            Self::Internal => "internal",
-        }
-    }
 }
 
 /// What answers calls.

@@ -169,7 +169,7 @@ impl CallLog {
             latency_ms,
             result: result.as_ref().ok().map(Cow::Borrowed),
             error: result.as_ref().err().map(|error| ErrorLine {
-                kind: error.kind.as_str().to_owned(),
+                kind: error.kind.into_str().to_owned(),
                 message: error.message.clone(),
             }),
             omitted_bytes: None,

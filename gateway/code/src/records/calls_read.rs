@@ -57,21 +57,6 @@ pub(crate) struct RecordedCalls {
     pub(crate) is_complete: bool,
 }
 
-/// Every kind of error that is ever stored.
-const KINDS: [CallErrorKind; 11] = [
-    CallErrorKind::ToolError,
-    CallErrorKind::NotMounted,
-    CallErrorKind::Denied,
-    CallErrorKind::Limit,
-    CallErrorKind::Invalid,
-    CallErrorKind::Timeout,
-    CallErrorKind::Unavailable,
-    CallErrorKind::OutcomeUnknown,
-    CallErrorKind::Recursion,
-    CallErrorKind::Diverged,
-    CallErrorKind::Internal,
-];
-
 /// The calls of a run; none where it made none.
 pub(super) fn read(area: &Area, run: &RunId) -> std::io::Result<RecordedCalls> {
     let bytes_max = usize::try_from(BYTES_MAX).unwrap_or(usize::MAX);
@@ -108,8 +93,7 @@ fn outcome(line: CallEndLine<'_>) -> RecordedOutcome {
         _ if line.omitted_bytes.is_some() => RecordedOutcome::Omitted,
         (Some(result), _) => RecordedOutcome::Result(result.into_owned()),
         (None, Some(error)) => {
-            let kind = KINDS.into_iter().find(|kind| kind.as_str() == error.kind);
-            let kind = kind.unwrap_or(CallErrorKind::Internal);
+            let kind = error.kind.parse().unwrap_or(CallErrorKind::Internal);
             RecordedOutcome::Error(CallError::new(kind, error.message))
         }
         (None, None) => RecordedOutcome::Omitted,

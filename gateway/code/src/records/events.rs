@@ -9,6 +9,7 @@ use std::io;
 
 use mooring_session::names::Principal;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use super::id::{RunId, name_mark};
 use super::list::days;
@@ -26,8 +27,22 @@ const BYTES_MAX: usize = 64 * 1024;
 const LOOKED_AT_MAX: usize = 200_000;
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EventKind {
     /// A pattern stopped code before it ran, or a skill before it was stored.
     PolicyBlock,
@@ -49,43 +64,6 @@ pub enum EventKind {
     RateLimited,
     /// A replay came to a call that the record does not have.
     ReplayDiverged,
-}
-
-impl EventKind {
-    /// Every kind.
-    pub const ALL: [Self; 10] = [
-        Self::PolicyBlock,
-        Self::ToolCallBlocked,
-        Self::ToolCallError,
-        Self::LimitHit,
-        Self::SandboxViolation,
-        Self::FileRefused,
-        Self::NetworkRefused,
-        Self::BridgeViolation,
-        Self::RateLimited,
-        Self::ReplayDiverged,
-    ];
-
-    /// The word in answers, names of files and labels.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PolicyBlock => "policy_block",
-            Self::ToolCallBlocked => "tool_call_blocked",
-            Self::ToolCallError => "tool_call_error",
-            Self::LimitHit => "limit_hit",
-            Self::SandboxViolation => "sandbox_violation",
-            Self::FileRefused => "file_refused",
-            Self::NetworkRefused => "network_refused",
-            Self::BridgeViolation => "bridge_violation",
-            Self::RateLimited => "rate_limited",
-            Self::ReplayDiverged => "replay_diverged",
-        }
-    }
-
-    /// Reads a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
-    }
 }
 
 /// One event, as it is told to the records.
@@ -176,7 +154,7 @@ impl StoredEvent {
 
     fn file_name(&self) -> String {
         let user = name_mark(&self.user_email);
-        format!("{}.{}.{user}", self.id, self.kind.as_str())
+        format!("{}.{}.{user}", self.id, self.kind)
     }
 }
 
@@ -211,9 +189,7 @@ pub(crate) fn list(area: &Area, filter: &EventFilter) -> io::Result<Vec<StoredEv
         let id = parts.next().and_then(RunId::parse);
         let (kind, of) = (parts.next(), parts.next());
         id.is_some_and(|id| filter.since_ms.is_none_or(|since| id.made_at_ms() >= since))
-            && filter
-                .kind
-                .is_none_or(|wanted| kind == Some(wanted.as_str()))
+            && filter.kind.is_none_or(|wanted| kind == Some(wanted.into()))
             && user.as_deref().is_none_or(|user| of == Some(user))
     };
     let since_day = filter.since_ms.map(super::id::day_directory);

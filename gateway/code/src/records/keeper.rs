@@ -1,6 +1,7 @@
-//! What a worker does for the records of all: it ends those of runs that died with their worker, and removes old ones.
+//! What a gateway does for the records of the fleet: it ends those of runs that died with their gateway, and removes old
+//! ones.
 //!
-//! Invariant: while the store is away nobody is given up, and what was seen of the living before counts for nothing.
+//! Invariant: while the store is away no run is given up, and what was seen of living gateways before does not count.
 
 use std::time::{Duration, Instant};
 
@@ -11,42 +12,48 @@ use super::Records;
 use super::lost::{OrphanedRuns, RunMark};
 use super::prune::PruneOutcome;
 use mooring_metrics as metrics;
-use mooring_store::unix_now_ms;
+use mooring_store::{Store, jittered, unix_now_ms};
 
-/// How long a worker has to be missed before its runs are given up.
+/// How long a gateway has to be missing before its runs are given up.
 const MISSED_MIN: Duration = Duration::from_secs(5);
-/// How often this worker looks whether somebody has to prune.
+/// How often this gateway looks whether pruning is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The live gateways, as listed by the store.
-pub(crate) trait LiveGateways: Send + Sync {
-    /// The workers whose last beat still holds; none where the store is away, or where what it says is not the fleet's.
-    fn list_live_gateways(&self) -> impl Future<Output = Option<Vec<WorkerId>>> + Send;
-}
-
-/// Looks after the records of these servers until it is stopped. The pauses are those that `pause` gives.
+/// Looks after the records of these servers until it is stopped. The pauses between two passes are `interval`, give or
+/// take a quarter.
 pub(crate) async fn keep(
-    records: Records,
-    servers: Vec<ServerName>,
-    live: impl LiveGateways,
-    pause: impl Fn() -> Duration,
+    records: &Records,
+    servers: &[ServerName],
+    store: &Store,
+    interval: Duration,
 ) {
     let mut orphans = OrphanedRuns::default();
     let mut looked_at: Option<Instant> = None;
     loop {
-        tokio::time::sleep(pause()).await;
-        orphans = end_lost(&records, &servers, &live, orphans).await;
+        tokio::time::sleep(jittered(interval)).await;
+        orphans = end_lost(records, servers, store, orphans).await;
         if looked_at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
             looked_at = Some(Instant::now());
-            prune(&records, &servers).await;
+            prune(records, servers).await;
         }
     }
+}
+
+/// The gateways whose last beat still holds; none while the store is away: what memory says is not the fleet's.
+async fn live_gateways(store: &Store) -> Option<Vec<WorkerId>> {
+    let was_degraded = store.is_degraded();
+    let gateways = store.workers().await.ok()?;
+    if was_degraded || store.is_degraded() {
+        return None;
+    }
+    let living = gateways.into_iter().filter(|gateway| gateway.alive);
+    Some(living.map(|gateway| gateway.worker).collect())
 }
 
 async fn end_lost(
     records: &Records,
     servers: &[ServerName],
-    live: &impl LiveGateways,
+    store: &Store,
     mut orphans: OrphanedRuns,
 ) -> OrphanedRuns {
     let looked = {
@@ -58,7 +65,7 @@ async fn end_lost(
         orphans.forget();
         return orphans;
     }
-    let Some(live) = live.list_live_gateways().await else {
+    let Some(live) = live_gateways(store).await else {
         orphans.forget();
         return orphans;
     };

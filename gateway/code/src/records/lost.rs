@@ -121,7 +121,7 @@ impl Records {
 /// Ends one record, unless it has ended or never was whole; says whether it did.
 fn end(area: &Area, mark: &RunMark) -> std::io::Result<bool> {
     let path = format!("{}/{}.run", mark.run.day(), mark.run);
-    let was_ended = if area.is_there(&path)? {
+    let was_ended = if area.exists(&path)? {
         let calls = calls_read::read(area, &mark.run)?;
         let ended = RunEnd {
             version: VERSION,

@@ -57,7 +57,7 @@ pub(crate) use calls_read::RecordedCall;
 pub(crate) use calls_read::{RecordedCalls, RecordedOutcome};
 pub use events::{EventFilter, EventKind, SecurityEvent, StoredEvent};
 pub use id::RunId;
-pub(crate) use keeper::{LiveGateways, keep};
+pub(crate) use keeper::keep;
 pub use list::{RunFilter, RunRecord, WholeRun};
 pub(crate) use recording::{NewRun, Recording, ReplayOf, RunCompletion, RunEvents};
 pub use replay_mode::ReplayMode;
@@ -184,7 +184,7 @@ impl Records {
     }
 
     fn store_event(&self, server: &ServerName, area: &Area, event: &StoredEvent) {
-        metrics::code_security_event(event.kind.as_str());
+        metrics::code_security_event(event.kind.into());
         if !self.0.flood.admits(server) {
             metrics::code_record_failed(Record::Flood);
         } else if let Err(error) = events::store(area, event) {

@@ -289,7 +289,7 @@ fn run_start(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
         worker: records.options().worker.as_str().to_owned(),
         timeout_ms: run.timeout_ms,
         replayed_from_run_id: replay.map(|of| of.run_id.as_str().to_owned()),
-        replay_mode: replay.map(|of| of.mode.as_str().to_owned()),
+        replay_mode: replay.map(|of| of.mode.to_string()),
     }
 }
 
@@ -320,7 +320,7 @@ pub(super) fn write_ended(
 ) -> std::io::Result<bool> {
     let day = run.day();
     let end = format!("{run}.end");
-    if area.is_there(&format!("{day}/{end}"))? {
+    if area.exists(&format!("{day}/{end}"))? {
         return Ok(false);
     }
     if let Some(texts) = texts {

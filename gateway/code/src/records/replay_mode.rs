@@ -1,29 +1,28 @@
 //! How a run is repeated, as requests ask for it and records say it.
 
+use serde::Serialize;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 /// How a run is repeated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Display,
+    EnumString,
+    IntoStaticStr,
+    VariantNames,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ReplayMode {
     /// The record answers the calls.
     #[default]
     Recorded,
-    /// The tools do, again.
+    /// The tools answer them, again.
     Live,
-}
-
-impl ReplayMode {
-    /// Every mode.
-    pub const ALL: [Self; 2] = [Self::Recorded, Self::Live];
-
-    /// The word in requests and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Recorded => "recorded",
-            Self::Live => "live",
-        }
-    }
-
-    /// Reads a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
-    }
 }

@@ -48,7 +48,7 @@ impl RunRecord {
             "runtime": runtime,
             "code_hash": code_hash,
             "code_size_bytes": code_size_bytes,
-            "status": self.status().as_str(),
+            "status": self.status(),
             "created_at": started_at,
             "started_at": started_at,
             "finished_at": ended.map(|ended| rfc3339(ended.finished_at_ms)),
@@ -84,7 +84,7 @@ impl StoredEvent {
     pub fn to_json(&self) -> Value {
         json!({
             "id": self.id,
-            "kind": self.kind.as_str(),
+            "kind": self.kind,
             "message": self.message,
             "server_id": self.server_id,
             "user_email": self.user_email,
@@ -118,7 +118,7 @@ fn call_json(call: &RecordedCall) -> Value {
     let (state, result, error) = match &call.outcome {
         Outcome::Result(result) => ("answered", Some(result), None),
         Outcome::Error(error) => {
-            let error = json!({"kind": error.kind.as_str(), "message": error.message});
+            let error = json!({"kind": error.kind, "message": error.message});
             ("failed", None, Some(error))
         }
         Outcome::Omitted => ("omitted", None, None),

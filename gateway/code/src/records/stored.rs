@@ -6,6 +6,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use strum::{EnumString, VariantNames};
 
 use super::call_log::CallMade;
 use super::events::StoredEvent;
@@ -15,8 +16,9 @@ use mooring_metrics::RunOutcome;
 pub(super) const VERSION: u32 = 1;
 
 /// Where a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, EnumString, VariantNames)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     /// No end is recorded yet.
     Running,
@@ -32,37 +34,6 @@ pub enum RunStatus {
     Killed,
     /// Its worker died with it.
     Lost,
-}
-
-impl RunStatus {
-    /// Every status.
-    pub const ALL: [Self; 7] = [
-        Self::Running,
-        Self::Completed,
-        Self::Failed,
-        Self::TimedOut,
-        Self::Blocked,
-        Self::Killed,
-        Self::Lost,
-    ];
-
-    /// The word in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::Blocked => "blocked",
-            Self::Killed => "killed",
-            Self::Lost => "lost",
-        }
-    }
-
-    /// Reads a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
-    }
 }
 
 impl From<RunOutcome> for RunStatus {
@@ -220,13 +191,10 @@ mod tests {
 
     #[test]
     fn words_are_read_as_they_are_written() {
-        for status in RunStatus::ALL {
-            assert_eq!(RunStatus::parse(status.as_str()), Some(status));
-            assert_eq!(
-                serde_json::to_value(status).ok(),
-                Some(Value::from(status.as_str()))
-            );
+        for word in RunStatus::VARIANTS {
+            let status: Option<RunStatus> = word.parse().ok();
+            assert_eq!(serde_json::to_value(status).ok(), Some(Value::from(*word)));
         }
-        assert_eq!(RunStatus::parse("gone"), None);
+        assert_eq!("gone".parse::<RunStatus>().ok(), None);
     }
 }

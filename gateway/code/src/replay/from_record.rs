@@ -8,7 +8,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 use crate::records::{RecordedCalls, RecordedOutcome, call_key};
@@ -19,32 +20,21 @@ const LISTED_MAX: usize = 100;
 const NAME_CHARS_MAX: usize = 256;
 
 /// How a call differs from the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum DivergenceKind {
     /// The record has no such call, or all such calls have answered.
-    Unknown,
+    UnknownCall,
     /// The record has the call, and had no room for its result.
-    NotRecorded,
+    ResultNotRecorded,
     /// The call had not ended when the recorded run did.
-    Unended,
+    CallHadNotEnded,
     /// The recorded run made the call, and this one did not.
-    NotMade,
-}
-
-impl DivergenceKind {
-    /// The word in answers.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown_call",
-            Self::NotRecorded => "result_not_recorded",
-            Self::Unended => "call_had_not_ended",
-            Self::NotMade => "call_not_made",
-        }
-    }
+    CallNotMade,
 }
 
 /// One place where a replay is not what was recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Divergence {
     /// The number of the call, from 1: in this run, or in the recorded one for a call that was not made.
     pub(crate) call: u64,
@@ -54,18 +44,6 @@ pub(crate) struct Divergence {
     pub(crate) tool: String,
     /// What is different.
     pub(crate) what: DivergenceKind,
-}
-
-impl Divergence {
-    /// As answers have it.
-    pub(crate) fn to_json(&self) -> Value {
-        json!({
-            "call": self.call,
-            "server": self.server,
-            "tool": self.tool,
-            "what": self.what.as_str(),
-        })
-    }
 }
 
 /// A callee that answers from a record. Shared between a run and whoever reports on it: an `Arc` of it is one too.
@@ -119,7 +97,7 @@ impl FromRecord {
                     answer.seq,
                     &answer.server,
                     &answer.tool,
-                    DivergenceKind::NotMade,
+                    DivergenceKind::CallNotMade,
                 )
             })
             .collect();
@@ -141,9 +119,9 @@ impl FromRecord {
         let what = match answer.map(|answer| answer.outcome) {
             Some(RecordedOutcome::Result(result)) => return Ok(result),
             Some(RecordedOutcome::Error(error)) => return Err(error),
-            Some(RecordedOutcome::Omitted) => DivergenceKind::NotRecorded,
-            Some(RecordedOutcome::Unended) => DivergenceKind::Unended,
-            None => DivergenceKind::Unknown,
+            Some(RecordedOutcome::Omitted) => DivergenceKind::ResultNotRecorded,
+            Some(RecordedOutcome::Unended) => DivergenceKind::CallHadNotEnded,
+            None => DivergenceKind::UnknownCall,
         };
         let found = divergence(state.made, &call.server, &call.tool, what);
         let error = CallError::new(CallErrorKind::Diverged, divergence_text(&found));
@@ -187,13 +165,13 @@ fn divergence_text(found: &Divergence) -> String {
         call, server, tool, ..
     } = found;
     match found.what {
-        DivergenceKind::Unknown | DivergenceKind::NotMade => format!(
+        DivergenceKind::UnknownCall | DivergenceKind::CallNotMade => format!(
             "replay diverged at call {call}: the record has no further call of {server}/{tool} with these arguments"
         ),
-        DivergenceKind::NotRecorded => format!(
+        DivergenceKind::ResultNotRecorded => format!(
             "replay stopped at call {call}: the record had no room for what {server}/{tool} returned"
         ),
-        DivergenceKind::Unended => format!(
+        DivergenceKind::CallHadNotEnded => format!(
             "replay stopped at call {call}: the recorded call of {server}/{tool} had not ended"
         ),
     }

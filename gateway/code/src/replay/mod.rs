@@ -68,14 +68,5 @@ pub enum ReplayError {
     },
 }
 
-/// Runs a recorded run again.
-pub trait RunReplayer {
-    /// Runs it again.
-    fn replay(
-        &self,
-        request: ReplayRequest,
-    ) -> impl Future<Output = Result<ReplayResult, ReplayError>> + Send;
-}
-
 #[cfg(test)]
 mod tests;

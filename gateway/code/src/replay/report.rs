@@ -63,13 +63,13 @@ impl ReplayReport {
     pub fn to_json(&self) -> Value {
         json!({
             "replayed_from_run_id": self.replayed_from_run_id,
-            "mode": self.mode.as_str(),
+            "mode": self.mode,
             "same": self.is_same(),
             "same_output": self.is_same_output,
             "same_error": self.is_same_error,
-            "recorded_status": self.recorded_status.as_str(),
-            "status": self.status.as_str(),
-            "divergences": self.divergences.iter().map(Divergence::to_json).collect::<Vec<_>>(),
+            "recorded_status": self.recorded_status,
+            "status": self.status,
+            "divergences": self.divergences,
             "divergences_total": self.divergences_total,
             "record_complete": self.is_record_complete,
         })

@@ -47,16 +47,16 @@ pub enum Failure {
     Name(#[from] NameError),
     /// The store did not say what the session is.
     #[error("{}", store_error_text(.0))]
-    Store(StoreError),
+    Store(#[from] StoreError),
     /// The session's turn did not come.
     #[error("{}", turn_error_text(.0))]
-    Turn(TurnError),
+    Turn(#[from] TurnError),
     /// All run slots are taken and the queue is full.
     #[error("the gateway is busy with other runs; try again in a few seconds")]
     Overloaded,
     /// The session's directory could not be opened.
     #[error("{}", open_error_text(.0))]
-    Open(SessionOpenError),
+    Open(#[from] SessionOpenError),
     /// A file tool was refused.
     #[error("{}", tree_error_text(.0))]
     Tree(#[from] TreeError),
@@ -94,24 +94,6 @@ impl Failure {
         };
         let source = cause.source().map(ToString::to_string).unwrap_or_default();
         tracing::warn!(session, %cause, source, "code server call failed");
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<TurnError> for Failure {
-    fn from(error: TurnError) -> Self {
-        Self::Turn(error)
-    }
-}
-
-impl From<SessionOpenError> for Failure {
-    fn from(error: SessionOpenError) -> Self {
-        Self::Open(error)
     }
 }
 

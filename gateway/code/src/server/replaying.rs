@@ -12,7 +12,7 @@ use super::{CallContext, Caller, CodeServer};
 use crate::calls::{RunClient, Upstreams};
 use crate::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::replay::{
-    FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, ReplayResult, RunReplayer,
+    FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, ReplayResult,
 };
 use mooring_settings::AnswerForm;
 use mooring_settings::Language;
@@ -26,8 +26,12 @@ pub struct Repeater {
     pub upstreams: Arc<dyn Upstreams>,
 }
 
-impl RunReplayer for Repeater {
-    async fn replay(&self, request: ReplayRequest) -> Result<ReplayResult, ReplayError> {
+impl Repeater {
+    /// Runs a recorded run again.
+    ///
+    /// # Errors
+    /// See [`ReplayError`]; nothing was repeated.
+    pub async fn replay(&self, request: ReplayRequest) -> Result<ReplayResult, ReplayError> {
         if !self.server.services.is_replay_enabled {
             return Err(ReplayError::Off);
         }
@@ -67,9 +71,7 @@ impl RunReplayer for Repeater {
             report: ReplayReport::compare(&recorded, &again, from.as_deref()),
         })
     }
-}
 
-impl Repeater {
     async fn load_recorded_run(&self, id: &RunId) -> Result<WholeRun, ReplayError> {
         const AWAY: ReplayError = ReplayError::Record("the volume cannot be used");
         let records = self

@@ -173,7 +173,7 @@ impl CodeServer {
         let (opened, with_it) =
             spawn_blocking(move || open(&handle, incarnation, &mounted)).await??;
         metrics::code_tools_tree(opened.trees == TreeOrigin::Made);
-        metrics::code_session_opened(opened.opening.as_str());
+        metrics::code_session_opened(opened.opening.into());
         if let Some(times) = opened.lock {
             metrics::code_lock_held(LockUse::Open, times.held);
         }

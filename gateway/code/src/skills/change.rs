@@ -33,7 +33,7 @@ pub enum ChangeError {
     #[error("there is no such skill")]
     NoSkill,
     /// It is not so that this could be decided of it.
-    #[error("the skill is {}", .0.as_str())]
+    #[error("the skill is {0}")]
     Status(SkillStatus),
     /// It waited too long.
     #[error("the skill was not approved in time: make it again")]

@@ -2,14 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use strum::{Display, EnumString, VariantNames};
 
 use super::scope::Scope;
 use mooring_settings::Language;
 use mooring_store::rfc3339;
 
 /// Where a version is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display, EnumString, VariantNames,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum SkillStatus {
     /// It waits for somebody to approve it.
     Pending,
@@ -19,26 +23,6 @@ pub enum SkillStatus {
     Rejected,
     /// It was approved once, and is not any more. For good.
     Revoked,
-}
-
-impl SkillStatus {
-    /// Every status.
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Approved, Self::Rejected, Self::Revoked];
-
-    /// The word in answers.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Approved => "approved",
-            Self::Rejected => "rejected",
-            Self::Revoked => "revoked",
-        }
-    }
-
-    /// Reads a word.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
-    }
 }
 
 /// One version of a skill, without its source.
@@ -119,7 +103,7 @@ impl Skill {
             "team_id": team,
             "owner_email": self.owner_email,
             "description": self.description,
-            "status": self.status.as_str(),
+            "status": self.status,
             "is_active": is_active,
             "source_bytes": self.source_bytes,
             "source_hash": self.source_hash,

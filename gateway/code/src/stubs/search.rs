@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::{Function, MountedTool, Package, describe, limits, packages};
 
 /// How much is told of each tool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Detail {
     /// How it is called.
     Name,
@@ -22,18 +23,6 @@ pub(crate) enum Detail {
     Summary,
     /// And its description, tags and schemas.
     Schema,
-}
-
-impl Detail {
-    /// Reads `name`, `summary` or `schema`; none for anything else.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        match text {
-            "name" => Some(Self::Name),
-            "summary" => Some(Self::Summary),
-            "schema" => Some(Self::Schema),
-            _ => None,
-        }
-    }
 }
 
 /// The results of a tool search.

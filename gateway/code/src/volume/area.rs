@@ -5,7 +5,7 @@
 //! [`Area::remove_leftovers`] finds by its age.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,19 +126,12 @@ impl Area {
         Ok(names)
     }
 
-    /// Whether something stands there.
+    /// Whether there is something of this name.
     ///
     /// # Errors
     /// The file system refused.
-    pub(crate) fn is_there(&self, path: &str) -> io::Result<bool> {
-        let stat = |parent: BorrowedFd<'_>, name: &str| {
-            fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
-        };
-        match self.in_parent(path, stat) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+    pub(crate) fn exists(&self, path: &str) -> io::Result<bool> {
+        Ok(self.stat(path)?.is_some())
     }
 
     /// When a file was last modified, in milliseconds since 1970; none where there is none.
@@ -146,11 +139,7 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn modified_at_ms(&self, path: &str) -> io::Result<Option<u64>> {
-        match self.in_parent(path, directory::modified_at_ms) {
-            Ok(at_ms) => Ok(Some(at_ms)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(self.stat(path)?.map(|stat| directory::modified_ms(&stat)))
     }
 
     /// How long a file is, in bytes; none where there is none.
@@ -158,12 +147,17 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn length(&self, path: &str) -> io::Result<Option<u64>> {
+        let length = |stat: fs::Stat| u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(self.stat(path)?.map(length))
+    }
+
+    fn stat(&self, path: &str) -> io::Result<Option<fs::Stat>> {
         let stat = |parent: BorrowedFd<'_>, name: &str| {
             fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
         };
         match self.in_parent(path, stat) {
-            Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
-            Err(Errno::NOENT) => Ok(None),
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -319,16 +313,16 @@ impl Area {
     }
 }
 
-/// Writes a file under a name that nobody else has.
+/// Writes a file under a name that nothing else has.
 fn write_fresh(directory: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<String> {
     let name = directory::fresh_name(NEW_PREFIX);
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let file = directory::open(directory, &name, flags, FILE_MODE)?;
-    let written = File::from(file).write_all(bytes);
-    if written.is_err() {
-        remove_quietly(directory, &name);
+    match directory::write_file(directory, &name, OFlags::EXCL, bytes) {
+        Ok(_) => Ok(name),
+        Err(errno) => {
+            remove_quietly(directory, &name);
+            Err(errno.into())
+        }
     }
-    written.map(|()| name)
 }
 
 /// What cannot be removed here is found by its age.

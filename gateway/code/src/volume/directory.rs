@@ -1,5 +1,7 @@
 //! Steps within the base: every one relative to an open directory, beneath it, and through no link.
 
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -39,6 +41,24 @@ pub(super) fn open(
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     fs::openat2(parent, path.as_ref(), flags, mode, BENEATH)
+}
+
+/// Writes a file beneath `parent`, which is made where it is missing; `flags` say what becomes of one that is there.
+pub(super) fn write_file(
+    parent: BorrowedFd<'_>,
+    path: impl AsRef<Path>,
+    flags: OFlags,
+    bytes: &[u8],
+) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | flags;
+    let mut file = File::from(open(parent, path, flags, FILE_MODE)?);
+    file.write_all(bytes).map_err(|error| errno(&error))?;
+    Ok(file)
+}
+
+/// What the system said.
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// Opens a directory beneath `parent`.
@@ -110,13 +130,9 @@ pub(super) fn names(
     }))
 }
 
-/// When what stands there was last modified, in milliseconds since 1970. Links are not followed.
+/// When a file or directory was last modified, in milliseconds since 1970. Links are not followed.
 pub(super) fn modified_at_ms(parent: BorrowedFd<'_>, name: &str) -> Result<u64, Errno> {
-    Ok(modified_ms(&fs::statat(
-        parent,
-        name,
-        AtFlags::SYMLINK_NOFOLLOW,
-    )?))
+    fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| modified_ms(&stat))
 }
 
 /// The modification time of a file's state, in milliseconds since 1970.

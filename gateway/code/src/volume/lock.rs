@@ -124,7 +124,8 @@ fn open_file(base: BorrowedFd<'_>, of: &LockName) -> Result<OwnedFd, Errno> {
 ///
 /// Closing it would not be enough: a child that another thread has just forked shares the description until it
 /// executes its program, and with it the lock.
-pub(super) struct FileLock(pub(super) OwnedFd);
+#[derive(Debug)]
+pub(crate) struct FileLock(pub(crate) OwnedFd);
 
 impl Drop for FileLock {
     fn drop(&mut self) {
@@ -134,7 +135,7 @@ impl Drop for FileLock {
 }
 
 /// Locks a file, or waits for it at most this long; a wait of zero looks once. Says whether it did.
-pub(super) fn lock_within(file: BorrowedFd<'_>, wait: Duration) -> Result<bool, Errno> {
+pub(crate) fn lock_within(file: BorrowedFd<'_>, wait: Duration) -> Result<bool, Errno> {
     let started = Instant::now();
     let mut pause = PAUSE_MIN;
     while !try_lock(file)? {

@@ -41,8 +41,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use area::{Area, AreaKind};
+pub(crate) use directory::errno;
 pub use health::VolumeSpace;
 pub use incarnation::Incarnation;
+pub(crate) use lock::{FileLock, lock_within};
 pub use lock::{LockError, SessionLock};
 pub use open::{LockTimes, OpenedSession, Opening, SessionOpenError, TreeOrigin};
 pub use problem::VolumeProblem;

@@ -68,7 +68,8 @@ pub enum SessionOpenError {
 }
 
 /// What was found, and done about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Opening {
     /// It was ready.
     Found,
@@ -83,18 +84,6 @@ pub enum Opening {
 }
 
 impl Opening {
-    /// The word of metrics.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::Initialised => "initialised",
-            Self::BegunAnew => "begun_anew",
-            Self::Adopted => "adopted",
-            Self::Remounted => "remounted",
-        }
-    }
-
     /// Whether the record's content hash is to be set.
     #[must_use]
     pub const fn sets_content_hash(self) -> bool {

@@ -9,10 +9,10 @@ use mooring_sandbox::tree;
 use rustix::fs::{self, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::directory::{self, DIRECTORY_MODE, FILE_MODE, LOCKS, RUNS, TOOLS, TRASH};
+use super::directory::{self, DIRECTORY_MODE, LOCKS, RUNS, TOOLS, TRASH};
 use super::lock::{self, FileLock};
 use super::second_process::{Finding, SecondProcess};
-use super::{VolumeOptions, VolumeProblem, stamp};
+use super::{VolumeOptions, VolumeProblem};
 
 /// What the names of directories begin with in which a probe works.
 pub(super) const PROBE_PREFIX: &str = ".probe-";
@@ -73,7 +73,7 @@ fn make_base(path: &Path) -> Result<(), VolumeProblem> {
         .recursive(true)
         .mode(DIRECTORY_MODE.as_raw_mode())
         .create(path);
-    made.map_err(|error| VolumeProblem::Make(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+    made.map_err(|error| VolumeProblem::Make(directory::errno(&error)))
 }
 
 /// Everything, once at start; and the directories that are always there.
@@ -104,7 +104,7 @@ fn within(
         .map_err(VolumeProblem::Openat2)
         .and_then(|probe| work(probe.as_fd(), &name));
     let removed = tree::remove(base.as_fd(), name.as_ref())
-        .map_err(|error| VolumeProblem::Remove(Errno::from_io_error(&error).unwrap_or(Errno::IO)));
+        .map_err(|error| VolumeProblem::Remove(directory::errno(&error)));
     worked.and(removed)
 }
 
@@ -117,10 +117,8 @@ fn making(errno: Errno) -> VolumeProblem {
 
 fn prove_steps(probe: BorrowedFd<'_>) -> Result<(), VolumeProblem> {
     for name in [FILE, OTHER] {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file =
-            directory::open(probe, name, flags, FILE_MODE).map_err(VolumeProblem::WriteFile)?;
-        stamp::write_all(file.as_fd(), name.as_bytes()).map_err(VolumeProblem::WriteFile)?;
+        directory::write_file(probe, name, OFlags::EXCL, name.as_bytes())
+            .map_err(VolumeProblem::WriteFile)?;
     }
     fs::renameat(probe, OTHER, probe, FILE).map_err(VolumeProblem::Rename)?;
     prove_beneath(probe)?;

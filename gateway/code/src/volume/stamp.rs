@@ -3,14 +3,16 @@
 //! Invariant: a stamp is replaced in one step, under the session's lock, and last: a directory with a stamp is whole.
 //! When it was last used is the time of its file, because a use must cost no more than that.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mooring_session::names::ContentHash;
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::directory::{self, FILE_MODE};
+use super::directory;
 
 /// The host's own directory within a session's.
 const HOST: &str = ".mooring";
@@ -23,7 +25,7 @@ const PATH: &str = ".mooring/stamp.json";
 /// The newest version this gateway reads; it is the one it writes.
 const VERSION: u32 = 1;
 /// Longest stamp that is read, in bytes. One written here has less than 200.
-const BYTES_MAX: usize = 4_096;
+const BYTES_MAX: u64 = 4_096;
 
 /// Why a stamp could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -105,23 +107,10 @@ pub(super) fn read(session: BorrowedFd<'_>) -> Result<Option<Stamp>, StampError>
     let modified_at_ms = fs::fstat(&file)
         .map(|stat| directory::modified_ms(&stat))
         .map_err(StampError::Read)?;
-    let bytes = read_all(&file).map_err(StampError::Read)?;
+    let mut bytes = Vec::new();
+    (File::from(file).take(BYTES_MAX).read_to_end(&mut bytes))
+        .map_err(|error| StampError::Read(directory::errno(&error)))?;
     parse(&bytes, modified_at_ms).map(Some)
-}
-
-fn read_all(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    let mut buffer = vec![0_u8; BYTES_MAX];
-    let mut length = 0_usize;
-    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::read(file, rest) {
-            Ok(0) => break,
-            Ok(count) => length = length.saturating_add(count),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    buffer.truncate(length);
-    Ok(buffer)
 }
 
 /// A stamp that does not parse says nothing but when the directory was last used.
@@ -142,11 +131,8 @@ fn parse(bytes: &[u8], modified_at_ms: u64) -> Result<Stamp, StampError> {
         })
     });
     Ok(read.unwrap_or(Stamp {
-        generation: 0,
-        content_hash: None,
         used_at_ms: modified_at_ms,
-        ttl_ms: None,
-        used_while_away: false,
+        ..Stamp::BLANK
     }))
 }
 
@@ -166,24 +152,9 @@ pub(super) fn write(session: BorrowedFd<'_>, stamp: &Stamp) -> Result<(), StampE
     };
     let bytes = serde_json::to_vec(&stored).map_err(|_| StampError::Write(Errno::INVAL))?;
     let host = directory::open_directory(session, HOST).map_err(StampError::Write)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let file = directory::open(host.as_fd(), NEXT, flags, FILE_MODE).map_err(StampError::Write)?;
-    write_all(file.as_fd(), &bytes).map_err(StampError::Write)?;
+    directory::write_file(host.as_fd(), NEXT, OFlags::TRUNC, &bytes).map_err(StampError::Write)?;
     directory::set_modified(host.as_fd(), NEXT, stamp.used_at_ms).map_err(StampError::Write)?;
     fs::renameat(&host, NEXT, &host, NAME).map_err(StampError::Replace)
-}
-
-/// Writes all of it.
-pub(super) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(file, bytes) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => bytes = bytes.get(count..).unwrap_or(&[]),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 /// Notes a use. Costs one system call and no lock.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::context::GovernanceContext;
 use super::problem::Problem;
 use super::{blocking, json};
-use mooring_code::records::{EventFilter, EventKind, RecordsError, RunId};
+use mooring_code::records::{EventFilter, RecordsError, RunId, RunStatus};
 use mooring_code::server::GovernedServer;
 
 /// How many events a list has unless it is asked for more.
@@ -20,10 +20,9 @@ const MOST: usize = 1_000;
 /// `GET /servers/{id}/code/security-events`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
     let query = context.query(&["limit", "user", "kind", "since"])?;
-    let words = EventKind::ALL.map(EventKind::as_str).join(", ");
     let filter = EventFilter {
         limit: query.limit(USUAL, MOST)?,
-        kind: query.read("kind", &format!("one of {words}"), EventKind::parse)?,
+        kind: query.choice("kind")?,
         since_ms: query.read("since", "a number of milliseconds since 1970", |text| {
             text.parse().ok()
         })?,
@@ -39,7 +38,7 @@ fn with_status(
     governed: &GovernedServer,
     filter: &EventFilter,
 ) -> Result<Vec<Value>, RecordsError> {
-    let mut known: HashMap<String, Option<&'static str>> = HashMap::new();
+    let mut known: HashMap<String, Option<RunStatus>> = HashMap::new();
     let events = governed.records.events(&governed.server, filter)?;
     let with_status = events.into_iter().map(|event| {
         let status = event.run_id.as_ref().and_then(|id| {
@@ -49,7 +48,7 @@ fn with_status(
         });
         let mut json = event.to_json();
         if let Value::Object(fields) = &mut json {
-            fields.insert("run_status".to_owned(), status.into());
+            fields.insert("run_status".to_owned(), json!(status));
         }
         json
     });
@@ -57,10 +56,10 @@ fn with_status(
 }
 
 /// None where the run's record is gone before its events.
-fn status(governed: &GovernedServer, id: &str) -> Option<&'static str> {
+fn status(governed: &GovernedServer, id: &str) -> Option<RunStatus> {
     let run = governed
         .records
         .run(&governed.server, &RunId::parse(id)?)
         .ok()?;
-    Some(run.status().as_str())
+    Some(run.status())
 }

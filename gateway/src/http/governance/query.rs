@@ -1,7 +1,9 @@
 //! The parameters of a request. An unknown one is refused: a filter that was misspelt must not list everything.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
+use strum::VariantNames;
 use url::form_urlencoded;
 
 use super::problem::{Code, Problem};
@@ -52,6 +54,15 @@ impl Query {
             Some(value) => Ok(Some(value)),
             None => Err(invalid(format!("{name} is {shape}"))),
         }
+    }
+
+    /// One of the words of an enumeration.
+    pub(super) fn choice<T: FromStr + VariantNames>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, Problem> {
+        let words = format!("one of {}", T::VARIANTS.join(", "));
+        self.read(name, &words, |word| word.parse().ok())
     }
 
     /// How many are asked for, from 1.

@@ -7,12 +7,13 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
+use strum::VariantNames;
 
 use super::context::GovernanceContext;
 use super::problem::{Code, Problem};
 use super::{body, json, runs};
 use crate::http::nested_servers::NestedServers;
-use mooring_code::replay::{ReplayMode, ReplayRequest, RunReplayer};
+use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
 
@@ -32,8 +33,8 @@ pub(super) async fn replay(
     let body: ReplayBody = body::read(&context.app, request).await?;
     let mode = match body.mode.as_deref() {
         None => ReplayMode::default(),
-        Some(word) => ReplayMode::parse(word).ok_or_else(|| {
-            let words = ReplayMode::ALL.map(ReplayMode::as_str).join(", ");
+        Some(word) => word.parse().map_err(|_| {
+            let words = ReplayMode::VARIANTS.join(", ");
             Problem::new(Code::InvalidBody, format!("mode is one of {words}"))
         })?,
     };
@@ -51,7 +52,7 @@ pub(super) async fn replay(
     let replayed = match replayed.await {
         Ok(Ok(replayed)) => replayed,
         Ok(Err(error)) => {
-            metrics::code_replayed(mode.as_str(), "refused");
+            metrics::code_replayed(mode.into(), "refused");
             return Err(error.into());
         }
         Err(error) => {
@@ -60,7 +61,7 @@ pub(super) async fn replay(
         }
     };
     let is_same = replayed.report.is_same();
-    metrics::code_replayed(mode.as_str(), if is_same { "same" } else { "different" });
+    metrics::code_replayed(mode.into(), if is_same { "same" } else { "different" });
     let answer = json!({
         "replay": replayed.report.to_json(),
         "run": replayed.record.to_json(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::context::GovernanceContext;
 use super::problem::Problem;
 use super::{blocking, json};
-use mooring_code::records::{RunFilter, RunId, RunRecord, RunStatus};
+use mooring_code::records::{RunFilter, RunId, RunRecord};
 
 /// How many runs a list has unless it is asked for more.
 const USUAL: usize = 50;
@@ -17,10 +17,9 @@ const MOST: usize = 500;
 /// `GET /servers/{id}/code/runs`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
     let query = context.query(&["limit", "status", "user", "before"])?;
-    let words = RunStatus::ALL.map(RunStatus::as_str).join(", ");
     let filter = RunFilter {
         limit: query.limit(USUAL, MOST)?,
-        status: query.read("status", &format!("one of {words}"), RunStatus::parse)?,
+        status: query.choice("status")?,
         before: query.read("before", "the id of a run", RunId::parse)?,
         user: context.whose(query.text("user"))?,
     };

@@ -34,8 +34,7 @@ struct NewSkillBody {
 /// `GET /servers/{id}/skills`
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
     let query = context.query(&["status", "name"])?;
-    let words = SkillStatus::ALL.map(SkillStatus::as_str).join(", ");
-    let status = query.read("status", &format!("one of {words}"), SkillStatus::parse)?;
+    let status: Option<SkillStatus> = query.choice("status")?;
     let name = query.text("name").map(str::to_owned);
     let governed = context.governed()?;
     let all = all(&governed).await?;

@@ -29,7 +29,7 @@ impl ToolSearch {
         let query = arguments.text("query", QUERY_BYTES_MAX)?;
         let detail = match arguments.text_if_given("detail", QUERY_BYTES_MAX)? {
             None => Detail::default(),
-            Some(word) => Detail::parse(&word).ok_or(ArgumentError::Choice {
+            Some(word) => word.parse().map_err(|_| ArgumentError::Choice {
                 field: "detail",
                 allowed: "name, summary or schema",
             })?,

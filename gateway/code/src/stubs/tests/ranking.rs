@@ -121,8 +121,8 @@ fn an_entry_tells_as_much_as_is_asked_for() {
     assert!(schema["input_schema"]["properties"].is_object());
     let found = search(&mounted(), "", Detail::Name, 2);
     assert_eq!((found.entries.len(), found.total), (2, 5));
-    assert_eq!(Detail::parse("schema"), Some(Detail::Schema));
-    assert_eq!(Detail::parse("all"), None);
+    assert_eq!("schema".parse(), Ok(Detail::Schema));
+    assert!("all".parse::<Detail>().is_err());
 }
 
 #[test]

@@ -3,17 +3,19 @@
 //! Invariant: nothing is ever changed or taken back, so what was read once stays true. Half a line, which a killed process
 //! or a full disk leaves at the end, is ended by the next one that writes, and is then a line that nobody believes.
 
-use std::os::fd::OwnedFd;
-use std::thread;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
-use rustix::io::{self, Errno};
+use mooring_session::time::Millis;
+use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 
 use super::form::Form;
 use super::index::TokenIndex;
 use super::{TokensError, header};
 use crate::tokens::key::TokenKey;
+use crate::volume::{FileLock, errno, lock_within};
 
 /// The file's name.
 const NAME: &str = "tokens";
@@ -22,33 +24,18 @@ const MODE: Mode = Mode::from_raw_mode(0o600);
 /// How it is opened: no link is followed.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
-/// Longest wait for the lock. Whoever holds it reads and appends, and waits for nothing but the disk.
+/// Longest wait for the lock. Its holder reads and appends, and waits for nothing but the disk.
 const LOCK_WITHIN: Duration = Duration::from_secs(10);
-/// The first pause between two looks at a lock that another holds.
-const PAUSE_MIN: Duration = Duration::from_micros(200);
-/// The longest: pauses double until here.
-const PAUSE_MAX: Duration = Duration::from_millis(16);
 /// How much is read at once.
 const READ_BYTES: usize = 256 * 1024;
 
 /// The open file of a map.
 #[derive(Debug)]
 pub(super) struct MapFile {
-    file: OwnedFd,
+    file: File,
     form: Form,
     /// Up to where its lines were read; always behind a line's end.
     offset: u64,
-}
-
-/// The lock of the file, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Lock(OwnedFd);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // What is open still: only letting go of it by a call of its own ends the lock.
-        let _ = fs::flock(&self.0, FlockOperation::Unlock);
-    }
 }
 
 impl MapFile {
@@ -57,21 +44,23 @@ impl MapFile {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = fs::openat2(directory, NAME, flags, MODE, RESOLVE).map_err(TokensError::Open)?;
-        let about = fs::fstat(&file).map_err(TokensError::Open)?;
-        if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+        let file = File::from(file);
+        let about = file
+            .metadata()
+            .map_err(|error| TokensError::Open(errno(&error)))?;
+        if !about.is_file() {
             return Err(TokensError::NotAFile);
         }
         let mut first = first_line(&file)?;
         if first.is_none() {
-            let lock = lock(&file)?;
-            first = match first_line(&file)? {
-                None => {
-                    begin(&file, key)?;
-                    first_line(&file)?
-                }
-                found => found,
-            };
-            drop(lock);
+            let _lock = lock(&file)?;
+            first = first_line(&file)?;
+            if first.is_none() {
+                // In the place of half a line.
+                file.set_len(0).map_err(not_written)?;
+                append(&file, header::new(key).as_bytes())?;
+                first = first_line(&file)?;
+            }
         }
         let first = first.ok_or(TokensError::Damaged)?;
         Ok(Self {
@@ -92,7 +81,7 @@ impl MapFile {
     }
 
     /// Takes its lock.
-    pub(super) fn lock(&self) -> Result<Lock, TokensError> {
+    pub(super) fn lock(&self) -> Result<FileLock, TokensError> {
         lock(&self.file)
     }
 
@@ -102,37 +91,28 @@ impl MapFile {
         if length < self.offset {
             return Err(TokensError::Damaged);
         }
-        let mut rest = Vec::new();
-        let mut position = self.offset;
-        while position < length {
-            let from = rest.len();
-            rest.resize(from + READ_BYTES, 0);
-            let space = rest.get_mut(from..).unwrap_or_default();
-            let count = io::retry_on_intr(|| io::pread(&self.file, &mut *space, position))
-                .map_err(TokensError::Read)?;
-            rest.truncate(from + count);
-            if count == 0 {
-                break;
-            }
-            position += bytes(count);
-            let whole = memchr::memrchr(b'\n', &rest).map_or(0, |end| end + 1);
-            self.note_lines(rest.get(..whole).unwrap_or_default(), index);
-            rest.drain(..whole);
-            self.offset += bytes(whole);
+        if length == self.offset {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn note_lines(&self, lines: &[u8], index: &mut TokenIndex) {
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            match self.form.read(line.strip_suffix(b"\n").unwrap_or(line)) {
+        let mut reader = BufReader::with_capacity(READ_BYTES, &self.file);
+        let start = SeekFrom::Start(self.offset);
+        reader.seek(start).map_err(not_read)?;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let count = reader.read_until(b'\n', &mut line).map_err(not_read)?;
+            let Some(whole) = line.strip_suffix(b"\n") else {
+                return Ok(());
+            };
+            self.offset += bytes(count);
+            match self.form.read(whole) {
                 Some((number, value)) => index.note(number, value),
                 None => {
                     tracing::warn!(
-                        bytes = line.len(),
+                        bytes = count,
                         "damaged line in a session's token file skipped"
                     );
-                    index.note_damage(line.len());
+                    index.note_damage(count);
                 }
             }
         }
@@ -143,96 +123,60 @@ impl MapFile {
         if length(&self.file)? <= self.offset {
             return Ok(false);
         }
-        write_all(&self.file, b"\n").map_err(TokensError::Write)?;
+        (&self.file).write_all(b"\n").map_err(not_written)?;
         Ok(true)
     }
 
-    /// Appends whole lines, and has them on the disk when it returns. Under the lock, and with everything read. Where it
-    /// fails, lines that are whole stay, and nobody was told of them.
+    /// Appends whole lines, and has them on the disk when it returns. Under the lock, and with everything read. If it
+    /// fails, lines that are whole stay, and no caller was given their tokens.
     pub(super) fn append(&self, lines: &[u8]) -> Result<(), TokensError> {
-        write_all(&self.file, lines).map_err(TokensError::Write)?;
-        fs::fdatasync(&self.file).map_err(TokensError::Write)
+        append(&self.file, lines)
     }
 }
 
 /// The first line without its end; none where the file is empty, or a process was killed while it began it.
-fn first_line(file: &OwnedFd) -> Result<Option<Vec<u8>>, TokensError> {
-    let mut start = vec![0; header::BYTES_MAX];
-    let count = read_at(file, &mut start, 0)?;
-    start.truncate(count);
+fn first_line(mut file: &File) -> Result<Option<Vec<u8>>, TokensError> {
+    let mut start = Vec::new();
+    file.rewind().map_err(not_read)?;
+    let most = bytes(header::BYTES_MAX);
+    (file.take(most).read_to_end(&mut start)).map_err(not_read)?;
     match memchr::memchr(b'\n', &start) {
         Some(end) => {
             start.truncate(end);
             Ok(Some(start))
         }
-        None if count == header::BYTES_MAX => Err(TokensError::Damaged),
+        None if start.len() == header::BYTES_MAX => Err(TokensError::Damaged),
         None => Ok(None),
     }
 }
 
-/// Writes the first line, in the place of half a one.
-fn begin(file: &OwnedFd, key: Option<&TokenKey>) -> Result<(), TokensError> {
-    fs::ftruncate(file, 0).map_err(TokensError::Write)?;
-    write_all(file, header::new(key).as_bytes()).map_err(TokensError::Write)?;
-    fs::fdatasync(file).map_err(TokensError::Write)
+fn append(mut file: &File, lines: &[u8]) -> Result<(), TokensError> {
+    file.write_all(lines).map_err(not_written)?;
+    file.sync_data().map_err(not_written)
 }
 
-fn lock(file: &OwnedFd) -> Result<Lock, TokensError> {
+fn lock(file: &File) -> Result<FileLock, TokensError> {
     let started = Instant::now();
-    let mut pause = PAUSE_MIN;
-    loop {
-        match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => break,
-            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
-            Err(errno) => return Err(TokensError::Lock(errno)),
-        }
-        if started.elapsed() >= LOCK_WITHIN {
-            return Err(TokensError::Busy {
-                waited_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            });
-        }
-        thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+    let same =
+        (file.as_fd().try_clone_to_owned()).map_err(|error| TokensError::Lock(errno(&error)))?;
+    if lock_within(same.as_fd(), LOCK_WITHIN).map_err(TokensError::Lock)? {
+        return Ok(FileLock(same));
     }
-    match file.try_clone() {
-        Ok(same) => Ok(Lock(same)),
-        Err(error) => {
-            let _ = fs::flock(file, FlockOperation::Unlock);
-            Err(TokensError::Lock(
-                Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
-            ))
-        }
-    }
+    Err(TokensError::Busy {
+        waited_ms: Millis::from(started.elapsed()).get(),
+    })
 }
 
-fn length(file: &OwnedFd) -> Result<u64, TokensError> {
-    let about = fs::fstat(file).map_err(TokensError::Read)?;
-    Ok(u64::try_from(about.st_size).unwrap_or(0))
+fn length(file: &File) -> Result<u64, TokensError> {
+    Ok(file.metadata().map_err(not_read)?.len())
 }
 
-/// Fills as much of the buffer as the file has.
-fn read_at(file: &OwnedFd, buffer: &mut [u8], from: u64) -> Result<usize, TokensError> {
-    let mut filled = 0;
-    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        let count = io::retry_on_intr(|| io::pread(file, &mut *rest, from + bytes(filled)))
-            .map_err(TokensError::Read)?;
-        if count == 0 {
-            break;
-        }
-        filled += count;
-    }
-    Ok(filled)
+fn not_read(error: std::io::Error) -> TokensError {
+    TokensError::Read(errno(&error))
 }
 
-fn write_all(file: &OwnedFd, mut text: &[u8]) -> Result<(), Errno> {
-    while !text.is_empty() {
-        let count = io::retry_on_intr(|| io::write(file, text))?;
-        text = text.get(count..).unwrap_or_default();
-        if count == 0 {
-            return Err(Errno::IO);
-        }
-    }
-    Ok(())
+fn not_written(error: std::io::Error) -> TokensError {
+    TokensError::Write(errno(&error))
 }
 
 fn bytes(count: usize) -> u64 {

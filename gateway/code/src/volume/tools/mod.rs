@@ -17,7 +17,7 @@ pub use manifest::{ManifestError, MountManifest, MountedSkill};
 
 use super::directory::{self, DIRECTORY_MODE, TOOLS};
 use super::open::TreeOrigin;
-use super::{stamp, unix_now_ms};
+use super::unix_now_ms;
 use crate::stubs::StubFile;
 
 /// What the names of directories begin with in which trees are made.
@@ -182,8 +182,6 @@ fn make_directory(parent: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, ToolsEr
 }
 
 fn write(directory: BorrowedFd<'_>, name: &str, text: &str) -> Result<(), Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let made = directory::open(directory, name, flags, directory::FILE_MODE)?;
-    stamp::write_all(made.as_fd(), text.as_bytes())?;
+    let made = directory::write_file(directory, name, OFlags::EXCL, text.as_bytes())?;
     fs::fchmod(&made, MOUNTED_FILE)
 }

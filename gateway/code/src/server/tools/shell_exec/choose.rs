@@ -10,7 +10,8 @@ use mooring_settings::Language;
 use mooring_settings::OnDenoAbsent;
 
 /// What runs code, as answers and metrics name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub(super) enum RuntimeName {
     Python,
     Deno,
@@ -18,14 +19,6 @@ pub(super) enum RuntimeName {
 }
 
 impl RuntimeName {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Python => "python",
-            Self::Deno => "deno",
-            Self::Shell => "shell",
-        }
-    }
-
     const fn of(language: Language) -> Self {
         match language {
             Language::Python => Self::Python,

@@ -78,7 +78,7 @@ pub(in crate::server) async fn execute(
         context,
         &execution,
         choice.language,
-        choice.runtime.as_str(),
+        choice.runtime.into_str(),
     );
     let (calls, files) = match &execution.replay {
         None => (CallTarget::Tools, WrittenFiles::Kept),
@@ -97,7 +97,7 @@ pub(in crate::server) async fn execute(
         Ok(mut over) => {
             let report = run_identity.report_result(choice.runtime, &mut over.ran, &limits);
             metrics::code_run(
-                choice.runtime.as_str(),
+                choice.runtime.into_str(),
                 report.outcome,
                 over.ran.usage.wall_time,
             );
@@ -206,12 +206,12 @@ async fn answer_refusal(
     ) else {
         return ExecutionOutcome::refused(refusal, execution.answer);
     };
-    metrics::code_run(runtime.as_str(), RunOutcome::Blocked, Duration::ZERO);
+    metrics::code_run(runtime.into_str(), RunOutcome::Blocked, Duration::ZERO);
     let none = CallsMade::default();
     report.note_calls(&none);
     if let Ok(CodeStorage { records, .. }) = &server.services.storage {
         let language = server.language_or_default(execution.language);
-        let run = new_run(context, execution, language, runtime.as_str());
+        let run = new_run(context, execution, language, runtime.into_str());
         let event = SecurityEvent::new(EventKind::PolicyBlock, refusal.to_string());
         let (records, id, finished) = (records.clone(), server.id.clone(), report.to_completion());
         // What cannot be recorded is counted there.

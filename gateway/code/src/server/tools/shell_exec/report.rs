@@ -66,7 +66,7 @@ impl RunIdentity<'_> {
         let metrics = json!({
             "run_id": self.run_id.as_str(),
             "code_hash": self.code_hash(),
-            "runtime": runtime.as_str(),
+            "runtime": runtime.into_str(),
             "outcome": RunOutcome::Blocked.as_str(),
             "pattern": pattern,
             "line": line,
@@ -100,7 +100,7 @@ impl RunIdentity<'_> {
         let metrics = json!({
             "run_id": self.run_id.as_str(),
             "code_hash": self.code_hash(),
-            "runtime": runtime.as_str(),
+            "runtime": runtime.into_str(),
             "outcome": outcome.as_str(),
             "exit_code": exit_code,
             "signal": signal,
