@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mooring_session::names::{InstanceName, LabelName, LabelValue};
+use mooring_session::names::{ContentHash, InstanceName, LabelName, LabelValue, UpstreamSession};
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind,
-    ReportedLoss, Revival, Route, Touch, Unbind,
+    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind, Revival,
+    Route, Touch, Unbind,
 };
 use redis::{Cmd, Value};
 
@@ -34,22 +34,11 @@ pub(crate) trait Wire: Transition {
 impl Wire for Create {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.id.as_str())
-            .arg(self.principal.as_str())
-            .arg("TTL")
-            .arg(self.ttl.get());
-        if let Some(hash) = &self.content_hash {
-            command.arg("HASH").arg(hash.as_str());
-        }
-        labels(&self.labels, command);
-        if let Some(cap) = self.cap {
-            command.arg("CAP").arg(cap.get());
-        }
-        if self.revival == Revival::Refused {
-            command.arg("NOREVIVE");
-        }
+            .arg((Self::COMMAND, key.secret(), self.id.as_str()))
+            .arg((self.principal.as_str(), "TTL", self.ttl.get()))
+            .arg((hash(&self.content_hash), labels(&self.labels)))
+            .arg(self.cap.map(|cap| ("CAP", cap.get())))
+            .arg((self.revival == Revival::Refused).then_some("NOREVIVE"));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -59,20 +48,12 @@ impl Wire for Create {
 
 impl Wire for Touch {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
+        let reported = self.reported.as_ref();
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.principal.as_str());
-        if let Some(ttl) = self.ttl {
-            command.arg("TTL").arg(ttl.get());
-        }
-        if let Some(hash) = &self.content_hash {
-            command.arg("HASH").arg(hash.as_str());
-        }
-        labels(&self.labels, command);
-        if let Some(ReportedLoss { server, epoch }) = &self.reported {
-            command.arg("REPORTED").arg(server.as_str()).arg(*epoch);
-        }
+            .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
+            .arg(self.ttl.map(|ttl| ("TTL", ttl.get())))
+            .arg((hash(&self.content_hash), labels(&self.labels)))
+            .arg(reported.map(|loss| ("REPORTED", loss.server.as_str(), loss.epoch)));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -82,7 +63,7 @@ impl Wire for Touch {
 
 impl Wire for Get {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
-        command.arg(Self::COMMAND).arg(key.secret());
+        command.arg((Self::COMMAND, key.secret()));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -93,15 +74,10 @@ impl Wire for Get {
 impl Wire for End {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         match &self.principal {
-            Some(principal) => command
-                .arg(Self::COMMAND)
-                .arg(key.secret())
-                .arg(principal.as_str()),
-            None => command.arg("SESSION.KILL").arg(key.secret()),
+            Some(principal) => command.arg((Self::COMMAND, key.secret(), principal.as_str())),
+            None => command.arg(("SESSION.KILL", key.secret())),
         };
-        if self.when == EndWhen::Idle {
-            command.arg("IFIDLE");
-        }
+        command.arg((self.when == EndWhen::Idle).then_some("IFIDLE"));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -112,11 +88,8 @@ impl Wire for End {
 impl Wire for Route {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.principal.as_str())
-            .arg(self.server.as_str())
-            .arg(self.worker.as_str());
+            .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
+            .arg((self.server.as_str(), self.worker.as_str()));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -127,19 +100,11 @@ impl Wire for Route {
 impl Wire for Bind {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.principal.as_str())
-            .arg(self.server.as_str())
-            .arg(self.worker.as_str())
-            .arg(self.token.as_str())
-            .arg("LEASE")
-            .arg(self.lease.get());
-        instances(&self.instances, command);
-        if let Some(upstream_session) = &self.upstream_session {
-            command.arg("UPSTREAM").arg(upstream_session.as_str());
-        }
-        ownership(self.ownership, command);
+            .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
+            .arg((self.server.as_str(), self.worker.as_str()))
+            .arg((self.token.as_str(), "LEASE", self.lease.get()))
+            .arg(instances(&self.instances))
+            .arg((upstream(&self.upstream_session), owned(self.ownership)));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -154,15 +119,9 @@ impl Wire for Bind {
 impl Wire for Confirm {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.principal.as_str())
-            .arg(self.server.as_str())
-            .arg(self.epoch)
-            .arg(self.token.as_str());
-        if let Some(upstream_session) = &self.upstream_session {
-            command.arg("UPSTREAM").arg(upstream_session.as_str());
-        }
+            .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
+            .arg((self.server.as_str(), self.epoch, self.token.as_str()))
+            .arg(upstream(&self.upstream_session));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -172,30 +131,16 @@ impl Wire for Confirm {
 
 impl Wire for Rebind {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
+        let (avoid, reason) = (self.avoid.as_ref(), self.reason.as_ref());
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.principal.as_str())
-            .arg(self.server.as_str())
-            .arg(self.epoch)
-            .arg(self.worker.as_str())
-            .arg(self.token.as_str())
-            .arg("LEASE")
-            .arg(self.lease.get());
-        instances(&self.instances, command);
-        if let Some(avoid) = &self.avoid {
-            command.arg("AVOID").arg(avoid.as_str());
-        }
-        if let Some(reason) = &self.reason {
-            command.arg("REASON").arg(reason.as_str());
-        }
-        if let Some(upstream_session) = &self.upstream_session {
-            command.arg("UPSTREAM").arg(upstream_session.as_str());
-        }
-        ownership(self.ownership, command);
-        if self.report == LossReport::ByNextCall {
-            command.arg("UNREPORTED");
-        }
+            .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
+            .arg((self.server.as_str(), self.epoch, self.worker.as_str()))
+            .arg((self.token.as_str(), "LEASE", self.lease.get()))
+            .arg(instances(&self.instances))
+            .arg(avoid.map(|avoid| ("AVOID", avoid.as_str())))
+            .arg(reason.map(|reason| ("REASON", reason.as_str())))
+            .arg((upstream(&self.upstream_session), owned(self.ownership)))
+            .arg((self.report == LossReport::ByNextCall).then_some("UNREPORTED"));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -213,14 +158,9 @@ impl Wire for Unbind {
 
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.principal.as_str())
-            .arg(self.server.as_str())
-            .arg(self.epoch);
-        if let Some(token) = &self.token {
-            command.arg(token.as_str());
-        }
+            .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
+            .arg((self.server.as_str(), self.epoch))
+            .arg(self.token.as_ref().map(|token| token.as_str()));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -231,11 +171,8 @@ impl Wire for Unbind {
 impl Wire for Clean {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.worker.as_str())
-            .arg("LEASE")
-            .arg(self.lease.get());
+            .arg((Self::COMMAND, key.secret(), self.worker.as_str()))
+            .arg(("LEASE", self.lease.get()));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -249,10 +186,8 @@ impl Wire for Forget {
 
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
-            .arg(Self::COMMAND)
-            .arg(key.secret())
-            .arg(self.generation)
-            .arg(self.worker.as_str());
+            .arg((Self::COMMAND, key.secret()))
+            .arg((self.generation, self.worker.as_str()));
     }
 
     fn read(&self, _value: Value) -> Result<Self::Reply, Problem> {
@@ -260,23 +195,28 @@ impl Wire for Forget {
     }
 }
 
-fn labels(labels: &BTreeMap<LabelName, LabelValue>, command: &mut Cmd) {
-    for (name, value) in labels {
-        command.arg("LABEL").arg(name.as_str()).arg(value.as_str());
-    }
+fn hash(hash: &Option<ContentHash>) -> Option<(&str, &str)> {
+    hash.as_ref().map(|hash| ("HASH", hash.as_str()))
 }
 
-fn instances(instances: &[InstanceName], command: &mut Cmd) {
-    command.arg("INSTANCES").arg(instances.len());
-    for instance in instances {
-        command.arg(instance.as_str());
-    }
+fn labels(labels: &BTreeMap<LabelName, LabelValue>) -> Vec<(&str, &str, &str)> {
+    labels
+        .iter()
+        .map(|(name, value)| ("LABEL", name.as_str(), value.as_str()))
+        .collect()
 }
 
-fn ownership(ownership: Ownership, command: &mut Cmd) {
-    if ownership == Ownership::Owned {
-        command.arg("OWNED");
-    }
+fn instances(instances: &[InstanceName]) -> (&str, usize, Vec<&str>) {
+    let names = instances.iter().map(InstanceName::as_str).collect();
+    ("INSTANCES", instances.len(), names)
+}
+
+fn upstream(session: &Option<UpstreamSession>) -> Option<(&str, &str)> {
+    session.as_ref().map(|id| ("UPSTREAM", id.as_str()))
+}
+
+fn owned(ownership: Ownership) -> Option<&'static str> {
+    (ownership == Ownership::Owned).then_some("OWNED")
 }
 
 fn is_unplaceable(instances: &[InstanceName]) -> bool {

@@ -2,7 +2,7 @@
 
 use mooring_session::names::{Address, WorkerId};
 use mooring_session::workers::{Beat, Drain};
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::reply::{self, Fields, Problem};
 use super::{RedisStore, Resend, unreadable};
@@ -11,9 +11,13 @@ use crate::fleet::WorkerView;
 
 impl RedisStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        self.send(&announcement(beat), "WORKER.BEAT", Resend::Once)
-            .await
-            .map(drop)
+        let name = "WORKER.BEAT";
+        let mut command = redis::cmd(name);
+        command
+            .arg((beat.worker.as_str(), beat.address.as_str()))
+            .arg(("TTL", beat.ttl.get()))
+            .arg((beat.drain == Drain::Draining).then_some("DRAINING"));
+        self.send(&command, name, Resend::Once).await.map(drop)
     }
 
     pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
@@ -29,19 +33,6 @@ impl RedisStore {
         let value = self.send(&redis::cmd(name), name, Resend::Once).await?;
         workers(value).map_err(unreadable(name))
     }
-}
-
-fn announcement(beat: &Beat) -> Cmd {
-    let mut command = redis::cmd("WORKER.BEAT");
-    command
-        .arg(beat.worker.as_str())
-        .arg(beat.address.as_str())
-        .arg("TTL")
-        .arg(beat.ttl.get());
-    if beat.drain == Drain::Draining {
-        command.arg("DRAINING");
-    }
-    command
 }
 
 /// The answer of WORKER.LIST.

@@ -16,12 +16,8 @@ impl RedisStore {
         let mut command = redis::cmd(word);
         command
             .arg(format!("{}rate:{name}", self.prefix))
-            .arg("LIMIT")
-            .arg(request.limit)
-            .arg("WINDOW")
-            .arg(request.window.get())
-            .arg("COST")
-            .arg(request.cost);
+            .arg(("LIMIT", request.limit))
+            .arg(("WINDOW", request.window.get(), "COST", request.cost));
         // A lost reply does not tell whether the cost was counted. Counting it twice would refuse who is within the
         // limit.
         let value = self.send(&command, word, Resend::Never).await?;

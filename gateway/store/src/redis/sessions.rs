@@ -51,12 +51,8 @@ impl RedisStore {
 fn reap(worker: &WorkerId, count: usize, pattern: Option<&str>) -> Cmd {
     let mut command = redis::cmd("SESSION.REAP");
     command
-        .arg(worker.as_str())
-        .arg("COUNT")
-        .arg(count.clamp(1, PAGE_MAX));
-    if let Some(pattern) = pattern {
-        command.arg("MATCH").arg(pattern);
-    }
+        .arg((worker.as_str(), "COUNT", count.clamp(1, PAGE_MAX)))
+        .arg(pattern.map(|pattern| ("MATCH", pattern)));
     command
 }
 
@@ -72,24 +68,16 @@ pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
         ("CURSOR", query.cursor.as_ref().map(Cursor::as_str)),
     ];
     for (word, value) in filters {
-        if let Some(value) = value {
-            command.arg(word).arg(value);
-        }
+        command.arg(value.map(|value| (word, value)));
     }
+    let pattern = key_pattern(query.family, prefix, query.id_pattern.as_deref());
+    let order = match query.order {
+        Order::Newest => "newest",
+        Order::Oldest => "oldest",
+    };
     command
-        .arg("MATCH")
-        .arg(key_pattern(
-            query.family,
-            prefix,
-            query.id_pattern.as_deref(),
-        ))
-        .arg("ORDER")
-        .arg(match query.order {
-            Order::Newest => "newest",
-            Order::Oldest => "oldest",
-        })
-        .arg("COUNT")
-        .arg(query.count.clamp(1, PAGE_MAX));
+        .arg(("MATCH", pattern, "ORDER", order))
+        .arg(("COUNT", query.count.clamp(1, PAGE_MAX)));
     command
 }
 

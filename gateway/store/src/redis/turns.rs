@@ -20,19 +20,11 @@ impl RedisStore {
         let name = "SESSION.ENTER";
         let mut command = redis::cmd(name);
         command
-            .arg(key.secret())
-            .arg(request.principal.as_str())
-            .arg(request.server.as_str())
-            .arg(request.worker.as_str())
-            .arg(request.ticket.as_str())
-            .arg("LEASE")
-            .arg(request.lease.get());
-        if request.line == Line::First {
-            command.arg("FIRST");
-        }
-        if let Some(turn) = request.held {
-            command.arg("HELD").arg(turn);
-        }
+            .arg((key.secret(), request.principal.as_str()))
+            .arg((request.server.as_str(), request.worker.as_str()))
+            .arg((request.ticket.as_str(), "LEASE", request.lease.get()))
+            .arg((request.line == Line::First).then_some("FIRST"))
+            .arg(request.held.map(|turn| ("HELD", turn)));
         // The same ticket again gets the same answer.
         let value = self.send(&command, name, Resend::Once).await?;
         entered(value, &request.server).map_err(unreadable(name))
@@ -42,15 +34,11 @@ impl RedisStore {
         let name = "SESSION.LEAVE";
         let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;
         let mut command = redis::cmd(name);
-        command
-            .arg(key.secret())
-            .arg(request.principal.as_str())
-            .arg(request.server.as_str())
-            .arg(ticket.as_str());
         let is_for_waiting = matches!(request.who, LeaveTarget::WaitingUnder(_));
-        if is_for_waiting {
-            command.arg("WAITING");
-        }
+        command
+            .arg((key.secret(), request.principal.as_str()))
+            .arg((request.server.as_str(), ticket.as_str()))
+            .arg(is_for_waiting.then_some("WAITING"));
         // The answer to a second LEAVE is STALE, which would say of one that succeeded that it did not.
         match self.send(&command, name, Resend::Never).await {
             // An error answer of no known meaning: the module is of before WAITING, and takes nobody out.
