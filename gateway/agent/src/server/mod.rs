@@ -3,7 +3,7 @@
 //! [`protocol`] answers what needs no run. [`call`] makes one: it finds the conversation, runs the program, and keeps the id
 //! by which it goes on. [`run_registry`] knows what goes on here, so that a client can cancel it.
 //!
-//! Invariant: no state of a client is kept here, so any worker takes up any conversation.
+//! Invariant: no state of a client is kept here, so any gateway continues any conversation.
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! What a tool asks during a call: it goes to the client of the run, whose answer may come to any worker.
+//! What a tool asks during a call: it goes to the client of the run, whose answer may come to any gateway.
 //!
 //! A code server keeps no MCP session, so the id of the question says where the answer belongs:
 //! `n:<language>:<server>:<id>`, where `<id>` is the one that the server's own client would be given, sealed where the fleet

@@ -1,6 +1,6 @@
 //! A server's list on the volume: `base/.catalog/<server>.json`, beside the lock held while it is queried again.
 //!
-//! Invariant: a list is written under another name and renamed, so that nobody reads half of one.
+//! Invariant: a list is written under another name and renamed, so that half of one is never read.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

@@ -1,10 +1,10 @@
 //! What is mounted: the tools of other servers, as their servers list them.
 //!
-//! One worker of the fleet asks a server, as a client of its own, and writes the answer to the volume; the others read it
+//! One gateway of the fleet asks a server, as a client of its own, and writes the answer to the volume; the others read it
 //! there. What is older than `code.catalog_ttl_seconds` is asked for again while it is still used. A server that does not
 //! answer keeps the tools it had.
 //!
-//! Invariants: no call waits for a server that it has an earlier list of; what one worker sees is what the fleet sees, for
+//! Invariants: no call waits for a server that it has an earlier list of; what one gateway sees is what the fleet sees, for
 //! as long as the volume is there.
 
 mod file;

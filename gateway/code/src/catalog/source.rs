@@ -1,4 +1,4 @@
-//! The tools of one server, as this worker knows them: in memory, from the volume, or from the server itself.
+//! The tools of one server, as this gateway knows them: in memory, from the volume, or from the server itself.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use mooring_store::unix_now_ms;
 
 /// Longest wait for a list that was never had.
 const FIRST_WITHIN: Duration = Duration::from_secs(10);
-/// Between two looks whether another worker has the first list.
+/// Between two looks whether another gateway has the first list.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a server that failed is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -79,7 +79,7 @@ impl Source {
             let (source, upstreams) = (Arc::clone(self), Arc::clone(upstreams));
             let refreshing = tokio::spawn(async move { source.refresh(&upstreams).await });
             if tools.is_none() {
-                // What takes longer goes on by itself, and is there for a later call.
+                // A longer query continues by itself, for a later call.
                 let _ = tokio::time::timeout(FIRST_WITHIN, refreshing).await;
             }
         }
@@ -103,7 +103,7 @@ impl Source {
         let (known, _) = self.known();
         let _asking = match self.asking.try_lock() {
             Ok(asking) => asking,
-            // Another call asks; whoever has nothing waits for that.
+            // Another call asks; one without a list waits for that.
             Err(_) if known.is_some() => return,
             Err(_) => self.asking.lock().await,
         };
@@ -113,7 +113,7 @@ impl Source {
             }
             match self.ask_alone().await {
                 Ok(Some(asking)) => return self.ask(upstreams, asking).await,
-                // Another worker asks.
+                // Another gateway asks.
                 Ok(None) if known.is_some() => return,
                 Ok(None) => tokio::time::sleep(PAUSE).await,
                 Err(error) => {
@@ -138,7 +138,7 @@ impl Source {
         }
     }
 
-    /// The right to ask, over the whole fleet; without a volume, over this worker alone.
+    /// The right to ask, over the whole fleet; without a volume, over this gateway alone.
     async fn ask_alone(&self) -> std::io::Result<Option<Option<ListQueryLock>>> {
         let Some(file) = self.file.clone() else {
             return Ok(Some(None));
@@ -147,7 +147,7 @@ impl Source {
         Ok(asked.map_err(std::io::Error::other)??.map(Some))
     }
 
-    /// Asks, and no longer than an answer may take: nobody else asks meanwhile.
+    /// Asks, for no longer than an answer may take: no other gateway asks meanwhile.
     async fn ask(&self, upstreams: &Arc<dyn Upstreams>, asking: Option<ListQueryLock>) {
         let answer = tokio::time::timeout(self.answer_timeout, list(upstreams, &self.server));
         let listed = match answer.await.unwrap_or(Err(ListError::Late)) {

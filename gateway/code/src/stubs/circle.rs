@@ -1,4 +1,4 @@
-//! Names that stand for themselves: `A` for `B`, and `B` for `A`. No language has such a type.
+//! Names that are defined by themselves: `A` is `B`, and `B` is `A`. No language has such a type.
 //!
 //! A list, a map or an object between a name and itself is fine: then a value can end. Where nothing is between, the
 //! name that closes the circle becomes anything.
@@ -58,7 +58,7 @@ fn set(states: &mut [State], number: usize, state: State) {
     }
 }
 
-/// The names that a kind stands for, with nothing between.
+/// The names that a kind refers to directly.
 fn bare(kind: &Kind) -> impl Iterator<Item = usize> {
     let alternatives = match kind {
         Kind::Union(alternatives) => alternatives.as_slice(),

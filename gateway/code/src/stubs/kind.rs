@@ -58,7 +58,7 @@ pub(super) struct Tuple {
 pub(super) struct Object {
     /// In the order of their names.
     pub(super) fields: Vec<Field>,
-    /// What other keys may hold, where it is said that there may be others.
+    /// The kind of other keys, if there may be others.
     pub(super) rest: Option<Box<Kind>>,
 }
 
@@ -115,7 +115,7 @@ impl TypeSchema {
 
     /// What a kind is, through its names.
     pub(super) fn resolve<'a>(&'a self, mut kind: &'a Kind) -> &'a Kind {
-        // Names that stand for names have no circle; the bound is for whoever breaks that.
+        // Names have no circle; the bound holds if that is ever broken.
         for _ in 0..=self.named.len() {
             let Kind::Named(number) = kind else {
                 return kind;

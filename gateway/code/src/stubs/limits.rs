@@ -1,10 +1,10 @@
-//! How much of a schema and of its words becomes a stub. What is beyond stands for anything: the tool can still be called.
+//! How much of a schema and of its words becomes a stub. What is beyond becomes `any`: the tool can still be called.
 
 /// Deepest nesting of types within one named type.
 pub(super) const DEPTH_MAX: usize = 16;
 /// Most schemas looked at for one side of a tool.
 pub(super) const SCHEMAS_MAX: usize = 2_048;
-/// Most work that bringing kinds together may take, in kinds written anew.
+/// Most work that intersecting kinds may take, in kinds written.
 pub(super) const MEETING_MAX: usize = 32_768;
 /// Most types of one schema that have a name of their own.
 pub(super) const NAMED_MAX: usize = 128;
@@ -26,7 +26,7 @@ pub(super) const IDENTIFIER_CHARS_MAX: usize = 100;
 pub(super) const DESCRIPTION_CHARS_MAX: usize = 8_192;
 /// Longest description of a field, in characters.
 pub(super) const FIELD_DESCRIPTION_CHARS_MAX: usize = 1_024;
-/// Longest default of a field that its description tells, in bytes of JSON.
+/// Longest default of a field that its description has, in bytes of JSON.
 pub(super) const DEFAULT_BYTES_MAX: usize = 128;
 /// Longest summary of a tool in the files of its package, in characters.
 pub(super) const SUMMARY_CHARS_MAX: usize = 160;

@@ -1,7 +1,7 @@
 //! What satisfies two kinds at once: the `allOf` of a schema.
 //!
-//! Where nothing does, the schema contradicts itself, and the first of the two stands: a stub that says too little is of
-//! more use than one that nobody can call.
+//! Where nothing does, the schema contradicts itself, and the first of the two is used: a stub that says too little is of
+//! more use than one that cannot be called.
 
 use super::kind::{Field, Kind, Literal, Object};
 use super::limits;

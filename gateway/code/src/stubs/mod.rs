@@ -10,10 +10,9 @@
 //! .search_index                  a line for each tool
 //! ```
 //!
-//! Everything here is a function of what is mounted: nothing is read, nothing is written, and nobody is asked for the
-//! time. [`names`] makes identifiers, [`schema`] reads schemas as [`kind`]s, `python` and `typescript` write them.
+//! Everything here is a pure function of what is mounted: no I/O and no clock. [`names`] makes identifiers, [`schema`] reads schemas as [`kind`]s, `python` and `typescript` write them.
 //!
-//! Invariant: names, descriptions and schemas are a stranger's, and none of their bytes becomes code.
+//! Invariant: names, descriptions and schemas are untrusted, and none of their bytes becomes code.
 
 mod catalog;
 mod circle;
@@ -44,8 +43,7 @@ pub use tool::MountedTool;
 
 use self::kind::{ToolSchemas, TypeSchema};
 use self::names::Role;
-use mooring_settings::Language;
-use mooring_settings::StubFormat;
+use mooring_settings::{Language, StubFormat};
 
 /// The version of the catalog's and the schema's format.
 pub(crate) const SCHEMA_VERSION: &str = "2026-02-01";
@@ -53,8 +51,8 @@ pub(crate) const SCHEMA_VERSION: &str = "2026-02-01";
 pub(crate) const RUNTIME_PYTHON: &str = include_str!("../volume/tools/runtime.py");
 /// What TypeScript code imports.
 pub(crate) const RUNTIME_TYPESCRIPT: &str = include_str!("../volume/tools/runtime.ts");
-/// The number of the form of everything that is written here. Whoever changes what is written counts it up, so that no
-/// session keeps files of the old form.
+/// The version of everything that is written here. A change of it increments this, so that no session keeps files of the
+/// old form.
 pub(crate) const FORM: u32 = 1;
 
 /// One file to be written.

@@ -1,7 +1,7 @@
 //! Names made into identifiers that both languages accept.
 //!
 //! Every character but ASCII letters, digits and `_` becomes `_`. What then begins with a digit or with `_`, which is
-//! kept for what is ours, gets a word in front; a word of either language gets a `_` behind. Of two names that come out
+//! kept for what is ours, gets a word in front; a word of either language gets a `_` behind. Of two names that become
 //! the same, upper and lower case being the same, the one that was an identifier already keeps it, else the first in
 //! order, and the other gets a number.
 //!
@@ -16,7 +16,7 @@ use super::limits;
 pub(super) enum Role {
     /// An attribute of `tools`.
     Server,
-    /// A function, beside which `<name>_async` stands.
+    /// A function, with `<name>_async` beside it.
     Tool,
     /// A keyword parameter of Python.
     Parameter,
@@ -137,7 +137,7 @@ fn identifier(name: &str, role: Role) -> String {
     }
 }
 
-/// Whether the name means something else where it would stand.
+/// Whether the name means something else in its place.
 fn is_word(text: &str, role: Role) -> bool {
     let is_keyword = is_python_keyword(text);
     let is_known = || PYTHON_BUILTINS.contains(&text) || TYPESCRIPT_WORDS.contains(&text);
@@ -186,7 +186,7 @@ impl ReservedNames {
         !self.claims(text).any(|claim| self.folded.contains(&claim))
     }
 
-    /// The identifier itself, and what else it stands for.
+    /// The identifier itself, and the other names that it takes.
     fn claims(&self, text: &str) -> impl Iterator<Item = String> + use<> {
         let own = self.own_claim(text);
         let beside = (self.role == Role::Tool).then(|| format!("{own}{ASYNC_SUFFIX}"));

@@ -100,7 +100,7 @@ pub(super) fn python(package: &Package<'_>) -> [StubFile; 2] {
     ]
 }
 
-/// What stands above the functions of a server.
+/// The lines above the functions of a server.
 pub(super) fn typescript_head() -> String {
     "// The tools of one server.\nimport { call as _call } from \"../_runtime.ts\";\n".to_owned()
 }

@@ -98,7 +98,7 @@ fn others(identifiers: &BTreeMap<&str, String>) -> String {
     name
 }
 
-/// What stands above the function. Nothing of a stranger's stands in the first lines, where Python looks for the
+/// The lines above the function. The first ones have nothing of the tool's own, because Python looks there for the
 /// encoding of a file.
 fn head(types: &Types) -> String {
     let mut head = "# Made from the schemas of a tool.\nfrom __future__ import annotations\n\n\

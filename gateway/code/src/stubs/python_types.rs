@@ -1,7 +1,7 @@
 //! Kinds as types of Python.
 //!
-//! They stand where only type checkers look: at run time a type is `dict` or `object`, and nothing is imported for it.
-//! An array with kinds for its places is a list, because that is what comes out of JSON.
+//! Only type checkers read them: at run time a type is `dict` or `object`, and nothing is imported for it. An array with
+//! kinds for its places is a list, because JSON has no tuples.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use super::text::{self, python_string};
 /// Types whose names a field of a class would hide from the fields after it.
 const TYPES: &[&str] = &["bool", "dict", "float", "int", "list", "object", "str"];
 
-/// Where a type stands.
+/// Where a type is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypePosition {
     /// Behind the colon of a field or parameter, or the arrow: it is never computed.

@@ -1,6 +1,6 @@
 //! A JSON Schema read as a kind.
 //!
-//! The schema is a stranger's: it may refer to itself, to nothing, or to so much that it never ends. What is not
+//! The schema is untrusted: it may refer to itself, to nothing, or to so much that it never ends. What is not
 //! understood, and what is beyond a limit, is a kind that takes anything.
 //!
 //! Invariant: reading takes time and memory in proportion to the schema and the limits, and never fails.
@@ -51,7 +51,7 @@ struct Reader<'a> {
     inlined: Vec<&'a str>,
     /// How many schemas may still be looked at.
     left: usize,
-    /// How many kinds may still be written anew to bring them together.
+    /// How many kinds may still be written to intersect others.
     meeting_left: usize,
 }
 
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a reference points to, read where it stands.
+    /// What a reference points to, read in place.
     fn in_place(&mut self, pointer: &'a str, depth: usize) -> Kind {
         let Some(target) = pointer::target(self.root, pointer) else {
             return Kind::Any;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Function, MountedTool, Package, describe, limits, packages};
 
-/// How much is told of each tool.
+/// How much is answered of each tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Detail {
@@ -36,7 +36,7 @@ pub(crate) struct SearchResults {
     pub(crate) servers: Vec<String>,
 }
 
-/// What a word is worth, by where it stands.
+/// What a word is worth, by its place.
 const IN_NAME: u32 = 16;
 const IN_SERVER: u32 = 8;
 const IN_TAGS: u32 = 8;
@@ -167,8 +167,8 @@ fn score_word(wanted: &str, places: &[(u32, Vec<String>)]) -> u32 {
     }
 }
 
-/// The words of a text, in lower case: what stands between other characters than letters and digits, and what a capital
-/// letter begins after a small one.
+/// The words of a text, in lower case. Characters other than letters and digits separate words; so does a capital letter
+/// after a small one.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();

@@ -1,6 +1,6 @@
 //! Words of strangers as comments and literals of both languages.
 //!
-//! Invariant: whatever the words are, what comes out is one comment, or one literal, of the language it is for, and
+//! Invariant: whatever the words are, the result is one comment, or one literal, of the language it is for, and
 //! nothing follows it. No control character and none that changes the order in which text is shown is left in it.
 
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ pub(super) fn docstring(text: &str, indent: &str) -> String {
     found
 }
 
-/// Text whose backslashes mean themselves. A quotation mark reads best as it is, and is harmless unless another stands
+/// Text whose backslashes mean themselves. A quotation mark reads best as it is, and is harmless unless another is
 /// beside it: one of the text, or the last of the three that the docstring begins with.
 fn without_triple_quotes(text: &str) -> String {
     let mut found = String::with_capacity(text.len());

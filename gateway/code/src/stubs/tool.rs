@@ -3,10 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// One tool, as the catalog tells of it. Nothing of who made or changed it, from where or with what: that is personal,
-/// and no business of code.
+/// One tool, as the catalog has it. Who made or changed it, and from where, is personal and left out.
 ///
-/// Every text and schema in it was written by whoever runs its server: nothing in it is trusted.
+/// Every text and schema in it comes from the operator of its server: nothing in it is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct MountedTool {
     /// The name by which it is called through the gateway.

@@ -9,7 +9,7 @@ use super::text::{jsdoc, typescript_string};
 use super::tool::MountedTool;
 use super::typescript_types::{Direction, TypeScriptWriter};
 
-/// The stub of a tool, whose function has this name. Nothing of a stranger's stands above the import, where compilers
+/// The stub of a tool, whose function has this name. Nothing of the tool's own is above the import, where compilers
 /// look for settings.
 pub(super) fn stub(tool: &MountedTool, function: &str, sides: &ToolSchemas) -> String {
     let mut names = TypeNames::new(function);

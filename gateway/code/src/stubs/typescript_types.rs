@@ -128,7 +128,7 @@ fn literals(values: &[Literal]) -> String {
     values.join(" | ")
 }
 
-/// A key of a type: every word may stand there, but not every character.
+/// A key of a type, which may be any word, but not have any character.
 fn key(name: &str) -> String {
     let is_plain = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name

@@ -67,7 +67,7 @@ impl<'a> DraftBuilder<'a> {
         DraftText(pieces)
     }
 
-    /// A value under a key that says this. What is in a list stands under the list's key.
+    /// A value under a key that says this. Elements of a list have the list's key.
     pub(super) fn value(&mut self, value: Value, hint: Hint) -> DraftValue {
         match value {
             Value::String(text) => DraftValue::Text(self.text(text, hint)),
@@ -148,8 +148,8 @@ impl DraftValue {
     }
 }
 
-/// What an escaped text in JSON means, where that could stand in the same place as it is: a tool that gets it for a token
-/// gets what a reader of the JSON would have got.
+/// An escaped JSON text without its escapes, if it needs none where it is: a tool that gets it for a token gets what a
+/// reader of the JSON would have got.
 fn unescaped(text: &str) -> Option<String> {
     if !text.contains('\\') {
         return None;

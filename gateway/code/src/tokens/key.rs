@@ -36,7 +36,7 @@ pub enum TokenKeyError {
 pub struct TokenKey(hmac::Key);
 
 impl TokenKey {
-    /// Reads the key from a file: 32 bytes, as 64 hexadecimal digits or in base64, with white space around them. Nobody but
+    /// Reads the key from a file: 32 bytes, as 64 hexadecimal digits or in base64, with white space around them. Only
     /// the owner may be able to read the file; a file of root's may be readable by its group too.
     ///
     /// # Errors

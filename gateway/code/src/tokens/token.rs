@@ -1,8 +1,8 @@
 //! The text of a token: `TKN_`, a category, `_`, and the number of the value in its session's map, of six digits or more.
 //!
 //! Invariant: a text is read as tokens in one way only. A category has no digit after a `_`, and all the digits that follow
-//! belong to the number: `TKN_EMAIL_0000012` is not the token `TKN_EMAIL_000001` and a 2. Nothing has to stand between a
-//! token and what is around it.
+//! belong to the number: `TKN_EMAIL_0000012` is not the token `TKN_EMAIL_000001` and a 2. Nothing has to separate a
+//! token from the text around it.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -17,7 +17,7 @@ const CATEGORY_BYTES_MAX: usize = 64;
 /// A token in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenMatch<'a> {
-    /// Where it stands.
+    /// Where it is.
     pub(super) range: Range<usize>,
     /// Its category.
     pub(super) category: &'a str,
@@ -33,7 +33,7 @@ pub(super) fn text(category: &str, number: u32) -> String {
     text
 }
 
-/// What stands in the place of a value for which the map has no room. It never turns back.
+/// The token of a value for which the map has no room. It is never replaced by the value again.
 pub(super) fn overflow_text(category: &str) -> String {
     format!("{START}{category}_OVERFLOW")
 }

@@ -60,7 +60,7 @@ impl Tokenizer {
         Ok(draft.filled(&self.tokens(&drafting.gaps)?))
     }
 
-    /// The arguments of a tool: every known token, also within a longer text and in a key, is the value it stands for. A
+    /// The arguments of a tool: every known token, also within a longer text and in a key, is replaced by its value. A
     /// text that is nothing but the token of a number is that number. What is not known stays.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use crate::place;
 
 /// What the names of files begin with that are being written.
 const NEW_PREFIX: &str = ".new-";
-/// How often a directory is made again where somebody who prunes removes it, empty, in between.
+/// How often a directory is made again if a pruning gateway removes it, empty, in between.
 const ATTEMPTS_MAX: usize = 100;
 
 /// What an area holds.
@@ -293,7 +293,7 @@ impl Area {
         for _ in 0..ATTEMPTS_MAX {
             let worked = self.open_or_make(path).and_then(|open| work(open.as_fd()));
             match worked {
-                // Removed, empty, by whoever prunes.
+                // Removed, empty, by a pruning gateway.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
                 settled => return settled,
             }

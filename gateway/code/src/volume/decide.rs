@@ -1,7 +1,7 @@
 //! The rule for a session directory when it is opened, without I/O: keep, adopt, replace or refuse it.
 //!
-//! Invariant: a session that is over is begun anew; one whose record was lost, or that was used while the store was
-//! away, is adopted. Nothing that a user wrote into a session that is not over is lost.
+//! Invariant: a session that has ended gets a new directory; one whose record was lost, or that was used while the store
+//! was away, is adopted. No file of a session that has not ended is lost.
 
 use super::incarnation::{Incarnation, RecordOrigin};
 use super::stamp::Stamp;
@@ -13,7 +13,7 @@ pub(super) enum Decision {
     Keep,
     /// It becomes this incarnation's, with its files.
     Adopt,
-    /// It is that of a session that is over: it goes to the trash.
+    /// It belongs to a session that has ended: it goes to the trash.
     BeginAnew,
     /// It is that of a later incarnation than the caller knows of.
     Superseded,

@@ -24,7 +24,7 @@ pub(super) const DIRECTORY_MODE: Mode = Mode::RWXU;
 /// So are its files.
 pub(super) const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 
-/// How often the directories above something are made again where somebody who sweeps removes them, empty, in between.
+/// How often parent directories are made again if a sweeping gateway removes them, empty, in between.
 const ATTEMPTS_MAX: usize = 100;
 
 /// How every step resolves.
@@ -156,7 +156,7 @@ pub(super) fn set_modified(parent: BorrowedFd<'_>, name: &str, unix_ms: u64) -> 
     fs::utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// A name that nobody else has: `<prefix><16 random hexadecimal digits>`.
+/// A name that nothing else has: `<prefix><16 random hexadecimal digits>`.
 pub(super) fn fresh_name(prefix: &str) -> String {
     format!("{prefix}{:016x}", rand::random::<u64>())
 }

@@ -39,8 +39,8 @@ impl Cache {
 }
 
 impl Volume {
-    /// Whether the volume still locks, renames and has room: asked anew where the last answer is five seconds old. Whoever
-    /// asks meanwhile waits for the answer.
+    /// Whether the volume still locks, renames and has room. An answer is used for five seconds; callers that come
+    /// meanwhile wait for the new one.
     ///
     /// # Errors
     /// The step that failed, and what to do about it.

@@ -1,4 +1,4 @@
-//! Which incarnation of a session somebody opens a directory for.
+//! The incarnation of a session for which a directory is opened.
 
 /// What the store said of the session, or that it could not be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The lock of one session: a `flock` on a file of its own, so that a process that dies lets go of it at once.
 //!
-//! Invariant: the file is never unlinked, nor replaced: whoever waits waits for the same file.
+//! Invariant: the file is never unlinked or replaced, so all callers wait for the same file.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

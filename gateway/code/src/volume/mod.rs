@@ -67,7 +67,7 @@ pub use super::stubs::MountedTool;
 pub struct VolumeOptions {
     /// The directory that all gateways of a fleet share. Made where it is missing.
     pub base_dir: PathBuf,
-    /// How long a session may be idle. What was not used for twice as long is swept, even where no store tells of it.
+    /// How long a session may be idle. What was not used for twice as long is swept, even if no record names it.
     pub session_ttl: Duration,
     /// How to start the process that proves locks between processes.
     pub second_process: SecondProcess,
@@ -112,7 +112,7 @@ impl Volume {
         SessionHandle::new(Arc::clone(&self.shared), place.clone())
     }
 
-    /// The directory under which everything lies, as it was configured.
+    /// The base directory, as it was configured.
     #[must_use]
     pub fn base_dir(&self) -> &Path {
         &self.shared.options.base_dir

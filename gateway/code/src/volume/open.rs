@@ -1,7 +1,7 @@
 //! Opening a session's directory: without its lock where it is ready, under it where something is to be done.
 //!
-//! Invariant: what is done to a directory is decided from what it says under the lock. A directory gets its stamp last,
-//! so that one without is simply made again, and again.
+//! Invariant: what is done to a directory is decided from its stamp as read under the lock. The stamp is written last, so a
+//! directory without one is made again.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -62,7 +62,7 @@ pub enum SessionOpenError {
     /// The tools could not be mounted.
     #[error(transparent)]
     Tools(#[from] ToolsError),
-    /// The directory changed under its lock, which nobody does.
+    /// The directory changed although this call has its lock.
     #[error("the session's directory changed under its lock")]
     Contended,
 }
@@ -75,9 +75,9 @@ pub enum Opening {
     Found,
     /// There was none: it was made.
     Initialised,
-    /// There was that of a session that is over: it was moved away, and a new one made.
+    /// Its session had ended: the directory was moved away, and a new one made.
     BegunAnew,
-    /// There was that of a session whose record was lost, or that was used while the store was away: it goes on.
+    /// Its session's record was lost, or it was used while the store was away: the session keeps its files.
     Adopted,
     /// Other tools are mounted than before.
     Remounted,
@@ -94,7 +94,7 @@ impl Opening {
 /// Where the trees of tools and skills came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeOrigin {
-    /// Somebody had made them.
+    /// They existed.
     Found,
     /// This call made them.
     Made,
@@ -171,7 +171,7 @@ pub(super) fn without_lock(
     let trees = tools::ensure(handle.shared.base.as_fd(), mounted)?;
     match stamp::touch(root.as_fd(), now_ms) {
         Ok(()) => {}
-        // Retired at this very moment: the lock will tell.
+        // Retired at this moment: look again under the lock.
         Err(StampError::Touch(Errno::NOENT)) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
@@ -179,7 +179,7 @@ pub(super) fn without_lock(
     build_opened_session(directory, trees, mounted, stamp.generation, Opening::Found).map(Some)
 }
 
-/// Everything else: the caller holds the lock, and nobody else changes the directory.
+/// Everything else. The caller has the lock, so nothing else changes the directory.
 pub(super) fn under_lock(
     handle: &SessionHandle,
     lock: &SessionLock,

@@ -23,7 +23,7 @@ const OTHER: &str = "other";
 /// A link out of the directory.
 const LINK: &str = "link";
 
-/// Makes the base where it is missing, and opens it where nobody else can replace what is in it.
+/// Makes the base if it is missing, and opens it if no other user can replace its contents.
 pub(super) fn open_base(path: &Path) -> Result<OwnedFd, VolumeProblem> {
     let base = match directory::open_base(path) {
         Err(Errno::NOENT) => {
@@ -53,13 +53,13 @@ pub(super) fn is_in_place(base: &OwnedFd, path: &Path) -> Result<(), VolumeProbl
     }
 }
 
-/// Whether nobody but the gateway's user and root can put other directories in the place of sessions. The group may: it
+/// Whether only the gateway's user and root can put other directories in the place of sessions. The group may: it
 /// is how the containers of one fleet share a volume.
 fn admit(owner: u32, mode: u32, expected: u32) -> Result<(), VolumeProblem> {
     if owner != expected && owner != 0 {
         return Err(VolumeProblem::Owner { owner, expected });
     }
-    // Not even with the sticky bit: everybody could then make the directory of a server before the gateway does.
+    // Not even with the sticky bit: any user could then make the directory of a server before the gateway does.
     if Mode::from_raw_mode(mode).contains(Mode::WOTH) {
         let mode = mode & 0o7777;
         return Err(VolumeProblem::WritableByAll { mode });
@@ -93,7 +93,7 @@ pub(super) fn prove_here(base: &OwnedFd) -> Result<(), VolumeProblem> {
     within(base, |probe, _| prove_steps(probe))
 }
 
-/// Works in a directory of its own, which is removed whatever comes of it.
+/// Works in a directory of its own, which is removed afterwards in every case.
 fn within(
     base: &OwnedFd,
     work: impl FnOnce(BorrowedFd<'_>, &str) -> Result<(), VolumeProblem>,
@@ -130,7 +130,7 @@ fn prove_steps(probe: BorrowedFd<'_>) -> Result<(), VolumeProblem> {
     lock_file(probe).map(drop)
 }
 
-/// Locks the file, which nobody else knows yet.
+/// Locks the file, which no other process knows yet.
 fn lock_file(probe: BorrowedFd<'_>) -> Result<FileLock, VolumeProblem> {
     let file = open_file(probe)?;
     match lock::try_lock(file.as_fd()) {

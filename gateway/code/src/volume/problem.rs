@@ -15,7 +15,7 @@ pub enum VolumeProblem {
         "the base directory could not be opened: {0}; it must be a directory itself, not a link to one, that the gateway's user may read"
     )]
     Open(Errno),
-    /// Another directory stands at the base's path than the one that was opened at the start, or none.
+    /// The base's path names another directory than the one that was opened at the start, or none.
     #[error(
         "the base directory was removed, or another one was put or mounted in its place, after this gateway had opened it: restart the gateway"
     )]
@@ -30,7 +30,7 @@ pub enum VolumeProblem {
         /// The gateway's user.
         expected: u32,
     },
-    /// Everybody on the machine may write to the base.
+    /// Every user of the machine may write to the base.
     #[error(
         "the base directory may be written by everybody (mode {mode:o}), who could then replace sessions: chmod o-w it"
     )]

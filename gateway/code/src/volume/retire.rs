@@ -18,7 +18,7 @@ use crate::place::CodePlace;
 pub enum RetireOutcome {
     /// It is in the trash.
     Moved,
-    /// Somebody holds its lock, or used it while the store was away: look again later.
+    /// It is locked, or was used while the store was away: look again later.
     InUse,
     /// It belongs to a later incarnation: nothing of this one is left.
     TakenOver,
@@ -60,7 +60,7 @@ impl Volume {
             Err(Errno::NOENT) => return Ok(RetireOutcome::Absent),
             Err(errno) => return Err(RetireError::Open(errno)),
         };
-        // One without a stamp was never served: whoever was to make it was killed.
+        // One without a stamp was never served: the process that was making it was killed.
         if let Some(stamp) = stamp::read(root.as_fd())? {
             if stamp.generation > generation {
                 return Ok(RetireOutcome::TakenOver);

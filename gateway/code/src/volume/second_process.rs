@@ -1,7 +1,6 @@
 //! The second process of the volume's probe: it tries to take a lock that the first one holds, and says what it found.
 //!
-//! It is the gateway's own binary, started again under another name; whoever is started under that name does nothing
-//! else.
+//! It is the gateway's own binary, started again under another name; under that name it does nothing else.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -17,7 +16,7 @@ use super::lock;
 const NAME: &str = "mooring-volume-probe";
 /// The environment variable that names the file whose lock it tries.
 const FILE_VARIABLE: &str = "MOORING_VOLUME_PROBE_FILE";
-/// Its exit code where somebody else holds the lock.
+/// Its exit code if the lock is taken.
 const LOCKED: u8 = 10;
 /// Its exit code where it took the lock.
 const FREE: u8 = 11;
@@ -49,9 +48,9 @@ impl Default for SecondProcess {
 /// What the second process found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// Somebody else holds the lock.
+    /// The lock is taken.
     Locked,
-    /// Nobody did.
+    /// The lock was free.
     Free,
 }
 

@@ -43,8 +43,8 @@ impl SessionHandle {
     /// Opens the session's directory for this incarnation, with these tools. Where it is initialised for both, no lock
     /// is taken; else the lock is waited for at most `wait`, and the directory looked at again under it.
     ///
-    /// What was opened without the lock may be retired by the time something is written: whoever runs or writes takes
-    /// the lock and opens by [`SessionHandle::open_locked`].
+    /// What was opened without the lock may be retired by the time something is written: runs and writes take the lock
+    /// and open by [`SessionHandle::open_locked`].
     ///
     /// # Errors
     /// [`SessionOpenError`] names the step. [`SessionOpenError::Superseded`] asks for reading the record again.

@@ -20,7 +20,7 @@ const HOST: &str = ".mooring";
 const NAME: &str = "stamp.json";
 /// Where the next stamp is written. One process writes at a time, and overwrites what a killed one left.
 const NEXT: &str = "stamp.json.tmp";
-/// Where the stamp stands, from the session's directory.
+/// The stamp's path within the session's directory.
 const PATH: &str = ".mooring/stamp.json";
 /// The newest version this gateway reads; it is the one it writes.
 const VERSION: u32 = 1;

@@ -1,8 +1,8 @@
-//! The sweep: what no store tells of any more is removed by its age alone.
+//! The sweep: directories that no record names any more are removed by their age.
 //!
 //! Invariants: a session's directory is swept only under its lock, when it was not used for twice the time that a
-//! session may be idle, and after a second look. Directories above it are removed only where they are empty, by a call
-//! that fails where they are not; whoever makes a session makes them again.
+//! session may be idle, and after a second look. Directories above it are removed only if they are empty, by a call
+//! that fails otherwise; the next session that needs them makes them again.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -116,7 +116,7 @@ impl Sweep<'_> {
             .and_then(|directory| directory::names(directory.as_fd())?.collect());
         match names {
             Ok(names) => names,
-            // Removed meanwhile, or a file of somebody else's, which is left alone.
+            // Removed meanwhile, or a file that is not the gateway's, which is left alone.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Vec::new(),
             Err(_) => {
                 self.swept.failed = self.swept.failed.saturating_add(1);
@@ -167,7 +167,7 @@ impl Sweep<'_> {
                 let stat = fs::fstat(&session)?;
                 Ok(self.is_old(directory::modified_ms(&stat)))
             }
-            // Of a later version, or unreadable: whoever can read it sweeps it.
+            // Of a later version, or unreadable: a gateway that can read it sweeps it.
             Err(_) => Err(Errno::IO),
         }
     }

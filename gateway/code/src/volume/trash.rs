@@ -17,11 +17,11 @@ use crate::place::CodePlace;
 
 /// The lock held while deleting; no server's name begins with a dot.
 const LOCK: &str = ".trash";
-/// How many things of one name may lie in the trash at once.
+/// Most entries of one name in the trash at once.
 const SAME_NAME_MAX: u32 = 10_000;
 /// What the names of trees of tools begin with in the trash.
 const TOOLS_PREFIX: &str = "tools-";
-/// How long a tree of tools lies in the trash: longer than any run that had it open may last.
+/// How long a tree of tools stays in the trash: longer than any run that had it open may last.
 const TOOLS_LIE: Duration = Duration::from_secs(15 * 60);
 
 /// Why emptying the trash failed.
@@ -97,16 +97,15 @@ pub(super) fn discard_session(
     discard(base, &place.relative_path(), &name).map(drop)
 }
 
-/// Moves a tree of tools into the trash, where it lies for a while: somebody may just have opened it.
+/// Moves a tree of tools into the trash. It stays there for a while, because a call may just have opened it.
 pub(super) fn discard_tools(base: BorrowedFd<'_>, path: &Path, hash: &str) -> Result<(), Errno> {
-    // The time from which it lies is set before it gets there: whoever deletes must never see the old one.
+    // The time is set before the move: the process that deletes must never see the old one.
     let path_text = path.to_str().ok_or(Errno::INVAL)?;
     directory::set_modified(base, path_text, unix_now_ms())?;
     discard(base, path, &format!("{TOOLS_PREFIX}{hash}")).map(drop)
 }
 
-/// Moves what stands at `path` into the trash: under `name`, or where something of that name lies there already, with
-/// a number after it. Says under which.
+/// Moves a directory into the trash under `name`, with a number after it if that name is taken. Returns the name.
 pub(super) fn discard(base: BorrowedFd<'_>, path: &Path, name: &str) -> Result<String, Errno> {
     directory::make_directory(base, TRASH)?;
     for attempt in 0..SAME_NAME_MAX {

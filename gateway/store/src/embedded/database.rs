@@ -43,7 +43,7 @@ pub(super) struct Database {
     departures: Departures,
     tuning: Tuning,
     pub(super) written_since_purge: u32,
-    /// Where REAP goes on for a family, in the order of its index; nowhere for the front.
+    /// Where REAP continues for a family, in the order of its index; none for the front.
     pub(super) reaped_to: HashMap<Family, (i64, i64)>,
 }
 

@@ -1,6 +1,6 @@
 //! The file as it lies in its directory: which one it is, who may make or move it now, and where a damaged one goes.
 //!
-//! Invariants: the file is made, brought up to date and moved aside under one lock between processes, so nobody moves
+//! Invariants: the file is made, brought up to date and moved aside under one lock between processes, so no process moves
 //! away what another has just made; a connection to a file that lies there no more deletes nothing of the one in its place.
 
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use rusqlite::config::DbConfig;
 const PARTS: [&str; 3] = ["", "-wal", "-shm"];
 /// What the name of the lock ends with.
 const LOCK: &str = "-lock";
-/// Longest wait for the lock. Whoever has it makes a few tables, and may wait for SQLite's own lock meanwhile.
+/// Longest wait for the lock. Its holder makes a few tables, and may wait for SQLite's own lock meanwhile.
 const LOCK_WITHIN: Duration = Duration::from_secs(30);
 /// How long to wait before the lock is tried again.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -79,7 +79,7 @@ impl FileLock {
 /// What a database in memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
-    /// It stands in for a file that cannot be written.
+    /// It replaces a file that cannot be written.
     Copy,
     /// It is the store itself.
     Store,
@@ -152,8 +152,8 @@ impl DerefMut for FileConnection {
 }
 
 impl Drop for FileConnection {
-    /// The log is written back and deleted by the last one that closes, where nobody can put another file there meanwhile.
-    /// Otherwise it stays, and whoever opens the file next reads it.
+    /// The last one that closes writes the log back and deletes it, if no other file can be put there meanwhile. Otherwise
+    /// the log stays, and the next process that opens the file reads it.
     fn drop(&mut self) {
         let lock = match &self.place {
             Place::File(path, _) => FileLock::try_take(path).ok(),
@@ -184,7 +184,7 @@ pub(super) fn make_private(path: &Path) -> Result<()> {
         .open(path);
     match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        // What stands beside no file was left by one that is gone, and is not this one's.
+        // A log without a file was left by an earlier file, and does not belong to this one.
         made => made.map(drop).and_then(|()| {
             let is_left = |part: &&&str| !part.is_empty() && beside(path, part).exists();
             match PARTS.iter().find(is_left) {

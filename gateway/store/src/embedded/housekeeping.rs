@@ -21,7 +21,7 @@ pub(super) const USE_STEP: Millis = Millis::new(1_000);
 const BESIDE_WITHIN: Duration = Duration::from_millis(5);
 
 impl Database {
-    /// Notes a use beside a record that says nothing of it. Nobody waits long for that, and nothing fails for it.
+    /// Notes a use beside a record that was not written for it. It takes no long wait, and its failure fails no command.
     pub(super) fn note_use(&mut self, key: &SessionKey, used_at: Timestamp) {
         let noted = self.connection.busy_timeout(BESIDE_WITHIN).and_then(|()| {
             self.connection

@@ -47,7 +47,7 @@ struct Search {
     prefix: String,
 }
 
-/// Where a session stands in the order of creation; the ordinal tells those of one moment apart.
+/// A session's place in the order of creation; the ordinal orders those of one moment.
 #[derive(Clone, Copy)]
 struct Place {
     created_at: i64,

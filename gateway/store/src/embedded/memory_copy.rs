@@ -38,7 +38,7 @@ END;
 pub(super) enum Extent {
     /// Everything that was committed.
     Whole,
-    /// What the file itself holds; not what stands in the log beside it.
+    /// The file itself, without the log beside it.
     WithoutLog,
     /// Nothing: the file cannot be read either.
     Nothing,
@@ -206,7 +206,7 @@ fn write_session(memory: &Connection, file: &Connection, key: &str) -> rusqlite:
     Ok(())
 }
 
-/// Workers that beat meanwhile, and initialize params that are kept for longer. Rates begin anew with the file's.
+/// Workers that beat meanwhile, and initialize params that are kept for longer. Rates continue from the file's.
 fn write_others(memory: &Connection, file: &Connection) -> rusqlite::Result<()> {
     let mut workers = memory.prepare(
         "SELECT worker, name, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal",

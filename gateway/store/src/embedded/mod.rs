@@ -1,17 +1,17 @@
 //! The embedded store: one SQLite file, shared safely by the processes of one machine.
 //!
 //! Every transition is one `BEGIN IMMEDIATE` transaction over one row, decided by the rules, so two processes never
-//! decide over the same state; one that changes nothing (most ROUTEs) waits for no write lock, and its use is noted where
-//! nobody else writes. A process may be killed at any moment: SQLite's write-ahead log keeps what was committed and drops what was not. `synchronous` is
-//! `NORMAL`: a power cut may lose the last commits, never the file's integrity.
+//! decide over the same state; one that changes nothing (most ROUTEs) waits for no write lock, and its use is noted while
+//! no other process writes. A process may be killed at any moment: SQLite's write-ahead log keeps what was committed and
+//! drops the rest. `synchronous` is `NORMAL`: a power cut may lose the last commits, never the file's integrity.
 //!
 //! Processes that are started for one call each share the file too: it is made and brought up to date under a lock
-//! ([`file`]), looked at before it is used ([`schema`]), and where it is damaged or cannot be written, sessions go on all
-//! the same ([`mend`], [`memory_copy`]).
+//! ([`file`]) and checked before it is used ([`schema`]). If it is damaged or cannot be written, sessions continue without
+//! it ([`mend`], [`memory_copy`]).
 //!
-//! Caps, lists, placement by load and the reaper go by columns beside the records, so they are the same for all
-//! processes. Turns and news are those of one process: across processes, order is kept by each for itself, and whoever
-//! waits for another's claim asks again from time to time.
+//! Caps, lists, placement by load and the reaper use columns beside the records, so they are the same for all processes.
+//! Turns and events are those of one process: each process keeps order for itself, and a caller that waits for another
+//! process's claim asks again from time to time.
 //!
 //! SQLite blocks, so one thread of its own does all the work of a process; callers reach it through a bounded channel.
 
@@ -177,7 +177,7 @@ impl EmbeddedStore {
     ) -> Result<R, StoreError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |database| {
-            // The caller may have gone: then nobody is told, and what was done stays done.
+            // The caller may be gone; what was done stays done.
             drop(reply.send(work(database)));
         });
         let asked = async {

@@ -1,4 +1,4 @@
-//! REAP over the file: which tombstones still hold something that nobody is cleaning up.
+//! REAP over the file: the tombstones that still hold something and that no process is cleaning up.
 
 use mooring_session::context::Liveness;
 use mooring_session::names::WorkerId;
@@ -35,7 +35,7 @@ impl EmbeddedStore {
 
 impl Database {
     /// Those that have waited longest come first. Where more of them than one call looks at are others', of another
-    /// family or put off, the next call for this family goes on behind them, and from the front again when it has come
+    /// family or put off, the next call for this family continues behind them, and from the front again when it has come
     /// to the end.
     fn reap(
         &mut self,

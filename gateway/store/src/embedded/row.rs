@@ -82,7 +82,7 @@ fn unreadable() -> Refusal {
     Refusal::Corrupt(CorruptRecord::field(b"fields"))
 }
 
-/// Writes the record that now stands under the key, over the fields that stood there before.
+/// Writes the record under the key, over the fields that were there before.
 pub(super) fn save(
     transaction: &Transaction<'_>,
     key: &str,

@@ -121,7 +121,7 @@ fn prepare(connection: &mut Connection, check: Check) -> rusqlite::Result<i64> {
     look_through(connection, check)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     settle(connection)?;
-    // A process of an earlier release, which knows no lock, may make the tables too: whoever is second finds them.
+    // A process of an earlier release, which knows no lock, may make the tables too: the second one finds them.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tables::bring_up_to_date(&transaction)?;
     transaction.commit()?;

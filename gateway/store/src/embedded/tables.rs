@@ -12,7 +12,7 @@ use super::row;
 pub(super) const SCHEMA_VERSION: i64 = 2;
 
 /// `fields` is a JSON object of the same field names and values that a record has in Redis, and is the record; the other
-/// columns, and all of `bindings`, are what questions over many records go by. `over_at` is when the record stops being
+/// columns, and all of `bindings`, are for queries over many records. `over_at` is when the record stops being
 /// active: its deadline, or 0 where it was ended. `last_used_at` counts uses that the record was not written for.
 const SESSIONS: &str = "
 CREATE TABLE sessions (
@@ -125,7 +125,7 @@ fn from_version_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
                 row::save_session(transaction, &key, &json, &record, &times)?;
                 row::save_bindings(transaction, &key, &record)?;
             }
-            // It says that it is corrupt to whoever asks for it, as it did before, until its tombstone ends.
+            // Requests for it are still answered that it is corrupt, until its tombstone ends.
             Err(_) => keep_unreadable(transaction, &key, &json, old.get(2)?, old.get(3)?)?,
         }
     }

@@ -1,7 +1,7 @@
 //! Workers, lists and the reaper where Redis may be away: all of it is for the whole fleet, and none of it is served
 //! from memory.
 //!
-//! Invariant: nothing is named or claimed for cleaning while Redis is away or still being told what happened. A session
+//! Invariant: nothing is named or claimed for cleaning while Redis is away or being reconciled. A session
 //! that was used meanwhile may look expired to it.
 
 use mooring_session::names::WorkerId;

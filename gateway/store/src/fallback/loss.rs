@@ -4,7 +4,7 @@ use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 
 use crate::key::SessionKey;
 
-/// One binding that was made or answered for while the store was away and does not hold now that it is back.
+/// One binding that was made or answered for while the store was away, and that the store refused on its return.
 /// The gateway deletes the upstream session where there is one, and logs what was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
@@ -16,11 +16,11 @@ pub struct Loss {
     pub instance: InstanceName,
     /// What is to be deleted there.
     pub upstream_session: Option<UpstreamSession>,
-    /// Why it does not hold.
+    /// Why it was lost.
     pub reason: LossReason,
 }
 
-/// Why a binding does not hold.
+/// Why a binding was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum LossReason {

@@ -1,10 +1,11 @@
-//! Sessions served from memory while Redis is away, by the same rules, and what has to be told when it returns.
+//! Sessions served from memory while Redis is away, by the same rules, and what has to be sent to it when it
+//! returns.
 //!
 //! Code sessions are served whether they are known here or not: their paths are derived from their names, and locks on the
-//! volume hold without Redis. Of others only what this worker read or made is.
+//! volume hold without Redis. Of others only those that this gateway read or made.
 //!
-//! Invariants: a session that is not known here is answered with `UnavailableReason`, never with a refusal; no binding of a session
-//! that others know too is owned here; an END that was answered is in the journal until Redis has heard it.
+//! Invariants: a session that is not known here is answered with `UnavailableReason`, never with a refusal; no
+//! binding of a session that others know too is owned here; an END that was answered is in the journal until Redis has it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -50,7 +51,7 @@ pub(super) enum Origin {
     Read(ReadOrigin),
 }
 
-/// What Redis knew of a session before it went away, and what it has to be told.
+/// What Redis knew of a session before it went away, and what has to be sent to it.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOrigin {
     /// The epoch of each binding that was read.
@@ -65,7 +66,7 @@ pub(super) struct ReadOrigin {
 #[derive(Clone, Debug)]
 pub(super) struct PendingEnd {
     pub(super) request: End,
-    /// The upstream sessions that its caller was told of, and cleans up.
+    /// The upstream sessions that its caller knows of, and cleans up.
     pub(super) told: Vec<UpstreamSession>,
 }
 
@@ -229,7 +230,7 @@ impl Memory {
             .collect()
     }
 
-    /// The sessions that Redis has to be told of, as they stand.
+    /// The sessions that have to be sent to Redis.
     pub(super) fn owed(&self) -> Vec<SessionKey> {
         self.origins.keys().cloned().collect()
     }

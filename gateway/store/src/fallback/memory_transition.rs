@@ -23,7 +23,7 @@ pub(crate) enum RequiredKnowledge<'a> {
     Session,
     /// The whole record.
     Record,
-    /// A bound binding of this server that nobody owns.
+    /// A bound binding of this server without an owner.
     Binding(&'a ServerName),
     /// Nothing that memory could know, unless it minted the session itself.
     Store,
@@ -39,8 +39,8 @@ pub(crate) trait MemoryTransition: Wire + WakingTransition {
     /// What must be known.
     fn need(&self) -> RequiredKnowledge<'_>;
 
-    /// Whose session it is said to be, where that is all that a code session needs to go on: where its files are does not
-    /// hang on its record.
+    /// The principal that the request names, if that is enough to serve a code session: its files are found without its
+    /// record.
     fn user(&self) -> Option<&Principal> {
         None
     }
@@ -49,7 +49,7 @@ pub(crate) trait MemoryTransition: Wire + WakingTransition {
     fn note(&self, _key: &SessionKey, _reply: &Self::Reply, _shadow: &mut Shadow, _now: Timestamp) {
     }
 
-    /// Notes what has to be told to Redis on its return, where the record itself does not tell it.
+    /// Notes what has to be sent to Redis on its return beside the record itself.
     fn journal(&self, _key: &SessionKey, _reply: &Self::Reply, _memory: &mut Memory) {}
 
     /// Notes a refusal by Redis.

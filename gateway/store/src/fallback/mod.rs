@@ -1,14 +1,15 @@
-//! Redis with memory behind it: what is safe to serve while Redis cannot be reached is served, and told when it returns.
+//! Redis with memory behind it: what is safe to serve while Redis cannot be reached is served, and sent to it when it
+//! returns.
 //!
 //! Only a failure of transport counts: a server that answers LOADING or READONLY is there, and its callers are told to
-//! try again. There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
-//! worker reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by nobody, for the moment in which
-//! [`reconcile`] tells Redis what happened; callers wait for the command time-out at most, and then for one command.
+//! retry. There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
+//! gateway reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by neither, while [`reconcile`] sends
+//! Redis what happened; callers wait for the command time-out at most, and then for one command.
 //!
 //! A command under way when Redis goes away may have been carried out there. It is then served from memory like one
 //! that was not sent, and that is safe: memory serves a BIND, REBIND or CONFIRM only over a binding it has read before,
-//! and the tokens with which Redis is told on its return are those of the attempts themselves, so that what Redis may
-//! already hold is found and taken up, or wins.
+//! and what is sent to Redis on its return has the tokens of the attempts themselves, so that what Redis may already have
+//! is found and used, or wins.
 
 mod fleet;
 mod loss;
@@ -61,7 +62,7 @@ pub(super) struct FallbackStore {
 #[derive(Debug)]
 struct Shared {
     redis: RedisStore,
-    /// Changed only while the memory is locked, so that whoever holds the lock knows the phase.
+    /// Changed only while the memory is locked, so that the holder of the lock knows the phase.
     phase: watch::Sender<Phase>,
     memory: Mutex<Memory>,
     /// The turns of this worker's own callers while Redis is away.
@@ -163,7 +164,7 @@ impl FallbackStore {
         Ok(())
     }
 
-    /// What Redis is not told while it is away lapses there.
+    /// While Redis is away, the params there lapse by themselves.
     pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
         let shared = &self.shared;
         shared.memory().inits.delete(digest);

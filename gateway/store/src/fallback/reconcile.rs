@@ -1,10 +1,9 @@
-//! What Redis is told when it returns, before anything is served from it again.
+//! What is sent to Redis when it returns, before anything is served from it again.
 //!
 //! ENDs first, so that no session that its client ended comes back. Then each session that was minted or changed:
 //! created without reviving a tombstone, its bindings claimed with the tokens that made them and confirmed. The answer
-//! of Redis wins: what it refuses is reported as lost. A code session is told by itself alone ([`tell_code`]). Every step
-//! may be repeated, so an outage in the middle of it only
-//! leaves the rest for the next return.
+//! of Redis wins: what it refuses is reported as lost. Of a code session only the record is sent ([`tell_code`]). Every
+//! step may be repeated, so an outage in the middle only leaves the rest for the next return.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +23,12 @@ use super::memory::{Origin, PendingEnd, ReadOrigin};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 
-/// Sessions told at the same time.
+/// Sessions reconciled at the same time.
 const AT_ONCE: usize = 32;
 /// How long a claim made for a binding that exists already may take to be confirmed.
 const LEASE: Millis = Millis::new(10_000);
 
-/// Whether Redis holds what it was told.
+/// Whether Redis accepted what it was sent.
 enum ReconcileOutcome {
     Held,
     Overruled,
@@ -91,7 +90,7 @@ async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError
     Ok(())
 }
 
-/// The record as Redis has to hold it, its tombstone left standing.
+/// Creates the record in Redis, without reviving a tombstone.
 fn creation(record: &Record) -> Create {
     Create {
         id: record.id.clone(),
@@ -104,7 +103,7 @@ fn creation(record: &Record) -> Create {
     }
 }
 
-/// A code session that was used while Redis was away is in use: what Redis saw expire meanwhile begins anew, so that no
+/// A code session that was used while Redis was away is in use: what Redis saw expire meanwhile is created again, so that no
 /// reaper takes its files for those of a session that is over. One that was ended stays ended.
 async fn tell_code(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
     if record.life.standing(shared.clock.now()) != Standing::Active {
@@ -130,7 +129,7 @@ async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Resu
     let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();
     for (server, binding) in &record.bindings {
         let told = match (is_created, binding.phase) {
-            // Its initialization is under way, and will find out that the claim does not hold.
+            // Its initialization is under way, and will find that the claim is lost.
             (true, Phase::Claimed { .. }) => ReconcileOutcome::Held,
             (true, Phase::Bound) => bind(shared, key, record, server, binding).await?,
             (false, _) => ReconcileOutcome::Overruled,

@@ -1,4 +1,4 @@
-//! What this worker itself read from Redis a moment ago: all it may go by when Redis is away.
+//! What this gateway itself read from Redis a moment ago: all that it may use while Redis is away.
 //!
 //! Invariants: bounded; never consulted while Redis answers; holds only bindings that are bound and not owned.
 

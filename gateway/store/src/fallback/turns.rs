@@ -1,8 +1,8 @@
-//! Turns, news and rates where Redis may be away.
+//! Turns, events and rates where Redis may be away.
 //!
-//! While it is, every worker keeps the order of its own callers, and none across workers: a session's calls stay in
-//! order as long as they reach one worker. When Redis returns, the turns given meanwhile are over: who waits is told to
-//! ask again, and a holder that renews says which turn it held.
+//! While it is, every gateway keeps the order of its own callers, and none across gateways: a session's calls stay in
+//! order as long as they reach one gateway. When Redis returns, the turns given meanwhile end: waiting callers are told
+//! to ask again, and a holder that renews says which turn it had.
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl FallbackStore {
         }
     }
 
-    /// A turn that memory gave is left there; every other is Redis's, where its lease lapses if it cannot be told.
+    /// A turn that memory gave is left there; every other is Redis's, where its lease lapses if it cannot be reached.
     pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
         let shared = &self.shared;
         if shared.memory().is_foreign(key, &request.principal) {

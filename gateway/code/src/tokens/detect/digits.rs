@@ -1,8 +1,8 @@
-//! Card numbers, social security numbers and telephone numbers: groups of digits and what stands between them.
+//! Card numbers, social security numbers and telephone numbers: groups of digits and their separators.
 //!
-//! A run of groups is cut where something else than one or two of the usual separators stands. From each of its groups on,
-//! every type takes the longest number that it can read there; the length of a number is limited, so a run is read in a
-//! time that grows with its length.
+//! A run of groups ends at anything but one or two of the usual separators. From each of its groups on, every type takes
+//! the longest number that it can read; the length of a number is limited, so a run is read in a time that grows with
+//! its length.
 
 use std::ops::Range;
 
@@ -25,11 +25,11 @@ const GROUPS_MAX: usize = DIGITS_MAX;
 #[derive(Clone, Debug)]
 struct Group {
     range: Range<usize>,
-    /// What stands between the group before and this one, in its run; nothing at the first.
+    /// What separates the group from the one before it in its run; nothing for the first.
     between: Separator,
 }
 
-/// What stands between two groups of a run.
+/// What separates two groups of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     Nothing,
@@ -39,7 +39,7 @@ enum Separator {
     Parenthesis,
 }
 
-/// The numbers of a text. `hint` is what the key says under which all of it stands.
+/// The numbers of a text. `hint` is what its key says.
 pub(super) fn find(text: &str, hint: Hint, push: &mut impl FnMut(PersonalDataType, Range<usize>)) {
     if let Some(kind) = classify_by_hint(text, hint) {
         push(kind, 0..text.len());
@@ -82,7 +82,7 @@ pub(super) fn of_number(decimal: &str, hint: Hint) -> Option<PersonalDataType> {
     }
 }
 
-/// What all of a text is that stands under a telling key.
+/// What the whole of a text is by its key.
 fn classify_by_hint(text: &str, hint: Hint) -> Option<PersonalDataType> {
     let (kind, counts, marks) = match hint {
         Hint::Phone => (
@@ -111,7 +111,7 @@ fn next_group(text: &str, from: usize) -> Option<Range<usize>> {
     Some(start..start + length)
 }
 
-/// What stands between two groups, where they may belong to one number.
+/// The separator of two groups, if they may belong to one number.
 fn separator(between: &str) -> Option<Separator> {
     let is_separator = |letter: char| " -.\u{a0}\u{2010}\u{2011}\u{2013}".contains(letter);
     let mut letters = between.chars();
@@ -175,7 +175,7 @@ fn card(text: &str, groups: &[Group]) -> usize {
     found
 }
 
-/// A point stands in fractions, and in no card number.
+/// Points separate fractions, and no card number.
 fn is_of_card(between: Separator) -> bool {
     matches!(between, Separator::One(separator) if separator != '.')
 }

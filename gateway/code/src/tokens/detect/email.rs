@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// How far what stands before a `%40` is followed, in characters. Before an `@` it needs no limit: no address goes over
+/// How far the part before a `%40` is followed, in characters. Before an `@` it needs no limit: no address goes over
 /// another's `@`.
 const LOCAL_MAX: usize = 320;
 

@@ -5,7 +5,7 @@
 pub(in super::super) enum Hint {
     /// The key says nothing, or there is none.
     None,
-    /// Somebody's name: the key is or ends with `name`.
+    /// A person's name: the key is or ends with `name`.
     Name,
     /// A telephone number.
     Phone,

@@ -2,7 +2,7 @@
 //!
 //! What a text has is found by each type for itself; matches that overlap become one, of all that they cover together, so
 //! that nothing of a shorter one is left over. It has the category of the longest of them, and of equally long ones that of
-//! the first in this order: patterns of the settings as they stand there, e-mail addresses, card numbers, social security
+//! the first in this order: patterns of the settings in their order, e-mail addresses, card numbers, social security
 //! numbers, telephone numbers, names. What is a token already is left out.
 //!
 //! Invariant: the same text and settings always give the same matches, in a time that grows with the text's length; only a
@@ -23,15 +23,15 @@ pub(super) use hint::Hint;
 /// Personal data in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Match<'a> {
-    /// Where it stands; never empty.
+    /// Where it is; never empty.
     pub(super) range: Range<usize>,
     /// Its category.
     pub(super) category: &'a str,
-    /// Whether it stands in JSON that is a text, where characters may be escaped.
+    /// Whether it is within a JSON text, where characters may be escaped.
     pub(super) is_in_json_text: bool,
 }
 
-/// A match, and where its type stands in the order: the lower of two that are equally long wins.
+/// A match, and the rank of its type: of two that are equally long, the lower rank wins.
 struct RankedMatch<'a> {
     range: Range<usize>,
     category: &'a str,
@@ -54,8 +54,7 @@ impl Detector {
         self.settings.types.contains(&wanted)
     }
 
-    /// All that a text has, from left to right, none of it overlapping another. `hint` is what the key says under which
-    /// the text stands.
+    /// All matches of a text, from left to right, none overlapping another. `hint` is what the text's key says.
     pub(super) fn find(&self, text: &str, hint: Hint) -> Vec<Match<'_>> {
         let mut found = Vec::new();
         for (rank, (category, pattern)) in self.settings.patterns.iter().enumerate() {

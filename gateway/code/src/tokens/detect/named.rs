@@ -1,5 +1,5 @@
 //! Names in text that has JSON in it, or the `repr` of it: the text under a key that is or ends with `name`, between the
-//! same quotation marks as the key, also where both are escaped because the JSON stands in a JSON text itself. A text that
+//! same quotation marks as the key, also where both are escaped because the JSON is within a JSON text. A text that
 //! was cut off in the middle of a name has the rest of its line as the name.
 
 use std::ops::Range;

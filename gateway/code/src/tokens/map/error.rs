@@ -8,7 +8,7 @@ pub enum TokensError {
     /// The file could not be made or opened.
     #[error("the session's tokens could not be opened: {0}")]
     Open(Errno),
-    /// Something else stands in its place.
+    /// It is no regular file.
     #[error("the session's tokens are not in a regular file")]
     NotAFile,
     /// The file system refused the lock.

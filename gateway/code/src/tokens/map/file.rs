@@ -1,7 +1,7 @@
 //! The file of a map: `tokens` in the session's host directory. Lines are appended under its lock, and read without.
 //!
 //! Invariant: nothing is ever changed or taken back, so what was read once stays true. Half a line, which a killed process
-//! or a full disk leaves at the end, is ended by the next one that writes, and is then a line that nobody believes.
+//! or a full disk leaves at the end, is ended by the next process that writes, and is then skipped.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};

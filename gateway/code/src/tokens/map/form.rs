@@ -1,4 +1,4 @@
-//! One line of a map's file: a number, and the value that its token stands for.
+//! One line of a map's file: a number, and the value of its token.
 //!
 //! ```text
 //! <number> <base64 of the body> <16 hexadecimal digits of a checksum>

@@ -14,7 +14,7 @@ const WORD: &str = "mooring-tokens";
 const VERSION: u32 = 1;
 const PLAIN: &str = "plain";
 const ENCRYPTED: &str = "chacha20-poly1305";
-/// What stands where no key is needed.
+/// In the place of the key's mark if there is no key.
 const NO_KEY: &str = "-";
 /// Longest first line.
 pub(super) const BYTES_MAX: usize = 256;
@@ -58,7 +58,7 @@ pub(super) fn read(line: &[u8], key: Option<&TokenKey>) -> Result<Form, TokensEr
     }
 }
 
-/// What tells keys apart and says nothing about them.
+/// Distinguishes keys without revealing anything about them.
 fn key_mark(key: &TokenKey, map: &str) -> String {
     let derived = key.derive("mark", map.as_bytes());
     let [a, b, c, d, e, f, g, h, ..] = derived;

@@ -29,12 +29,12 @@ impl TokenIndex {
         (*value.category == *category).then_some(value)
     }
 
-    /// A number that nobody has, nor had in a line that cannot be read.
+    /// A number that no value has, nor had in a line that cannot be read.
     pub(super) fn next_number(&self) -> u32 {
         self.highest.saturating_add(1)
     }
 
-    /// Notes what a line says. Two values of one number make it nobody's; of two numbers of one value the first is its
+    /// Notes what a line says. Two values of one number make it unusable; of two numbers of one value the first is its
     /// token, and the other one turns back to it all the same.
     pub(super) fn note(&mut self, number: u32, value: PersonalValue) {
         self.highest = self.highest.max(number);

@@ -1,8 +1,8 @@
-//! Which value a token of a session stands for: an index in memory over a file on the volume, which all gateways of the
+//! The value of each token of a session: an index in memory over a file on the volume, which all gateways of the
 //! fleet append to.
 //!
 //! A value that is known is found in the index. One that is not is given the next number under the lock of the file, after
-//! what others have appended in the meantime was read; so one value has one token, whoever sees it first. Readers take no
+//! what others have appended in the meantime was read; so one value has one token in the whole fleet. Readers take no
 //! lock: they stop at the last whole line, and whole lines are never taken back.
 //!
 //! A session has room for [`ENTRIES_MAX`] values of at most [`VALUE_BYTES_MAX`] bytes each and a file of [`FILE_BYTES_MAX`];
@@ -93,7 +93,7 @@ impl TokenMap {
         Ok(values.iter().map(|value| state.token_of(value)).collect())
     }
 
-    /// The values that tokens of these categories and numbers stand for, in their order; none where one is not known.
+    /// The values of tokens of these categories and numbers, in their order; none for one that is not known.
     pub(super) fn values_of(
         &self,
         tokens: &[(&str, u32)],
@@ -104,7 +104,7 @@ impl TokenMap {
             let mut tokens = tokens.iter();
             tokens.any(|(category, number)| state.index.value(category, *number).is_none())
         };
-        // A volume over a network may show an old length of the file, but not to whoever holds its lock.
+        // A volume over a network may show an old length of the file, but not to a process that has its lock.
         if is_unknown(&state) {
             let State { file, index } = &mut *state;
             let lock = file.lock()?;
@@ -116,7 +116,7 @@ impl TokenMap {
         Ok(tokens.iter().map(value).collect())
     }
 
-    /// A panic while the state was held leaves the file as it was, and of the index at most what stands in it.
+    /// A panic while the state was locked leaves the file as it was, and the index with no more than the file has.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

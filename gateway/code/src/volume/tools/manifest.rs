@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use crate::stubs::{self, MountedTool};
 use mooring_secrets::digest;
-use mooring_settings::Language;
-use mooring_settings::StubFormat;
+use mooring_settings::{Language, StubFormat};
 
 /// Most tools mounted at once.
 const TOOLS_MAX: usize = 4_096;

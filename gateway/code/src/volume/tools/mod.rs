@@ -1,6 +1,6 @@
 //! What is mounted at `/tools` and `/skills`: content-addressed trees that all sessions with the same tools share.
 //!
-//! Invariant: a tree is made in a directory of its own and renamed into place, so that nobody ever sees half of one; of
+//! Invariant: a tree is made in a directory of its own and renamed into place, so that half of one is never visible; of
 //! two that are made at once, one stays. A tree in place is never changed.
 
 mod content;
@@ -26,11 +26,11 @@ pub(super) const NEW_PREFIX: &str = ".new-";
 const TOOLS_TREE: &str = "tools";
 /// The tree that is mounted at `/skills`.
 const SKILLS_TREE: &str = "skills";
-/// Nobody writes to what is mounted.
+/// What is mounted is read-only.
 const MOUNTED_DIRECTORY: Mode = Mode::from_raw_mode(0o555);
 /// See [`MOUNTED_DIRECTORY`].
 const MOUNTED_FILE: Mode = Mode::from_raw_mode(0o444);
-/// How often a tree is looked for again that was there, and was swept the moment after.
+/// How often a tree is looked for again that was swept in between.
 const LOOKS_MAX: usize = 3;
 
 /// Why the trees could not be mounted.
@@ -67,7 +67,7 @@ pub(super) struct MountedTrees {
     pub(super) origin: TreeOrigin,
 }
 
-/// Opens the trees of what is mounted, and makes them where nobody has.
+/// Opens the trees of what is mounted, and makes them if they do not exist.
 pub(super) fn ensure(
     base: BorrowedFd<'_>,
     mounted: &MountManifest,
@@ -92,7 +92,7 @@ pub(super) fn note_use(
 ) -> Result<(), ToolsError> {
     let path = format!("{TOOLS}/{}", mounted.content_hash());
     match directory::set_modified(base, &path, now_ms) {
-        // Swept at this moment. Whoever has it open keeps it for a while, and the next to open it makes it anew.
+        // Swept at this moment. Calls that have it open keep it for a while; the next to open it makes it again.
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(ToolsError::Touch(errno)),
     }
@@ -118,13 +118,13 @@ fn find(
 }
 
 fn make(base: BorrowedFd<'_>, mounted: &MountManifest) -> Result<TreeOrigin, ToolsError> {
-    // It is there since the start, unless somebody has cleaned up since then.
+    // It was made at the start, and may have been removed since then.
     let all = directory::make_directories(base, &[TOOLS]).map_err(ToolsError::MakeDirectory)?;
     let name = directory::fresh_name(NEW_PREFIX);
     let made = fill(all.as_fd(), &name, mounted).and_then(|()| {
         match fs::renameat(&all, name.as_str(), &all, mounted.content_hash().as_str()) {
             Ok(()) => Ok(TreeOrigin::Made),
-            // Somebody else was faster: theirs is the same, and stays.
+            // Another call was faster: its tree is the same, and stays.
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(TreeOrigin::Found),
             Err(errno) => Err(ToolsError::Place(errno)),
         }
