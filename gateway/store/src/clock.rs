@@ -3,6 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use mooring_session::time::{Monotonic, Timestamp};
+use time::{OffsetDateTime, PrimitiveDateTime};
 
 /// Where a store reads the time. One reading of each per command.
 #[derive(Clone, Debug)]
@@ -58,34 +59,13 @@ fn millis(ms: u128) -> u64 {
     u64::try_from(ms).unwrap_or(u64::MAX)
 }
 
-const MS_PER_DAY: u64 = 24 * 60 * 60 * 1_000;
-
-/// The moment `unix_ms` milliseconds after 1970 as RFC 3339 has it, in UTC: `2026-02-01T12:34:56.789Z`.
+/// A moment in milliseconds since 1970 as RFC 3339 has it, in UTC: `2026-02-01T12:34:56.789Z`. The last moment of the
+/// year 9999 for a later one.
 pub fn rfc3339(unix_ms: u64) -> String {
-    let (year, month, day) = civil(unix_ms / MS_PER_DAY);
-    let of_day = unix_ms % MS_PER_DAY;
-    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-    let (second, ms) = (of_day / 1_000 % 60, of_day % 1_000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
-}
-
-/// Year, month and day of the day that is this many days after 1 January 1970, in the Gregorian calendar.
-///
-/// Years are counted from March, so that the leap day is the last of its year, within eras of 400 years, each of
-/// 146 097 days; the months from March on have 153 days in every five.
-fn civil(days_since_1970: u64) -> (u64, u64, u64) {
-    let days = days_since_1970 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let (month, later) = if month_from_march < 10 {
-        (month_from_march + 3, 0)
-    } else {
-        (month_from_march - 9, 1)
-    };
-    (era * 400 + year_of_era + later, month, day)
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000);
+    let moment = moment.unwrap_or(PrimitiveDateTime::MAX.assume_utc());
+    let (date, (hour, minute, second, ms)) = (moment.date(), moment.time().as_hms_milli());
+    format!("{date}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Invariant: what is read means the same on every machine. A time of day without its zone is therefore refused: there
 //! it would mean that of the machine that wrote it.
 
+use time::{Date, Month, UtcDateTime};
+
 const MS_PER_MINUTE: i64 = 60_000;
 const MS_PER_DAY: i64 = 24 * 60 * MS_PER_MINUTE;
 
@@ -10,8 +12,7 @@ const MS_PER_DAY: i64 = 24 * 60 * MS_PER_MINUTE;
 /// second or a fraction of it, in UTC or with an offset. None for anything else, and for days and times that are not.
 pub(super) fn unix_ms(text: &str) -> Option<i64> {
     let mut rest = DateParser(text.trim());
-    let (year, month, day) = date(&mut rest)?;
-    let days = days_since_1970(year, month, day);
+    let days = date(&mut rest)?;
     if rest.0.is_empty() {
         return Some(days * MS_PER_DAY);
     }
@@ -48,11 +49,13 @@ impl DateParser<'_> {
     }
 }
 
-fn date(rest: &mut DateParser<'_>) -> Option<(i64, i64, i64)> {
-    let year = rest.digits(4)?;
-    let month = rest.part('-', 12).filter(|month| *month >= 1)?;
-    let day = rest.part('-', days_of(year, month))?;
-    (day >= 1).then_some((year, month, day))
+/// The number of a day: 0 for 1 January 1970.
+fn date(rest: &mut DateParser<'_>) -> Option<i64> {
+    let year = i32::try_from(rest.digits(4)?).ok()?;
+    let month = u8::try_from(rest.part('-', 12)?).ok()?;
+    let day = u8::try_from(rest.part('-', 31)?).ok()?;
+    let date = Date::from_calendar_date(year, Month::try_from(month).ok()?, day).ok()?;
+    Some((date - UtcDateTime::UNIX_EPOCH.date()).whole_days())
 }
 
 /// Milliseconds of the day. 24:00 is the end of it.
@@ -91,27 +94,4 @@ fn offset(rest: &mut DateParser<'_>) -> Option<i64> {
     let hour = rest.digits(2).filter(|hour| *hour <= 23)?;
     let minute = rest.part(':', 59)?;
     Some(sign * (hour * 60 + minute) * MS_PER_MINUTE)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// The number of a day in the Gregorian calendar. Years begin in March here, so that the leap day is the last of one, in
-/// eras of 400 years, each of 146 097 days; the months from March on have 153 days in every five.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }

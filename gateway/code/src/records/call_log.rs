@@ -1,11 +1,11 @@
 //! The log of the calls that the code of one run makes: a file that lines are appended to as calls begin and end, so
-//! that the record of a run whose worker was killed still tells what it did.
+//! that the record of a run whose gateway was killed still has its calls.
 //!
 //! Two lines a call: `{seq, server, tool, arguments, started_at_ms}` before it is made, and `{seq, latency_ms, result}`
 //! or `{seq, latency_ms, error: {kind, message}}` after. Where the log is full, or the volume nearly so, a line has `omitted_bytes` (and in the
 //! place of arguments their hash), so that a replay can say what it lacks.
 //!
-//! Invariant: a line is written before what it tells of goes any further. The log of one run has a bounded length.
+//! Invariant: a line is written before the call or its result is passed on. The log of one run has a bounded length.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -274,7 +274,7 @@ impl CallLog {
         let Some(file) = &mut state.file else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        // Before it is written: nobody knows how much there is of a line that is torn.
+        // Counted before it is written: how much of a torn line is in the file is unknown.
         state.bytes = state.bytes.saturating_add(length(&bytes));
         state.is_torn = true;
         file.write_all(&bytes)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mooring_session::names::ServerName;
 
-/// Most events and blocked runs that one worker records of one server in a minute.
+/// Most events and blocked runs that one gateway records of one server in a minute.
 const ADMITTED_MAX: u32 = 1_000;
 /// Over this time they are counted.
 const WINDOW: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Security events: what was refused, and what met a limit or a wall. They outlive the session and the run.
+//! Security events: what was refused, and what met a limit or an isolation layer. They outlive the session and the run.
 //!
 //! One event is one file, `events/<day>/<id>.<kind>.<user>`, whose name has all that lists are filtered by; it is made
 //! once and never changes.
@@ -52,7 +52,7 @@ pub enum EventKind {
     ToolCallError,
     /// A run met a limit.
     LimitHit,
-    /// A run did what its walls forbid.
+    /// A run did what an isolation layer forbids.
     SandboxViolation,
     /// A file that a run wrote was not kept.
     FileRefused,
@@ -66,7 +66,7 @@ pub enum EventKind {
     ReplayDiverged,
 }
 
-/// One event, as it is told to the records.
+/// One event, before it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecurityEvent {
     /// What happened.
@@ -110,7 +110,7 @@ impl SecurityEvent {
 pub struct StoredEvent {
     #[serde(deserialize_with = "stored::version")]
     pub(super) version: u32,
-    /// The event's id; it tells when it happened.
+    /// The event's id, which holds its time.
     pub(crate) id: String,
     /// What happened.
     pub(crate) kind: EventKind,
@@ -118,7 +118,7 @@ pub struct StoredEvent {
     pub(crate) message: String,
     /// The server.
     pub(crate) server_id: String,
-    /// Whose doing it is.
+    /// The principal.
     pub(crate) user_email: String,
     /// The run; none where there was none.
     pub run_id: Option<String>,

@@ -62,7 +62,7 @@ pub(super) fn day_directory(unix_ms: u64) -> String {
     format!("{:06}", unix_ms / MS_PER_DAY)
 }
 
-/// What of a principal or worker stands in the names of files: two may share it.
+/// The mark of a principal or gateway in the names of files. Two may share one.
 pub(super) fn name_mark(name: &str) -> String {
     let hash = digest::hex(name.as_bytes());
     hash.get(..16).unwrap_or(&hash).to_owned()

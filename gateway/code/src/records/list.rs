@@ -6,7 +6,7 @@ use mooring_session::names::ServerName;
 
 use super::calls_read::{self, RecordedCalls};
 use super::id::{RunId, is_day_directory};
-use super::stored::{self, RunEnd, RunStart, RunStatus, Texts};
+use super::stored::{self, RecordedEnd, RunStart, RunStatus, Texts};
 use super::{Records, RecordsError};
 use crate::volume::Area;
 
@@ -42,7 +42,7 @@ pub struct RunRecord {
     /// What was known when it began.
     pub begun: RunStart,
     /// How it ended; `None` while it is running.
-    pub(crate) ended: Option<RunEnd>,
+    pub(crate) ended: Option<RecordedEnd>,
 }
 
 /// All that is recorded of a run.
@@ -59,7 +59,7 @@ pub struct WholeRun {
 }
 
 impl RunRecord {
-    pub(super) fn new(begun: RunStart, ended: Option<RunEnd>) -> Self {
+    pub(super) fn new(begun: RunStart, ended: Option<RecordedEnd>) -> Self {
         Self { begun, ended }
     }
 
@@ -174,7 +174,7 @@ pub(super) fn read_start(area: &Area, id: &RunId) -> Result<RunStart, RecordsErr
     stored::read(&bytes).ok_or(RecordsError::Unreadable)
 }
 
-fn read_end(area: &Area, id: &RunId) -> Result<Option<RunEnd>, RecordsError> {
+fn read_end(area: &Area, id: &RunId) -> Result<Option<RecordedEnd>, RecordsError> {
     let path = format!("{}/{id}.end", id.day());
     read(area, &path, ENDED_BYTES_MAX)?
         .map(|bytes| stored::read(&bytes).ok_or(RecordsError::Unreadable))

@@ -1,7 +1,7 @@
-//! Runs whose worker died with them: any worker that lives ends their records as `lost`.
+//! Runs whose gateway died: any live gateway ends their records as `lost`.
 //!
-//! Invariant: a run is given up only where two looks at the store, some time apart, both know its worker and do not count
-//! it among the living. What such a worker does after all changes nothing: a run ends once.
+//! Invariant: a run is given up only if two looks at the store, some time apart, both find its gateway dead. What such a
+//! gateway does after all changes nothing: a run ends once.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use super::call_log::LISTED_MAX;
 use super::calls_read;
 use super::id::{RunId, name_mark};
 use super::recording::write_ended;
-use super::stored::{RunEnd, RunStatus, Texts, VERSION};
+use super::stored::{RecordedEnd, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records, RecordsError};
 use crate::volume::Area;
 use mooring_store::unix_now_ms;
 
-/// What a lost run is told to have come to.
+/// The recorded error of a lost run.
 const LOST: &str = "its worker died with it; whether what it did is kept nobody knows";
 
 /// Runs whose gateway appears dead, as seen by this gateway, and since when.
@@ -26,7 +26,7 @@ const LOST: &str = "its worker died with it; whether what it did is kept nobody 
 pub(crate) struct OrphanedRuns(HashMap<Box<str>, Instant>);
 
 impl OrphanedRuns {
-    /// Nothing that was seen counts any more: the store was away.
+    /// Forgets what was seen: the store was away.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
@@ -47,8 +47,8 @@ pub(crate) struct RunMark {
 }
 
 impl Records {
-    /// The marks of runs that go on. They are read before the store is asked who lives: whoever begins a run after that
-    /// is not looked for among those who lived before.
+    /// The marks of running runs. They are read before the store is asked for live gateways, so that a gateway that
+    /// starts in between is not taken for dead.
     ///
     /// # Errors
     /// The volume could not be read.
@@ -68,7 +68,7 @@ impl Records {
         Ok(names.into_iter().filter_map(mark).collect())
     }
 
-    /// Ends the records of those of `marks` whose worker is not among `live`, and was not either at an earlier call
+    /// Ends the records of those of `marks` whose gateway is not among `live`, and was not either at an earlier call
     /// `after` ago. Says how many this call ended. One that cannot be ended is logged, and left for later calls.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ fn end(area: &Area, mark: &RunMark) -> std::io::Result<bool> {
     let path = format!("{}/{}.run", mark.run.day(), mark.run);
     let was_ended = if area.exists(&path)? {
         let calls = calls_read::read(area, &mark.run)?;
-        let ended = RunEnd {
+        let ended = RecordedEnd {
             version: VERSION,
             status: RunStatus::Lost,
             finished_at_ms: unix_now_ms(),

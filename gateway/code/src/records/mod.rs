@@ -1,4 +1,4 @@
-//! Records of runs and security events, on the volume, where they outlive sessions and workers.
+//! Records of runs and security events, on the volume, where they outlive sessions and gateways.
 //!
 //! ```text
 //! base/.runs/<server>/<day>/<run>.run       what was known when it began; never changes
@@ -6,18 +6,18 @@
 //! base/.runs/<server>/<day>/<run>.calls     the calls it made, appended to as they happen
 //! base/.runs/<server>/<day>/<run>.out       what it printed
 //! base/.runs/<server>/<day>/<run>.end       how it ended; made once
-//! base/.runs/<server>/running/<run>.<worker>  marker of a running run and its gateway
+//! base/.runs/<server>/running/<run>.<gateway> marker of a running run and its gateway
 //! base/.runs/<server>/events/<day>/...      security events
 //! ```
 //!
-//! A run without `.end` is running. Whoever makes `.end` has ended it, and nobody can a second time: not a worker that
-//! comes back after it was given up, nor two that sweep at once.
+//! A run without `.end` is running. `.end` is made once: neither a gateway that comes back after its run was given up, nor
+//! two that scan at once, can end a run a second time.
 //!
 //! Records take a bounded number of bytes, of each user and of each server, and leave free space on the volume: see
 //! `quota` and `free_space`.
 //!
 //! Invariant: a record that cannot be written costs the record and never the run: it is logged and counted
-//! (`mooring_code_record_failures_total`), and the run goes on.
+//! (`mooring_code_record_failures_total`).
 //!
 //! Everything here blocks, but for calls that are recorded and [`keep`]: callers run it on threads of their own.
 
@@ -89,7 +89,7 @@ pub(crate) struct RecordsOptions {
     pub(crate) user_bytes_max: u64,
     /// Free space of the volume below which records have no bodies, in bytes.
     pub(crate) free_bytes_min: u64,
-    /// This worker: name and boot id.
+    /// This gateway: name and boot id.
     pub(crate) worker: WorkerId,
 }
 
@@ -121,7 +121,7 @@ pub enum RecordsError {
     /// There is no such run.
     #[error("there is no such run")]
     NoRun,
-    /// What is there was written by a later version, is not whole, or is too large.
+    /// The record was written by a later version, is not whole, or is too large.
     #[error("the record of this run cannot be read by this version of the gateway")]
     Unreadable,
 }
@@ -140,12 +140,12 @@ impl Records {
     }
 
     /// Begins the record of a run, before the run begins. It never fails: what could not be written is logged and
-    /// counted, and the recording goes on without it.
+    /// counted.
     pub(crate) fn begin(&self, server: &ServerName, run: NewRun) -> Recording {
         Recording::begin(self.clone(), server, run)
     }
 
-    /// Records a run that was looked at and not run, with the event that tells why.
+    /// Records a run that was refused, with the event that says why.
     pub(crate) fn blocked(
         &self,
         server: &ServerName,

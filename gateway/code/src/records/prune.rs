@@ -1,8 +1,8 @@
-//! Retention: records go by age, by number and by the bytes that they take, a bounded number of files at a time,
-//! whichever worker comes first.
+//! Retention: records are removed by age, number and size, a bounded number of files at a time, by whichever gateway is
+//! first.
 //!
 //! Invariant: the file that lists know a run by goes first, so that no half of a record is ever shown; what a killed
-//! worker leaves of one goes with the next pass. Running runs are pruned by age only.
+//! gateway leaves of one goes with the next pass. Running runs are pruned by age only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -24,7 +24,7 @@ const REMOVED_MAX: usize = 5_000;
 const EVENTS_KEPT_MAX: usize = 50_000;
 /// How long files without the one that lists know a run by are left alone: it is written after its code.
 const LIES_MS: u64 = 60 * 60 * 1_000;
-/// How often one worker of the fleet prunes.
+/// How often one gateway of the fleet prunes.
 const INTERVAL_MS: u64 = 30 * 1_000;
 /// What part of one user's bytes a process records before it prunes early.
 const RECORDED_PART: u64 = 4;
@@ -52,8 +52,8 @@ struct Pass<'a> {
 }
 
 impl Records {
-    /// Whether nobody has pruned for a while, at `now_ms` (milliseconds since 1970), or this process has recorded a good
-    /// part of what one user may have.
+    /// Whether the last pass was a while ago, at `now_ms` (milliseconds since 1970), or this process has recorded a large
+    /// part of one user's bytes.
     ///
     /// # Errors
     /// The volume could not be read.
@@ -73,8 +73,8 @@ impl Records {
         )
     }
 
-    /// Removes records and events that are too old or too many at `now_ms` (milliseconds since 1970). Where another
-    /// worker is at it, nothing is done.
+    /// Removes records and events that are too old or too many at `now_ms` (milliseconds since 1970). Does nothing while
+    /// another gateway prunes.
     ///
     /// # Errors
     /// The volume could not be read or written; the next pass continues.

@@ -78,11 +78,11 @@ fn measure_record(area: &Area, id: &RunId, files: &[String]) -> io::Result<Recor
     let day = id.day();
     let mut bytes = 0_u64;
     for file in files {
-        // Pruned meanwhile by another worker.
+        // Pruned meanwhile by another gateway.
         let length = area.length(&format!("{day}/{file}"))?.unwrap_or(0);
         bytes = bytes.saturating_add(length);
     }
-    // What cannot be read is nobody's, and counts for the server.
+    // What cannot be read has no user, and counts for the server.
     let user = list::read_start(area, id).map_or_else(|_| String::new(), |begun| begun.user_email);
     Ok(RecordSize {
         user: name_mark(&user).into(),

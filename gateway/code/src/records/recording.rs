@@ -1,7 +1,7 @@
 //! The record of one run, from before it begins until it has ended.
 //!
-//! Invariant: a recording ends once: by [`Recording::finish`], or, where it is dropped without that, as `failed`. It is
-//! never left `running` by a worker that lives.
+//! Invariant: a recording ends once: by [`Recording::finish`], or, if it is dropped without that, as `failed`. A live
+//! gateway never leaves one `running`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use super::events::{SecurityEvent, StoredEvent};
 use super::id::{RunId, name_mark};
 use super::list::RunRecord;
 use super::recording_callee::RecordingCallee;
-use super::stored::{RunEnd, RunStart, RunStatus, Texts, VERSION};
+use super::stored::{RecordedEnd, RunStart, RunStatus, Texts, VERSION};
 use super::{RUNNING, Records};
 use crate::calls::Callee;
 use crate::volume::Area;
@@ -166,7 +166,7 @@ impl Recording {
             .map_or_else(CallsMade::default, |log| log.calls.made())
     }
 
-    /// Ends it, and gives what was recorded; where somebody else had ended it, their end. Blocks.
+    /// Ends it, and returns what was recorded. Blocks.
     pub(crate) fn finish(mut self, finished: RunCompletion) -> RunRecord {
         self.is_finished = true;
         let texts = Texts::cut(
@@ -178,9 +178,9 @@ impl Recording {
         RunRecord::new(self.begun.clone(), Some(ended))
     }
 
-    fn end(&self, status: RunStatus, metrics: Map<String, Value>, texts: &Texts) -> RunEnd {
+    fn end(&self, status: RunStatus, metrics: Map<String, Value>, texts: &Texts) -> RecordedEnd {
         let calls = self.calls_made();
-        let mut ended = RunEnd {
+        let mut ended = RecordedEnd {
             version: VERSION,
             status,
             finished_at_ms: unix_now_ms(),
@@ -211,8 +211,8 @@ impl Recording {
 }
 
 impl Drop for Recording {
-    /// A run that nobody finished: its future was dropped, or its thread panicked. It is rare, and some small files are
-    /// all that it costs the thread.
+    /// The run was not finished: its future was dropped, or its thread panicked. That is rare, and costs the thread no
+    /// more than some small files.
     fn drop(&mut self) {
         if !self.is_finished {
             let texts = Texts {
@@ -293,7 +293,7 @@ fn run_start(records: &Records, server: &ServerName, run: &NewRun) -> RunStart {
     }
 }
 
-/// The mark first: a record that is there and goes on is always found by those who look for lost ones.
+/// The mark comes first, so that the scan for lost runs finds every record of a running run.
 fn write_begun(area: &Area, run: &NewRun, begun: &RunStart, is_code_omitted: bool) {
     let day = run.id.day();
     let written = area
@@ -315,7 +315,7 @@ fn write_begun(area: &Area, run: &NewRun, begun: &RunStart, is_code_omitted: boo
 pub(super) fn write_ended(
     area: &Area,
     run: &RunId,
-    ended: &RunEnd,
+    ended: &RecordedEnd,
     texts: Option<&Texts>,
 ) -> std::io::Result<bool> {
     let day = run.day();

@@ -6,31 +6,14 @@ use super::call_log::CallMade;
 use super::calls_read::{RecordedCall, RecordedOutcome};
 use super::events::StoredEvent;
 use super::list::{RunRecord, WholeRun};
-use super::stored::RunStart;
 use mooring_store::rfc3339;
 
 impl RunRecord {
     /// As lists have it.
     pub fn to_json(&self) -> Value {
-        let RunStart {
-            version: _,
-            id,
-            server_id,
-            session_id,
-            user_email,
-            token_teams,
-            language,
-            runtime,
-            code_hash,
-            code_size_bytes,
-            started_at_ms,
-            worker,
-            timeout_ms,
-            replayed_from_run_id,
-            replay_mode,
-        } = &self.begun;
+        let begun = &self.begun;
         let ended = self.ended.as_ref();
-        let started_at = rfc3339(*started_at_ms);
+        let started_at = rfc3339(begun.started_at_ms);
         let calls = ended
             .map(|ended| &*ended.tool_calls_made)
             .unwrap_or_default();
@@ -38,24 +21,24 @@ impl RunRecord {
             .map(|ended| &*ended.security_events)
             .unwrap_or_default();
         json!({
-            "id": id,
-            "server_id": server_id,
-            "session_id": session_id,
-            "user_email": user_email,
+            "id": begun.id,
+            "server_id": begun.server_id,
+            "session_id": begun.session_id,
+            "user_email": begun.user_email,
             "team_id": null,
-            "token_teams": token_teams,
-            "language": language,
-            "runtime": runtime,
-            "code_hash": code_hash,
-            "code_size_bytes": code_size_bytes,
+            "token_teams": begun.token_teams,
+            "language": begun.language,
+            "runtime": begun.runtime,
+            "code_hash": begun.code_hash,
+            "code_size_bytes": begun.code_size_bytes,
             "status": self.status(),
             "created_at": started_at,
             "started_at": started_at,
             "finished_at": ended.map(|ended| rfc3339(ended.finished_at_ms)),
-            "worker": worker,
-            "timeout_ms": timeout_ms,
-            "replayed_from_run_id": replayed_from_run_id,
-            "replay_mode": replay_mode,
+            "worker": begun.worker,
+            "timeout_ms": begun.timeout_ms,
+            "replayed_from_run_id": begun.replayed_from_run_id,
+            "replay_mode": begun.replay_mode,
             "metrics": ended.map(|ended| &ended.metrics),
             "tool_calls_made": calls.iter().map(CallMade::to_json).collect::<Vec<_>>(),
             "tool_calls_total": ended.map(|ended| ended.tool_calls_total),

@@ -28,11 +28,11 @@ pub enum RunStatus {
     Failed,
     /// It took longer than it may.
     TimedOut,
-    /// It was looked at and not run.
+    /// It was refused before it ran.
     Blocked,
     /// It used more than it may, or was asked to stop.
     Killed,
-    /// Its worker died with it.
+    /// Its gateway died with it.
     Lost,
 }
 
@@ -73,7 +73,7 @@ pub struct RunStart {
     pub(crate) code_size_bytes: u64,
     /// When it began, in milliseconds since 1970.
     pub(crate) started_at_ms: u64,
-    /// Name and boot id of the worker.
+    /// Name and boot id of the gateway.
     pub(crate) worker: String,
     /// The longest time that the call asked for.
     pub(crate) timeout_ms: Option<u64>,
@@ -85,7 +85,7 @@ pub struct RunStart {
 
 /// The record's second part: how the run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RunEnd {
+pub(crate) struct RecordedEnd {
     #[serde(deserialize_with = "version")]
     pub(super) version: u32,
     /// Never `running`.

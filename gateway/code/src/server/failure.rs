@@ -14,7 +14,7 @@ use crate::tokens::TokensError;
 use crate::volume::{LockError, ManifestError, SessionOpenError, StampError, VolumeProblem};
 use mooring_store::{StoreError, TurnError};
 
-/// What is told where the volume has no room left.
+/// The message if the volume is full.
 const FULL: &str = "the gateway's volume is full; nothing was done; its operator can make room";
 
 /// Why a call failed. `Display` is the message for the agent.
@@ -25,7 +25,7 @@ pub enum Failure {
         "the sandbox's files cannot be used on this gateway at present; its operator finds the reason in /readyz"
     )]
     Volume(VolumeProblem),
-    /// The sandbox does not stand, so nothing runs.
+    /// The sandbox failed its self-test, so nothing runs.
     #[error("{0}")]
     SandboxUnavailable(String),
     /// There is no session of this name. A defect.
@@ -36,7 +36,7 @@ pub enum Failure {
         "the skills of this server cannot be read at present; nothing was done; try again later"
     )]
     Skills(#[from] SkillsError),
-    /// What is personal could not be told apart, so that nothing was said at all.
+    /// Personal data could not be tokenized, so the output is withheld.
     #[error("personal data could not be tokenized; the output is withheld: {0}")]
     Tokens(#[from] TokensError),
     /// What is mounted could not be described.
@@ -72,7 +72,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Logs what the agent is not told. What it did itself, and what happens every day, is not logged.
+    /// Logs the details that the agent's message leaves out. The agent's own mistakes and common refusals are not logged.
     pub(super) fn log(&self, session: &str) {
         let cause: &dyn std::error::Error = match self {
             Self::Tree(cause @ TreeError::System { .. }) => cause,

@@ -7,8 +7,7 @@ use super::failure::Failure;
 use crate::patterns::Patterns;
 use crate::records::Records;
 use crate::skills::Skills;
-use mooring_settings::Language;
-use mooring_settings::SkillScope;
+use mooring_settings::{Language, SkillScope};
 
 /// What the governance API reads and changes of one code server.
 #[derive(Clone, Debug)]

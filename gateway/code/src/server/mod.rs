@@ -5,7 +5,7 @@
 //! and what the volume has of it, and [`runs`], which runs code in the sandbox and keeps what it wrote.
 //!
 //! Invariant: no state of a client is kept here. A session follows from server, principal and language alone, so any
-//! worker serves any request.
+//! gateway serves any request.
 
 mod answer;
 mod failure;
@@ -42,10 +42,9 @@ use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
 use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
-use mooring_settings::Language;
 use mooring_settings::{
-    CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, MountRules, NetworkPolicy,
-    SkillSettings, StubFormat, TokenizationSettings,
+    CodePolicy, CodeServerSettings, CodeSettings, CodeToolSettings, Language, MountRules,
+    NetworkPolicy, SkillSettings, StubFormat, TokenizationSettings,
 };
 use mooring_store::{SessionAccess, UserSlug};
 
@@ -88,7 +87,7 @@ pub struct CodeServer {
     stub_format: StubFormat,
     tokenization: Option<TokenizationSettings>,
     mounted: MountedCache,
-    /// The result of `tools/list`: it is the same for everybody.
+    /// The result of `tools/list`, which is the same for every caller.
     tools_json: Box<str>,
     services: Arc<Services>,
 }

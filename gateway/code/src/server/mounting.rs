@@ -1,7 +1,7 @@
 //! What is mounted in a session: the tools that the server's rules let in, and the skills that its user may see.
 //!
-//! Invariant: it follows from what other servers list, from the rules, from the skills, and from who asks; so any worker mounts the same,
-//! and makes nothing anew while nothing has changed.
+//! Invariant: it follows from the lists of other servers, the rules, the skills and the caller alone, so every gateway
+//! mounts the same, and makes nothing again while nothing has changed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,7 @@ use super::{CallContext, CodeServer};
 use crate::catalog::{ListedTool, ServerTools};
 use crate::skills::{SkillSet, SkillSource, Viewer};
 use crate::volume::{MountManifest, MountedSkill, MountedTool};
-use mooring_settings::Language;
-use mooring_settings::StubFormat;
+use mooring_settings::{Language, StubFormat};
 
 /// Most variants of one server that are remembered: one for each language and set of skills in use.
 const REMEMBERED_MAX: usize = 32;
@@ -42,7 +41,7 @@ struct MountInputs {
 }
 
 impl MountInputs {
-    /// Whether it is the same, told by identity: a list that was read anew and says the same is the same list.
+    /// Whether it is the same, by identity: a list that was read again without a change is the same list.
     fn is(&self, other: &Self) -> bool {
         self.language == other.language
             && self.skills == other.skills
@@ -172,7 +171,7 @@ fn mounted_tool(server: &str, tool: &ListedTool) -> MountedTool {
     }
 }
 
-/// Each skill as a file of its own, in whichever language it is: the other one's are read by nobody.
+/// Each skill as a file of its own, whichever its language.
 async fn mounted_skills(skills: SkillSet) -> Result<Vec<MountedSkill>, Failure> {
     let sources = spawn_blocking(move || skills.sources()).await??;
     let mounted = sources.into_iter().map(|SkillSource { skill, source }| {

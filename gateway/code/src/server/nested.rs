@@ -25,17 +25,15 @@ pub(super) enum CallTarget {
 /// The callee that answers a run's nested calls.
 #[derive(Debug)]
 pub(super) enum RunCallee {
-    Tools(ForwardingCallee),
-    /// The tools, with personal data in results replaced by tokens.
-    Tokenized(TokenizingCallee<ForwardingCallee>),
+    /// The tools, with personal data in results replaced by tokens if the session has some.
+    Tools(TokenizingCallee<ForwardingCallee>),
     Record(Arc<FromRecord>),
 }
 
 impl Callee for RunCallee {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         match self {
-            Self::Tools(forwarding) => forwarding.call(call).await,
-            Self::Tokenized(tokenized) => tokenized.call(call).await,
+            Self::Tools(tools) => tools.call(call).await,
             Self::Record(record) => record.call(call).await,
         }
     }
@@ -65,9 +63,6 @@ impl CodeServer {
             calls: AtomicU64::new(0),
             initialize_params: OnceCell::new(),
         };
-        match tokenizer {
-            Some(tokenizer) => RunCallee::Tokenized(TokenizingCallee::new(tokenizer, forwarding)),
-            None => RunCallee::Tools(forwarding),
-        }
+        RunCallee::Tools(TokenizingCallee::new(tokenizer, forwarding))
     }
 }

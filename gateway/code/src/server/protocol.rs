@@ -9,8 +9,7 @@ use super::answer::ToolAnswer;
 use super::{CallContext, CodeServer, tools};
 use mooring_protocol::arguments::Arguments;
 use mooring_protocol::{Revision, ToolServer};
-use mooring_settings::Language;
-use mooring_settings::{CodeTool, NetworkPolicy};
+use mooring_settings::{CodeTool, Language, NetworkPolicy};
 
 /// Where code finds its directories in the degraded tier. Relative paths and variables are the same in both.
 const PLACES_DEGRADED: &str = " In shell_exec the directories stand elsewhere: code starts in its scratch directory, the \

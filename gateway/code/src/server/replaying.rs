@@ -14,8 +14,7 @@ use crate::records::{RecordsError, ReplayOf, RunId, RunStatus, WholeRun};
 use crate::replay::{
     FromRecord, ReplayError, ReplayMode, ReplayReport, ReplayRequest, ReplayResult,
 };
-use mooring_settings::AnswerForm;
-use mooring_settings::Language;
+use mooring_settings::{AnswerForm, Language};
 
 /// A server that can repeat its runs.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! One run: the session's turn and lock, a place among the runs of this process, the bridge for its calls, the sandbox,
-//! and the commit of what the run wrote.
+//! One run: the session's turn and lock, a run slot, the bridge for its calls, the sandbox, and the commit of what the run
+//! wrote.
 //!
-//! The thread that starts a run stays with it to its end and its commit; a caller that goes away changes nothing.
+//! The thread that starts a run stays with it until its commit, also if the caller goes away.
 //!
 //! Invariant: what a run wrote is committed under the lock under which its lower layers were mounted, with the number of
 //! its turn, so that a run that was overtaken changes nothing.
@@ -31,8 +31,7 @@ use crate::records::{
 };
 use crate::tokens::Tokenizer;
 use mooring_metrics::{self as metrics, LockUse, RunOutcome};
-use mooring_settings::Language;
-use mooring_settings::{AnswerForm, NetworkPolicy};
+use mooring_settings::{AnswerForm, Language, NetworkPolicy};
 
 /// What is to be run.
 pub(super) struct Run {
@@ -94,7 +93,15 @@ impl CodeServer {
     ) -> Result<CompletedRun, Failure> {
         let sandbox = Arc::clone(self.services.sandbox()?);
         let mut known = self.resolve_session(context, Some(run.language)).await?;
-        let recording = self.record(&known, run.record.clone()).await?;
+        let recording = {
+            let (records, server) = (self.services.storage()?.records.clone(), self.id.clone());
+            let record = NewRun {
+                session_id: Some(known.session.id.as_str().into()),
+                ..run.record.clone()
+            };
+            // Before anything of the run begins.
+            spawn_blocking(move || records.begin(&server, record)).await?
+        };
         let result = self
             .run_recorded(context, &mut known, sandbox, run, &recording)
             .await;
@@ -125,18 +132,6 @@ impl CodeServer {
         }
     }
 
-    /// Begins the record, before anything of the run does.
-    async fn record(
-        &self,
-        known: &ResolvedSession,
-        mut record: NewRun,
-    ) -> Result<Recording, Failure> {
-        record.session_id = Some(known.session.id.as_str().into());
-        let records = self.services.storage()?.records.clone();
-        let server = self.id.clone();
-        Ok(spawn_blocking(move || records.begin(&server, record)).await?)
-    }
-
     async fn run_recorded(
         &self,
         context: &CallContext,
@@ -145,17 +140,25 @@ impl CodeServer {
         run: Run,
         recording: &Recording,
     ) -> Result<(RunResult, BridgeSummary), Failure> {
-        let turn = self.turn(known).await?;
-        let place = self.services.place().await?;
-        let held = self.lock_session(known, turn).await?;
-        let (held, tokenizer) = self.with_tokenizer(held).await?;
+        let slot = self.services.run_slot();
+        let (held, slot) = self.lock_session(known, slot).await?;
+        let (held, tokenizer) = match self.tokenizer_opening() {
+            None => (held, None),
+            Some(opening) => {
+                spawn_blocking(move || {
+                    let tokenizer = opening(&held.opened.directory)?;
+                    Ok::<_, Failure>((held, Some(tokenizer)))
+                })
+                .await??
+            }
+        };
         let stoppable = self.services.stops.begin().map_err(Failure::Stop)?;
         let callee = self.callee(context, known, &run, tokenizer.clone());
         let callee = ArgumentTokenizer::new(tokenizer.clone(), recording.callee(callee));
         let (bridge, program_end) = self.bridge(&run, callee)?.unzip();
         let (proxy, network) = self.network(recording);
         let ran = spawn_blocking(move || {
-            let _place = place;
+            let _slot = slot;
             run_held(
                 &sandbox,
                 stoppable.stop(),
@@ -177,21 +180,6 @@ impl CodeServer {
             noting.await?;
         }
         Ok((ran??, served))
-    }
-
-    /// The session's tokens, opened where its policy has some.
-    async fn with_tokenizer(
-        &self,
-        held: LockedSession,
-    ) -> Result<(LockedSession, Option<Arc<Tokenizer>>), Failure> {
-        let Some(opening) = self.tokenizer_opening() else {
-            return Ok((held, None));
-        };
-        spawn_blocking(move || {
-            let tokenizer = opening(&held.opened.directory)?;
-            Ok((held, Some(tokenizer)))
-        })
-        .await?
     }
 
     /// What the run's code calls tools over. None for lines of tools, which are no code.

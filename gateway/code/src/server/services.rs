@@ -1,5 +1,5 @@
-//! What all code servers of a process share: the volume, the sandbox, the sessions of the fleet, and how much may go on
-//! at once.
+//! What all code servers of a process share: the volume, the sandbox, the sessions of the fleet, and the limits on
+//! concurrent work.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,10 +21,10 @@ use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
 use mooring_settings::{CodeSettings, OnDenoAbsent};
 use mooring_store::{SessionAccess, SessionKey};
 
-/// How many runs may wait for one place among those that go on.
-const WAITING_PER_PLACE: usize = 16;
-/// Longest wait for such a place.
-const PLACE_WITHIN: Duration = Duration::from_secs(30);
+/// How many runs may wait for each run slot.
+const WAITING_PER_SLOT: usize = 16;
+/// Longest wait for a slot.
+const SLOT_WITHIN: Duration = Duration::from_secs(30);
 /// Most calls of file tools that use the disk at the same time.
 const FILE_CALLS_AT_ONCE: usize = 64;
 /// Most sessions that are counted as active.
@@ -94,7 +94,7 @@ pub struct Services {
     /// The code servers, whose tools code cannot call.
     pub(super) ids: Arc<[ServerName]>,
     pub(super) stops: RunRegistry,
-    places: RunSlots,
+    run_slots: RunSlots,
     file_calls: Arc<Semaphore>,
     active: Active,
 }
@@ -163,7 +163,7 @@ impl Services {
             ids: info.ids,
             catalog,
             stops: RunRegistry::default(),
-            places: RunSlots::new(settings.runs_at_once.get()),
+            run_slots: RunSlots::new(settings.runs_at_once.get()),
             file_calls: Arc::new(Semaphore::new(FILE_CALLS_AT_ONCE)),
             active: Active::default(),
             sandbox,
@@ -177,25 +177,21 @@ impl Services {
             .map_err(|problem| Failure::Volume(problem.clone()))
     }
 
-    /// The sandbox, where it stands.
+    /// The sandbox, if it passed its self-test.
     pub(super) fn sandbox(&self) -> Result<&Arc<Sandbox>, Failure> {
         self.sandbox
             .as_ref()
             .map_err(|error| Failure::SandboxUnavailable(error.to_string()))
     }
 
-    /// A place among the runs that go on at the same time.
-    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        self.places.take().await
+    /// A slot for a run.
+    pub(super) async fn run_slot(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        self.run_slots.take().await
     }
 
-    /// A place among the file calls.
+    /// A slot for a call of a file tool.
     pub(super) async fn file_call(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let place = Arc::clone(&self.file_calls).acquire_owned();
-        match tokio::time::timeout(PLACE_WITHIN, place).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
-        }
+        wait_for_slot(&self.file_calls).await
     }
 
     /// A session is used.
@@ -233,23 +229,27 @@ impl RunSlots {
     fn new(at_once: usize) -> Self {
         Self {
             running: Arc::new(Semaphore::new(at_once)),
-            waiting: Semaphore::new(at_once.saturating_mul(WAITING_PER_PLACE)),
+            waiting: Semaphore::new(at_once.saturating_mul(WAITING_PER_SLOT)),
         }
     }
 
     async fn take(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        if let Ok(place) = Arc::clone(&self.running).try_acquire_owned() {
-            return Ok(place);
+        if let Ok(slot) = Arc::clone(&self.running).try_acquire_owned() {
+            return Ok(slot);
         }
         let _waits = self
             .waiting
             .try_acquire()
             .map_err(|_| Failure::Overloaded)?;
-        let place = Arc::clone(&self.running).acquire_owned();
-        match tokio::time::timeout(PLACE_WITHIN, place).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
-        }
+        wait_for_slot(&self.running).await
+    }
+}
+
+async fn wait_for_slot(slots: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
+    let slot = Arc::clone(slots).acquire_owned();
+    match tokio::time::timeout(SLOT_WITHIN, slot).await {
+        Ok(Ok(slot)) => Ok(slot),
+        Ok(Err(_)) | Err(_) => Err(Failure::Overloaded),
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
     async fn only_so_many_runs_wait_and_not_for_ever() {
         let places = Arc::new(RunSlots::new(1));
         let running = places.take().await.unwrap();
-        let waiting: Vec<_> = (0..WAITING_PER_PLACE)
+        let waiting: Vec<_> = (0..WAITING_PER_SLOT)
             .map(|_| {
                 let places = Arc::clone(&places);
                 tokio::spawn(async move { places.take().await.map(drop) })
@@ -297,7 +297,7 @@ mod tests {
         for waits in waiting {
             assert!(matches!(waits.await.unwrap(), Err(Failure::Overloaded)));
         }
-        assert_eq!(started.elapsed(), PLACE_WITHIN);
+        assert_eq!(started.elapsed(), SLOT_WITHIN);
         drop(running);
         drop(places.take().await.unwrap());
     }

@@ -13,6 +13,7 @@ use mooring_sandbox::tree::{self, VirtualPath, WriteReport};
 use mooring_session::names::Principal;
 use mooring_session::rules::{Create, Revival, Touch};
 use mooring_session::time::Millis;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
 
 use super::failure::Failure;
@@ -131,7 +132,7 @@ impl CodeServer {
         })
     }
 
-    /// Opens the session by `open`, reading the record again where the directory is of a later incarnation.
+    /// Opens the session by `open`, reading the record again if the directory is of a later incarnation.
     async fn open<T: Send + 'static>(
         &self,
         known: &mut ResolvedSession,
@@ -144,41 +145,27 @@ impl CodeServer {
         + Send
         + 'static,
     ) -> Result<(OpenedSession, T), Failure> {
-        for _ in 1..READS_MAX {
-            match self.open_once(known, open.clone()).await {
-                Err(Failure::Open(SessionOpenError::Superseded { generation })) => {
+        let mut reads = 1;
+        let (opened, with_it) = loop {
+            let (handle, incarnation) = (known.handle.clone(), known.incarnation);
+            let (mounted, open) = (known.mounted.clone(), open.clone());
+            match spawn_blocking(move || open(&handle, incarnation, &mounted)).await? {
+                Err(SessionOpenError::Superseded { generation }) if reads < READS_MAX => {
+                    reads += 1;
                     known.incarnation = self
                         .read_record(&known.session, &known.mounted, Some(generation))
                         .await?;
                 }
-                settled => return settled,
+                opened => break opened?,
             }
-        }
-        self.open_once(known, open).await
-    }
-
-    async fn open_once<T: Send + 'static>(
-        &self,
-        known: &ResolvedSession,
-        open: impl Fn(
-            &SessionHandle,
-            Incarnation,
-            &MountManifest,
-        ) -> Result<(OpenedSession, T), SessionOpenError>
-        + Send
-        + 'static,
-    ) -> Result<(OpenedSession, T), Failure> {
-        let (handle, incarnation) = (known.handle.clone(), known.incarnation);
-        let mounted = known.mounted.clone();
-        let (opened, with_it) =
-            spawn_blocking(move || open(&handle, incarnation, &mounted)).await??;
+        };
         metrics::code_tools_tree(opened.trees == TreeOrigin::Made);
         metrics::code_session_opened(opened.opening.into());
         if let Some(times) = opened.lock {
             metrics::code_lock_held(LockUse::Open, times.held);
         }
-        if opened.opening.sets_content_hash() && matches!(incarnation, Incarnation::Recorded { .. })
-        {
+        let is_recorded = matches!(known.incarnation, Incarnation::Recorded { .. });
+        if opened.opening.sets_content_hash() && is_recorded {
             self.note_content(known).await;
         }
         Ok((opened, with_it))
@@ -209,7 +196,7 @@ impl CodeServer {
     ) -> Result<T, Failure> {
         let mut known = self.resolve_session(context, language).await?;
         let work = async {
-            let _place = self.services.file_call().await?;
+            let _slot = self.services.file_call().await?;
             let (opened, ()) = self
                 .open(&mut known, |handle, incarnation, mounted| {
                     Ok((handle.open(incarnation, mounted, LOCK_WITHIN)?, ()))
@@ -218,10 +205,7 @@ impl CodeServer {
             spawn_blocking(move || look(&opened)).await?
         };
         let result = work.await;
-        if let Err(failure) = &result {
-            Failure::log(failure, known.digest());
-        }
-        result
+        result.inspect_err(|failure| failure.log(known.digest()))
     }
 
     /// Writes one file.
@@ -235,9 +219,8 @@ impl CodeServer {
         let mut known = self.resolve_session(context, language).await?;
         let limits = self.policy.limits.clone();
         let work = async {
-            let turn = self.turn(&known).await?;
-            let _place = self.services.file_call().await?;
-            let held = self.lock_session(&mut known, turn).await?;
+            let slot = self.services.file_call();
+            let (held, _slot) = self.lock_session(&mut known, slot).await?;
             let write = move || {
                 let written =
                     tree::write(&held.opened.directory, &path, content.as_bytes(), &limits);
@@ -247,30 +230,20 @@ impl CodeServer {
             Ok(spawn_blocking(write).await??)
         };
         let result = work.await;
-        if let Err(failure) = &result {
-            Failure::log(failure, known.digest());
-        }
-        result
+        result.inspect_err(|failure: &Failure| failure.log(known.digest()))
     }
 
-    /// The session's turn.
-    pub(super) async fn turn(&self, known: &ResolvedSession) -> Result<SessionTurn, Failure> {
-        let started = Instant::now();
-        let sessions = &self.services.sessions;
-        let turn = sessions
-            .take_turn(&known.session, &self.id, self.turn_timeout())
-            .await;
-        metrics::turn_wait(started.elapsed());
-        Ok(turn?)
-    }
-
-    /// The session's files, under its lock.
+    /// Takes the session's turn, then a slot of this gateway, then the session's lock.
     pub(super) async fn lock_session(
         &self,
         known: &mut ResolvedSession,
-        turn: SessionTurn,
-    ) -> Result<LockedSession, Failure> {
-        let wait = self.turn_timeout();
+        slot: impl Future<Output = Result<OwnedSemaphorePermit, Failure>>,
+    ) -> Result<(LockedSession, OwnedSemaphorePermit), Failure> {
+        let (wait, started) = (self.turn_timeout(), Instant::now());
+        let sessions = &self.services.sessions;
+        let turn = sessions.take_turn(&known.session, &self.id, wait).await;
+        metrics::turn_wait(started.elapsed());
+        let (turn, slot) = (turn?, slot.await?);
         let (opened, lock) = self
             .open(known, move |handle, incarnation, mounted| {
                 let lock = handle.lock(wait)?;
@@ -283,7 +256,7 @@ impl CodeServer {
                 Ok((opened, lock))
             })
             .await?;
-        Ok(LockedSession { opened, lock, turn })
+        Ok((LockedSession { opened, lock, turn }, slot))
     }
 
     /// How long a call waits for its turn and for the session lock.

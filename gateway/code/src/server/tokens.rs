@@ -1,6 +1,6 @@
-//! Tokens in the place of personal data, where the server's policy has it: the session's own, whichever worker serves it.
+//! Tokens in the place of personal data, where the server's policy has it: the session's own, whichever gateway serves it.
 //!
-//! Invariant: what could not be looked through does not leave.
+//! Invariant: output that could not be searched is withheld.
 
 use std::sync::Arc;
 

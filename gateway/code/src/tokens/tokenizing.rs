@@ -14,31 +14,34 @@ use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
 /// Resolves tokens in arguments before the inner callee is called, and tokenizes its results and error messages.
 #[derive(Debug)]
 pub(crate) struct TokenizingCallee<C> {
-    tokenizer: Arc<Tokenizer>,
+    /// None if the session has no tokens: then it passes everything on.
+    tokenizer: Option<Arc<Tokenizer>>,
     below: C,
 }
 
 impl<C> TokenizingCallee<C> {
-    pub(crate) fn new(tokenizer: Arc<Tokenizer>, below: C) -> Self {
+    pub(crate) fn new(tokenizer: Option<Arc<Tokenizer>>, below: C) -> Self {
         Self { tokenizer, below }
     }
+}
 
-    /// Works with the tokens on a thread that may block.
-    async fn work<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Tokenizer) -> Result<T, TokensError> + Send + 'static,
-    ) -> Result<T, TokensError> {
-        let tokenizer = Arc::clone(&self.tokenizer);
-        let done = spawn_blocking(move || work(&tokenizer)).await;
-        done.unwrap_or(Err(TokensError::GivenUp))
-    }
+/// Works with the tokens on a thread that may block.
+async fn work<T: Send + 'static>(
+    tokenizer: &Arc<Tokenizer>,
+    work: impl FnOnce(&Tokenizer) -> Result<T, TokensError> + Send + 'static,
+) -> Result<T, TokensError> {
+    let tokenizer = Arc::clone(tokenizer);
+    let done = spawn_blocking(move || work(&tokenizer)).await;
+    done.unwrap_or(Err(TokensError::GivenUp))
 }
 
 impl<C: Callee> Callee for TokenizingCallee<C> {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
+        let Some(tokenizer) = &self.tokenizer else {
+            return self.below.call(call).await;
+        };
         let arguments = Value::Object(call.arguments);
-        let arguments = self
-            .work(move |tokenizer| tokenizer.reveal_value(arguments))
+        let arguments = work(tokenizer, move |tokens| tokens.reveal_value(arguments))
             .await
             .map_err(not_called)?;
         let Value::Object(arguments) = arguments else {
@@ -46,14 +49,11 @@ impl<C: Callee> Callee for TokenizingCallee<C> {
         };
         let answer = self.below.call(NestedCall { arguments, ..call }).await;
         match answer {
-            Ok(result) => self
-                .work(move |tokenizer| tokenizer.hide_value(result))
+            Ok(result) => work(tokenizer, move |tokens| tokens.hide_value(result))
                 .await
                 .map_err(withheld),
             Err(CallError { kind, message }) => {
-                let hidden = self
-                    .work(move |tokenizer| tokenizer.hide_text(&message))
-                    .await;
+                let hidden = work(tokenizer, move |tokens| tokens.hide_text(&message)).await;
                 Err(match hidden {
                     Ok(message) => CallError::new(kind, message),
                     // What is known of the call stays known; only the words are lost.

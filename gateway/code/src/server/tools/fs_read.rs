@@ -10,8 +10,7 @@ use super::super::failure::Failure;
 use super::super::{CallContext, CodeServer};
 use crate::tokens::Tokenizer;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::CodeToolSettings;
-use mooring_settings::Language;
+use mooring_settings::{CodeToolSettings, Language};
 
 /// What a call asks for.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::CodePolicy;
-use mooring_settings::Language;
+use mooring_settings::{CodePolicy, Language};
 
 /// What a call asks for.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,8 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::Language;
-use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings};
+use mooring_settings::{CodePolicy, CodeTool, CodeToolSettings, Language};
 
 /// What `language` may be.
 const LANGUAGES: [&str; 3] = ["python", "typescript", "javascript"];

@@ -18,8 +18,7 @@ use super::super::answer::ToolAnswer;
 use super::super::{CallContext, CodeServer};
 use crate::records::RunId;
 use mooring_protocol::arguments::{ArgumentError, Arguments};
-use mooring_settings::Language;
-use mooring_settings::{AnswerForm, CodePolicy};
+use mooring_settings::{AnswerForm, CodePolicy, Language};
 
 /// The least that a call may ask for, in milliseconds.
 const TIMEOUT_MS_MIN: u64 = 100;

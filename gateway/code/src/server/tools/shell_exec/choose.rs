@@ -6,8 +6,7 @@ use super::super::super::CodeServer;
 use super::super::super::failure::Failure;
 use crate::patterns::PatternMatch;
 use crate::shell::{self, ShellError};
-use mooring_settings::Language;
-use mooring_settings::OnDenoAbsent;
+use mooring_settings::{Language, OnDenoAbsent};
 
 /// What runs code, as answers and metrics name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]

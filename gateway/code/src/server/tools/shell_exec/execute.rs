@@ -21,8 +21,7 @@ use super::report::{Report, RunIdentity};
 use crate::bridge::BridgeSummary;
 use crate::records::{CallsMade, EventKind, NewRun, ReplayOf, RunId, RunRecord, SecurityEvent};
 use mooring_metrics::{self as metrics, RunOutcome};
-use mooring_settings::AnswerForm;
-use mooring_settings::Language;
+use mooring_settings::{AnswerForm, Language};
 
 /// Runs are counted over this time.
 const RATE_WINDOW: Millis = Millis::new(60_000);
