@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use super::listing::Listing;
 use super::method::Method;
+use super::splice::quoted;
 use super::version::Revision;
 
 /// Params for an `initialize` of the gateway's own, for probes and pooled sessions, where no
@@ -117,11 +118,6 @@ fn request(id_json: &str, method: &'static str, params_json: Option<&str>) -> St
     }
     out.push('}');
     out
-}
-
-/// A text as a JSON string.
-pub(super) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@
 use bytes::Bytes;
 use http::StatusCode;
 
-use super::call::quoted;
 use super::envelope::EnvelopeError;
 use super::ids::Id;
 use super::rewrite::RewriteError;
+use super::splice::quoted;
 use super::version::VersionError;
 
 /// Why the gateway answers in the place of an upstream.

@@ -9,11 +9,10 @@ use std::ops::Range;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use super::call::quoted;
 use super::ids::decode;
 use super::keys::Members;
 use super::method::Method;
-use super::splice::{Edit, Fill, span_of, splice};
+use super::splice::{Edit, Fill, quoted, span_of, splice};
 
 /// What is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,11 +4,10 @@
 
 use std::borrow::Cow;
 
-use super::call::quoted;
 use super::envelope::Message;
 use super::ids::decode;
 use super::keys::Members;
-use super::splice::{Edit, Fill, span_of, splice};
+use super::splice::{Edit, Fill, quoted, span_of, splice};
 
 /// What the argument that is to be completed belongs to (`params.ref` of completion/complete).
 #[derive(Debug, Clone, PartialEq, Eq)]

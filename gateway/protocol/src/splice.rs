@@ -68,6 +68,11 @@ pub(super) fn splice(text: &str, edits: &mut [Edit<'_>]) -> Option<String> {
     Some(out)
 }
 
+/// A text as a JSON string.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
