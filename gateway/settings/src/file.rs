@@ -1,27 +1,16 @@
 //! The settings file: TOML text in, named values with their line numbers out. Only the grammar is checked
 //! here and that every table has a known name; keys and types are the reader's business.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, SettingsError};
-use super::source::Value;
+use super::value::{Entry, Table, Value};
 
 /// A settings file is a page of text; what is larger is some other file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// A value of the file and the line it starts at (from 1).
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
-    pub(super) value: Value,
-    pub(super) line: usize,
-}
-
-/// One TOML table.
-pub(super) type Table = BTreeMap<String, Entry>;
 
 /// The whole file.
 #[derive(Debug, Default)]

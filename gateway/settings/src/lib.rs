@@ -29,6 +29,7 @@ pub mod table;
 mod tests;
 mod unknown;
 mod upstream;
+mod value;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ use std::path::{Path, PathBuf};
 use file::FileTables;
 use reader::Reader;
 use servers::ServerDefaults;
-use source::{Layers, Value};
+use source::Layers;
+use value::Value;
 
 pub use affinity::{Affinity, AffinitySettings};
 pub use auth::{AuthSettings, TrustedHeaderSettings};
@@ -177,9 +179,10 @@ fn parse(
     if !errors.is_empty() {
         return Err(errors);
     }
-    unknown::refuse_unknown_keys(file, &mut errors);
+    unknown::refuse_unknown_keys(file, table::SECTIONS, &mut errors);
     let mut remarks = Vec::new();
-    remarks.extend(unknown::refuse_unknown_variables(environment, &mut errors));
+    let remark = unknown::refuse_unknown_variables(environment, table::SECTIONS, &mut errors);
+    remarks.extend(remark);
     let layers = Layers {
         flags,
         environment,
@@ -206,12 +209,21 @@ fn parse(
     };
     let servers = servers::parse(file, flags, environment, standards, &mut errors);
     let mut reader = Reader::new(&layers, &mut errors);
-    let code = code.for_servers(&mut reader, &servers);
-    remarks.extend(
-        worker
-            .peers
-            .check_for_servers(&mut reader, &store, &servers),
-    );
+    let code = servers
+        .iter()
+        .find(|server| matches!(server.kind, ServerKind::Code(_)))
+        .map(|server| code.for_server(&mut reader, server.id.as_str()));
+    let owned = servers
+        .iter()
+        .find(|server| server.kind.lives_in_one_worker());
+    remarks.extend(owned.and_then(|server| {
+        let need = format!(
+            "the sessions of server {:?}, of kind \"{}\", live in one worker, to which the others forward",
+            server.id.as_str(),
+            server.kind.name()
+        );
+        worker.peers.check(&mut reader, &store, &need)
+    }));
     let default_server = servers::parse_default(&mut reader, &servers);
 
     if !errors.is_empty() {

@@ -11,7 +11,6 @@ use mooring_session::limits::ADDRESS_BYTES_MAX;
 use super::hosts::parse_host;
 use super::paths::absolute_file;
 use super::reader::{Reader, Reason};
-use super::servers::ServerSettings;
 use super::setting::{Disclosure, Setting, SettingInfo, Text};
 use super::store::{StoreLocation, StoreSettings};
 
@@ -174,24 +173,16 @@ fn keys_beside(store: &Path) -> PathBuf {
 }
 
 impl PeerSettings {
-    /// Refuses what would leave workers unable to reach or to know each other, if a server needs that; returns a
-    /// remark on what may do so.
-    pub(super) fn check_for_servers(
+    /// Refuses what would leave workers unable to reach or to know each other where that is needed, for the reason
+    /// `need`; returns a remark on what may do so.
+    pub(super) fn check(
         &self,
         reader: &mut Reader<'_>,
         store: &StoreSettings,
-        servers: &[ServerSettings],
+        need: &str,
     ) -> Option<String> {
-        let server = servers
-            .iter()
-            .find(|server| server.kind.lives_in_one_worker())?;
-        let need = format!(
-            "the sessions of server {:?}, of kind \"{}\", live in one worker, to which the others forward",
-            server.id.as_str(),
-            server.kind.name()
-        );
-        self.refuse_missing_keys(reader, &need);
-        self.refuse_wildcard(reader, &need);
+        self.refuse_missing_keys(reader, need);
+        self.refuse_wildcard(reader, need);
         let StoreLocation::Redis(url) = &store.location else {
             return None;
         };

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::problem::{Problem, SettingsError, shown};
+use super::problem::{Problem, SettingsError};
 use super::setting::{Choice, Disclosure, Integer, List, Map, Setting, SettingInfo, Switch, Text};
-use super::source::{Source, SourceValue, Value};
+use super::source::{Source, SourceValue};
+use super::value::Value;
 
 /// Why a subsystem's parser refuses a text, as a sentence for people.
 pub(super) type Reason = String;
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
             }
             Value::Word(text) => parse(text.trim()),
             Value::Text(text) => parse(text),
-            other => Err(format!("it is {}, not a text", kind(other))),
+            other => Err(format!("it is {}, not a text", other.kind())),
         };
         match parsed {
             Ok(value) => Some(value),
@@ -192,7 +193,7 @@ impl<'a> Reader<'a> {
             Value::Word(word) => word_items(word),
             Value::List(items) => items.clone(),
             other => {
-                let reason = format!("it is {}, not a list", kind(other));
+                let reason = format!("it is {}, not a list", other.kind());
                 self.note(Setting::List(setting), &written, reason);
                 return None;
             }
@@ -265,7 +266,7 @@ impl<'a> Reader<'a> {
             key: setting.about().key.to_owned(),
             written_as: written.written_as.clone(),
             place: written.place.clone(),
-            value: value_shown(&written.value, disclosure),
+            value: written.value.shown(disclosure),
             reason,
             allowed: setting.allowed(),
         });
@@ -286,7 +287,7 @@ fn list_item<T>(
     parse: &impl Fn(&str) -> Result<T, Reason>,
 ) -> Result<T, Reason> {
     let Value::Text(text) = item else {
-        return Err(format!("the item is {}, not a text", kind(item)));
+        return Err(format!("the item is {}, not a text", item.kind()));
     };
     if text.is_empty() {
         return Err("an item is empty".to_owned());
@@ -299,28 +300,4 @@ fn list_item<T>(
         ));
     }
     parse(text)
-}
-
-/// What a value is, for "it is ..., not a list".
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Word(_) | Value::Text(_) => "a text",
-        Value::Integer(_) => "a number",
-        Value::Switch(_) => "a boolean",
-        Value::List(_) => "a list",
-        Value::Table(_) => "a table",
-        Value::Other(_) => "something else",
-    }
-}
-
-/// A written value as a message may show it.
-pub(super) fn value_shown(value: &Value, disclosure: Disclosure) -> String {
-    match value {
-        Value::Word(text) | Value::Text(text) => shown(text, disclosure),
-        Value::Integer(number) => number.to_string(),
-        Value::Switch(value) => value.to_string(),
-        Value::List(_) => "[...]".to_owned(),
-        Value::Table(_) => "{...}".to_owned(),
-        Value::Other(text) => text.clone(),
-    }
 }

@@ -211,6 +211,24 @@ pub enum Setting {
     Choice(&'static dyn Words),
 }
 
+/// A table of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Section {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// What it is about.
+    pub meaning: &'static str,
+    /// Its rows, by what they are about.
+    pub groups: &'static [&'static [Setting]],
+}
+
+impl Section {
+    /// Its rows.
+    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
+        self.groups.iter().copied().flatten()
+    }
+}
+
 impl Setting {
     /// Name and meaning.
     pub fn about(&self) -> &SettingInfo {

@@ -6,27 +6,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::file::{Entry, FileTables};
+use super::file::FileTables;
 use super::setting::SettingInfo;
-
-/// A value as it was written.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    /// Untyped text, from the environment or a flag.
-    Word(String),
-    /// A TOML string.
-    Text(String),
-    /// A TOML integer.
-    Integer(i64),
-    /// A TOML boolean.
-    Switch(bool),
-    /// A TOML array.
-    List(Vec<Value>),
-    /// A TOML table, each value with its line.
-    Table(BTreeMap<String, Entry>),
-    /// Anything else that TOML can hold, and bytes that are no text, as shown to people.
-    Other(String),
-}
+use super::value::Value;
 
 /// A value of a setting, with the name and place where it was written.
 #[derive(Debug, Clone, PartialEq)]

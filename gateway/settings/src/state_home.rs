@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::source::{Environment, Value};
+use super::source::Environment;
+use super::value::Value;
 
 /// `$XDG_STATE_HOME`, else `~/.local/state`; a relative value counts as unset.
 pub(super) fn state_home(environment: &Environment) -> Option<PathBuf> {

@@ -1,27 +1,9 @@
 //! The one table of all settings, in the order in which people read it.
 
-use super::setting::Setting;
+use super::setting::Section;
 use super::{
     affinity, auth, code, connections, listen, log, peers, servers, store, upstream, worker,
 };
-
-/// A table of the file.
-#[derive(Debug, Clone, Copy)]
-pub struct Section {
-    /// Its name in the file.
-    pub name: &'static str,
-    /// What it is about.
-    pub meaning: &'static str,
-    /// Its rows, by what they are about.
-    pub groups: &'static [&'static [Setting]],
-}
-
-impl Section {
-    /// Its rows.
-    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
-        self.groups.iter().copied().flatten()
-    }
-}
 
 /// Every section that the file, the environment and the flags can set.
 pub const SECTIONS: &[Section] = &[
@@ -80,16 +62,12 @@ pub const SERVER: Section = Section {
     groups: servers::SETTINGS,
 };
 
-/// Every setting of [`SECTIONS`].
-pub(super) fn all_settings() -> impl Iterator<Item = &'static Setting> {
-    SECTIONS.iter().flat_map(Section::settings)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::setting::Setting;
 
     #[test]
     fn every_name_is_used_once_and_every_setting_stands_in_its_section() {
@@ -109,7 +87,7 @@ mod tests {
 
     #[test]
     fn defaults_are_within_their_ranges() {
-        for setting in all_settings() {
+        for setting in SECTIONS.iter().flat_map(Section::settings) {
             if let Setting::Integer(integer) = setting {
                 let range = integer.least..=integer.most;
                 assert!(range.contains(&integer.default), "{}", integer.about.key);

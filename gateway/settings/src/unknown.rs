@@ -1,12 +1,11 @@
 //! Names that are no settings: keys of the file, and variables `MOORING_*` and `CODE_EXECUTION_*`, that the table does
 //! not know are refused, with the nearest known name. A misspelt setting that is silently ignored is a wrong setting.
 
-use super::file::{FileTables, Table};
+use super::file::FileTables;
 use super::problem::{Problem, SettingsError};
-use super::reader::{kind, value_shown};
-use super::setting::Disclosure;
-use super::source::{Environment, Value};
-use super::table::{SECTIONS, all_settings};
+use super::setting::{Disclosure, Section};
+use super::source::Environment;
+use super::value::{Table, Value};
 
 /// Names the settings file; read by the command line, not from the table.
 pub const CONFIG_VARIABLE: &str = "MOORING_CONFIG";
@@ -49,15 +48,19 @@ const FOREIGN_NAMES: [(&str, &str); 15] = [
 const LIKENESS_LEAST: f64 = 0.8;
 
 /// Refuses every unknown name of the file outside `[[servers]]`.
-pub(super) fn refuse_unknown_keys(file: &FileTables, errors: &mut SettingsError) {
-    let mut section_names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
+pub(super) fn refuse_unknown_keys(
+    file: &FileTables,
+    sections: &[Section],
+    errors: &mut SettingsError,
+) {
+    let mut section_names: Vec<&str> = sections.iter().map(|section| section.name).collect();
     section_names.push("servers");
     for (name, entry) in file.root() {
         let place = file.place(entry.line);
         if name == "servers" {
             continue;
         }
-        let Some(section) = SECTIONS.iter().find(|section| section.name == name) else {
+        let Some(section) = sections.iter().find(|section| section.name == name) else {
             errors.push(key_problem(name.clone(), place, name, &section_names));
             continue;
         };
@@ -73,8 +76,8 @@ pub(super) fn refuse_unknown_keys(file: &FileTables, errors: &mut SettingsError)
                 key: name.clone(),
                 written_as: name.clone(),
                 place,
-                value: value_shown(other, Disclosure::Credentials),
-                reason: format!("it is {}, not a table", kind(other)),
+                value: other.shown(Disclosure::Credentials),
+                reason: format!("it is {}, not a table", other.kind()),
                 allowed: format!("a table under a [{name}] line"),
             }),
         }
@@ -125,15 +128,17 @@ pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]
 /// no effect.
 pub(super) fn refuse_unknown_variables(
     environment: &Environment,
+    sections: &[Section],
     errors: &mut SettingsError,
 ) -> Option<String> {
-    let mut known: Vec<String> = all_settings()
+    let settings = || sections.iter().flat_map(Section::settings);
+    let mut known: Vec<String> = settings()
         .map(|setting| setting.about().environment_name())
         .collect();
     known.push(CONFIG_VARIABLE.to_owned());
     known.push(SERVERS_VARIABLE.to_owned());
     known.push(RUST_ACCELERATION.to_owned());
-    known.extend(all_settings().filter_map(|setting| setting.about().seed.map(str::to_owned)));
+    known.extend(settings().filter_map(|setting| setting.about().seed.map(str::to_owned)));
     let mut remark = None;
     for name in environment.names() {
         let is_ours = name.starts_with(PREFIX) && !is_service_link(name);

@@ -26,7 +26,6 @@ use std::time::Duration;
 use mooring_sandbox::Tier;
 
 use super::reader::Reader;
-use super::servers::{ServerKind, ServerSettings};
 use super::setting::{Choice, ChoiceOption, Integer, Setting, SettingInfo, Switch};
 use super::source::Environment;
 
@@ -42,6 +41,8 @@ pub use skills::{SkillScope, SkillSettings};
 pub use stubs::StubFormat;
 pub use tokens::{PersonalDataType, TokenizationSettings};
 pub use tools::{AnswerForm, CodeTool, CodeToolSettings};
+
+pub(crate) use mounts::parse_tag;
 
 use policy::PolicyDraft;
 use tokens::TokensDraft;
@@ -250,26 +251,19 @@ impl CodeServerSettings {
 }
 
 impl CodeSection {
-    /// The settings, if a server needs them; none where no server is of kind `code`.
-    pub(super) fn for_servers(
-        self,
-        reader: &mut Reader<'_>,
-        servers: &[ServerSettings],
-    ) -> Option<CodeSettings> {
-        let server = servers
-            .iter()
-            .find(|server| matches!(server.kind, ServerKind::Code(_)))?;
+    /// The settings for this server, the first of kind `code`.
+    pub(super) fn for_server(self, reader: &mut Reader<'_>, server: &str) -> CodeSettings {
         if !self.is_enabled && !reader.was_refused(&ENABLED.about) {
             reader.refuse(
                 &ENABLED.about,
                 "false".to_owned(),
-                format!("the server {:?} is of kind code", server.id.as_str()),
+                format!("the server {server:?} is of kind code"),
                 "true, or no server of kind code".to_owned(),
             );
         }
         if self.settings.base_dir.as_os_str().is_empty() {
             directory::refuse_missing(reader);
         }
-        Some(self.settings)
+        self.settings
     }
 }

@@ -2,8 +2,7 @@
 
 use super::globs::Globs;
 use super::pair::patterns;
-use crate::reader::Reader;
-use crate::servers::parse_tag;
+use crate::reader::{Reader, Reason};
 use crate::setting::{Disclosure, List, Setting, SettingInfo};
 
 const TAG_SHAPE: &str = "tags of servers or of tools, at most 64 bytes each";
@@ -137,4 +136,13 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> MountRules {
         include_tools: globs(&INCLUDE_TOOLS),
         exclude_tools: globs(&EXCLUDE_TOOLS),
     }
+}
+
+/// A word that servers and tools go by.
+pub(crate) fn parse_tag(text: &str) -> Result<String, Reason> {
+    if text.contains(|letter: char| letter.is_whitespace() || letter.is_control() || letter == ',')
+    {
+        return Err(String::new());
+    }
+    Ok(text.to_owned())
 }

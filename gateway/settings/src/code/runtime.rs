@@ -7,7 +7,8 @@ use crate::Language;
 use crate::paths::absolute_file;
 use crate::reader::Reader;
 use crate::setting::{Choice, ChoiceOption, Disclosure, Setting, SettingInfo, Switch, Text};
-use crate::source::{Environment, Value};
+use crate::source::Environment;
+use crate::value::Value;
 
 pub(super) const DEFAULT: Choice<Language> = runtime(
     SettingInfo::new(

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::setting::Setting;
-use super::super::table::{SECTIONS, Section};
+use super::super::setting::{Section, Setting};
+use super::super::table::SECTIONS;
 use super::wrapped;
 
 const WIDTH: usize = 98;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::super::servers::kinds_with;
-use super::super::setting::{Setting, SettingInfo};
-use super::super::table::{SECTIONS, SERVER, Section};
+use super::super::setting::{Section, Setting, SettingInfo};
+use super::super::table::{SECTIONS, SERVER};
 
 const HEAD: &str = "\
 <!-- Made by `mooring config reference`; do not edit. -->

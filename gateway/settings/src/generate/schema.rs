@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::servers::{SERVERS_MAX, kinds_with};
-use super::super::setting::{List, Setting};
-use super::super::table::{SECTIONS, SERVER, Section};
+use super::super::setting::{List, Section, Setting};
+use super::super::table::{SECTIONS, SERVER};
 
 /// One schema object. A struct keeps the order of its keys whatever the features of the JSON library.
 #[derive(Serialize, Default)]

@@ -1,11 +1,11 @@
 //! One server as it was written: a `[[servers]]` table of the file, a `--server` flag or a line of `MOORING_SERVERS`, or
 //! several of them: the flag wins over the variable, and that over the file. An agent that is known needs neither: its name says everything.
 
-use super::super::file::{Entry, FileTables, Table};
+use super::super::file::FileTables;
 use super::super::problem::{Problem, SettingsError};
-use super::super::reader::{kind, value_shown};
 use super::super::setting::SettingInfo;
-use super::super::source::{Environment, Source, SourceValue, Value};
+use super::super::source::{Environment, Source, SourceValue};
+use super::super::value::{Entry, Table, Value};
 use super::agent::PROFILE;
 use super::instance::INSTANCES;
 use super::kinds::{AGENT, KIND, STDIO};
@@ -244,8 +244,8 @@ fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usi
             key: "servers".to_owned(),
             written_as: "servers".to_owned(),
             place: file.place(entry.line),
-            value: value_shown(value, Disclosure::Open),
-            reason: format!("it is {}", kind(value)),
+            value: value.shown(Disclosure::Open),
+            reason: format!("it is {}", value.kind()),
             allowed: "tables, each under a [[servers]] line".to_owned(),
         });
     };
@@ -300,7 +300,7 @@ fn flag_servers<'a>(texts: &'a [ServerText], errors: &mut SettingsError) -> Vec<
             key: (*written_as).to_owned(),
             written_as: (*written_as).to_owned(),
             place: (*place).to_owned(),
-            value: value_shown(&Value::Text(text.clone()), Disclosure::Credentials),
+            value: Value::Text(text.clone()).shown(Disclosure::Credentials),
             reason,
             allowed: FLAG_SHAPE.to_owned(),
         });

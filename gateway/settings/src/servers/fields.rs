@@ -1,13 +1,12 @@
 //! The names of the fields of one `[[servers]]` table: where a field stands, also in a table within the table, and
 //! which names no field has. Unknown names are refused, and so is a field that is written under two names.
 
-use super::super::file::{Entry, FileTables, Table};
+use super::super::file::FileTables;
 use super::super::problem::{Problem, SettingsError};
-use super::super::reader::{kind, value_shown};
 use super::super::setting::{Disclosure, Setting, SettingInfo};
-use super::super::source::Value;
-use super::super::table::SERVER;
 use super::super::unknown::key_problem;
+use super::super::value::{Entry, Table, Value};
+use super::kinds::SETTINGS;
 
 /// Every name of a field, its own first.
 pub(super) fn names(about: &SettingInfo) -> impl Iterator<Item = &'static str> {
@@ -28,7 +27,7 @@ pub(super) fn find<'a>(table: &'a Table, name: &str) -> Option<&'a Entry> {
 /// Notes every name of the table that no field has, and every field that is written twice.
 pub(super) fn refuse(file: &FileTables, index: usize, table: &Table, errors: &mut SettingsError) {
     refuse_unknown(file, &format!("servers[{index}]"), "", table, errors);
-    for setting in SERVER.settings() {
+    for setting in SETTINGS.iter().copied().flatten() {
         refuse_twice(file, index, table, setting, errors);
     }
 }
@@ -45,7 +44,7 @@ fn refuse_unknown(
     for (name, entry) in table {
         let place = file.place(entry.line);
         let written_as = format!("{server}.{path}{name}");
-        let is_field = SERVER.settings().any(|setting| {
+        let is_field = SETTINGS.iter().copied().flatten().any(|setting| {
             names(setting.about()).any(|field| field.strip_prefix(path) == Some(name))
         });
         match &entry.value {
@@ -57,8 +56,8 @@ fn refuse_unknown(
                 key: written_as.clone(),
                 written_as,
                 place,
-                value: value_shown(other, Disclosure::Open),
-                reason: format!("it is {}, not a table", kind(other)),
+                value: other.shown(Disclosure::Open),
+                reason: format!("it is {}, not a table", other.kind()),
                 allowed: "a table".to_owned(),
             }),
             _ => errors.push(key_problem(written_as, place, name, &known)),
@@ -69,7 +68,7 @@ fn refuse_unknown(
 /// What may stand in the table that `path` leads to, each once.
 fn names_below(path: &str) -> Vec<&'static str> {
     let mut known = Vec::new();
-    for setting in SERVER.settings() {
+    for setting in SETTINGS.iter().copied().flatten() {
         for name in names(setting.about()) {
             let first = name
                 .strip_prefix(path)
@@ -95,7 +94,7 @@ fn refuse_twice(
             key: about.key.to_owned(),
             written_as: format!("servers[{index}].{name}"),
             place: file.place(entry.line),
-            value: value_shown(&entry.value, Disclosure::Open),
+            value: entry.value.shown(Disclosure::Open),
             reason: "it says the same as another key of this server".to_owned(),
             allowed: format!("one of {}", all.join(", ")),
         });

@@ -7,7 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::super::reader::{Reader, Reason};
 use super::super::setting::{Map, Setting, SettingInfo};
-use super::super::source::{Environment, SourceValue, Value};
+use super::super::source::{Environment, SourceValue};
+use super::super::value::Value;
 use super::borrowed;
 
 /// Longest value in bytes.

@@ -17,7 +17,7 @@ mod stdio;
 use std::fmt;
 
 use super::affinity::Affinity;
-use super::code::{CodeSection, CodeServerSettings};
+use super::code::{CodeSection, CodeServerSettings, parse_tag};
 use super::file::FileTables;
 use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
@@ -258,15 +258,6 @@ fn parse_one(
         kind,
         tags,
     })
-}
-
-/// A word that servers and tools go by.
-pub(super) fn parse_tag(text: &str) -> Result<String, Reason> {
-    if text.contains(|letter: char| letter.is_whitespace() || letter.is_control() || letter == ',')
-    {
-        return Err(String::new());
-    }
-    Ok(text.to_owned())
 }
 
 /// The server that `/mcp` means, if there is one.

@@ -7,7 +7,8 @@ use std::fmt;
 use super::super::borrowed;
 use crate::reader::{Reader, Reason};
 use crate::setting::{Disclosure, List, Map, Setting, SettingInfo};
-use crate::source::{Environment, SourceValue, Value};
+use crate::source::{Environment, SourceValue};
+use crate::value::Value;
 
 /// Variables that a child inherits where nothing else is configured: what the official SDKs pass on, and what decides
 /// about language, time and temporary files.
