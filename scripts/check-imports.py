@@ -35,7 +35,6 @@ CALLS_OUT = {
     ("mooring-module", "ffi"),
 }
 
-USE = re.compile(r"\bcrate::(?:\{(?P<group>[^;]*?)\};|(?P<name>\w+))", re.S)
 TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*mod \w+ \{.*", re.S)
 TEST_FILE = re.compile(r"(^|/)tests?(/|\.rs$)|_tests?\.rs$|(^|/)test_support(/|\.rs$)")
 
@@ -48,6 +47,14 @@ def manifests():
         yield directory, tomllib.loads((directory / "Cargo.toml").read_text())
 
 
+def uses_of_root(relative):
+    """What names a module at the top level of the crate in this file: `crate::` or as many `super::` as lead there."""
+    steps = relative.with_suffix("").parts
+    depth = len(steps) - (steps[-1] == "mod")
+    root = rf"(?<![\w:])(?:crate|{'::'.join(['super'] * depth)})"
+    return re.compile(root + r"::(?:\{(?P<group>[^;]*?)\};|(?P<name>\w+))", re.S)
+
+
 def imports(source):
     """For each module at the top level of a crate, the others that it imports, with a file that does."""
     modules = {path.stem if path.is_file() else path.name for path in source.iterdir()} - {"lib", "main", "bin"}
@@ -58,7 +65,7 @@ def imports(source):
         if module not in modules or TEST_FILE.search(str(relative)):
             continue
         text = re.sub(r"^\s*//.*$", "", TEST_MODULE.sub("", path.read_text()), flags=re.M)
-        for match in USE.finditer(text):
+        for match in uses_of_root(relative).finditer(text):
             names = [match["name"]] if match["name"] else re.findall(r"(?:^|,)\s*(\w+)", match["group"])
             for name in names:
                 if name in modules and name != module:
