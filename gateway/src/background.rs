@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use metrics_exporter_prometheus::PrometheusHandle;
 use mooring_session::names::Principal;
-use mooring_session::rules::Touch;
+use mooring_session::rules::TouchRequest;
 use mooring_session::workers::{Beat, Drain};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -153,7 +153,7 @@ async fn keep_alive(
     loop {
         ticks.tick().await;
         for (key, principal) in in_use(session_router.active_bindings()) {
-            let touch = Touch {
+            let touch = TouchRequest {
                 principal,
                 ttl: None,
                 content_hash: None,

@@ -13,7 +13,8 @@ use mooring_session::names::{
     InstanceName, NameError, Principal, Reason, ServerName, UpstreamSession, WorkerId,
 };
 use mooring_session::rules::{
-    Bind, Create, CreateReply, End, EndWhen, LossReport, Ownership, Rebind, Revival, Touch,
+    BindRequest, CreateReply, CreateRequest, EndCondition, EndRequest, LossReport, Ownership,
+    RebindRequest, Revival, TouchRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, RecordView};
@@ -140,7 +141,7 @@ impl Conversations {
         session: &Session,
         parent: &ParentSession,
     ) -> Result<CreateReply, ConversationError> {
-        let request = Create {
+        let request = CreateRequest {
             id: session.id.clone(),
             principal: session.principal.clone(),
             ttl: Millis::from(self.ttl),
@@ -162,9 +163,9 @@ impl Conversations {
         principal: &Principal,
         key: SessionKey,
     ) -> Result<EvictionOutcome, StoreError> {
-        let request = End {
+        let request = EndRequest {
             principal: Some(principal.clone()),
-            when: EndWhen::Idle,
+            when: EndCondition::Idle,
         };
         match self.store.end(&key, &request).await {
             Ok(_) => {
@@ -244,7 +245,7 @@ impl Conversations {
         session: &Session,
         id: &UpstreamSession,
     ) -> Result<SaveOutcome, SaveError> {
-        let request = Bind {
+        let request = BindRequest {
             principal: session.principal.clone(),
             server: self.server.clone(),
             worker: self.worker.clone(),
@@ -269,7 +270,7 @@ impl Conversations {
         id: &UpstreamSession,
         reason: &[u8],
     ) -> Result<SaveOutcome, SaveError> {
-        let request = Rebind {
+        let request = RebindRequest {
             principal: session.principal.clone(),
             server: self.server.clone(),
             epoch,
@@ -306,7 +307,7 @@ impl Conversations {
         principal: &Principal,
         pairs: &[(&[u8], &str)],
     ) -> Result<(), StoreError> {
-        let request = Touch {
+        let request = TouchRequest {
             principal: principal.clone(),
             ttl: None,
             content_hash: None,

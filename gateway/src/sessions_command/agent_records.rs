@@ -14,7 +14,7 @@ use mooring_session::Refusal;
 use mooring_session::limits::TTL_MIN;
 use mooring_session::names::{NameError, UpstreamSession, WorkerId};
 use mooring_session::record::Standing;
-use mooring_session::rules::{Create, Revival, Touch};
+use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
 
@@ -121,7 +121,7 @@ impl<'a> AgentRecords<'a> {
         let session = self.session(&entry.parent)?;
         let age_ms = now_ms.saturating_sub(entry.updated_at_ms);
         let ttl_ms = Millis::from(self.owner.policy.session_ttl).get();
-        let create = Create {
+        let create = CreateRequest {
             id: session.id.clone(),
             principal: session.principal.clone(),
             ttl: Millis::new(ttl_ms.saturating_sub(age_ms)).max(TTL_MIN),
@@ -143,7 +143,7 @@ impl<'a> AgentRecords<'a> {
     async fn begin(
         &self,
         session: &Session,
-        create: Create,
+        create: CreateRequest,
         entry: &Entry,
     ) -> Result<PutOutcome, SessionsError> {
         let Some(is_new) = self.create(&session.key, &create, entry).await? else {
@@ -162,7 +162,7 @@ impl<'a> AgentRecords<'a> {
     async fn replace(
         &self,
         session: &Session,
-        create: Create,
+        create: CreateRequest,
         epoch: u64,
         entry: &Entry,
     ) -> Result<PutOutcome, SessionsError> {
@@ -182,8 +182,8 @@ impl<'a> AgentRecords<'a> {
     }
 
     /// Notes the entry's last use in a record that was there.
-    async fn label(&self, key: &SessionKey, create: Create) -> Result<(), SessionsError> {
-        let touch = Touch {
+    async fn label(&self, key: &SessionKey, create: CreateRequest) -> Result<(), SessionsError> {
+        let touch = TouchRequest {
             principal: create.principal,
             ttl: Some(create.ttl),
             content_hash: None,

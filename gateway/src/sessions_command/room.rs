@@ -4,7 +4,7 @@
 
 use mooring_session::Refusal;
 use mooring_session::record::Standing;
-use mooring_session::rules::{Create, End, EndWhen};
+use mooring_session::rules::{CreateRequest, EndCondition, EndRequest};
 
 use super::SessionsError;
 use super::agent_record::used_at_ms;
@@ -23,7 +23,7 @@ impl AgentRecords<'_> {
     pub(super) async fn create(
         &self,
         key: &SessionKey,
-        create: &Create,
+        create: &CreateRequest,
         entry: &Entry,
     ) -> Result<Option<bool>, SessionsError> {
         for _ in 0..ROUNDS_MAX {
@@ -59,9 +59,9 @@ impl AgentRecords<'_> {
     }
 
     async fn make_room(&self, key: &SessionKey, entry: &Entry) -> Result<bool, SessionsError> {
-        let end = End {
+        let end = EndRequest {
             principal: Some(self.owner.principal.clone()),
-            when: EndWhen::Idle,
+            when: EndCondition::Idle,
         };
         let ended = async {
             let record = self.store.get(key).await?;

@@ -4,7 +4,7 @@
 //! agent is resumed by is shown whole, because people resume it by hand.
 
 use mooring_session::Refusal;
-use mooring_session::rules::{End, EndWhen};
+use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_session::view::BindingView;
 use serde_json::{Map, Value, json};
 
@@ -48,9 +48,9 @@ pub(super) async fn show(
 pub(super) async fn end(target: &StoreTarget, named: &str) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
     let found = the_one(&store, named).await?;
-    let request = End {
+    let request = EndRequest {
         principal: None,
-        when: EndWhen::Always,
+        when: EndCondition::Always,
     };
     let ended = match store.end(&found.key, &request).await {
         Err(StoreError::Refused(Refusal::NoSession)) => return Err(SessionsError::NoSuchSession),

@@ -46,8 +46,8 @@ use mooring_session::names::{
     LabelName, LabelValue, NameError, Problem, ServerName, SessionId, Token,
 };
 use mooring_session::rules::{
-    Bind, BindReply, Confirm, Create, CreateReply, End, EndReply, Rebind, RebindReply, Route,
-    RouteReply, Touch, TouchReply, Unbind,
+    BindReply, BindRequest, ConfirmRequest, CreateReply, CreateRequest, EndReply, EndRequest,
+    RebindReply, RebindRequest, RouteReply, RouteRequest, TouchReply, TouchRequest, UnbindRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
@@ -73,7 +73,7 @@ pub use self::session_access::{DropGuard, SessionAccess, SessionTurn, TurnError}
 pub use self::status::{AnsweredBy, StoreMode, StoreStatus};
 use self::status::{FollowedStatus, StatusCell};
 use self::transition::{Get, Transition};
-pub use self::turns::{Enter, EnterReply, Leave, LeaveTarget, Line};
+pub use self::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line};
 pub use self::user_slug::UserSlug;
 
 /// How many TTLs of a session the initialize params that it names are kept.
@@ -207,7 +207,7 @@ impl Store {
     pub async fn create(
         &self,
         key: &SessionKey,
-        request: &Create,
+        request: &CreateRequest,
     ) -> Result<CreateReply, StoreError> {
         self.run(key, request).await
     }
@@ -219,7 +219,7 @@ impl Store {
     pub async fn create_and_tell(
         &self,
         key: &SessionKey,
-        request: &Create,
+        request: &CreateRequest,
     ) -> Result<(CreateReply, AnsweredBy), StoreError> {
         self.run_and_tell(key, request).await
     }
@@ -228,7 +228,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`.
-    pub async fn touch(&self, key: &SessionKey, request: &Touch) -> Result<TouchReply, StoreError> {
+    pub async fn touch(
+        &self,
+        key: &SessionKey,
+        request: &TouchRequest,
+    ) -> Result<TouchReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -244,7 +248,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `DENIED`, `BUSY`.
-    pub async fn end(&self, key: &SessionKey, request: &End) -> Result<EndReply, StoreError> {
+    pub async fn end(
+        &self,
+        key: &SessionKey,
+        request: &EndRequest,
+    ) -> Result<EndReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -252,7 +260,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`.
-    pub async fn route(&self, key: &SessionKey, request: &Route) -> Result<RouteReply, StoreError> {
+    pub async fn route(
+        &self,
+        key: &SessionKey,
+        request: &RouteRequest,
+    ) -> Result<RouteReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -260,7 +272,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`, `BUSY`, `ERR` without instances.
-    pub async fn bind(&self, key: &SessionKey, request: &Bind) -> Result<BindReply, StoreError> {
+    pub async fn bind(
+        &self,
+        key: &SessionKey,
+        request: &BindRequest,
+    ) -> Result<BindReply, StoreError> {
         self.run(key, request).await
     }
 
@@ -272,7 +288,7 @@ impl Store {
     pub async fn confirm(
         &self,
         key: &SessionKey,
-        request: &Confirm,
+        request: &ConfirmRequest,
     ) -> Result<BindingView, StoreError> {
         self.run(key, request).await
     }
@@ -284,7 +300,7 @@ impl Store {
     pub async fn rebind(
         &self,
         key: &SessionKey,
-        request: &Rebind,
+        request: &RebindRequest,
     ) -> Result<RebindReply, StoreError> {
         self.run(key, request).await
     }
@@ -296,7 +312,7 @@ impl Store {
     pub async fn unbind(
         &self,
         key: &SessionKey,
-        request: &Unbind,
+        request: &UnbindRequest,
     ) -> Result<BindingView, StoreError> {
         self.run(key, request).await
     }

@@ -5,7 +5,7 @@
 //! again, by the command over its record.
 
 use mooring_session::names::WorkerId;
-use mooring_session::rules::{Clean, Forget};
+use mooring_session::rules::{ClaimRequest, ForgetRequest};
 use mooring_session::view::RecordView;
 
 use super::error::StoreError;
@@ -56,7 +56,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `BUSY`. `UnavailableReason` while Redis is.
-    pub async fn claim(&self, key: &SessionKey, request: &Clean) -> Result<RecordView, StoreError> {
+    pub async fn claim(
+        &self,
+        key: &SessionKey,
+        request: &ClaimRequest,
+    ) -> Result<RecordView, StoreError> {
         self.run(key, request).await
     }
 
@@ -64,7 +68,11 @@ impl Store {
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `STALE`. `UnavailableReason` while Redis is; the tombstone then stays for the reaper.
-    pub async fn forget(&self, key: &SessionKey, request: &Forget) -> Result<(), StoreError> {
+    pub async fn forget(
+        &self,
+        key: &SessionKey,
+        request: &ForgetRequest,
+    ) -> Result<(), StoreError> {
         self.run(key, request).await
     }
 }

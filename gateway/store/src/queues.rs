@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use super::clock::Clock;
 use super::events::WorkerEvent;
 use super::key::SessionKey;
-use super::turns::{Enter, Leave, LeaveTarget};
+use super::turns::{EnterRequest, LeaveRequest, LeaveTarget};
 use super::waking::{ClaimWaiter, SettledScope};
 
 /// The module's defaults.
@@ -75,7 +75,7 @@ impl Queues {
     pub(crate) fn enter(
         &self,
         key: &SessionKey,
-        request: &Enter,
+        request: &EnterRequest,
         workers: &dyn Liveness,
     ) -> Result<Option<u64>, Refusal> {
         let entered = self.with(workers, |turns, context| {
@@ -91,7 +91,7 @@ impl Queues {
     pub(crate) fn leave(
         &self,
         key: &SessionKey,
-        request: &Leave,
+        request: &LeaveRequest,
         workers: &dyn Liveness,
     ) -> Result<(), Refusal> {
         let (place, server) = (place(key), &request.server);

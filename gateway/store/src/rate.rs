@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
 use mooring_session::names::{NameError, Problem};
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{self, Rate, TheoreticalArrivalTime};
+use mooring_session::rules::{self, RateRequest, TheoreticalArrivalTime};
 use mooring_session::time::{Millis, Timestamp};
 
 use super::error::StoreError;
@@ -50,7 +50,7 @@ impl Store {
         window: Millis,
         cost: u64,
     ) -> Result<RateReply, StoreError> {
-        let request = Rate {
+        let request = RateRequest {
             limit,
             window,
             cost,
@@ -61,7 +61,7 @@ impl Store {
 }
 
 /// The limits of the contract, checked here because the embedded and in-memory stores parse no command.
-fn check(name: &str, request: &Rate) -> Result<(), NameError> {
+fn check(name: &str, request: &RateRequest) -> Result<(), NameError> {
     let wrong = |what, problem| Err(NameError { what, problem });
     if name.is_empty() {
         return wrong("rate", Problem::Empty);
@@ -88,7 +88,7 @@ fn check(name: &str, request: &Rate) -> Result<(), NameError> {
 pub(super) struct Rates(HashMap<Box<str>, TheoreticalArrivalTime>);
 
 impl Rates {
-    pub(super) fn rate(&mut self, name: &str, request: &Rate, now: Timestamp) -> RateReply {
+    pub(super) fn rate(&mut self, name: &str, request: &RateRequest, now: Timestamp) -> RateReply {
         let rated = rules::rate(self.0.get(name).copied(), request, now);
         if let Some(spent) = rated.spent {
             if self.0.len() >= RATES_MAX && !self.0.contains_key(name) {
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_process_never_remembers_more_rates_than_its_bound() {
         let mut rates = Rates::default();
-        let request = Rate {
+        let request = RateRequest {
             limit: 1,
             window: Millis::new(60_000),
             cost: 1,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use mooring_session::Refusal;
 use mooring_session::names::WorkerId;
-use mooring_session::rules::{Clean, Forget};
+use mooring_session::rules::{ClaimRequest, ForgetRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::RecordView;
 use rand::seq::SliceRandom;
@@ -106,7 +106,7 @@ impl Store {
         key: &SessionKey,
         lease: Duration,
     ) -> Result<RecordView, ClaimRefusal> {
-        let request = Clean {
+        let request = ClaimRequest {
             worker: worker.clone(),
             lease: Millis::from(lease),
         };
@@ -129,7 +129,7 @@ impl Store {
         key: &SessionKey,
         generation: u64,
     ) -> ForgetOutcome {
-        let request = Forget {
+        let request = ForgetRequest {
             generation,
             worker: worker.clone(),
         };

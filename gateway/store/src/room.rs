@@ -4,7 +4,7 @@
 //! nobody's to end.
 
 use mooring_session::Refusal;
-use mooring_session::rules::{Create, CreateReply};
+use mooring_session::rules::{CreateReply, CreateRequest};
 
 use super::key::SessionKey;
 use super::{Store, StoreError};
@@ -42,7 +42,7 @@ impl Store {
     pub async fn create_making_room<F: Future<Output = Result<EvictionOutcome, StoreError>>>(
         &self,
         key: &SessionKey,
-        create: &Create,
+        create: &CreateRequest,
         make_room: impl Fn(SessionKey) -> F,
     ) -> Result<CreateReply, RoomError> {
         let mut held = 0;

@@ -6,8 +6,9 @@ use mooring_session::context::{Context, Decision, RecordChange};
 use mooring_session::record::Record;
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
-    self, Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Rebind,
-    RebindReply, Route, RouteReply, Touch, TouchReply, Unbind,
+    self, BindReply, BindRequest, ClaimRequest, ConfirmRequest, CreateReply, CreateRequest,
+    EndReply, EndRequest, ForgetRequest, RebindReply, RebindRequest, RouteReply, RouteRequest,
+    TouchReply, TouchRequest, UnbindRequest,
 };
 use mooring_session::view::{BindingView, RecordView};
 
@@ -63,15 +64,15 @@ macro_rules! transitions {
 }
 
 transitions! {
-    Create -> CreateReply, "SESSION.CREATE", Writes, create;
-    Touch -> TouchReply, "SESSION.TOUCH", Reads, touch;
-    End -> EndReply, "SESSION.END", Writes, end;
-    Route -> RouteReply, "SESSION.ROUTE", Reads, route;
-    Bind -> BindReply, "SESSION.BIND", Writes, bind(key);
-    Confirm -> BindingView, "SESSION.CONFIRM", Writes, confirm;
-    Rebind -> RebindReply, "SESSION.REBIND", Writes, rebind(key);
-    Unbind -> BindingView, "SESSION.UNBIND", Writes, unbind;
-    Clean -> RecordView, "SESSION.CLAIM", Writes, claim;
+    CreateRequest -> CreateReply, "SESSION.CREATE", Writes, create;
+    TouchRequest -> TouchReply, "SESSION.TOUCH", Reads, touch;
+    EndRequest -> EndReply, "SESSION.END", Writes, end;
+    RouteRequest -> RouteReply, "SESSION.ROUTE", Reads, route;
+    BindRequest -> BindReply, "SESSION.BIND", Writes, bind(key);
+    ConfirmRequest -> BindingView, "SESSION.CONFIRM", Writes, confirm;
+    RebindRequest -> RebindReply, "SESSION.REBIND", Writes, rebind(key);
+    UnbindRequest -> BindingView, "SESSION.UNBIND", Writes, unbind;
+    ClaimRequest -> RecordView, "SESSION.CLAIM", Writes, claim;
 }
 
 impl Transition for Get {
@@ -89,7 +90,7 @@ impl Transition for Get {
     }
 }
 
-impl Transition for Forget {
+impl Transition for ForgetRequest {
     type Reply = ();
     const COMMAND: &'static str = "SESSION.FORGET";
 

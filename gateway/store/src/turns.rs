@@ -6,7 +6,7 @@
 use mooring_session::names::{Principal, ServerName, Token, WorkerId};
 use mooring_session::record::Standing;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{Route, RouteReply};
+use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::time::Millis;
 use mooring_session::turns;
 pub use mooring_session::turns::Line;
@@ -17,7 +17,7 @@ use super::{AnsweredBy, Store, on_backend};
 
 /// What ENTER asks for: a ROUTE, and the turn of the session at that server.
 #[derive(Clone, Debug)]
-pub struct Enter {
+pub struct EnterRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Which server is to be called.
@@ -47,7 +47,7 @@ pub struct EnterReply {
 
 /// What LEAVE asks for.
 #[derive(Clone, Debug)]
-pub struct Leave {
+pub struct LeaveRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Of which server.
@@ -66,10 +66,10 @@ pub enum LeaveTarget {
     WaitingUnder(Token),
 }
 
-impl Enter {
+impl EnterRequest {
     /// The ROUTE in it.
-    pub(super) fn route(&self) -> Route {
-        Route {
+    pub(super) fn route(&self) -> RouteRequest {
+        RouteRequest {
             principal: self.principal.clone(),
             server: self.server.clone(),
             worker: self.worker.clone(),
@@ -77,8 +77,8 @@ impl Enter {
     }
 
     /// The rest of it.
-    pub(super) fn turn(&self) -> turns::Enter {
-        turns::Enter {
+    pub(super) fn turn(&self) -> turns::TurnRequest {
+        turns::TurnRequest {
             worker: self.worker.clone(),
             ticket: self.ticket.clone(),
             lease: self.lease,
@@ -103,7 +103,11 @@ impl Store {
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`; `LIMIT` where too many wait; `STALE` for a worker that counts as dead,
     /// and for a turn claimed again that is another's now; `ERR` for a lease out of its range.
-    pub async fn enter(&self, key: &SessionKey, request: &Enter) -> Result<EnterReply, StoreError> {
+    pub async fn enter(
+        &self,
+        key: &SessionKey,
+        request: &EnterRequest,
+    ) -> Result<EnterReply, StoreError> {
         on_backend!("SESSION.ENTER", self.enter(key, request))
     }
 
@@ -113,7 +117,7 @@ impl Store {
     /// Refused: `STALE` for a ticket that has no turn, or has lost it, and where nobody waits; `BUSY` where one of those
     /// that might have waited has its turn; `DENIED`, and `NOSESSION` or `ENDED`, where there is nothing left to pass on.
     /// A module of before WAITING has nobody waiting.
-    pub async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+    pub async fn leave(&self, key: &SessionKey, request: &LeaveRequest) -> Result<(), StoreError> {
         on_backend!("SESSION.LEAVE", self.leave(key, request))
     }
 }

@@ -6,8 +6,9 @@
 use mooring_session::names::{InstanceName, ServerName, WorkerId};
 use mooring_session::record::Record;
 use mooring_session::rules::{
-    Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Rebind,
-    RebindReply, Route, RouteReply, Touch, Unbind,
+    BindReply, BindRequest, ClaimRequest, ConfirmRequest, CreateReply, CreateRequest, EndReply,
+    EndRequest, ForgetRequest, RebindReply, RebindRequest, RouteReply, RouteRequest, TouchRequest,
+    UnbindRequest,
 };
 use mooring_session::time::Timestamp;
 use mooring_session::view::{BindingState, BindingView};
@@ -95,14 +96,14 @@ impl PriorBinding {
     }
 }
 
-impl WakingTransition for Touch {
+impl WakingTransition for TouchRequest {
     const IS_USE: bool = true;
 }
 
 impl WakingTransition for Get {}
-impl WakingTransition for Clean {}
+impl WakingTransition for ClaimRequest {}
 
-impl WakingTransition for Create {
+impl WakingTransition for CreateRequest {
     const IS_USE: bool = true;
 
     fn settled_scope<'a>(&'a self, reply: &'a CreateReply) -> SettledScope<'a> {
@@ -113,7 +114,7 @@ impl WakingTransition for Create {
     }
 }
 
-impl WakingTransition for End {
+impl WakingTransition for EndRequest {
     fn settled_scope<'a>(&'a self, reply: &'a EndReply) -> SettledScope<'a> {
         match reply.ended_now {
             true => SettledScope::Session,
@@ -122,13 +123,13 @@ impl WakingTransition for End {
     }
 }
 
-impl WakingTransition for Forget {
+impl WakingTransition for ForgetRequest {
     fn settled_scope<'a>(&'a self, (): &'a ()) -> SettledScope<'a> {
         SettledScope::Session
     }
 }
 
-impl WakingTransition for Route {
+impl WakingTransition for RouteRequest {
     const IS_USE: bool = true;
 
     fn claim_waiter<'a>(&'a self, reply: &'a RouteReply) -> Option<ClaimWaiter<'a>> {
@@ -136,7 +137,7 @@ impl WakingTransition for Route {
     }
 }
 
-impl WakingTransition for Bind {
+impl WakingTransition for BindRequest {
     const IS_USE: bool = true;
 
     fn claim_waiter<'a>(&'a self, reply: &'a BindReply) -> Option<ClaimWaiter<'a>> {
@@ -152,7 +153,7 @@ impl WakingTransition for Bind {
     }
 }
 
-impl WakingTransition for Rebind {
+impl WakingTransition for RebindRequest {
     const IS_USE: bool = true;
 
     fn moved_server(&self) -> Option<&ServerName> {
@@ -164,7 +165,7 @@ impl WakingTransition for Rebind {
     }
 }
 
-impl WakingTransition for Confirm {
+impl WakingTransition for ConfirmRequest {
     const IS_USE: bool = true;
 
     fn settled_scope<'a>(&'a self, reply: &'a BindingView) -> SettledScope<'a> {
@@ -172,7 +173,7 @@ impl WakingTransition for Confirm {
     }
 }
 
-impl WakingTransition for Unbind {
+impl WakingTransition for UnbindRequest {
     const IS_USE: bool = true;
 
     fn settled_scope<'a>(&'a self, reply: &'a BindingView) -> SettledScope<'a> {

@@ -3,7 +3,7 @@
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
 use mooring_session::record::Record;
-use mooring_session::rules::{self, Bind, BindReply, Ownership};
+use mooring_session::rules::{self, BindReply, BindRequest, Ownership};
 use mooring_session::view::BindingState;
 
 use crate::arguments::{self, INSTANCES};
@@ -56,7 +56,7 @@ OWNED says that only the caller's process can drive the binding.",
 };
 
 grammar! {
-    parse<'a>(key) -> Bind {
+    parse<'a>(key) -> BindRequest {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         worker: text(c"worker", WorkerId::parse),
@@ -92,7 +92,7 @@ impl Command for BindCommand {
 }
 
 /// Whoever lost against a claim hears of its end; a claim that is confirmed by this has come to it.
-fn tell(module: &mut Module, moment: &Moment<'_>, request: &Bind, bound: &BindReply) {
+fn tell(module: &mut Module, moment: &Moment<'_>, request: &BindRequest, bound: &BindReply) {
     let binding = &bound.binding;
     if !bound.won {
         claims::watch_binding(module, moment, &request.worker, binding);

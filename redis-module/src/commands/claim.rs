@@ -1,7 +1,7 @@
 //! `SESSION.CLAIM key worker LEASE ms`
 
 use mooring_session::names::WorkerId;
-use mooring_session::rules::{self, Clean};
+use mooring_session::rules::{self, ClaimRequest};
 
 use crate::arguments;
 use crate::failure::{ErrorSpec, Failure};
@@ -47,7 +47,7 @@ tombstone by SESSION.FORGET with the answer's `gen`.",
 };
 
 grammar! {
-    parse<'a>(key) -> Clean {
+    parse<'a>(key) -> ClaimRequest {
         worker: text(c"worker", WorkerId::parse),
         lease: required(c"LEASE", integer(c"ms", arguments::lease)),
     }

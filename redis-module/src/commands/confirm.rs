@@ -1,7 +1,7 @@
 //! `SESSION.CONFIRM key principal server epoch token [UPSTREAM upstream_session]`
 
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession};
-use mooring_session::rules::{self, Confirm};
+use mooring_session::rules::{self, ConfirmRequest};
 
 use crate::arguments;
 use crate::claims;
@@ -47,7 +47,7 @@ that it made.",
 };
 
 grammar! {
-    parse<'a>(key) -> Confirm {
+    parse<'a>(key) -> ConfirmRequest {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         epoch: integer(c"epoch", arguments::epoch),

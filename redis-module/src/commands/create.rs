@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use mooring_session::limits::CAP_MAX;
 use mooring_session::names::{ContentHash, Principal, SessionId};
 use mooring_session::record::Standing;
-use mooring_session::rules::{self, Create, CreateReply, Revival};
+use mooring_session::rules::{self, CreateReply, CreateRequest, Revival};
 
 use crate::arguments::{self, LABEL, integer};
 use crate::claims;
@@ -69,7 +69,7 @@ exact; of uses before that, and before a restart, it knows what was written (see
 };
 
 grammar! {
-    parse<'a>(key) -> Create {
+    parse<'a>(key) -> CreateRequest {
         id: text(c"id", SessionId::parse),
         principal: text(c"principal", Principal::parse),
         ttl: required(c"TTL", integer(c"ms", arguments::ttl)),
@@ -77,7 +77,7 @@ grammar! {
         labels: repeated(c"LABEL", block(c"label", LABEL, arguments::label)),
         cap: optional(c"CAP", integer(c"n", integer("CAP", 1, CAP_MAX))),
         revival: word(c"NOREVIVE", c"norevive", Revival::Allowed => Revival::Refused),
-    } => Ok(Create {
+    } => Ok(CreateRequest {
         id,
         principal,
         ttl,
@@ -109,7 +109,7 @@ fn apply(
     context: &Context,
     module: &mut Module,
     key: Text<'_>,
-    request: &Create,
+    request: &CreateRequest,
 ) -> Result<CreateReply, Failure> {
     let mut slot = Slot::load(context, key)?;
     let standing = slot

@@ -1,7 +1,7 @@
 //! `SESSION.END key principal [IFIDLE]`
 
 use mooring_session::names::Principal;
-use mooring_session::rules::{self, End, EndReply, EndWhen};
+use mooring_session::rules::{self, EndCondition, EndReply, EndRequest};
 
 use crate::claims;
 use crate::failure::{ErrorSpec, Failure};
@@ -44,10 +44,10 @@ twice is no error. With IFIDLE only a session that nothing holds is ended.",
 };
 
 grammar! {
-    parse<'a>(key) -> End {
+    parse<'a>(key) -> EndRequest {
         principal: text(c"principal", Principal::parse),
-        when: word(c"IFIDLE", c"ifidle", EndWhen::Always => EndWhen::Idle),
-    } => Ok(End {
+        when: word(c"IFIDLE", c"ifidle", EndCondition::Always => EndCondition::Idle),
+    } => Ok(EndRequest {
         principal: Some(principal),
         when,
     })
@@ -72,7 +72,7 @@ pub(super) fn apply(
     context: &Context,
     module: &mut Module,
     key: Text<'_>,
-    request: &End,
+    request: &EndRequest,
 ) -> Result<EndReply, Failure> {
     let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {
         rules::end(record, request, rules_context)

@@ -4,7 +4,7 @@
 
 use mooring_session::limits::TURN_NUMBER_MAX;
 use mooring_session::names::{Token, WorkerId};
-use mooring_session::turns::{Enter, Line};
+use mooring_session::turns::{Line, TurnRequest};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
@@ -71,7 +71,7 @@ grammar! {
     } => Ok(RouteRequest {
         principal,
         server,
-        turn: Some(Enter {
+        turn: Some(TurnRequest {
             worker: worker.clone(),
             ticket,
             lease,

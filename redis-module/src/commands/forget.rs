@@ -1,7 +1,7 @@
 //! `SESSION.FORGET key gen worker`
 
 use mooring_session::names::WorkerId;
-use mooring_session::rules::{self, Forget};
+use mooring_session::rules::{self, ForgetRequest};
 
 use crate::arguments;
 use crate::claims;
@@ -48,7 +48,7 @@ number of the one that was dropped.",
 };
 
 grammar! {
-    parse<'a>(key) -> Forget {
+    parse<'a>(key) -> ForgetRequest {
         generation: integer(c"gen", arguments::generation),
         worker: text(c"worker", WorkerId::parse),
     }

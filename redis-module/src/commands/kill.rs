@@ -1,6 +1,6 @@
 //! `SESSION.KILL key`: the operator's END, which names no principal.
 
-use mooring_session::rules::{End, EndWhen};
+use mooring_session::rules::{EndCondition, EndRequest};
 
 use super::end;
 use crate::failure::{ErrorSpec, Failure};
@@ -49,9 +49,9 @@ impl Command for KillCommand {
     ) -> Result<Outcome, Failure> {
         parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let request = End {
+        let request = EndRequest {
             principal: None,
-            when: EndWhen::Always,
+            when: EndCondition::Always,
         };
         let ended = end::apply(context, module, key, &request)?;
         reply::ended(context, &ended);

@@ -1,7 +1,7 @@
 //! `SESSION.RATE key LIMIT n WINDOW ms [COST c]`
 
 use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
-use mooring_session::rules::{self, Rate, RateReply, TheoreticalArrivalTime};
+use mooring_session::rules::{self, RateReply, RateRequest, TheoreticalArrivalTime};
 use mooring_session::time::Timestamp;
 
 use crate::arguments::{duration, integer};
@@ -42,11 +42,11 @@ lives until then. A request that does not pass writes nothing. A request counts 
 };
 
 grammar! {
-    parse<'a>(key) -> Rate {
+    parse<'a>(key) -> RateRequest {
         limit: required(c"LIMIT", integer(c"n", integer("LIMIT", 1, RATE_LIMIT_MAX))),
         window: required(c"WINDOW", integer(c"ms", duration("WINDOW", RATE_WINDOW_MIN, RATE_WINDOW_MAX))),
         cost: optional(c"COST", integer(c"c", integer("COST", 1, RATE_LIMIT_MAX))),
-    } => Ok(Rate {
+    } => Ok(RateRequest {
         limit,
         window,
         cost: check_cost(cost.unwrap_or(1), limit)?,
@@ -78,7 +78,7 @@ fn check_cost(cost: u64, limit: u64) -> Result<u64, Failure> {
     }))
 }
 
-fn apply(context: &Context, name: Text<'_>, request: &Rate) -> Result<RateReply, Failure> {
+fn apply(context: &Context, name: Text<'_>, request: &RateRequest) -> Result<RateReply, Failure> {
     let key = context.open(name);
     let stored = match key.kind() {
         KeyKind::Empty => None,

@@ -5,7 +5,7 @@ use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
 use mooring_session::record::Binding;
-use mooring_session::rules::{self, LossReport, Ownership, Rebind, RebindReply};
+use mooring_session::rules::{self, LossReport, Ownership, RebindReply, RebindRequest};
 
 use crate::arguments::{self, INSTANCES};
 use crate::claims;
@@ -67,7 +67,7 @@ move is logged at level notice.",
 };
 
 grammar! {
-    parse<'a>(key) -> Rebind {
+    parse<'a>(key) -> RebindRequest {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         epoch: integer(c"epoch", arguments::epoch),
@@ -101,7 +101,7 @@ fn apply(
     context: &Context,
     module: &mut Module,
     key: Text<'_>,
-    request: &Rebind,
+    request: &RebindRequest,
 ) -> Result<(RebindReply, Outcome), Failure> {
     let mut before = None;
     let (slot, decided) = record_io::apply(context, module, key, |record, rules_context| {

@@ -5,7 +5,7 @@
 
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::time::Millis;
-use mooring_session::turns::{Enter, Line};
+use mooring_session::turns::{Line, TurnRequest};
 
 use super::routing::{self, RouteRequest};
 use super::turn;
@@ -73,7 +73,7 @@ grammar! {
     } => Ok(RouteRequest {
         principal,
         server,
-        turn: turn.map(|(ticket, lease)| Enter {
+        turn: turn.map(|(ticket, lease)| TurnRequest {
             worker: worker.clone(),
             ticket,
             lease,

@@ -7,7 +7,7 @@ use mooring_session::codec::{self, CorruptRecord, Head};
 use mooring_session::names::{InstanceName, NameError, Principal, ServerName, WorkerId};
 use mooring_session::record::{Life, Phase};
 use mooring_session::rules::{self, BindingParts, RouteState};
-use mooring_session::turns::{Enter, TurnStatus};
+use mooring_session::turns::{TurnRequest, TurnStatus};
 use mooring_session::view::BindingState;
 use mooring_session::{RecordChange, Refusal};
 
@@ -31,7 +31,7 @@ pub(super) struct RouteRequest<'a> {
     pub(super) server: &'a [u8],
     pub(super) worker: WorkerId,
     /// The turn that is asked for, if one is.
-    pub(super) turn: Option<Enter>,
+    pub(super) turn: Option<TurnRequest>,
 }
 
 /// Leaves a word as it came, for [`RouteRequest`].

@@ -1,7 +1,7 @@
 //! `SESSION.TOUCH key principal [TTL ms] [HASH content_hash] [LABEL name value]... [REPORTED server epoch]`
 
 use mooring_session::names::{ContentHash, Principal, ServerName};
-use mooring_session::rules::{self, ReportedLoss, Touch};
+use mooring_session::rules::{self, ReportedLoss, TouchRequest};
 
 use crate::arguments::{self, LABEL, Parser, Words};
 use crate::failure::{ErrorSpec, Failure};
@@ -51,7 +51,7 @@ tells of it no more. Of a binding that has another epoch, or of a loss that was 
 };
 
 grammar! {
-    parse<'a>(key) -> Touch {
+    parse<'a>(key) -> TouchRequest {
         principal: text(c"principal", Principal::parse),
         ttl: optional(c"TTL", integer(c"ms", arguments::ttl)),
         content_hash: optional(c"HASH", text(c"content_hash", ContentHash::parse)),

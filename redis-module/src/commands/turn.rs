@@ -6,7 +6,7 @@ use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{NameError, ServerName, Token};
 use mooring_session::news::News;
 use mooring_session::time::{Millis, Monotonic};
-use mooring_session::turns::{Enter, TurnContext, TurnStatus, Turns};
+use mooring_session::turns::{TurnContext, TurnRequest, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
 
 use crate::arguments::duration;
@@ -45,7 +45,7 @@ impl Queues<'_> {
         self,
         moment: &Moment<'_>,
         server: &ServerName,
-        request: &Enter,
+        request: &TurnRequest,
     ) -> Result<TurnStatus, Refusal> {
         let (turns, mut context, place) = self.at(moment);
         turns.enter(&place, server, request, &mut context)

@@ -1,7 +1,7 @@
 //! `SESSION.UNBIND key principal server epoch [token]`
 
 use mooring_session::names::{Principal, ServerName, Token};
-use mooring_session::rules::{self, Unbind};
+use mooring_session::rules::{self, UnbindRequest};
 
 use crate::arguments::{self, Parser};
 use crate::claims;
@@ -43,7 +43,7 @@ Drops the binding of exactly that epoch. A live claim is given up only with its 
 };
 
 grammar! {
-    parse<'a>(key) -> Unbind {
+    parse<'a>(key) -> UnbindRequest {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         epoch: integer(c"epoch", arguments::epoch),

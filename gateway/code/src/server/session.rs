@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mooring_sandbox::tree::{self, VirtualPath, WriteReport};
 use mooring_session::names::Principal;
-use mooring_session::rules::{Create, Revival, Touch};
+use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::spawn_blocking;
@@ -110,7 +110,7 @@ impl CodeServer {
         outranks: Option<u64>,
     ) -> Result<Incarnation, Failure> {
         let store = self.services.sessions.store();
-        let request = Create {
+        let request = CreateRequest {
             id: session.id.clone(),
             principal: session.principal.clone(),
             ttl: Millis::from(self.policy.session_ttl),
@@ -174,7 +174,7 @@ impl CodeServer {
     /// Tells the store what is mounted now. It is a hint to others; the disk is the truth.
     async fn note_content(&self, known: &ResolvedSession) {
         let session = &known.session;
-        let request = Touch {
+        let request = TouchRequest {
             principal: session.principal.clone(),
             ttl: None,
             content_hash: Some(known.mounted.content_hash().clone()),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use mooring_session::Refusal;
 use mooring_session::names::Principal;
-use mooring_session::rules::{Create, CreateReply, End, EndWhen, Touch};
+use mooring_session::rules::{CreateReply, CreateRequest, EndCondition, EndRequest, TouchRequest};
 
 use super::open::OpenError;
 use super::{Session, SessionRouter};
@@ -22,7 +22,7 @@ impl SessionRouter {
     pub(super) async fn admit(
         &self,
         session: &Session,
-        create: &Create,
+        create: &CreateRequest,
     ) -> Result<CreateReply, OpenError> {
         let make_room = |key| self.make_room(&session.principal, key);
         let admitted = self
@@ -47,9 +47,9 @@ impl SessionRouter {
         if self.active_bindings().is_in_call(&key, servers) {
             return self.note_use(principal, &key).await;
         }
-        let request = End {
+        let request = EndRequest {
             principal: Some(principal.clone()),
-            when: EndWhen::Idle,
+            when: EndCondition::Idle,
         };
         match self.store().end(&key, &request).await {
             Ok(ended) => {
@@ -77,7 +77,7 @@ impl SessionRouter {
         principal: &Principal,
         key: &SessionKey,
     ) -> Result<EvictionOutcome, StoreError> {
-        let request = Touch {
+        let request = TouchRequest {
             principal: principal.clone(),
             ttl: None,
             content_hash: None,

@@ -3,7 +3,7 @@
 //! Invariant: whoever ended a session cleans up after it, and nobody else does while the lease that END gave runs.
 
 use mooring_session::Refusal;
-use mooring_session::rules::{End, EndWhen};
+use mooring_session::rules::{EndCondition, EndRequest};
 
 use super::{Session, SessionRouter};
 use mooring_store::StoreError;
@@ -53,9 +53,9 @@ impl SessionRouter {
     }
 }
 
-fn ending(session: &Session) -> End {
-    End {
+fn ending(session: &Session) -> EndRequest {
+    EndRequest {
         principal: Some(session.principal.clone()),
-        when: EndWhen::Always,
+        when: EndCondition::Always,
     }
 }

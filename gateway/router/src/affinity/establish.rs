@@ -6,7 +6,9 @@ use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, LabelName, Token, UpstreamSession};
-use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Unbind};
+use mooring_session::rules::{
+    BindRequest, ConfirmRequest, LossReport, Ownership, RebindRequest, UnbindRequest,
+};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingView, RecordView};
 
@@ -42,8 +44,8 @@ impl SessionRouter {
         server: &Server,
         token: &Token,
         lease: Millis,
-    ) -> Bind {
-        Bind {
+    ) -> BindRequest {
+        BindRequest {
             principal: session.principal.clone(),
             server: server.id.clone(),
             worker: self.worker().clone(),
@@ -154,7 +156,7 @@ impl SessionRouter {
         claim: &Claim,
         initialized: InitializedSession,
     ) -> Result<Option<(BindingView, InitializedSession)>, ResolveError> {
-        let request = Confirm {
+        let request = ConfirmRequest {
             principal: session.principal.clone(),
             server: server.id.clone(),
             epoch: claim.binding.epoch,
@@ -189,7 +191,7 @@ impl SessionRouter {
         claim: &Claim,
         untried: Vec<InstanceName>,
     ) -> Result<Option<Claim>, StoreError> {
-        let request = Rebind {
+        let request = RebindRequest {
             principal: session.principal.clone(),
             server: server.id.clone(),
             epoch: claim.binding.epoch,
@@ -231,7 +233,7 @@ impl SessionRouter {
         server: &Server,
         claim: &Claim,
     ) -> Result<(), StoreError> {
-        let request = Unbind {
+        let request = UnbindRequest {
             principal: session.principal.clone(),
             server: server.id.clone(),
             epoch: claim.binding.epoch,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use mooring_session::Refusal;
 use mooring_session::names::{LabelName, LabelValue, NameError, Principal, ServerName};
-use mooring_session::rules::{Create, Revival, Touch};
+use mooring_session::rules::{CreateRequest, Revival, TouchRequest};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
@@ -238,8 +238,8 @@ impl SessionRouter {
         &self,
         session: &Session,
         labels: BTreeMap<LabelName, LabelValue>,
-    ) -> Create {
-        Create {
+    ) -> CreateRequest {
+        CreateRequest {
             id: session.id.clone(),
             principal: session.principal.clone(),
             ttl: self.options().session_ttl,
@@ -328,7 +328,7 @@ impl SessionRouter {
         session: &Session,
         labels: BTreeMap<LabelName, LabelValue>,
     ) -> Result<(), StoreError> {
-        let touch = Touch {
+        let touch = TouchRequest {
             principal: session.principal.clone(),
             ttl: None,
             content_hash: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mooring_session::Refusal;
 use mooring_session::names::InstanceName;
-use mooring_session::rules::{LossReport, Ownership, Rebind};
+use mooring_session::rules::{LossReport, Ownership, RebindRequest};
 use mooring_session::view::BindingView;
 use tokio::task::JoinSet;
 
@@ -169,7 +169,7 @@ impl SessionRouter {
             return self.adopt(session, server, lost, loss, report).await;
         }
         let token = fresh_token()?;
-        let request = Rebind {
+        let request = RebindRequest {
             principal: session.principal.clone(),
             server: server.id.clone(),
             epoch: lost.epoch,

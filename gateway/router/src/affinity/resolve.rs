@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mooring_session::names::{Reason, ServerName};
-use mooring_session::rules::{LossReport, ReportedLoss, Route, RouteReply, Touch, UnreportedLoss};
+use mooring_session::rules::{
+    LossReport, ReportedLoss, RouteReply, RouteRequest, TouchRequest, UnreportedLoss,
+};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
 use tokio::time::Instant;
@@ -224,7 +226,7 @@ impl SessionRouter {
         if !moved.is_recorded {
             return;
         }
-        let request = Touch {
+        let request = TouchRequest {
             principal: session.principal.clone(),
             ttl: None,
             content_hash: None,
@@ -299,7 +301,7 @@ impl SessionRouter {
 
     /// One ROUTE.
     async fn route(&self, session: &Session, server: &Server) -> Result<RouteReply, StoreError> {
-        let request = Route {
+        let request = RouteRequest {
             principal: session.principal.clone(),
             server: server.id.clone(),
             worker: self.worker().clone(),

@@ -9,7 +9,9 @@ use mooring_session::Refusal;
 use mooring_session::limits::LEASE_MIN;
 use mooring_session::names::{InstanceName, NameError, Reason, ServerName, UpstreamSession};
 use mooring_session::refusal::Busy;
-use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Route, Unbind};
+use mooring_session::rules::{
+    BindRequest, ConfirmRequest, LossReport, Ownership, RebindRequest, RouteRequest, UnbindRequest,
+};
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView, OwnerView};
 
@@ -109,7 +111,7 @@ impl Drop for StreamHold {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let unbind = Unbind {
+        let unbind = UnbindRequest {
             principal: self.session.principal.clone(),
             server: self.server.clone(),
             epoch: self.epoch,
@@ -164,7 +166,7 @@ impl SessionRouter {
         session: &Session,
         kind: StreamKind,
     ) -> Result<Option<(OwnerView, u64)>, HoldError> {
-        let route = Route {
+        let route = RouteRequest {
             principal: session.principal.clone(),
             server: kind.server()?,
             worker: self.worker().clone(),
@@ -178,7 +180,7 @@ impl SessionRouter {
 
     async fn try_hold(&self, session: &Session, kind: StreamKind) -> Result<Attempt, HoldError> {
         let token = fresh_token()?;
-        let bind = Bind {
+        let bind = BindRequest {
             principal: session.principal.clone(),
             server: kind.server()?,
             worker: self.worker().clone(),
@@ -215,7 +217,7 @@ impl SessionRouter {
         orphaned: &BindingView,
     ) -> Result<Attempt, HoldError> {
         let token = fresh_token()?;
-        let rebind = Rebind {
+        let rebind = RebindRequest {
             principal: session.principal.clone(),
             server: orphaned.server.clone(),
             epoch: orphaned.epoch,
@@ -235,7 +237,7 @@ impl SessionRouter {
                 within: ELSEWHERE_WITHIN,
             });
         }
-        let confirm = Confirm {
+        let confirm = ConfirmRequest {
             principal: session.principal.clone(),
             server: orphaned.server.clone(),
             epoch: rebound.binding.epoch,

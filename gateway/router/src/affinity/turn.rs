@@ -25,7 +25,8 @@ use self::keeper::{TurnCommand, TurnNumbers, TurnState};
 use self::queue_entry::{LEASE, QueueEntry, TurnQueue};
 use super::{Session, SessionRouter, TurnError};
 use mooring_store::{
-    Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError, fresh_token,
+    EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
+    fresh_token,
 };
 
 /// What became of a call that is wanted no more.
@@ -169,7 +170,7 @@ impl SessionRouter {
         server: &ServerName,
         request_id_json: &str,
     ) -> Withdrawal {
-        let leaving = |beginning| Leave {
+        let leaving = |beginning| LeaveRequest {
             principal: session.principal.clone(),
             server: server.clone(),
             who: LeaveTarget::WaitingUnder(beginning),
@@ -198,7 +199,7 @@ impl SessionRouter {
             waiters: self.waiters().clone(),
             key: key.clone(),
         };
-        let request = Enter {
+        let request = EnterRequest {
             principal: principal.clone(),
             server: server.clone(),
             worker: self.worker().clone(),
@@ -220,7 +221,7 @@ impl QueueEntry {
     }
 }
 
-async fn withdraw(store: &Store, key: &SessionKey, request: &Leave) -> Withdrawal {
+async fn withdraw(store: &Store, key: &SessionKey, request: &LeaveRequest) -> Withdrawal {
     match store.leave(key, request).await {
         Ok(()) => Withdrawal::Withdrawn,
         Err(StoreError::Refused(_)) => Withdrawal::NotWaiting,

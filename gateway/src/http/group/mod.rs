@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use mooring_session::names::Principal;
 use mooring_session::record::Standing;
-use mooring_session::rules::Touch;
+use mooring_session::rules::TouchRequest;
 use mooring_session::view::RecordView;
 use tokio_util::sync::CancellationToken;
 
@@ -268,7 +268,7 @@ impl GroupContext {
 }
 
 async fn attend(context: &GroupContext, session: &Session) -> Result<(), StoreError> {
-    let touch = Touch {
+    let touch = TouchRequest {
         principal: session.principal.clone(),
         ttl: None,
         content_hash: None,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{self, Rate, TheoreticalArrivalTime};
+use mooring_session::rules::{self, RateRequest, TheoreticalArrivalTime};
 use mooring_session::workers::Beat;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -19,7 +19,7 @@ use crate::key::SessionKey;
 use crate::rate::RateReply;
 use crate::status::AnsweredBy;
 use crate::transition::Get;
-use crate::turns::{self, Enter, EnterReply, Leave};
+use crate::turns::{self, EnterReply, EnterRequest, LeaveRequest};
 
 impl EmbeddedStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
@@ -50,7 +50,7 @@ impl EmbeddedStore {
     pub(crate) async fn enter(
         &self,
         key: &SessionKey,
-        request: &Enter,
+        request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let (key, request) = (key.clone(), request.clone());
         self.ask(move |database| {
@@ -67,7 +67,11 @@ impl EmbeddedStore {
         .await
     }
 
-    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+    pub(crate) async fn leave(
+        &self,
+        key: &SessionKey,
+        request: &LeaveRequest,
+    ) -> Result<(), StoreError> {
         let (key, request) = (key.clone(), request.clone());
         self.ask(move |database| {
             let record = database.transition(&key, &Get)?;
@@ -100,7 +104,11 @@ impl EmbeddedStore {
         Ok(self.queues.wait(worker, timeout, look).await)
     }
 
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
+    pub(crate) async fn rate(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
         let (name, request) = (name.to_owned(), *request);
         self.ask(move |database| {
             database.write(|transaction, _, clock| {

@@ -13,7 +13,7 @@ use mooring_session::context::{Liveness, NoIndex};
 use mooring_session::limits::TTL_MAX;
 use mooring_session::names::{Principal, ServerName, Token, UpstreamSession, WorkerId};
 use mooring_session::record::{Binding, Life, Lifecycle, Phase, Record};
-use mooring_session::rules::{End, EndReply, Touch};
+use mooring_session::rules::{EndReply, EndRequest, TouchRequest};
 use mooring_session::time::Timestamp;
 
 use super::memory_transition::{MemoryTransition, RequiredKnowledge};
@@ -59,13 +59,13 @@ pub(super) struct ReadOrigin {
     /// Whether the record was read, or just some of its bindings.
     pub(super) is_whole: bool,
     /// All TOUCHes in one.
-    pub(super) touch: Option<Touch>,
+    pub(super) touch: Option<TouchRequest>,
 }
 
 /// An END that was answered and that Redis has to hear.
 #[derive(Clone, Debug)]
 pub(super) struct PendingEnd {
-    pub(super) request: End,
+    pub(super) request: EndRequest,
     /// The upstream sessions that its caller knows of, and cleans up.
     pub(super) told: Vec<UpstreamSession>,
 }
@@ -190,7 +190,7 @@ impl Memory {
         record.is_some_and(|record| record.principal != *principal)
     }
 
-    pub(super) fn journal_end(&mut self, key: &SessionKey, request: &End, reply: &EndReply) {
+    pub(super) fn journal_end(&mut self, key: &SessionKey, request: &EndRequest, reply: &EndReply) {
         let owed = PendingEnd {
             request: request.clone(),
             told: reply
@@ -203,7 +203,7 @@ impl Memory {
         self.ends.entry(key.clone()).or_insert(owed);
     }
 
-    pub(super) fn journal_touch(&mut self, key: &SessionKey, request: &Touch) {
+    pub(super) fn journal_touch(&mut self, key: &SessionKey, request: &TouchRequest) {
         let Some(Origin::Read(read)) = self.origins.get_mut(key) else {
             return;
         };

@@ -3,8 +3,9 @@
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::refusal::{Refusal, Stale};
 use mooring_session::rules::{
-    Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Ownership, Rebind,
-    RebindReply, Route, RouteReply, Touch, TouchReply, Unbind,
+    BindReply, BindRequest, ClaimRequest, ConfirmRequest, CreateReply, CreateRequest, EndReply,
+    EndRequest, ForgetRequest, Ownership, RebindReply, RebindRequest, RouteReply, RouteRequest,
+    TouchReply, TouchRequest, UnbindRequest,
 };
 use mooring_session::time::Timestamp;
 use mooring_session::view::{BindingView, RecordView};
@@ -67,7 +68,7 @@ pub(crate) trait MemoryTransition: Wire + WakingTransition {
     }
 }
 
-impl MemoryTransition for Create {
+impl MemoryTransition for CreateRequest {
     const MINTS: bool = true;
 
     fn need(&self) -> RequiredKnowledge<'_> {
@@ -89,7 +90,7 @@ impl MemoryTransition for Get {
     }
 }
 
-impl MemoryTransition for Touch {
+impl MemoryTransition for TouchRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Session
     }
@@ -103,7 +104,7 @@ impl MemoryTransition for Touch {
     }
 }
 
-impl MemoryTransition for End {
+impl MemoryTransition for EndRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Session
     }
@@ -121,7 +122,7 @@ impl MemoryTransition for End {
     }
 }
 
-impl MemoryTransition for Route {
+impl MemoryTransition for RouteRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Binding(&self.server)
     }
@@ -138,7 +139,7 @@ impl MemoryTransition for Route {
     }
 }
 
-impl MemoryTransition for Bind {
+impl MemoryTransition for BindRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         binding_or_store(&self.server, self.ownership)
     }
@@ -148,7 +149,7 @@ impl MemoryTransition for Bind {
     }
 }
 
-impl MemoryTransition for Confirm {
+impl MemoryTransition for ConfirmRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Binding(&self.server)
     }
@@ -158,7 +159,7 @@ impl MemoryTransition for Confirm {
     }
 }
 
-impl MemoryTransition for Rebind {
+impl MemoryTransition for RebindRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         binding_or_store(&self.server, self.ownership)
     }
@@ -168,7 +169,7 @@ impl MemoryTransition for Rebind {
     }
 }
 
-impl MemoryTransition for Unbind {
+impl MemoryTransition for UnbindRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Binding(&self.server)
     }
@@ -179,13 +180,13 @@ impl MemoryTransition for Unbind {
 }
 
 /// What a session held is cleaned up by one worker of the fleet, and who that is can only be agreed on in Redis.
-impl MemoryTransition for Clean {
+impl MemoryTransition for ClaimRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Redis
     }
 }
 
-impl MemoryTransition for Forget {
+impl MemoryTransition for ForgetRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Redis
     }

@@ -12,7 +12,8 @@ use mooring_session::names::{InstanceName, ServerName};
 use mooring_session::record::{Binding, Phase, Record, Standing};
 use mooring_session::refusal::Refusal;
 use mooring_session::rules::{
-    Bind, Confirm, Create, LossReport, Ownership, Rebind, Revival, Touch, Unbind,
+    BindRequest, ConfirmRequest, CreateRequest, LossReport, Ownership, RebindRequest, Revival,
+    TouchRequest, UnbindRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
@@ -91,8 +92,8 @@ async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError
 }
 
 /// Creates the record in Redis, without reviving a tombstone.
-fn creation(record: &Record) -> Create {
-    Create {
+fn creation(record: &Record) -> CreateRequest {
+    CreateRequest {
         id: record.id.clone(),
         principal: record.principal.clone(),
         ttl: record.life.ttl,
@@ -114,7 +115,7 @@ async fn tell_code(shared: &Shared, key: &SessionKey, record: &Record) -> Result
     let has_expired = matches!(result, Err(StoreError::Refused(Refusal::NoSession)));
     answered(result)?;
     if has_expired {
-        let create = Create {
+        let create = CreateRequest {
             revival: Revival::Allowed,
             ..create
         };
@@ -148,7 +149,7 @@ async fn tell_read(
     for (server, epoch) in &read.epochs {
         let told = match record.bindings.get(server) {
             None => {
-                let unbind = Unbind {
+                let unbind = UnbindRequest {
                     principal: record.principal.clone(),
                     server: server.clone(),
                     epoch: *epoch,
@@ -166,7 +167,7 @@ async fn tell_read(
         }
     }
     // A session that was merely used is touched too: its use away from Redis counts.
-    let touch = read.touch.unwrap_or_else(|| Touch {
+    let touch = read.touch.unwrap_or_else(|| TouchRequest {
         principal: record.principal.clone(),
         ttl: None,
         content_hash: None,
@@ -185,7 +186,7 @@ async fn bind(
     server: &ServerName,
     binding: &Binding,
 ) -> Result<ReconcileOutcome, StoreError> {
-    let bind = Bind {
+    let bind = BindRequest {
         principal: record.principal.clone(),
         server: server.clone(),
         worker: binding.driver.clone(),
@@ -234,7 +235,7 @@ async fn confirm(
             _ => return Ok(ReconcileOutcome::Overruled),
         }
     }
-    let confirm = Confirm {
+    let confirm = ConfirmRequest {
         principal: record.principal.clone(),
         server: held.server,
         epoch: held.epoch,
@@ -247,9 +248,9 @@ async fn confirm(
     })
 }
 
-fn rebind_to(record: &Record, server: &ServerName, binding: &Binding, epoch: u64) -> Rebind {
+fn rebind_to(record: &Record, server: &ServerName, binding: &Binding, epoch: u64) -> RebindRequest {
     let instances: Vec<InstanceName> = vec![binding.instance.clone()];
-    Rebind {
+    RebindRequest {
         principal: record.principal.clone(),
         server: server.clone(),
         epoch,

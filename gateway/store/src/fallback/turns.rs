@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::Rate;
+use mooring_session::rules::RateRequest;
 
 use super::memory::EveryWorkerAlive;
 use super::{FallbackStore, Phase};
@@ -17,13 +17,13 @@ use crate::events::WorkerEvent;
 use crate::key::SessionKey;
 use crate::rate::RateReply;
 use crate::status::AnsweredBy;
-use crate::turns::{Enter, EnterReply, Leave};
+use crate::turns::{EnterReply, EnterRequest, LeaveRequest};
 
 impl FallbackStore {
     pub(crate) async fn enter(
         &self,
         key: &SessionKey,
-        request: &Enter,
+        request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let shared = &self.shared;
         let route = request.route();
@@ -59,7 +59,11 @@ impl FallbackStore {
     }
 
     /// A turn that memory gave is left there; every other is Redis's, where its lease lapses if it cannot be reached.
-    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+    pub(crate) async fn leave(
+        &self,
+        key: &SessionKey,
+        request: &LeaveRequest,
+    ) -> Result<(), StoreError> {
         let shared = &self.shared;
         if shared.memory().is_foreign(key, &request.principal) {
             return Err(StoreError::Refused(Refusal::Denied));
@@ -99,7 +103,11 @@ impl FallbackStore {
         }
     }
 
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
+    pub(crate) async fn rate(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
         let shared = &self.shared;
         if shared.settled_phase().await? == Phase::Normal {
             match shared.redis.rate(name, request).await {

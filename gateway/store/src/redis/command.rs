@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use mooring_session::names::{ContentHash, InstanceName, LabelName, LabelValue, UpstreamSession};
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind, Revival,
-    Route, Touch, Unbind,
+    BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest,
+    ForgetRequest, LossReport, Ownership, RebindRequest, Revival, RouteRequest, TouchRequest,
+    UnbindRequest,
 };
 use redis::{Cmd, Value};
 
@@ -31,7 +32,7 @@ pub(crate) trait Wire: Transition {
     }
 }
 
-impl Wire for Create {
+impl Wire for CreateRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
             .arg((Self::COMMAND, key.secret(), self.id.as_str()))
@@ -46,7 +47,7 @@ impl Wire for Create {
     }
 }
 
-impl Wire for Touch {
+impl Wire for TouchRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         let reported = self.reported.as_ref();
         command
@@ -71,13 +72,13 @@ impl Wire for Get {
     }
 }
 
-impl Wire for End {
+impl Wire for EndRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         match &self.principal {
             Some(principal) => command.arg((Self::COMMAND, key.secret(), principal.as_str())),
             None => command.arg(("SESSION.KILL", key.secret())),
         };
-        command.arg((self.when == EndWhen::Idle).then_some("IFIDLE"));
+        command.arg((self.when == EndCondition::Idle).then_some("IFIDLE"));
     }
 
     fn read(&self, value: Value) -> Result<Self::Reply, Problem> {
@@ -85,7 +86,7 @@ impl Wire for End {
     }
 }
 
-impl Wire for Route {
+impl Wire for RouteRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
             .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
@@ -97,7 +98,7 @@ impl Wire for Route {
     }
 }
 
-impl Wire for Bind {
+impl Wire for BindRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
             .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
@@ -116,7 +117,7 @@ impl Wire for Bind {
     }
 }
 
-impl Wire for Confirm {
+impl Wire for ConfirmRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
             .arg((Self::COMMAND, key.secret(), self.principal.as_str()))
@@ -129,7 +130,7 @@ impl Wire for Confirm {
     }
 }
 
-impl Wire for Rebind {
+impl Wire for RebindRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         let (avoid, reason) = (self.avoid.as_ref(), self.reason.as_ref());
         command
@@ -152,7 +153,7 @@ impl Wire for Rebind {
     }
 }
 
-impl Wire for Unbind {
+impl Wire for UnbindRequest {
     // The answer to a second UNBIND is STALE, which would say of one that succeeded that it did not.
     const RESEND: Resend = Resend::Never;
 
@@ -168,7 +169,7 @@ impl Wire for Unbind {
     }
 }
 
-impl Wire for Clean {
+impl Wire for ClaimRequest {
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
         command
             .arg((Self::COMMAND, key.secret(), self.worker.as_str()))
@@ -180,7 +181,7 @@ impl Wire for Clean {
     }
 }
 
-impl Wire for Forget {
+impl Wire for ForgetRequest {
     // The answer to a second FORGET is NOSESSION, which would say of one that succeeded that it did not.
     const RESEND: Resend = Resend::Never;
 

@@ -1,6 +1,6 @@
 //! RATE.
 
-use mooring_session::rules::Rate;
+use mooring_session::rules::RateRequest;
 use mooring_session::time::Millis;
 use redis::Value;
 
@@ -11,7 +11,11 @@ use crate::rate::RateReply;
 
 impl RedisStore {
     /// The key is `<prefix>rate:<name>`.
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
+    pub(crate) async fn rate(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
         let word = "SESSION.RATE";
         let mut command = redis::cmd(word);
         command

@@ -9,13 +9,13 @@ use super::{RedisStore, Resend, unreadable};
 use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::status::AnsweredBy;
-use crate::turns::{Enter, EnterReply, Leave, LeaveTarget, Line};
+use crate::turns::{EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line};
 
 impl RedisStore {
     pub(crate) async fn enter(
         &self,
         key: &SessionKey,
-        request: &Enter,
+        request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let name = "SESSION.ENTER";
         let mut command = redis::cmd(name);
@@ -30,7 +30,11 @@ impl RedisStore {
         entered(value, &request.server).map_err(unreadable(name))
     }
 
-    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+    pub(crate) async fn leave(
+        &self,
+        key: &SessionKey,
+        request: &LeaveRequest,
+    ) -> Result<(), StoreError> {
         let name = "SESSION.LEAVE";
         let (LeaveTarget::Ticket(ticket) | LeaveTarget::WaitingUnder(ticket)) = &request.who;
         let mut command = redis::cmd(name);

@@ -24,7 +24,8 @@ use crate::clock::Clock;
 use crate::embedded::EmbeddedStore;
 use crate::status::{StatusCell, StoreMode};
 use crate::{
-    Backend, Enter, Leave, LeaveTarget, Line, Store, StoreOptions, StorePlace, WhenAway, open_with,
+    Backend, EnterRequest, LeaveRequest, LeaveTarget, Line, Store, StoreOptions, StorePlace,
+    WhenAway, open_with,
 };
 
 /// A store in memory, with the machine's clock.
@@ -82,8 +83,8 @@ pub async fn turns_are_given(store: &Store) {
     store.end(&key, &requests::end()).await.unwrap();
 }
 
-pub fn enter(worker: &str, ticket: &str) -> Enter {
-    Enter {
+pub fn enter(worker: &str, ticket: &str) -> EnterRequest {
+    EnterRequest {
         principal: requests::principal("alice"),
         server: requests::server("tools"),
         worker: requests::worker(worker),
@@ -94,8 +95,8 @@ pub fn enter(worker: &str, ticket: &str) -> Enter {
     }
 }
 
-pub fn leave(ticket: &str) -> Leave {
-    Leave {
+pub fn leave(ticket: &str) -> LeaveRequest {
+    LeaveRequest {
         principal: requests::principal("alice"),
         server: requests::server("tools"),
         who: LeaveTarget::Ticket(requests::token(ticket)),

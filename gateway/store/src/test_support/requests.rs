@@ -8,7 +8,8 @@ use mooring_session::names::{
     WorkerId,
 };
 use mooring_session::rules::{
-    Bind, Confirm, Create, End, EndWhen, LossReport, Ownership, Rebind, Revival, Route,
+    BindRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest, LossReport, Ownership,
+    RebindRequest, Revival, RouteRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
@@ -38,8 +39,8 @@ pub fn agent_key(user: &str, parent: &str) -> SessionKey {
 }
 
 /// The creation of the session under the key of a code session.
-pub fn code_create() -> Create {
-    Create {
+pub fn code_create() -> CreateRequest {
+    CreateRequest {
         content_hash: Some(ContentHash::parse(b"9f86d081").unwrap()),
         ..create("0123456789abcdef01234567")
     }
@@ -69,8 +70,8 @@ pub fn upstream(text: &str) -> UpstreamSession {
     UpstreamSession::parse(text.as_bytes()).unwrap()
 }
 
-pub fn create(session: &str) -> Create {
-    Create {
+pub fn create(session: &str) -> CreateRequest {
+    CreateRequest {
         id: id(session),
         principal: principal("alice"),
         ttl: Millis::new(3_600_000),
@@ -81,15 +82,15 @@ pub fn create(session: &str) -> Create {
     }
 }
 
-pub fn end() -> End {
-    End {
+pub fn end() -> EndRequest {
+    EndRequest {
         principal: Some(principal("alice")),
-        when: EndWhen::Always,
+        when: EndCondition::Always,
     }
 }
 
-pub fn route() -> Route {
-    Route {
+pub fn route() -> RouteRequest {
+    RouteRequest {
         principal: principal("alice"),
         server: server("tools"),
         worker: worker("w:1"),
@@ -97,8 +98,8 @@ pub fn route() -> Route {
 }
 
 /// A bind that is bound at once.
-pub fn bind(attempt: &str, at: &str, upstream_session: &str) -> Bind {
-    Bind {
+pub fn bind(attempt: &str, at: &str, upstream_session: &str) -> BindRequest {
+    BindRequest {
         principal: principal("alice"),
         server: server("tools"),
         worker: worker("w:1"),
@@ -110,8 +111,8 @@ pub fn bind(attempt: &str, at: &str, upstream_session: &str) -> Bind {
     }
 }
 
-pub fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
-    Rebind {
+pub fn rebind(epoch: u64, attempt: &str, to: &str) -> RebindRequest {
+    RebindRequest {
         principal: principal("alice"),
         server: server("tools"),
         epoch,
@@ -127,8 +128,8 @@ pub fn rebind(epoch: u64, attempt: &str, to: &str) -> Rebind {
     }
 }
 
-pub fn confirm(epoch: u64, attempt: &str, upstream_session: &str) -> Confirm {
-    Confirm {
+pub fn confirm(epoch: u64, attempt: &str, upstream_session: &str) -> ConfirmRequest {
+    ConfirmRequest {
         principal: principal("alice"),
         server: server("tools"),
         epoch,

@@ -10,7 +10,9 @@ use std::num::NonZeroU64;
 
 use mooring_session::record::Standing;
 use mooring_session::refusal::{Busy, Refusal, Stale};
-use mooring_session::rules::{Clean, Create, End, EndWhen, Forget};
+use mooring_session::rules::{
+    ClaimRequest, CreateRequest, EndCondition, EndRequest, ForgetRequest,
+};
 use mooring_session::time::Millis;
 
 use super::every_store::over_every_store;
@@ -29,8 +31,8 @@ over_every_store! {
     a_rate_lets_through_what_it_may;
 }
 
-fn capped(session: &str, cap: u64) -> Create {
-    Create {
+fn capped(session: &str, cap: u64) -> CreateRequest {
+    CreateRequest {
         cap: NonZeroU64::new(cap),
         ..make::create(session)
     }
@@ -57,13 +59,13 @@ async fn a_principal_at_its_cap_ends_the_session_not_used_for_longest(store: &St
         .create(&make::key("a"), &capped("a", 2))
         .await
         .unwrap();
-    let other = Create {
+    let other = CreateRequest {
         principal: make::principal("bob"),
         ..capped("d", 1)
     };
     store.create(&make::key("d"), &other).await.unwrap();
-    let end = End {
-        when: EndWhen::Idle,
+    let end = EndRequest {
+        when: EndCondition::Idle,
         ..make::end()
     };
     store.end(&idlest, &end).await.unwrap();
@@ -132,7 +134,7 @@ async fn a_tombstone_is_cleaned_once_and_forgotten(store: &Store) {
         .bind(&key, &make::bind("t1", "i1", "u1"))
         .await
         .unwrap();
-    let clean = |worker: &str| Clean {
+    let clean = |worker: &str| ClaimRequest {
         worker: make::worker(worker),
         lease: Millis::new(50),
     };
@@ -150,7 +152,7 @@ async fn a_tombstone_is_cleaned_once_and_forgotten(store: &Store) {
         store.reap(&make::worker("w:1"), Family::Mcp, 10).await,
         Ok(Vec::new())
     );
-    let forget = |generation| Forget {
+    let forget = |generation| ForgetRequest {
         generation,
         worker: make::worker("w:1"),
     };
@@ -212,7 +214,7 @@ async fn sessions_are_listed_page_by_page(store: &Store) {
 
 async fn each_family_is_listed_and_reaped_by_itself(store: &Store) {
     let second = Millis::new(1_000);
-    let short = |create: Create| Create {
+    let short = |create: CreateRequest| CreateRequest {
         ttl: second,
         content_hash: make::code_create().content_hash,
         ..create
@@ -247,13 +249,13 @@ async fn each_family_is_listed_and_reaped_by_itself(store: &Store) {
         ..SessionQuery::default()
     };
     assert_eq!(walk(store, bobs).await, [code[1].clone()]);
-    let clean = Clean {
+    let clean = ClaimRequest {
         worker: make::worker("w:1"),
         lease: Millis::new(60_000),
     };
     let claimed = store.claim(&code[0], &clean).await.unwrap();
     assert_eq!(Some(&claimed.id), code[0].id());
-    let forget = Forget {
+    let forget = ForgetRequest {
         generation: generations[0],
         worker: make::worker("w:1"),
     };

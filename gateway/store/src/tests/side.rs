@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use mooring_session::names::{Principal, WorkerId};
-use mooring_session::rules::Forget;
+use mooring_session::rules::ForgetRequest;
 use mooring_session::time::Millis;
 use mooring_session::workers::Drain;
 
@@ -229,9 +229,9 @@ impl<'a> Side<'a> {
         format!("r{}-{worker}", self.run)
     }
 
-    fn forget(&self, op: &Operation) -> Forget {
+    fn forget(&self, op: &Operation) -> ForgetRequest {
         let known = self.generations.get(&op.session).copied();
-        Forget {
+        ForgetRequest {
             generation: known.filter(|_| op.flags & 7 != 0).unwrap_or(1),
             worker: make::worker(&self.worker(op)),
         }

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use mooring_session::refusal::{Busy, Refusal, Stale};
-use mooring_session::rules::{End, EndWhen};
+use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_session::time::Millis;
 
 use super::every_store::over_every_store;
 use crate::test_support::requests as make;
 use crate::test_support::server::PATIENCE;
 use crate::test_support::{enter, leave, turns_are_given};
-use crate::{Enter, Leave, LeaveTarget, Store, StoreError, WorkerEvent};
+use crate::{EnterRequest, LeaveRequest, LeaveTarget, Store, StoreError, WorkerEvent};
 
 /// Lapses soon, but not before the next question of a busy machine.
 const SHORT_LEASE: Millis = Millis::new(1_000);
@@ -23,8 +23,8 @@ over_every_store! {
     who_waits_for_a_claim_is_told_when_it_settles;
 }
 
-fn withdraw(beginning: &str) -> Leave {
-    Leave {
+fn withdraw(beginning: &str) -> LeaveRequest {
+    LeaveRequest {
         principal: make::principal("alice"),
         server: make::server("tools"),
         who: LeaveTarget::WaitingUnder(make::token(beginning)),
@@ -56,8 +56,8 @@ async fn turns_are_given_in_order_and_told_to_who_waits(store: &Store) {
         store
             .end(
                 &key,
-                &End {
-                    when: EndWhen::Idle,
+                &EndRequest {
+                    when: EndCondition::Idle,
                     ..make::end()
                 }
             )
@@ -88,7 +88,7 @@ async fn turns_are_given_in_order_and_told_to_who_waits(store: &Store) {
         store.leave(&key, &leave("t1")).await,
         Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
     );
-    let foreign = Leave {
+    let foreign = LeaveRequest {
         principal: make::principal("bob"),
         ..leave("t3")
     };
@@ -120,7 +120,7 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
     );
     store.leave(&key, &leave("t2")).await.unwrap();
     // A holder that does not renew loses it to the next, who has to ask before that.
-    let short = Enter {
+    let short = EnterRequest {
         lease: SHORT_LEASE,
         ..enter("v:1", "t3")
     };
@@ -138,7 +138,7 @@ async fn a_turn_passes_on_when_its_holder_dies_or_stops(store: &Store) {
     );
     // So does one that began while the next was waited for already.
     let short = enter("v:1", "t4");
-    let short = Enter {
+    let short = EnterRequest {
         lease: SHORT_LEASE,
         ..short
     };
@@ -176,7 +176,7 @@ async fn who_waits_is_withdrawn_by_what_its_ticket_begins_with_and_told(store: &
         (withdraw("a."), refused(Refusal::Busy(Busy::Turn))),
         (withdraw("d."), refused(Refusal::Stale(Stale::Turn))),
         (
-            Leave {
+            LeaveRequest {
                 principal: make::principal("bob"),
                 ..withdraw("b.")
             },

@@ -9,19 +9,19 @@ use mooring_session::names::{
 };
 use mooring_session::record::Standing;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, LossReport, Ownership, Rebind, ReportedLoss,
-    Revival, Route, Touch, Unbind,
+    BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest, LossReport,
+    Ownership, RebindRequest, ReportedLoss, Revival, RouteRequest, TouchRequest, UnbindRequest,
 };
 use mooring_session::time::Millis;
 
 use super::operations::Operation;
 use super::side::Side;
 use crate::test_support::requests as make;
-use crate::{Enter, Leave, LeaveTarget, Line, Order, SessionQuery};
+use crate::{EnterRequest, LeaveRequest, LeaveTarget, Line, Order, SessionQuery};
 
 impl Side<'_> {
-    pub(super) fn create(&self, op: &Operation) -> Create {
-        Create {
+    pub(super) fn create(&self, op: &Operation) -> CreateRequest {
+        CreateRequest {
             principal: self.principal(op),
             ttl: Millis::new(3_600_000),
             content_hash: hash(op),
@@ -36,8 +36,8 @@ impl Side<'_> {
         }
     }
 
-    pub(super) fn touch(&self, op: &Operation) -> Touch {
-        Touch {
+    pub(super) fn touch(&self, op: &Operation) -> TouchRequest {
+        TouchRequest {
             principal: self.principal(op),
             ttl: (op.flags & 4 == 0).then(|| Millis::new(7_200_000)),
             content_hash: hash(op),
@@ -49,27 +49,27 @@ impl Side<'_> {
         }
     }
 
-    pub(super) fn end(&self, op: &Operation) -> End {
-        End {
+    pub(super) fn end(&self, op: &Operation) -> EndRequest {
+        EndRequest {
             principal: (op.flags & 1 == 0).then(|| self.principal(op)),
             // KILL has no IFIDLE.
             when: match op.flags & 3 {
-                2 => EndWhen::Idle,
-                _ => EndWhen::Always,
+                2 => EndCondition::Idle,
+                _ => EndCondition::Always,
             },
         }
     }
 
-    pub(super) fn route(&self, op: &Operation) -> Route {
-        Route {
+    pub(super) fn route(&self, op: &Operation) -> RouteRequest {
+        RouteRequest {
             principal: self.principal(op),
             server: server(op),
             worker: make::worker(&self.worker(op)),
         }
     }
 
-    pub(super) fn bind(&self, op: &Operation) -> Bind {
-        Bind {
+    pub(super) fn bind(&self, op: &Operation) -> BindRequest {
+        BindRequest {
             principal: self.principal(op),
             server: server(op),
             worker: make::worker(&self.worker(op)),
@@ -81,8 +81,8 @@ impl Side<'_> {
         }
     }
 
-    pub(super) fn confirm(&self, op: &Operation) -> Confirm {
-        Confirm {
+    pub(super) fn confirm(&self, op: &Operation) -> ConfirmRequest {
+        ConfirmRequest {
             principal: self.principal(op),
             server: server(op),
             upstream_session: (op.flags & 1 == 0).then(|| make::upstream("u-confirm")),
@@ -90,8 +90,8 @@ impl Side<'_> {
         }
     }
 
-    pub(super) fn rebind(&self, op: &Operation) -> Rebind {
-        Rebind {
+    pub(super) fn rebind(&self, op: &Operation) -> RebindRequest {
+        RebindRequest {
             principal: self.principal(op),
             server: server(op),
             worker: make::worker(&self.worker(op)),
@@ -109,8 +109,8 @@ impl Side<'_> {
         }
     }
 
-    pub(super) fn unbind(&self, op: &Operation) -> Unbind {
-        Unbind {
+    pub(super) fn unbind(&self, op: &Operation) -> UnbindRequest {
+        UnbindRequest {
             principal: self.principal(op),
             server: server(op),
             epoch: self.epoch(op),
@@ -118,15 +118,15 @@ impl Side<'_> {
         }
     }
 
-    pub(super) fn clean(&self, op: &Operation) -> Clean {
-        Clean {
+    pub(super) fn clean(&self, op: &Operation) -> ClaimRequest {
+        ClaimRequest {
             worker: make::worker(&self.worker(op)),
             lease: Millis::new(20_000),
         }
     }
 
-    pub(crate) fn enter(&self, op: &Operation) -> Enter {
-        Enter {
+    pub(crate) fn enter(&self, op: &Operation) -> EnterRequest {
+        EnterRequest {
             principal: self.principal(op),
             server: server(op),
             worker: make::worker(&self.worker(op)),
@@ -140,21 +140,21 @@ impl Side<'_> {
         }
     }
 
-    pub(crate) fn leave(&self, op: &Operation) -> Leave {
-        Leave {
+    pub(crate) fn leave(&self, op: &Operation) -> LeaveRequest {
+        LeaveRequest {
             principal: self.principal(op),
             server: server(op),
             who: LeaveTarget::Ticket(make::token(&token(op))),
         }
     }
 
-    pub(super) fn withdraw(&self, op: &Operation) -> Leave {
+    pub(super) fn withdraw(&self, op: &Operation) -> LeaveRequest {
         // Now and then by what all tickets begin with.
         let beginning = match op.flags & 7 {
             0 => token(op).chars().take(1).collect(),
             _ => token(op),
         };
-        Leave {
+        LeaveRequest {
             principal: self.principal(op),
             server: server(op),
             who: LeaveTarget::WaitingUnder(make::token(&beginning)),

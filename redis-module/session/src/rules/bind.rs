@@ -14,7 +14,7 @@ use crate::view::BindingView;
 
 /// What BIND asks for.
 #[derive(Clone, Debug)]
-pub struct Bind {
+pub struct BindRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Which server to bind.
@@ -68,7 +68,7 @@ pub struct BindReply {
 pub fn bind(
     slot: &mut Option<Record>,
     key: &[u8],
-    request: &Bind,
+    request: &BindRequest,
     context: &Context<'_>,
 ) -> Result<Decision<BindReply>, Refusal> {
     check_instances(&request.instances)?;
@@ -127,7 +127,7 @@ pub fn bind(
 
 /// A retry of the attempt that holds the claim renews its lease, or passes on the upstream session that it has
 /// initialized meanwhile. Answers whether it did.
-fn renew(binding: &mut Binding, request: &Bind, context: &Context<'_>) -> bool {
+fn renew(binding: &mut Binding, request: &BindRequest, context: &Context<'_>) -> bool {
     if binding.token != request.token || binding.phase == Phase::Bound {
         return false;
     }

@@ -10,7 +10,7 @@ use crate::view::RecordView;
 
 /// What CLAIM asks for.
 #[derive(Clone, Debug)]
-pub struct Clean {
+pub struct ClaimRequest {
     /// Who wants to clean.
     pub worker: WorkerId,
     /// For how long nobody else may.
@@ -19,7 +19,7 @@ pub struct Clean {
 
 /// What FORGET asks for.
 #[derive(Clone, Debug)]
-pub struct Forget {
+pub struct ForgetRequest {
     /// The incarnation that was cleaned.
     pub generation: u64,
     /// Who cleaned it.
@@ -33,7 +33,7 @@ pub struct Forget {
 /// another worker cleans.
 pub fn claim(
     slot: &mut Option<Record>,
-    request: &Clean,
+    request: &ClaimRequest,
     context: &Context<'_>,
 ) -> Result<Decision<RecordView>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
@@ -62,7 +62,7 @@ pub fn claim(
 /// cleaning that END gave to its caller, who says only now who that is.
 pub fn forget(
     slot: &mut Option<Record>,
-    request: &Forget,
+    request: &ForgetRequest,
     context: &Context<'_>,
 ) -> Result<Decision<u64>, Refusal> {
     let record = slot.as_ref().ok_or(Refusal::NoSession)?;

@@ -9,7 +9,7 @@ use crate::view::BindingView;
 
 /// What CONFIRM asks for.
 #[derive(Clone, Debug)]
-pub struct Confirm {
+pub struct ConfirmRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Which server's claim.
@@ -29,7 +29,7 @@ pub struct Confirm {
 /// `NOSESSION`, `ENDED`, `DENIED`; `STALE` where the claim was lost: the caller cleans up the upstream session it made.
 pub fn confirm(
     slot: &mut Option<Record>,
-    request: &Confirm,
+    request: &ConfirmRequest,
     context: &Context<'_>,
 ) -> Result<Decision<BindingView>, Refusal> {
     let record = active(slot, &request.principal, context)?;

@@ -14,7 +14,7 @@ use crate::view::{BindingView, RecordView, bindings_of};
 
 /// What CREATE asks for.
 #[derive(Clone, Debug)]
-pub struct Create {
+pub struct CreateRequest {
     /// The session's id.
     pub id: SessionId,
     /// Who will own it.
@@ -65,7 +65,7 @@ pub struct CreateReply {
 /// and the key of the least recently used session where an incarnation would exceed the cap.
 pub fn create(
     slot: &mut Option<Record>,
-    request: &Create,
+    request: &CreateRequest,
     context: &Context<'_>,
 ) -> Result<Decision<CreateReply>, Refusal> {
     let Some(record) = slot else {
@@ -100,7 +100,7 @@ pub fn create(
     }
 }
 
-fn check_labels(request: &Create) -> Result<(), Refusal> {
+fn check_labels(request: &CreateRequest) -> Result<(), Refusal> {
     if request.labels.len() > LABELS_MAX {
         return Err(Refusal::Limit {
             what: "labels",
@@ -111,7 +111,7 @@ fn check_labels(request: &Create) -> Result<(), Refusal> {
 }
 
 /// Where the node does not know what the principal holds, nothing is refused: a cap is lenient, a session is not.
-fn check_cap(request: &Create, context: &Context<'_>) -> Result<(), Refusal> {
+fn check_cap(request: &CreateRequest, context: &Context<'_>) -> Result<(), Refusal> {
     let Some(cap) = request.cap else {
         return Ok(());
     };
@@ -128,7 +128,7 @@ fn check_cap(request: &Create, context: &Context<'_>) -> Result<(), Refusal> {
 }
 
 fn begin(
-    request: &Create,
+    request: &CreateRequest,
     context: &Context<'_>,
     generation_floor: u64,
     highest_epoch: u64,
@@ -162,7 +162,11 @@ fn created(
     Decision::new(reply, RecordChange::Record)
 }
 
-fn found(record: &mut Record, request: &Create, context: &Context<'_>) -> Decision<CreateReply> {
+fn found(
+    record: &mut Record,
+    request: &CreateRequest,
+    context: &Context<'_>,
+) -> Decision<CreateReply> {
     let slid = record
         .life
         .slide(context.now, Some(request.ttl), context.tuning);

@@ -10,16 +10,16 @@ use crate::view::RecordView;
 
 /// What END asks for.
 #[derive(Clone, Debug)]
-pub struct End {
+pub struct EndRequest {
     /// Whose session it must be; none for the operator's KILL.
     pub principal: Option<Principal>,
     /// Whether a session in the middle of something is ended.
-    pub when: EndWhen,
+    pub when: EndCondition,
 }
 
 /// When END may end a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndWhen {
+pub enum EndCondition {
     /// Whatever it does.
     Always,
     /// Only while nothing live holds it.
@@ -41,7 +41,7 @@ pub struct EndReply {
 /// `NOSESSION` (never was, or expired), `DENIED`; `BUSY` where only an idle session was to be ended.
 pub fn end(
     slot: &mut Option<Record>,
-    request: &End,
+    request: &EndRequest,
     context: &Context<'_>,
 ) -> Result<Decision<EndReply>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;
@@ -54,7 +54,7 @@ pub fn end(
         Standing::Active => true,
     };
     if ended_now {
-        if request.when == EndWhen::Idle {
+        if request.when == EndCondition::Idle {
             check_idle(record, context)?;
         }
         record.life.lifecycle = Lifecycle::Ended;

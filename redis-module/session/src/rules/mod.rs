@@ -15,20 +15,20 @@ mod route;
 mod touch;
 mod unbind;
 
-pub use bind::{Bind, BindReply, Ownership, bind};
-pub use cleaning::{Clean, Forget, claim, forget};
-pub use confirm::{Confirm, confirm};
-pub use create::{Create, CreateReply, Revival, create};
-pub use end::{End, EndReply, EndWhen, end};
+pub use bind::{BindReply, BindRequest, Ownership, bind};
+pub use cleaning::{ClaimRequest, ForgetRequest, claim, forget};
+pub use confirm::{ConfirmRequest, confirm};
+pub use create::{CreateReply, CreateRequest, Revival, create};
+pub use end::{EndCondition, EndReply, EndRequest, end};
 pub use get::get;
-pub use rate::{Rate, RateReply, TheoreticalArrivalTime, rate};
-pub use rebind::{LossReport, Rebind, RebindReply, rebind};
+pub use rate::{RateReply, RateRequest, TheoreticalArrivalTime, rate};
+pub use rebind::{LossReport, RebindReply, RebindRequest, rebind};
 pub use route::{
-    BindingParts, Route, RouteReply, RouteState, UnreportedLoss, UsedBinding, WorkerLost, route,
-    route_binding,
+    BindingParts, RouteReply, RouteRequest, RouteState, UnreportedLoss, UsedBinding, WorkerLost,
+    route, route_binding,
 };
-pub use touch::{ReportedLoss, Touch, TouchReply, touch};
-pub use unbind::{Unbind, unbind};
+pub use touch::{ReportedLoss, TouchReply, TouchRequest, touch};
+pub use unbind::{UnbindRequest, unbind};
 
 use crate::context::Context;
 use crate::names::{Principal, ServerName};

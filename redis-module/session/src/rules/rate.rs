@@ -13,7 +13,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// What RATE asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct RateRequest {
     /// How many may pass within one window, at once if nothing passed before. 1 to
     /// [`RATE_LIMIT_MAX`](crate::limits::RATE_LIMIT_MAX).
     pub limit: u64,
@@ -63,7 +63,11 @@ impl TheoreticalArrivalTime {
 /// Lets the request through or not. A record that is more than one window ahead was stamped by a clock that stepped
 /// back since, and counts as one window: it freezes nobody for longer.
 #[must_use]
-pub fn rate(stored: Option<TheoreticalArrivalTime>, request: &Rate, now: Timestamp) -> RateReply {
+pub fn rate(
+    stored: Option<TheoreticalArrivalTime>,
+    request: &RateRequest,
+    now: Timestamp,
+) -> RateReply {
     let now = now.unix_ms().saturating_mul(NANOS_PER_MILLI);
     let window = request.window.get().saturating_mul(NANOS_PER_MILLI);
     let ahead = now.saturating_add(window);
@@ -80,14 +84,14 @@ pub fn rate(stored: Option<TheoreticalArrivalTime>, request: &Rate, now: Timesta
 
 /// The part of the window that the request's cost is worth. Rounded down, so that the whole limit fits in one window;
 /// for a limit of 100,000 a second that lets one in 10,000 too many pass, and for a smaller one fewer.
-fn share(request: &Rate, window: u64) -> u64 {
+fn share(request: &RateRequest, window: u64) -> u64 {
     let share = u128::from(window) * u128::from(request.cost) / u128::from(request.limit.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// How many shares of one fit into what is left of the window.
-fn remaining(request: &Rate, window: u64, left: u64) -> u64 {
-    let one = Rate {
+fn remaining(request: &RateRequest, window: u64, left: u64) -> u64 {
+    let one = RateRequest {
         cost: 1,
         ..*request
     };

@@ -12,7 +12,7 @@ use crate::view::BindingView;
 
 /// What REBIND asks for.
 #[derive(Clone, Debug)]
-pub struct Rebind {
+pub struct RebindRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Which server's binding to move.
@@ -78,7 +78,7 @@ enum Comparison {
 pub fn rebind(
     slot: &mut Option<Record>,
     key: &[u8],
-    request: &Rebind,
+    request: &RebindRequest,
     context: &Context<'_>,
 ) -> Result<Decision<RebindReply>, Refusal> {
     check_instances(&request.instances)?;
@@ -120,7 +120,7 @@ pub fn rebind(
     Ok(Decision::new(reply, written))
 }
 
-fn compare(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Comparison {
+fn compare(binding: &Binding, request: &RebindRequest, context: &Context<'_>) -> Comparison {
     let is_own = binding.token == request.token;
     if binding.epoch == request.epoch {
         // A holder whose instance fails while it initializes moves its own claim on; nobody else may before the
@@ -138,7 +138,11 @@ fn compare(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Compar
 }
 
 /// A draining owner lets its binding go, but not in the middle of a call.
-fn check_owner(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Result<(), Refusal> {
+fn check_owner(
+    binding: &Binding,
+    request: &RebindRequest,
+    context: &Context<'_>,
+) -> Result<(), Refusal> {
     let Some(owner) = &binding.owner else {
         return Ok(());
     };
@@ -158,7 +162,7 @@ fn check_owner(binding: &Binding, request: &Rebind, context: &Context<'_>) -> Re
 fn choose(
     key: &[u8],
     binding: &Binding,
-    request: &Rebind,
+    request: &RebindRequest,
     context: &Context<'_>,
 ) -> Result<InstanceName, Refusal> {
     let avoid = request.avoid.as_ref();
@@ -180,7 +184,7 @@ fn take_over(
     binding: &mut Binding,
     instance: InstanceName,
     epoch: u64,
-    request: &Rebind,
+    request: &RebindRequest,
     context: &Context<'_>,
 ) {
     let unreported_loss = unreported_loss(binding, request);
@@ -208,7 +212,7 @@ fn take_over(
 
 /// What the client has still to be told once the binding is moved. Losses that follow each other are one, of the
 /// instance that was lost first. A claim that never had a state has none to lose.
-fn unreported_loss(binding: &mut Binding, request: &Rebind) -> Option<InstanceName> {
+fn unreported_loss(binding: &mut Binding, request: &RebindRequest) -> Option<InstanceName> {
     let earlier = binding.unreported_loss.take();
     let moves_own_claim = binding.token == request.token;
     let had_state = binding.phase == Phase::Bound || binding.rebinds > 0;
@@ -223,7 +227,7 @@ fn unreported_loss(binding: &mut Binding, request: &Rebind) -> Option<InstanceNa
 }
 
 /// The holder of a claim renews its lease, or tells what it has initialized meanwhile.
-fn go_on(binding: &mut Binding, request: &Rebind, context: &Context<'_>) {
+fn go_on(binding: &mut Binding, request: &RebindRequest, context: &Context<'_>) {
     match &request.upstream_session {
         Some(upstream_session) => {
             binding.phase = Phase::Bound;

@@ -13,7 +13,7 @@ use crate::view::{BindingState, BindingView};
 
 /// What ROUTE asks for.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub struct RouteRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Which server is to be called.
@@ -119,7 +119,7 @@ pub struct UsedBinding {
 /// `NOSESSION`, `ENDED`, `DENIED`.
 pub fn route(
     slot: &mut Option<Record>,
-    request: &Route,
+    request: &RouteRequest,
     context: &Context<'_>,
 ) -> Result<Decision<RouteReply>, Refusal> {
     let record = slot.as_mut().ok_or(Refusal::NoSession)?;

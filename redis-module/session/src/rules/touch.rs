@@ -12,7 +12,7 @@ use crate::time::{Millis, Timestamp};
 
 /// What TOUCH asks for.
 #[derive(Clone, Debug)]
-pub struct Touch {
+pub struct TouchRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// A new time to live; none keeps its own.
@@ -47,7 +47,7 @@ pub struct TouchReply {
 /// `NOSESSION`, `ENDED`, `DENIED`; `LIMIT labels` where the labels would be too many.
 pub fn touch(
     slot: &mut Option<Record>,
-    request: &Touch,
+    request: &TouchRequest,
     context: &Context<'_>,
 ) -> Result<Decision<TouchReply>, Refusal> {
     let record = active(slot, &request.principal, context)?;

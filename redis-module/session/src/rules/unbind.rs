@@ -9,7 +9,7 @@ use crate::view::BindingView;
 
 /// What UNBIND asks for.
 #[derive(Clone, Debug)]
-pub struct Unbind {
+pub struct UnbindRequest {
     /// Whose session it must be.
     pub principal: Principal,
     /// Which server's binding.
@@ -26,7 +26,7 @@ pub struct Unbind {
 /// `NOSESSION`, `ENDED`, `DENIED`; `STALE` for another epoch or token.
 pub fn unbind(
     slot: &mut Option<Record>,
-    request: &Unbind,
+    request: &UnbindRequest,
     context: &Context<'_>,
 ) -> Result<Decision<BindingView>, Refusal> {
     let record = active(slot, &request.principal, context)?;

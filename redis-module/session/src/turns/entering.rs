@@ -2,7 +2,7 @@
 
 use super::Turns;
 use super::queue::{HoldState, Holder, Queue};
-use super::request::{Enter, TurnContext};
+use super::request::{TurnContext, TurnRequest};
 use crate::limits::{LEASE_MIN, TURN_QUEUES_MAX, TURN_WAITERS_MAX};
 use crate::names::{NameError, Problem, ServerName};
 use crate::place::SessionPlace;
@@ -15,7 +15,12 @@ const SWEEP_EVERY: Millis = Millis::new(1_000);
 
 impl Turns {
     /// The holder asks again.
-    pub(super) fn renew(&mut self, id: SpotId, request: &Enter, mono: Monotonic) -> Option<u64> {
+    pub(super) fn renew(
+        &mut self,
+        id: SpotId,
+        request: &TurnRequest,
+        mono: Monotonic,
+    ) -> Option<u64> {
         let queue = self.queues.get_mut(id)?;
         let holder = queue.value.holder.as_mut()?;
         if holder.ticket != request.ticket {
@@ -55,7 +60,7 @@ impl Turns {
     pub(super) fn number_now(
         &mut self,
         id: SpotId,
-        request: &Enter,
+        request: &TurnRequest,
         context: &TurnContext<'_>,
     ) -> Option<u64> {
         let queue = &self.queues.get(id)?.value;
@@ -68,7 +73,13 @@ impl Turns {
         Some(self.next_number(context.now))
     }
 
-    pub(super) fn take_over(&mut self, id: SpotId, request: &Enter, number: u64, mono: Monotonic) {
+    pub(super) fn take_over(
+        &mut self,
+        id: SpotId,
+        request: &TurnRequest,
+        number: u64,
+        mono: Monotonic,
+    ) {
         if self.let_go(id).is_some() {
             self.figures.lost = self.figures.lost.saturating_add(1);
         }
@@ -92,7 +103,7 @@ impl Turns {
     pub(super) fn wait(
         &mut self,
         id: SpotId,
-        request: &Enter,
+        request: &TurnRequest,
         context: &mut TurnContext<'_>,
     ) -> Result<(), Refusal> {
         let Some(queue) = self.queues.get_mut(id) else {

@@ -24,7 +24,7 @@ mod withdrawing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub use request::{Enter, Line, TurnContext, TurnFigures, TurnLimits, TurnStatus};
+pub use request::{Line, TurnContext, TurnFigures, TurnLimits, TurnRequest, TurnStatus};
 
 use crate::names::{ServerName, Token, WorkerId};
 use crate::place::SessionPlace;
@@ -86,7 +86,7 @@ impl Turns {
         &mut self,
         session: &SessionPlace,
         server: &ServerName,
-        request: &Enter,
+        request: &TurnRequest,
         context: &mut TurnContext<'_>,
     ) -> Result<TurnStatus, Refusal> {
         entering::check_lease(request.lease, context.limits.lease_max)?;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::request::{Enter, Line};
+use super::request::{Line, TurnRequest};
 use crate::limits::TURN_CANCELLED_GRACE;
 use crate::names::{Token, WorkerId};
 use crate::time::{Millis, Monotonic};
@@ -102,7 +102,7 @@ impl Queue {
     }
 
     /// Puts a new waiter in its line.
-    pub(super) fn join(&mut self, request: &Enter) {
+    pub(super) fn join(&mut self, request: &TurnRequest) {
         self.arrivals = self.arrivals.saturating_add(1);
         let place = (request.line, self.arrivals);
         self.places.insert(request.ticket.clone(), place);
@@ -117,7 +117,7 @@ impl Queue {
     }
 
     /// A waiter asks again. It keeps its place, unless it asks for a better line than it stands in.
-    pub(super) fn ask_again(&mut self, request: &Enter) {
+    pub(super) fn ask_again(&mut self, request: &TurnRequest) {
         let Some((line, _)) = self.places.get(&request.ticket) else {
             return;
         };

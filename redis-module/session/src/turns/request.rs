@@ -7,7 +7,7 @@ use crate::time::{Millis, Monotonic, Timestamp};
 
 /// What ENTER asks for.
 #[derive(Clone, Debug)]
-pub struct Enter {
+pub struct TurnRequest {
     /// Who is told when the turn comes.
     pub worker: WorkerId,
     /// This call: random, chosen by the worker.

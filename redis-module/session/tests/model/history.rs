@@ -9,7 +9,10 @@ use mooring_session::limits::{CLOCK_BACK_MAX, END_CLEANING_LEASE, LEASE_MAX};
 use mooring_session::names::{
     InstanceName, Principal, ServerName, Token, UpstreamSession, WorkerId,
 };
-use mooring_session::rules::{Bind, Confirm, Create, CreateReply, Ownership, Rebind, Unbind};
+use mooring_session::rules::{
+    BindRequest, ConfirmRequest, CreateReply, CreateRequest, Ownership, RebindRequest,
+    UnbindRequest,
+};
 use mooring_session::time::Millis;
 use mooring_session::view::BindingView;
 
@@ -138,7 +141,7 @@ impl KeyHistory {
         Ok(())
     }
 
-    fn learn_unbind(&mut self, request: &Unbind) -> Result<(), String> {
+    fn learn_unbind(&mut self, request: &UnbindRequest) -> Result<(), String> {
         let attempts = &mut self.incarnation()?.attempts;
         let held = attempts.remove(&request.server);
         let matches = held.is_some_and(|held| {
@@ -215,7 +218,7 @@ impl KeyHistory {
 
     fn learn_create(
         &mut self,
-        request: &Create,
+        request: &CreateRequest,
         reply: &CreateReply,
         now: u64,
     ) -> Result<(), String> {
@@ -274,7 +277,7 @@ impl KeyHistory {
     fn learn_bind(
         &mut self,
         step: &Step<'_>,
-        request: &Bind,
+        request: &BindRequest,
         won: bool,
         binding: &BindingView,
     ) -> Result<(), String> {
@@ -304,7 +307,7 @@ impl KeyHistory {
         Ok(())
     }
 
-    fn learn_confirm(&mut self, request: &Confirm) -> Result<(), String> {
+    fn learn_confirm(&mut self, request: &ConfirmRequest) -> Result<(), String> {
         let held = self.incarnation()?.attempts.get_mut(&request.server);
         let Some(held) = held else {
             return Err("a CONFIRM of nothing was let through".to_owned());
@@ -325,7 +328,7 @@ impl KeyHistory {
     fn learn_rebind(
         &mut self,
         step: &Step<'_>,
-        request: &Rebind,
+        request: &RebindRequest,
         won: bool,
         binding: &BindingView,
     ) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mooring_session::names::WorkerId;
 use mooring_session::record::{Phase, Record};
-use mooring_session::rules::{Route, RouteReply};
+use mooring_session::rules::{RouteReply, RouteRequest};
 use mooring_session::{Context, RecordChange, Refusal};
 
 use crate::history::{KeyHistory, Progress};
@@ -157,7 +157,7 @@ impl KeyHistory {
     pub(crate) fn judge_route(
         &mut self,
         step: &Step<'_>,
-        request: &Route,
+        request: &RouteRequest,
         reply: &RouteReply,
     ) -> Result<(), String> {
         let workers = step.context.workers;

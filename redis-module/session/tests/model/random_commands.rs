@@ -10,8 +10,9 @@ use mooring_session::Tuning;
 use mooring_session::names::{Principal, ServerName, WorkerId};
 use mooring_session::record::Binding;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind, Revival,
-    Route, Touch, Unbind,
+    BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest,
+    ForgetRequest, LossReport, Ownership, RebindRequest, Revival, RouteRequest, TouchRequest,
+    UnbindRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::workers::Drain;
@@ -26,7 +27,7 @@ const START: u64 = 1_700_000_000_000;
 enum Verb {
     Create(Revival),
     Touch(Option<u64>),
-    End(EndWhen),
+    End(EndCondition),
     Kill,
     Claim,
     Forget,
@@ -74,7 +75,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         3 => Just(Verb::Create(Revival::Allowed)),
         1 => Just(Verb::Create(Revival::Refused)),
         1 => proptest::option::of(1_000_u64..20_000).prop_map(Verb::Touch),
-        1 => prop_oneof![Just(EndWhen::Always), Just(EndWhen::Idle)].prop_map(Verb::End),
+        1 => prop_oneof![Just(EndCondition::Always), Just(EndCondition::Idle)].prop_map(Verb::End),
         1 => Just(Verb::Kill),
         2 => Just(Verb::Claim),
         2 => Just(Verb::Forget),
@@ -189,7 +190,7 @@ fn who(draw: &Draw) -> Principal {
 fn command(draw: &Draw, node: &mut Node, known: &Known) -> Command {
     let caller = worker_named(draw.worker);
     match draw.verb {
-        Verb::Create(revival) => Command::Create(Create {
+        Verb::Create(revival) => Command::Create(CreateRequest {
             id: session_id("s1"),
             principal: who(draw),
             ttl: Millis::new(draw.ttl),
@@ -198,26 +199,26 @@ fn command(draw: &Draw, node: &mut Node, known: &Known) -> Command {
             revival,
             cap: None,
         }),
-        Verb::Touch(ttl) => Command::Touch(Touch {
+        Verb::Touch(ttl) => Command::Touch(TouchRequest {
             principal: who(draw),
             ttl: ttl.map(Millis::new),
             content_hash: None,
             labels: BTreeMap::new(),
             reported: None,
         }),
-        Verb::End(when) => Command::End(End {
+        Verb::End(when) => Command::End(EndRequest {
             principal: Some(who(draw)),
             when,
         }),
-        Verb::Kill => Command::End(End {
+        Verb::Kill => Command::End(EndRequest {
             principal: None,
-            when: EndWhen::Always,
+            when: EndCondition::Always,
         }),
-        Verb::Claim => Command::Claim(Clean {
+        Verb::Claim => Command::Claim(ClaimRequest {
             worker: caller,
             lease: Millis::new(draw.lease),
         }),
-        Verb::Forget => Command::Forget(Forget {
+        Verb::Forget => Command::Forget(ForgetRequest {
             generation: Known::pick(&known.generations, draw.earlier),
             worker: caller,
         }),
@@ -253,12 +254,12 @@ fn binding_command(
         _ => Known::pick(&known.epochs, draw.earlier),
     };
     match verb {
-        BindingVerb::Route => Command::Route(Route {
+        BindingVerb::Route => Command::Route(RouteRequest {
             principal: who(draw),
             server: target,
             worker: caller,
         }),
-        BindingVerb::Bind(ownership, ready) => Command::Bind(Bind {
+        BindingVerb::Bind(ownership, ready) => Command::Bind(BindRequest {
             principal: who(draw),
             server: target,
             worker: caller,
@@ -268,14 +269,14 @@ fn binding_command(
             upstream_session: ready.then_some(session),
             ownership,
         }),
-        BindingVerb::Confirm => Command::Confirm(Confirm {
+        BindingVerb::Confirm => Command::Confirm(ConfirmRequest {
             principal: who(draw),
             server: target,
             epoch,
             token: told,
             upstream_session: Some(session),
         }),
-        BindingVerb::Rebind(ownership, avoids, ready) => Command::Rebind(Rebind {
+        BindingVerb::Rebind(ownership, avoids, ready) => Command::Rebind(RebindRequest {
             principal: who(draw),
             server: target,
             epoch,
@@ -293,7 +294,7 @@ fn binding_command(
                 LossReport::ByCaller
             },
         }),
-        BindingVerb::Unbind(with_token) => Command::Unbind(Unbind {
+        BindingVerb::Unbind(with_token) => Command::Unbind(UnbindRequest {
             principal: who(draw),
             server: target,
             epoch,

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mooring_session::names::{InstanceName, Principal, ServerName, WorkerId};
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, LossReport, Ownership, Rebind, Revival,
-    Route, Touch, Unbind,
+    BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest,
+    ForgetRequest, LossReport, Ownership, RebindRequest, Revival, RouteRequest, TouchRequest,
+    UnbindRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::view::{BindingState, BindingView};
@@ -153,7 +154,7 @@ impl Task {
         self.stage = Stage::Asked;
         if chance.percent(3) {
             let ttl = Millis::new(chance.pick(&[1_500, 3_000, 6_000]));
-            return self.say(Command::Touch(Touch {
+            return self.say(Command::Touch(TouchRequest {
                 principal: self.who.clone(),
                 ttl: Some(ttl),
                 content_hash: None,
@@ -161,7 +162,7 @@ impl Task {
                 reported: None,
             }));
         }
-        self.say(Command::Route(Route {
+        self.say(Command::Route(RouteRequest {
             principal: self.who.clone(),
             server: self.server.clone(),
             worker: caller.clone(),
@@ -196,7 +197,7 @@ impl Task {
             }
             Reply::Claim(record) if matches!(stage, Stage::Cleaning) => {
                 let generation = record.generation;
-                self.say(Command::Forget(Forget {
+                self.say(Command::Forget(ForgetRequest {
                     generation,
                     worker: caller.clone(),
                 }))
@@ -215,7 +216,7 @@ impl Task {
             } else {
                 Revival::Refused
             };
-            return self.say(Command::Create(Create {
+            return self.say(Command::Create(CreateRequest {
                 id: session_id(id),
                 principal: self.who.clone(),
                 ttl: TTL,
@@ -239,7 +240,7 @@ impl Task {
     fn bind(&mut self, caller: &WorkerId, chance: &mut Chance, upstreams: &mut Upstreams) -> Next {
         let attempt = upstreams.fresh_token();
         self.attempt = Some(attempt.clone());
-        self.say(Command::Bind(Bind {
+        self.say(Command::Bind(BindRequest {
             principal: self.who.clone(),
             server: self.server.clone(),
             worker: caller.clone(),
@@ -260,7 +261,7 @@ impl Task {
     ) -> Next {
         self.stage = Stage::Asked;
         self.attempt = Some(attempt.clone());
-        self.say(Command::Rebind(Rebind {
+        self.say(Command::Rebind(RebindRequest {
             principal: self.who.clone(),
             server: self.server.clone(),
             epoch: binding.epoch,
@@ -324,7 +325,7 @@ impl Task {
         match chance.between(0, 9) {
             0 => {
                 self.stage = Stage::Asked;
-                self.say(Command::Unbind(Unbind {
+                self.say(Command::Unbind(UnbindRequest {
                     principal: self.who.clone(),
                     server: self.server.clone(),
                     epoch: binding.epoch,
@@ -335,7 +336,7 @@ impl Task {
             _ => {
                 let session = upstreams.initialise(&binding.instance);
                 self.stage = Stage::Confirming(binding.clone(), session.clone());
-                self.say(Command::Confirm(Confirm {
+                self.say(Command::Confirm(ConfirmRequest {
                     principal: self.who.clone(),
                     server: self.server.clone(),
                     epoch: binding.epoch,
@@ -361,7 +362,7 @@ impl Task {
         match chance.between(0, 99) {
             0..=4 => {
                 self.stage = Stage::Asked;
-                self.say(Command::Unbind(Unbind {
+                self.say(Command::Unbind(UnbindRequest {
                     principal: self.who.clone(),
                     server: self.server.clone(),
                     epoch: binding.epoch,
@@ -370,8 +371,8 @@ impl Task {
             }
             5..=7 => {
                 self.stage = Stage::Asked;
-                let when = chance.pick(&[EndWhen::Always, EndWhen::Idle]);
-                self.say(Command::End(End {
+                let when = chance.pick(&[EndCondition::Always, EndCondition::Idle]);
+                self.say(Command::End(EndRequest {
                     principal: Some(self.who.clone()),
                     when,
                 }))
@@ -380,7 +381,7 @@ impl Task {
                 // Another session, most likely an abandoned one, is cleaned.
                 self.restart(chance);
                 self.stage = Stage::Cleaning;
-                self.say(Command::Claim(Clean {
+                self.say(Command::Claim(ClaimRequest {
                     worker: caller.clone(),
                     lease: Millis::new(chance.pick(&[100, 2_000])),
                 }))

@@ -1,14 +1,14 @@
 //! BIND: first bind wins, a retry of the winner still wins, and everybody else is told what holds.
 
 use mooring_session::limits::{BINDINGS_MAX, INSTANCES_MAX};
-use mooring_session::rules::{Bind, Ownership};
+use mooring_session::rules::{BindRequest, Ownership};
 use mooring_session::time::Millis;
 
 use crate::states::{NOW, State, a_bind, confirm_as, slot_in};
 use crate::support::{Command, instance, server, token, upstream, worker};
 use crate::{check, describe, run, run_on};
 
-fn bind(change: impl Fn(&mut Bind)) -> Command {
+fn bind(change: impl Fn(&mut BindRequest)) -> Command {
     let mut request = a_bind();
     change(&mut request);
     Command::Bind(request)

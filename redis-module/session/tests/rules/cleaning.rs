@@ -1,13 +1,13 @@
 //! CLAIM and FORGET: one worker cleans a tombstone, and only what it cleaned is dropped.
 
-use mooring_session::rules::Forget;
+use mooring_session::rules::ForgetRequest;
 
 use crate::states::{EXPIRED_GENERATION, GENERATION, NOW, State, claim_by, create, slot_in};
 use crate::support::{Command, worker};
 use crate::{check, describe, run, run_on, run_while_turn_held};
 
 fn forget(generation: u64, by: &str) -> Command {
-    Command::Forget(Forget {
+    Command::Forget(ForgetRequest {
         generation,
         worker: worker(by),
     })

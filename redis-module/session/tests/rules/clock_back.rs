@@ -1,7 +1,7 @@
 //! A wall clock that stepped back: what was stamped by the later time freezes nobody.
 
 use mooring_session::limits::LEASE_MAX;
-use mooring_session::rules::Bind;
+use mooring_session::rules::BindRequest;
 
 use crate::states::{NOW, State, a_bind, a_rebind, claim_by, end, route_by, slot_in};
 use crate::support::{Command, token};
@@ -48,7 +48,7 @@ fn a_renewed_claim_begins_now() {
 /// A claim that was begun before the clock stepped forward, and renewed before it stepped back again.
 #[test]
 fn a_lease_longer_than_any_is_not_believed() {
-    let renew = Command::Bind(Bind {
+    let renew = Command::Bind(BindRequest {
         token: token("held"),
         lease: LEASE_MAX,
         ..a_bind()

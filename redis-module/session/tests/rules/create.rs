@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mooring_session::limits::LABELS_MAX;
 use mooring_session::names::{ContentHash, LabelName, LabelValue};
 use mooring_session::record::Standing;
-use mooring_session::rules::{self, Create, Revival};
+use mooring_session::rules::{self, CreateRequest, Revival};
 use mooring_session::time::Millis;
 use mooring_session::{Context, NoIndex, Tuning};
 
@@ -75,7 +75,7 @@ fn a_new_incarnation_tells_what_it_began_on() {
 
 #[test]
 fn norevive_leaves_a_tombstone_standing() {
-    let command = Command::Create(Create {
+    let command = Command::Create(CreateRequest {
         revival: Revival::Refused,
         ..a_create()
     });
@@ -95,7 +95,7 @@ fn norevive_leaves_a_tombstone_standing() {
 
 #[test]
 fn another_ttl_is_always_written() {
-    let command = Command::Create(Create {
+    let command = Command::Create(CreateRequest {
         ttl: Millis::new(32_000),
         ..a_create()
     });
@@ -107,7 +107,7 @@ fn another_ttl_is_always_written() {
 
 #[test]
 fn another_id_under_the_key_is_refused() {
-    let command = Command::Create(Create {
+    let command = Command::Create(CreateRequest {
         id: session_id("s2"),
         ..a_create()
     });
@@ -167,7 +167,7 @@ fn a_record_revived_after_the_clock_stepped_back_lives_on_in_its_own_time() {
 fn the_content_hash_is_compared_and_not_set() {
     let hash = |text: &str| ContentHash::parse(text.as_bytes()).unwrap();
     let with = |text: &str| {
-        Command::Create(Create {
+        Command::Create(CreateRequest {
             content_hash: Some(hash(text)),
             ..a_create()
         })
@@ -192,7 +192,7 @@ fn labels_have_a_limit() {
                 (name, LabelValue::parse(b"v").unwrap())
             })
             .collect();
-        Command::Create(Create {
+        Command::Create(CreateRequest {
             labels,
             ..a_create()
         })

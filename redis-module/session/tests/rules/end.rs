@@ -1,7 +1,7 @@
 //! END and KILL: the session is over for everybody, and its bindings stay for the cleaning.
 
 use mooring_session::Refusal;
-use mooring_session::rules::{End, EndWhen};
+use mooring_session::rules::{EndCondition, EndRequest};
 
 use crate::states::{NOW, State, claim_by, create, end, route_by};
 use crate::support::{Command, principal};
@@ -21,18 +21,18 @@ fn ends_what_is_in_use() {
         (State::Owned, "ended 1 bindings 1, record"),
     ];
     check(&end(), &rows);
-    let kill = Command::End(End {
+    let kill = Command::End(EndRequest {
         principal: None,
-        when: EndWhen::Always,
+        when: EndCondition::Always,
     });
     check(&kill, &rows);
 }
 
 #[test]
 fn ifidle_spares_a_session_that_is_being_bound() {
-    let idle = Command::End(End {
+    let idle = Command::End(EndRequest {
         principal: Some(principal("alice")),
-        when: EndWhen::Idle,
+        when: EndCondition::Idle,
     });
     check(
         &idle,
@@ -48,12 +48,12 @@ fn ifidle_spares_a_session_that_is_being_bound() {
 
 #[test]
 fn ifidle_spares_a_session_that_has_a_turn() {
-    let idle = End {
+    let idle = EndRequest {
         principal: Some(principal("alice")),
-        when: EndWhen::Idle,
+        when: EndCondition::Idle,
     };
-    let always = End {
-        when: EndWhen::Always,
+    let always = EndRequest {
+        when: EndCondition::Always,
         ..idle.clone()
     };
     for (request, state, expected) in [

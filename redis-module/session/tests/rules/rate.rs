@@ -1,13 +1,13 @@
 //! RATE: the figures of the generic cell rate algorithm, request by request.
 
 use mooring_session::limits::{RATE_LIMIT_MAX, RATE_WINDOW_MAX, RATE_WINDOW_MIN};
-use mooring_session::rules::{Rate, TheoreticalArrivalTime, rate};
+use mooring_session::rules::{RateRequest, TheoreticalArrivalTime, rate};
 use mooring_session::time::Millis;
 
 use crate::states::{NOW, at};
 
-fn limit(limit: u64, window_ms: u64) -> Rate {
-    Rate {
+fn limit(limit: u64, window_ms: u64) -> RateRequest {
+    RateRequest {
         limit,
         window: Millis::new(window_ms),
         cost: 1,
@@ -17,7 +17,7 @@ fn limit(limit: u64, window_ms: u64) -> Rate {
 /// Says the request at each moment after [`NOW`], and compares whether it was let through, what remains, and when to
 /// come again.
 #[track_caller]
-fn check(rows: &[(u64, Rate, (bool, u64, u64))]) {
+fn check(rows: &[(u64, RateRequest, (bool, u64, u64))]) {
     let mut stored = None;
     for (row, (after, request, expected)) in rows.iter().enumerate() {
         let rated = rate(stored, request, at(NOW + after));
@@ -35,7 +35,7 @@ fn the_limit_passes_at_once_and_then_one_for_each_share_of_the_window() {
         (0, ten_a_second, (true, 9, 0)),
         (
             0,
-            Rate {
+            RateRequest {
                 cost: 8,
                 ..ten_a_second
             },
@@ -50,7 +50,7 @@ fn the_limit_passes_at_once_and_then_one_for_each_share_of_the_window() {
         (700, ten_a_second, (true, 4, 0)),
         (
             700,
-            Rate {
+            RateRequest {
                 cost: 5,
                 ..ten_a_second
             },
@@ -58,7 +58,7 @@ fn the_limit_passes_at_once_and_then_one_for_each_share_of_the_window() {
         ),
         (
             700,
-            Rate {
+            RateRequest {
                 cost: 4,
                 ..ten_a_second
             },
@@ -132,7 +132,7 @@ fn the_limits_do_not_overflow() {
     for window in [RATE_WINDOW_MIN, RATE_WINDOW_MAX] {
         for count in [1, RATE_LIMIT_MAX] {
             for now in [0, NOW, u64::MAX] {
-                let request = Rate {
+                let request = RateRequest {
                     limit: count,
                     window,
                     cost: count,

@@ -2,13 +2,13 @@
 
 use mooring_session::limits::INSTANCES_MAX;
 use mooring_session::record::Record;
-use mooring_session::rules::{LossReport, Ownership, Rebind, ReportedLoss, Touch};
+use mooring_session::rules::{LossReport, Ownership, RebindRequest, ReportedLoss, TouchRequest};
 
 use crate::states::{EPOCH, NOW, State, a_rebind, a_touch, confirm_as, route_by, slot_in};
 use crate::support::{Command, Reply, instance, reason, server, token, upstream, worker};
 use crate::{check, describe, run, run_on, run_while_turn_held};
 
-fn rebind(change: impl Fn(&mut Rebind)) -> Command {
+fn rebind(change: impl Fn(&mut RebindRequest)) -> Command {
     let mut request = a_rebind();
     change(&mut request);
     Command::Rebind(request)
@@ -266,7 +266,7 @@ fn moved_silently(slot: &mut Option<Record>, by: &str, epoch: u64, now: u64) {
 }
 
 fn reported(epoch: u64) -> Command {
-    Command::Touch(Touch {
+    Command::Touch(TouchRequest {
         reported: Some(ReportedLoss {
             server: server("tools"),
             epoch,

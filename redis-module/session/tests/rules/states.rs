@@ -9,8 +9,8 @@ use mooring_session::Liveness;
 use mooring_session::names::WorkerId;
 use mooring_session::record::Record;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, LossReport, Ownership, Rebind, Revival, Route,
-    Touch, Unbind,
+    BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest, LossReport,
+    Ownership, RebindRequest, Revival, RouteRequest, TouchRequest, UnbindRequest,
 };
 use mooring_session::time::{Millis, Timestamp};
 
@@ -138,7 +138,7 @@ fn put_binding(
     lease: u64,
     now: u64,
 ) {
-    let bind = Bind {
+    let bind = BindRequest {
         worker: worker("holder:1"),
         token: token("held"),
         lease: Millis::new(lease),
@@ -156,8 +156,8 @@ pub(crate) fn create() -> Command {
     Command::Create(a_create())
 }
 
-pub(crate) fn a_create() -> Create {
-    Create {
+pub(crate) fn a_create() -> CreateRequest {
+    CreateRequest {
         id: session_id("s1"),
         principal: principal("alice"),
         ttl: TTL,
@@ -168,8 +168,8 @@ pub(crate) fn a_create() -> Create {
     }
 }
 
-pub(crate) fn a_touch() -> Touch {
-    Touch {
+pub(crate) fn a_touch() -> TouchRequest {
+    TouchRequest {
         principal: principal("alice"),
         ttl: None,
         content_hash: None,
@@ -179,7 +179,7 @@ pub(crate) fn a_touch() -> Touch {
 }
 
 pub(crate) fn route_by(name: &str) -> Command {
-    Command::Route(Route {
+    Command::Route(RouteRequest {
         principal: principal("alice"),
         server: server("tools"),
         worker: worker(name),
@@ -187,8 +187,8 @@ pub(crate) fn route_by(name: &str) -> Command {
 }
 
 /// The instance `a` alone, so that a binding's instance is known.
-pub(crate) fn a_bind() -> Bind {
-    Bind {
+pub(crate) fn a_bind() -> BindRequest {
+    BindRequest {
         principal: principal("alice"),
         server: server("tools"),
         worker: worker("caller:1"),
@@ -201,7 +201,7 @@ pub(crate) fn a_bind() -> Bind {
 }
 
 pub(crate) fn confirm_as(by: &str, epoch: u64, session: Option<&str>) -> Command {
-    Command::Confirm(Confirm {
+    Command::Confirm(ConfirmRequest {
         principal: principal("alice"),
         server: server("tools"),
         epoch,
@@ -210,8 +210,8 @@ pub(crate) fn confirm_as(by: &str, epoch: u64, session: Option<&str>) -> Command
     })
 }
 
-pub(crate) fn a_rebind() -> Rebind {
-    Rebind {
+pub(crate) fn a_rebind() -> RebindRequest {
+    RebindRequest {
         principal: principal("alice"),
         server: server("tools"),
         epoch: EPOCH,
@@ -228,7 +228,7 @@ pub(crate) fn a_rebind() -> Rebind {
 }
 
 pub(crate) fn unbind_as(by: Option<&str>, epoch: u64) -> Command {
-    Command::Unbind(Unbind {
+    Command::Unbind(UnbindRequest {
         principal: principal("alice"),
         server: server("tools"),
         epoch,
@@ -237,14 +237,14 @@ pub(crate) fn unbind_as(by: Option<&str>, epoch: u64) -> Command {
 }
 
 pub(crate) fn end() -> Command {
-    Command::End(End {
+    Command::End(EndRequest {
         principal: Some(principal("alice")),
-        when: EndWhen::Always,
+        when: EndCondition::Always,
     })
 }
 
 pub(crate) fn claim_by(name: &str) -> Command {
-    Command::Claim(Clean {
+    Command::Claim(ClaimRequest {
         worker: worker(name),
         lease: Millis::new(5_000),
     })

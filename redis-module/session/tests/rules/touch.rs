@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mooring_session::limits::LABELS_MAX;
 use mooring_session::names::{ContentHash, LabelName, LabelValue};
-use mooring_session::rules::Touch;
+use mooring_session::rules::TouchRequest;
 use mooring_session::time::Millis;
 
 use crate::states::{NOW, State, a_touch, slot_in};
@@ -47,7 +47,7 @@ fn a_use_after_the_step_is_written() {
 
 #[test]
 fn a_new_ttl_counts_from_now() {
-    let command = Command::Touch(Touch {
+    let command = Command::Touch(TouchRequest {
         ttl: Some(Millis::new(1_600)),
         ..a_touch()
     });
@@ -56,7 +56,7 @@ fn a_new_ttl_counts_from_now() {
 
 #[test]
 fn what_is_given_is_set_and_what_is_equal_is_not_written() {
-    let touch = Command::Touch(Touch {
+    let touch = Command::Touch(TouchRequest {
         content_hash: Some(ContentHash::parse(b"h1").unwrap()),
         labels: labels(2, "v"),
         ..a_touch()
@@ -76,7 +76,7 @@ fn what_is_given_is_set_and_what_is_equal_is_not_written() {
 #[test]
 fn labels_have_a_limit_that_replacing_does_not_reach() {
     let set = |count, value| {
-        Command::Touch(Touch {
+        Command::Touch(TouchRequest {
             labels: labels(count, value),
             ..a_touch()
         })

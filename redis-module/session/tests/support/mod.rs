@@ -9,8 +9,9 @@ use mooring_session::names::{
 };
 use mooring_session::record::Record;
 use mooring_session::rules::{
-    self, Bind, BindReply, Clean, Confirm, Create, CreateReply, End, EndReply, Forget, Rebind,
-    RebindReply, Route, RouteReply, Touch, TouchReply, Unbind,
+    self, BindReply, BindRequest, ClaimRequest, ConfirmRequest, CreateReply, CreateRequest,
+    EndReply, EndRequest, ForgetRequest, RebindReply, RebindRequest, RouteReply, RouteRequest,
+    TouchReply, TouchRequest, UnbindRequest,
 };
 use mooring_session::view::{BindingView, RecordView};
 use mooring_session::{Context, Decision, RecordChange, Refusal};
@@ -50,16 +51,16 @@ pub(crate) fn reason(text: &str) -> Reason {
 /// One command of the contract, with its arguments.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    Create(Create),
-    Touch(Touch),
-    Route(Route),
-    Bind(Bind),
-    Confirm(Confirm),
-    Rebind(Rebind),
-    Unbind(Unbind),
-    End(End),
-    Claim(Clean),
-    Forget(Forget),
+    Create(CreateRequest),
+    Touch(TouchRequest),
+    Route(RouteRequest),
+    Bind(BindRequest),
+    Confirm(ConfirmRequest),
+    Rebind(RebindRequest),
+    Unbind(UnbindRequest),
+    End(EndRequest),
+    Claim(ClaimRequest),
+    Forget(ForgetRequest),
 }
 
 /// The answer to a [`Command`].

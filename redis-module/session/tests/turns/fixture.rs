@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mooring_session::names::{ServerName, Token, WorkerId};
 use mooring_session::news::{News, NewsItem};
 use mooring_session::time::{Millis, Monotonic, Timestamp};
-use mooring_session::turns::{Enter, Line, TurnContext, TurnLimits, TurnStatus, Turns};
+use mooring_session::turns::{Line, TurnContext, TurnLimits, TurnRequest, TurnStatus, Turns};
 use mooring_session::{Liveness, Refusal, SessionPlace};
 
 /// The wall clock at the node's start.
@@ -95,7 +95,7 @@ impl Node {
         step(&mut self.turns, &mut context)
     }
 
-    pub(crate) fn enter(&mut self, request: &Enter) -> Result<TurnStatus, Refusal> {
+    pub(crate) fn enter(&mut self, request: &TurnRequest) -> Result<TurnStatus, Refusal> {
         self.with(|turns, context| turns.enter(&place(), &server("tools"), request, context))
     }
 
@@ -165,8 +165,8 @@ pub(crate) fn token(text: &str) -> Token {
 }
 
 /// The ticket `a1` is one of the worker `a`'s.
-pub(crate) fn request(ticket: &str) -> Enter {
-    Enter {
+pub(crate) fn request(ticket: &str) -> TurnRequest {
+    TurnRequest {
         worker: worker(&ticket[..1]),
         ticket: token(ticket),
         lease: Millis::new(2_000),

@@ -1,12 +1,12 @@
 //! The quiet time after a start or a promotion, and turns that are claimed again.
 
 use mooring_session::time::Millis;
-use mooring_session::turns::{Enter, TurnStatus};
+use mooring_session::turns::{TurnRequest, TurnStatus};
 
 use crate::fixture::{Node, QUIET_MS, WALL, code, request};
 
-fn held(ticket: &str, turn: u64) -> Enter {
-    Enter {
+fn held(ticket: &str, turn: u64) -> TurnRequest {
+    TurnRequest {
         held: Some(turn),
         ..request(ticket)
     }

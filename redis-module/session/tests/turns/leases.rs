@@ -2,7 +2,7 @@
 
 use mooring_session::StepProgress;
 use mooring_session::time::Millis;
-use mooring_session::turns::Enter;
+use mooring_session::turns::TurnRequest;
 
 use crate::fixture::{Node, code, request, worker};
 
@@ -146,7 +146,7 @@ fn delivered_news_begins_the_lease() {
 fn a_lease_out_of_its_range_is_refused_with_the_range() {
     let mut node = Node::new();
     for (lease, expected) in [(9, false), (10, true), (5_000, true), (5_001, false)] {
-        let request = Enter {
+        let request = TurnRequest {
             lease: Millis::new(lease),
             ..request("a1")
         };

@@ -1,7 +1,7 @@
 //! One queue: the order of turns, leave-taking, bounds, and what becomes of queues with their sessions.
 
 use mooring_session::limits::TURN_QUEUES_MAX;
-use mooring_session::turns::{Enter, Line};
+use mooring_session::turns::{Line, TurnRequest};
 use mooring_session::{Refusal, SessionPlace};
 
 use crate::fixture::{Node, WALL, code, place, request, server, token, worker};
@@ -63,7 +63,7 @@ fn the_same_ticket_renews_the_lease_and_keeps_the_number_and_a_waiter_its_place(
 #[test]
 fn who_passed_its_turn_on_goes_first_and_the_first_among_them_before_the_second() {
     let mut node = Node::new();
-    let first = |ticket| Enter {
+    let first = |ticket| TurnRequest {
         line: Line::First,
         ..request(ticket)
     };

@@ -9,7 +9,7 @@ use mooring_session::limits::TURN_CANCELLED_GRACE;
 use mooring_session::news::News;
 use mooring_session::refusal::Busy;
 use mooring_session::time::Millis;
-use mooring_session::turns::{Enter, Line, TurnStatus, Turns};
+use mooring_session::turns::{Line, TurnRequest, TurnStatus, Turns};
 use proptest::prelude::*;
 
 use crate::fixture::{Node, QUIET_MS, request, worker};
@@ -143,7 +143,7 @@ impl World {
     }
 
     fn enter(&mut self, call: usize, lease: u64, line: Line, held: Option<u64>) {
-        let request = Enter {
+        let request = TurnRequest {
             lease: Millis::new(lease),
             line,
             held,

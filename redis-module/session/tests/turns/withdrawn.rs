@@ -3,7 +3,7 @@
 use mooring_session::Refusal;
 use mooring_session::limits::TURN_CANCELLED_GRACE;
 use mooring_session::refusal::Busy;
-use mooring_session::turns::Enter;
+use mooring_session::turns::TurnRequest;
 
 use crate::fixture::{Node, code, request};
 
@@ -56,7 +56,7 @@ fn a_cancelled_holder_that_renews_for_ever_passes_its_turn_on_after_the_grace() 
     assert_eq!(node.hears("b"), [""; 0]);
     node.pass(1);
     assert_eq!(node.hears("b"), ["b1"]);
-    let lost = Enter {
+    let lost = TurnRequest {
         held: number,
         ..request("a1")
     };

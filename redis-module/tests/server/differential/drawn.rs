@@ -10,8 +10,8 @@ use mooring_session::names::{
 };
 use mooring_session::record::Binding;
 use mooring_session::rules::{
-    Bind, Clean, Confirm, Create, End, EndWhen, Forget, Rebind, ReportedLoss, Revival, Route,
-    Touch, Unbind,
+    BindRequest, ClaimRequest, ConfirmRequest, CreateRequest, EndCondition, EndRequest,
+    ForgetRequest, RebindRequest, ReportedLoss, Revival, RouteRequest, TouchRequest, UnbindRequest,
 };
 use mooring_session::time::Millis;
 use mooring_session::workers::{Beat, Drain};
@@ -20,17 +20,17 @@ use super::model::Model;
 
 /// What is asked of the rules.
 pub(super) enum Request {
-    Create(Create),
-    Touch(Touch),
+    Create(CreateRequest),
+    Touch(TouchRequest),
     Get,
-    End(End),
-    Route(Route),
-    Bind(Bind),
-    Confirm(Confirm),
-    Rebind(Rebind),
-    Unbind(Unbind),
-    Claim(Clean),
-    Forget(Forget),
+    End(EndRequest),
+    Route(RouteRequest),
+    Bind(BindRequest),
+    Confirm(ConfirmRequest),
+    Rebind(RebindRequest),
+    Unbind(UnbindRequest),
+    Claim(ClaimRequest),
+    Forget(ForgetRequest),
     Beat(Beat),
     Gone(WorkerId),
     Delete,
@@ -187,7 +187,7 @@ impl Draw<'_> {
             }
             _ => Revival::Allowed,
         };
-        Request::Create(Create {
+        Request::Create(CreateRequest {
             id: parsed!(SessionId, id),
             principal: parsed!(Principal, principal),
             ttl,
@@ -211,7 +211,7 @@ impl Draw<'_> {
                 epoch,
             }
         });
-        Request::Touch(Touch {
+        Request::Touch(TouchRequest {
             principal: parsed!(Principal, self.principal),
             ttl,
             content_hash,
@@ -230,20 +230,20 @@ impl Draw<'_> {
         if self.rng.u32(..3) == 0 {
             let key = self.key.clone();
             self.say(&["SESSION.KILL", &key]);
-            return Request::End(End {
+            return Request::End(EndRequest {
                 principal: None,
-                when: EndWhen::Always,
+                when: EndCondition::Always,
             });
         }
         self.say_as_principal("SESSION.END");
         let when = match self.rng.bool() {
             true => {
                 self.say(&["IFIDLE"]);
-                EndWhen::Idle
+                EndCondition::Idle
             }
-            false => EndWhen::Always,
+            false => EndCondition::Always,
         };
-        Request::End(End {
+        Request::End(EndRequest {
             principal: Some(parsed!(Principal, self.principal)),
             when,
         })
@@ -253,7 +253,7 @@ impl Draw<'_> {
         let (key, worker) = (self.key.clone(), self.worker.clone());
         self.say(&["SESSION.CLAIM", &key, &worker]);
         let lease = self.say_number("LEASE", &[10, END_CLEANING_LEASE.get()]);
-        Request::Claim(Clean {
+        Request::Claim(ClaimRequest {
             worker: parsed!(WorkerId, worker),
             lease,
         })
@@ -270,7 +270,7 @@ impl Draw<'_> {
         };
         let key = self.key.clone();
         self.say(&["SESSION.FORGET", &key, &generation.to_string(), &worker]);
-        Request::Forget(Forget {
+        Request::Forget(ForgetRequest {
             generation,
             worker: parsed!(WorkerId, worker),
         })

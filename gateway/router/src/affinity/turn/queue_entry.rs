@@ -13,7 +13,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{TurnError, ticket_names};
 use crate::affinity::wake_ups::Waiters;
-use mooring_store::{Enter, EnterReply, Leave, LeaveTarget, Line, SessionKey, Store, StoreError};
+use mooring_store::{
+    EnterReply, EnterRequest, LeaveRequest, LeaveTarget, Line, SessionKey, Store, StoreError,
+};
 
 /// How long a turn outlives its holder. Shorter than the store's longest lease, 2 s unless its settings say otherwise: a
 /// Redis that has restarted grants no turn for as long as that. A holder whose worker does not beat loses it before.
@@ -40,14 +42,14 @@ pub(super) struct TurnQueue {
 #[derive(Debug)]
 pub(super) struct QueueEntry {
     queue: TurnQueue,
-    request: Enter,
+    request: EnterRequest,
     /// Whether the ticket may stand in the queue.
     is_taken: bool,
 }
 
 impl QueueEntry {
     /// A place that is not taken yet.
-    pub(super) const fn new(queue: TurnQueue, request: Enter) -> Self {
+    pub(super) const fn new(queue: TurnQueue, request: EnterRequest) -> Self {
         Self {
             queue,
             request,
@@ -61,7 +63,7 @@ impl QueueEntry {
     /// # Errors
     /// Never in practice.
     pub(super) fn again(&self) -> Result<Self, NameError> {
-        let request = Enter {
+        let request = EnterRequest {
             ticket: ticket_names::resumed(&self.request.ticket)?,
             line: Line::First,
             ..self.request.clone()
@@ -136,7 +138,7 @@ impl QueueEntry {
     /// Asks for the turn, or renews it; `held` is its number where it is had.
     pub(super) async fn ask(&mut self, held: Option<u64>) -> Result<EnterReply, StoreError> {
         self.is_taken = true;
-        let request = Enter {
+        let request = EnterRequest {
             held,
             ..self.request.clone()
         };
@@ -159,7 +161,7 @@ impl QueueEntry {
     /// A refusal says that there is nothing to give back any more.
     fn leaving(&self) -> impl Future<Output = ()> + Send + use<> {
         let TurnQueue { store, key, .. } = self.queue.clone();
-        let request = Leave {
+        let request = LeaveRequest {
             principal: self.request.principal.clone(),
             server: self.request.server.clone(),
             who: LeaveTarget::Ticket(self.request.ticket.clone()),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use mooring_session::Refusal;
 use mooring_session::names::WorkerId;
-use mooring_session::rules::{Bind, EndWhen};
+use mooring_session::rules::{BindRequest, EndCondition};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::keeper::RENEW_EVERY;
@@ -65,7 +65,7 @@ impl Worker {
             waiters: self.waiters.clone(),
             key: key(),
         };
-        let request = Enter {
+        let request = EnterRequest {
             principal: make::principal("alice"),
             server: server(),
             worker: self.id.clone(),
@@ -120,8 +120,8 @@ async fn begun(store: &Store) {
 
 /// Nobody has or awaits a turn of the session any more: END IFIDLE says so, and then it is created anew.
 async fn until_idle(store: &Store) {
-    let end = mooring_session::rules::End {
-        when: EndWhen::Idle,
+    let end = mooring_session::rules::EndRequest {
+        when: EndCondition::Idle,
         ..make::end()
     };
     eventually("nobody has or awaits the turn", async || {
@@ -217,7 +217,7 @@ async fn the_death_of_who_drove_the_session_is_told_with_the_turn() {
     let held = worker.take("held", PATIENCE).await.unwrap();
     let driver = make::worker("d:1");
     store.beat(&make::beat("d:1", 600_000)).await.unwrap();
-    let bind = Bind {
+    let bind = BindRequest {
         server: server(),
         worker: driver.clone(),
         ..make::bind("t1", "i1", "u1")

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use mooring_session::refusal::{Busy, Refusal};
-use mooring_session::rules::{Clean, Create, Forget, Ownership};
+use mooring_session::rules::{ClaimRequest, CreateRequest, ForgetRequest, Ownership};
 use mooring_session::time::Millis;
 
 use super::File;
@@ -14,8 +14,8 @@ use crate::query::SessionQuery;
 use crate::test_support::requests as make;
 use crate::transition::Get;
 
-fn clean(worker: &str) -> Clean {
-    Clean {
+fn clean(worker: &str) -> ClaimRequest {
+    ClaimRequest {
         worker: make::worker(worker),
         lease: Millis::new(10_000),
     }
@@ -33,7 +33,7 @@ async fn reaped(store: &EmbeddedStore, worker: &str) -> usize {
 async fn a_cap_counts_what_another_process_made_and_not_what_expired() {
     let file = File::new();
     let (store, other) = (file.open(), file.open());
-    let capped = |session: &str| Create {
+    let capped = |session: &str| CreateRequest {
         cap: NonZeroU64::new(2),
         ..make::create(session)
     };
@@ -126,7 +126,7 @@ async fn one_process_cleans_up_what_another_left_and_only_one_does() {
     file.pass(10_000);
     assert_eq!(reaped(&store, "w:1").await, 1);
     store.run(&key, &clean("w:1")).await.unwrap();
-    let forget = Forget {
+    let forget = ForgetRequest {
         generation: created.record.generation,
         worker: make::worker("w:1"),
     };
@@ -201,7 +201,7 @@ async fn a_walk_through_the_list_meets_every_session_once_while_others_come_and_
 async fn processes_share_a_rate() {
     let file = File::new();
     let stores = [file.open(), file.open()];
-    let request = mooring_session::rules::Rate {
+    let request = mooring_session::rules::RateRequest {
         limit: 3,
         window: Millis::new(60_000),
         cost: 1,

@@ -1,7 +1,7 @@
 //! A file of version 1, as the first release wrote it, becomes one of this version and loses nothing.
 
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::Clean;
+use mooring_session::rules::ClaimRequest;
 use mooring_session::time::Millis;
 
 use super::super::tables::SCHEMA_VERSION;
@@ -105,7 +105,7 @@ async fn a_file_of_version_1_keeps_its_sessions_and_can_be_asked_about_them() {
         store.reap(&make::worker("w:1"), Family::Mcp, 10).await,
         Ok(vec![make::key("ended")])
     );
-    let clean = Clean {
+    let clean = ClaimRequest {
         worker: make::worker("w:1"),
         lease: Millis::new(1_000),
     };

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::Create;
+use mooring_session::rules::CreateRequest;
 
 use super::super::EmbeddedStore;
 use super::File;
@@ -11,8 +11,8 @@ use crate::error::StoreError;
 use crate::test_support::requests as make;
 use crate::transition::Get;
 
-fn capped(session: &str) -> Create {
-    Create {
+fn capped(session: &str) -> CreateRequest {
+    CreateRequest {
         cap: NonZeroU64::new(2),
         ..make::create(session)
     }

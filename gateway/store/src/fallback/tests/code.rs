@@ -6,18 +6,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mooring_session::names::ContentHash;
 use mooring_session::record::Standing;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::{Clean, Create, Touch};
+use mooring_session::rules::{ClaimRequest, CreateRequest, TouchRequest};
 use mooring_session::time::Millis;
 
 use super::{open, return_to_normal};
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, RedisServer, eventually};
-use crate::{AnsweredBy, Enter, Family, Line, Store, StoreError, WhenAway};
+use crate::{AnsweredBy, EnterRequest, Family, Line, Store, StoreError, WhenAway};
 
 const USER: &str = "zoe-0011223344556677";
 
-fn touch() -> Touch {
-    Touch {
+fn touch() -> TouchRequest {
+    TouchRequest {
         principal: make::principal("alice"),
         ttl: None,
         content_hash: Some(ContentHash::parse(b"2c26b46b").unwrap()),
@@ -26,8 +26,8 @@ fn touch() -> Touch {
     }
 }
 
-fn enter() -> Enter {
-    Enter {
+fn enter() -> EnterRequest {
+    EnterRequest {
         principal: make::principal("alice"),
         server: make::server("sandbox"),
         worker: make::worker("w:1"),
@@ -66,7 +66,7 @@ async fn it_is_served_whether_it_was_read_before_or_not() {
     let told = store.create_and_tell(&key, &make::code_create()).await;
     assert!(matches!(told, Ok((_, AnsweredBy::Memory))), "{told:?}");
     assert_eq!(store.get(&key).await.unwrap().standing, Standing::Active);
-    let clean = Clean {
+    let clean = ClaimRequest {
         worker: make::worker("w:1"),
         lease: Millis::new(1_000),
     };
@@ -107,7 +107,7 @@ async fn one_that_was_in_use_is_not_reaped_because_redis_saw_it_expire() {
     let key = make::code_key(USER);
     let mut server = RedisServer::start(Module::Loaded);
     let store = open(&server, WhenAway::Fallback).await;
-    let short = Create {
+    let short = CreateRequest {
         ttl: Millis::new(1_000),
         ..make::code_create()
     };

@@ -4,18 +4,19 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use mooring_session::refusal::{Busy, Refusal, Stale};
-use mooring_session::rules::{Clean, Create, Forget};
+use mooring_session::rules::{ClaimRequest, CreateRequest, ForgetRequest};
 use mooring_session::time::Millis;
 
 use super::{bound, open, return_to_normal};
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, RedisServer, eventually};
 use crate::{
-    Enter, Family, Leave, LeaveTarget, Line, SessionQuery, Store, StoreError, WhenAway, WorkerEvent,
+    EnterRequest, Family, LeaveRequest, LeaveTarget, Line, SessionQuery, Store, StoreError,
+    WhenAway, WorkerEvent,
 };
 
-fn enter(ticket: &str, held: Option<u64>) -> Enter {
-    Enter {
+fn enter(ticket: &str, held: Option<u64>) -> EnterRequest {
+    EnterRequest {
         principal: make::principal("alice"),
         server: make::server("tools"),
         worker: make::worker("w:1"),
@@ -26,16 +27,16 @@ fn enter(ticket: &str, held: Option<u64>) -> Enter {
     }
 }
 
-fn withdraw(beginning: &str) -> Leave {
-    Leave {
+fn withdraw(beginning: &str) -> LeaveRequest {
+    LeaveRequest {
         principal: make::principal("alice"),
         server: make::server("tools"),
         who: LeaveTarget::WaitingUnder(make::token(beginning)),
     }
 }
 
-fn leave(ticket: &str) -> Leave {
-    Leave {
+fn leave(ticket: &str) -> LeaveRequest {
+    LeaveRequest {
         principal: make::principal("alice"),
         server: make::server("tools"),
         who: LeaveTarget::Ticket(make::token(ticket)),
@@ -59,11 +60,11 @@ async fn nothing_is_listed_or_cleaned_without_redis() {
     store.create(&minted, &make::create("m")).await.unwrap();
     store.end(&minted, &make::end()).await.unwrap();
     let worker = make::worker("w:1");
-    let clean = Clean {
+    let clean = ClaimRequest {
         worker: worker.clone(),
         lease: Millis::new(1_000),
     };
-    let forget = Forget {
+    let forget = ForgetRequest {
         generation: ended.record.generation,
         worker: worker.clone(),
     };
@@ -92,7 +93,7 @@ async fn nothing_is_listed_or_cleaned_without_redis() {
 async fn no_cap_is_kept_without_redis_and_what_is_over_it_stays() {
     let mut server = RedisServer::start(Module::Loaded);
     let store = open(&server, WhenAway::Fallback).await;
-    let capped = |session: &str| Create {
+    let capped = |session: &str| CreateRequest {
         cap: NonZeroU64::new(1),
         ..make::create(session)
     };
@@ -125,7 +126,7 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
         let waiting = store.enter(&key, &enter(ticket, None)).await.unwrap();
         assert_eq!(waiting.turn, None);
     }
-    let foreign = Leave {
+    let foreign = LeaveRequest {
         principal: make::principal("bob"),
         ..leave("t1")
     };
@@ -138,7 +139,7 @@ async fn a_worker_keeps_the_order_of_its_own_callers_without_redis() {
         store.leave(&key, &withdraw("t1")).await,
         Err(StoreError::Refused(Refusal::Busy(Busy::Turn)))
     );
-    let foreign = Leave {
+    let foreign = LeaveRequest {
         principal: make::principal("bob"),
         ..withdraw("t4")
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mooring_session::rules::Bind;
+use mooring_session::rules::BindRequest;
 use tokio::time::Instant;
 
 use super::{RedisServer, RedisStore, open};
@@ -13,9 +13,9 @@ use crate::test_support::requests as make;
 use crate::test_support::server::{Module, PATIENCE, eventually};
 
 /// The session `s` with a claim that the worker `v:1` was told of; answers what confirms it.
-async fn claimed(store: &RedisStore, key: &SessionKey) -> mooring_session::rules::Confirm {
+async fn claimed(store: &RedisStore, key: &SessionKey) -> mooring_session::rules::ConfirmRequest {
     store.run(key, &make::create("s")).await.unwrap();
-    let claim = Bind {
+    let claim = BindRequest {
         upstream_session: None,
         ..make::bind("t1", "i1", "-")
     };

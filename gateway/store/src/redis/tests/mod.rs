@@ -198,7 +198,7 @@ async fn a_unix_socket_and_resp3_serve_as_well() {
         store.run(&key, &make::bind("t", "i", "u")).await.unwrap();
         let routed = store.run(&key, &make::route()).await.unwrap();
         assert_eq!(routed.binding.unwrap().instance, make::instance("i"));
-        let foreign = mooring_session::rules::Route {
+        let foreign = mooring_session::rules::RouteRequest {
             principal: make::principal("bob"),
             ..make::route()
         };

@@ -12,7 +12,7 @@ use crate::error::{OpenError, StoreError};
 use crate::key::Family;
 use crate::test_support::requests as make;
 use crate::test_support::server::{Module, RedisServer};
-use crate::turns::{Leave, LeaveTarget};
+use crate::turns::{LeaveRequest, LeaveTarget};
 
 /// A server that knows every command but one, for as many connections as come.
 fn without(command: &'static str) -> String {
@@ -129,7 +129,7 @@ async fn nobody_is_withdrawn_where_the_module_cannot() {
         make::principal("alice"),
         make::server("tools"),
     );
-    let withdraw = Leave {
+    let withdraw = LeaveRequest {
         principal: principal.clone(),
         server: server.clone(),
         who: LeaveTarget::WaitingUnder(make::token("t1.")),
@@ -138,7 +138,7 @@ async fn nobody_is_withdrawn_where_the_module_cannot() {
         store.leave(&key, &withdraw).await,
         Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
     );
-    let leave = Leave {
+    let leave = LeaveRequest {
         principal,
         server,
         who: LeaveTarget::Ticket(make::token("t1.a")),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use mooring_session::names::WorkerId;
 use mooring_session::refusal::Refusal;
-use mooring_session::rules::Rate;
+use mooring_session::rules::RateRequest;
 use mooring_session::time::{Millis, Monotonic, Timestamp};
 use mooring_session::workers::{Beat, Workers};
 
@@ -26,7 +26,7 @@ use crate::queues::Queues;
 use crate::rate::{RateReply, Rates};
 use crate::sessions::{SESSIONS_MAX, Sessions};
 use crate::status::AnsweredBy;
-use crate::turns::{self, Enter, EnterReply, Leave};
+use crate::turns::{self, EnterReply, EnterRequest, LeaveRequest};
 use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
 
 /// Most deadlines that one command follows the clock past, for whoever asks about many sessions.
@@ -84,7 +84,7 @@ impl MemoryStore {
     pub(crate) async fn enter(
         &self,
         key: &SessionKey,
-        request: &Enter,
+        request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let (now, mono) = self.moment();
         let route = request.route();
@@ -104,7 +104,11 @@ impl MemoryStore {
         })
     }
 
-    pub(crate) async fn leave(&self, key: &SessionKey, request: &Leave) -> Result<(), StoreError> {
+    pub(crate) async fn leave(
+        &self,
+        key: &SessionKey,
+        request: &LeaveRequest,
+    ) -> Result<(), StoreError> {
         let now = self.clock.now();
         let state = self.state();
         let standing = state.sessions.standing(key, &request.principal, now)?;
@@ -154,7 +158,11 @@ impl MemoryStore {
         Ok(self.queues.wait(worker, timeout, step).await)
     }
 
-    pub(crate) async fn rate(&self, name: &str, request: &Rate) -> Result<RateReply, StoreError> {
+    pub(crate) async fn rate(
+        &self,
+        name: &str,
+        request: &RateRequest,
+    ) -> Result<RateReply, StoreError> {
         let now = self.clock.now();
         Ok(self.state().rates.rate(name, request, now))
     }

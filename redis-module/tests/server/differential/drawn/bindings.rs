@@ -3,7 +3,9 @@
 use mooring_session::names::{
     InstanceName, Principal, Reason, ServerName, Token, UpstreamSession, WorkerId,
 };
-use mooring_session::rules::{Bind, Confirm, LossReport, Ownership, Rebind, Route, Unbind};
+use mooring_session::rules::{
+    BindRequest, ConfirmRequest, LossReport, Ownership, RebindRequest, RouteRequest, UnbindRequest,
+};
 
 use super::{Draw, Request};
 
@@ -53,7 +55,7 @@ impl Draw<'_> {
         self.say_to_server("SESSION.ROUTE");
         let worker = self.worker.clone();
         self.say(&[&worker]);
-        Request::Route(Route {
+        Request::Route(RouteRequest {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
             worker: parsed!(WorkerId, worker),
@@ -68,7 +70,7 @@ impl Draw<'_> {
         // One candidate: where a session goes depends on the load of the whole node, which is not a rule's business.
         let instance = format!("instance{}", self.rng.usize(..3));
         self.say(&["INSTANCES", "1", &instance]);
-        Request::Bind(Bind {
+        Request::Bind(BindRequest {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
             worker: parsed!(WorkerId, worker),
@@ -84,7 +86,7 @@ impl Draw<'_> {
         self.say_to_server("SESSION.CONFIRM");
         let (epoch, token) = (self.epoch(), self.token());
         self.say(&[&epoch.to_string(), &token]);
-        Request::Confirm(Confirm {
+        Request::Confirm(ConfirmRequest {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
             epoch,
@@ -120,7 +122,7 @@ impl Draw<'_> {
         } else {
             LossReport::ByCaller
         };
-        Request::Rebind(Rebind {
+        Request::Rebind(RebindRequest {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
             epoch,
@@ -145,7 +147,7 @@ impl Draw<'_> {
             self.say(&[&token]);
             parsed!(Token, token)
         });
-        Request::Unbind(Unbind {
+        Request::Unbind(UnbindRequest {
             principal: parsed!(Principal, self.principal),
             server: parsed!(ServerName, self.server),
             epoch,

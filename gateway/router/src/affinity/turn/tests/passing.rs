@@ -76,7 +76,7 @@ async fn a_call_that_has_begun_is_not_withdrawn_where_it_waits_again() {
         let other = worker.take("other", PATIENCE).await.unwrap();
         asks.resume();
         is_busy(&worker, "busy").await;
-        let request = Leave {
+        let request = LeaveRequest {
             principal: make::principal("alice"),
             server: server(),
             who: LeaveTarget::WaitingUnder(make::token("asks")),
@@ -155,7 +155,7 @@ async fn a_resumed_call_that_is_cancelled_passes_its_turn_on(store: &Store) {
     resumes(&asks).await;
     is_busy(&worker, "busy").await;
     for beginning in ticket_names::beginnings(&key(), &server(), "7").unwrap() {
-        let request = Leave {
+        let request = LeaveRequest {
             principal: make::principal("alice"),
             server: server(),
             who: LeaveTarget::WaitingUnder(beginning),

@@ -16,7 +16,7 @@ impl Worker {
     }
 
     async fn withdraws(&self, id: &str) -> Withdrawal {
-        let request = Leave {
+        let request = LeaveRequest {
             principal: make::principal("alice"),
             server: server(),
             who: LeaveTarget::WaitingUnder(beginning(id)),
