@@ -3,60 +3,40 @@
 use http::HeaderName;
 use ipnet::IpNet;
 
-use super::reader::{Reader, Reason};
-use super::setting::{Choice, ChoiceOption, Disclosure, List, Setting, SettingInfo, Text};
+use super::reader::{Reader, Reason, list};
+use super::rows::settings;
+use super::setting::{Text, Word, Words, words};
 
-pub(super) const MODE: Choice<Mode> = Choice {
-    about: SettingInfo::new("auth.mode", "How the principal of a request is found."),
-    default: ChoiceOption {
-        name: "none",
-        value: Mode::None,
-        meaning: "everybody is the principal `local`; only on a loopback address",
-    },
-    others: &[ChoiceOption {
-        name: "trusted-header",
-        value: Mode::TrustedHeader,
-        meaning: "a proxy that has checked the user names it in a header",
-    }],
-    later: &["jwt"],
-};
+settings! {
+    /// The row that chooses between the others.
+    pub(crate) const MODE_ROWS {
+        /// How the principal of a request is found.
+        MODE = Choice("auth.mode", words::<Mode>),
+    }
+}
 
-pub(super) const USER_HEADER: Text = header_setting(
-    SettingInfo::new(
-        "auth.user_header",
-        "The header that names the principal. The proxy must overwrite it on every request.",
-    ),
-    "x-mooring-user",
-);
+settings! {
+    /// Which headers are believed, and from whom.
+    pub struct TrustedHeaderSettings {
+        /// The header that names the principal. The proxy must overwrite it on every request.
+        pub user_header: HeaderName =
+            Text("auth.user_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-user")) => parse_header,
+        /// The header that lists the principal's teams, separated by commas. The proxy must overwrite it.
+        pub teams_header: HeaderName =
+            Text("auth.teams_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-teams")) => parse_header,
+        /// The header that lists the principal's roles, separated by commas. The proxy must overwrite it.
+        pub roles_header: HeaderName =
+            Text("auth.roles_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-roles")) => parse_header,
+        /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode` is
+        /// `trusted-header`, refused where it is `none`.
+        pub trusted_peers: Vec<IpNet> = List(
+            "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
+        ).unset("nobody is believed") => list(parse_peer),
+    }
+}
 
-pub(super) const TEAMS_HEADER: Text = header_setting(
-    SettingInfo::new(
-        "auth.teams_header",
-        "The header that lists the principal's teams, separated by commas. The proxy must overwrite it.",
-    ),
-    "x-mooring-teams",
-);
-
-pub(super) const ROLES_HEADER: Text = header_setting(
-    SettingInfo::new(
-        "auth.roles_header",
-        "The header that lists the principal's roles, separated by commas. The proxy must overwrite it.",
-    ),
-    "x-mooring-roles",
-);
-
-pub(super) const TRUSTED_PEERS: List = List {
-    about: SettingInfo::new(
-        "auth.trusted_peers",
-        "The proxies whose headers are believed; a request from any other peer gets 403. Required where \
-         `auth.mode` is `trusted-header`, refused where it is `none`.",
-    )
-    .unset("nobody is believed"),
-    shape: "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
-    items_max: 256,
-    item_bytes_max: 64,
-    disclosure: Disclosure::Open,
-};
+const HEADER_BYTES_MAX: usize = 64;
+const HEADER_SHAPE: &str = "the name of an HTTP header";
 
 /// Headers that no proxy can use to name a user: HTTP, browsers or MCP clients set them, or they belong to one connection.
 const STANDARD_HEADERS: &[&str] = &[
@@ -98,30 +78,25 @@ const STANDARD_HEADERS: &[&str] = &[
     "x-real-ip",
 ];
 
-/// The rows of this section.
-pub(super) const SETTINGS: &[Setting] = &[
-    Setting::Choice(&MODE),
-    Setting::Text(&USER_HEADER),
-    Setting::Text(&TEAMS_HEADER),
-    Setting::Text(&ROLES_HEADER),
-    Setting::List(&TRUSTED_PEERS),
-];
-
-const fn header_setting(about: SettingInfo, default: &'static str) -> Text {
-    Text {
-        about,
-        default: Some(default),
-        shape: "the name of an HTTP header",
-        bytes_max: 64,
-        disclosure: Disclosure::Open,
-    }
-}
-
 /// The words of `auth.mode`, before the rest of the section is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+enum Mode {
     None,
     TrustedHeader,
+}
+
+impl Words for Mode {
+    const DEFAULT: Word<Self> = (
+        "none",
+        Self::None,
+        "everybody is the principal `local`; only on a loopback address",
+    );
+    const OTHERS: &'static [Word<Self>] = &[(
+        "trusted-header",
+        Self::TrustedHeader,
+        "a proxy that has checked the user names it in a header",
+    )];
+    const LATER: &'static [&'static str] = &["jwt"];
 }
 
 /// Who a request is from, and who may say so.
@@ -131,19 +106,6 @@ pub enum AuthSettings {
     None,
     /// A listed proxy says who it is.
     TrustedHeader(TrustedHeaderSettings),
-}
-
-/// Which headers are believed, and from whom.
-#[derive(Debug, Clone)]
-pub struct TrustedHeaderSettings {
-    /// Names the principal.
-    pub user_header: HeaderName,
-    /// Lists the teams.
-    pub teams_header: HeaderName,
-    /// Lists the roles.
-    pub roles_header: HeaderName,
-    /// The proxies that are believed; never empty.
-    pub trusted_peers: Vec<IpNet>,
 }
 
 impl AuthSettings {
@@ -160,16 +122,11 @@ impl AuthSettings {
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
-    let mode = reader.choice(&MODE);
-    let headers = TrustedHeaderSettings {
-        user_header: parse_header(reader, &USER_HEADER),
-        teams_header: parse_header(reader, &TEAMS_HEADER),
-        roles_header: parse_header(reader, &ROLES_HEADER),
-        trusted_peers: reader.list(&TRUSTED_PEERS, parse_peer).unwrap_or_default(),
-    };
-    refuse_equal_headers(reader, &headers);
-    if !reader.was_refused(&MODE.about) && !reader.was_refused(&TRUSTED_PEERS.about) {
-        refuse_mode_against_peers(reader, mode, &headers.trusted_peers);
+    let mode = reader.read(&MODE);
+    let headers = TrustedHeaderSettings::read(reader);
+    headers.refuse_equal(reader);
+    if !reader.was_refused(&MODE) && !reader.was_refused(&TrustedHeaderSettings::trusted_peers) {
+        headers.refuse_against(reader, mode);
     }
     match mode {
         Mode::None => AuthSettings::None,
@@ -177,8 +134,8 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> AuthSettings {
     }
 }
 
-fn parse_header(reader: &mut Reader<'_>, setting: &'static Text) -> HeaderName {
-    let parsed = reader.text(setting, |text| {
+fn parse_header(reader: &mut Reader<'_>, row: &'static Text) -> HeaderName {
+    let parsed = reader.text(row, |text| {
         let name = HeaderName::try_from(text)
             .map_err(|_| "it cannot be the name of an HTTP header".to_owned())?;
         match STANDARD_HEADERS.contains(&name.as_str()) {
@@ -205,46 +162,45 @@ fn parse_peer(text: &str) -> Result<IpNet, Reason> {
     Ok(network)
 }
 
-fn refuse_equal_headers(reader: &mut Reader<'_>, headers: &TrustedHeaderSettings) {
-    let any_refused = [&USER_HEADER, &TEAMS_HEADER, &ROLES_HEADER]
-        .iter()
-        .any(|setting| reader.was_refused(&setting.about));
-    if any_refused {
-        return;
-    }
-    let pairs = [
-        (&TEAMS_HEADER, &headers.teams_header, &headers.user_header),
-        (&ROLES_HEADER, &headers.roles_header, &headers.user_header),
-        (&ROLES_HEADER, &headers.roles_header, &headers.teams_header),
-    ];
-    for (setting, name, other) in pairs {
-        if name == other {
-            reader.refuse(
-                &setting.about,
-                format!("{:?}", name.as_str()),
-                "one header cannot mean two things".to_owned(),
-                "a header of its own for each of user, teams and roles".to_owned(),
-            );
+impl TrustedHeaderSettings {
+    fn refuse_equal(&self, reader: &mut Reader<'_>) {
+        let headers = [
+            (&Self::user_header, &self.user_header),
+            (&Self::teams_header, &self.teams_header),
+            (&Self::roles_header, &self.roles_header),
+        ];
+        if headers.iter().any(|(row, _)| reader.was_refused(*row)) {
+            return;
+        }
+        for (index, (row, name)) in headers.iter().enumerate() {
+            if headers.iter().take(index).any(|(_, other)| other == name) {
+                reader.refuse(
+                    *row,
+                    format!("{:?}", name.as_str()),
+                    "one header cannot mean two things",
+                    "a header of its own for each of user, teams and roles",
+                );
+            }
         }
     }
-}
 
-fn refuse_mode_against_peers(reader: &mut Reader<'_>, mode: Mode, peers: &[IpNet]) {
-    match mode {
-        Mode::TrustedHeader if peers.is_empty() => reader.refuse(
-            &TRUSTED_PEERS.about,
-            "[]".to_owned(),
-            "auth.mode is \"trusted-header\", and without a trusted peer nobody could be heard".to_owned(),
-            format!("at least one, in {}", TRUSTED_PEERS.allowed()),
-        ),
-        Mode::None if !peers.is_empty() => reader.refuse(
-            &TRUSTED_PEERS.about,
-            "[...]".to_owned(),
-            "auth.mode is \"none\", which believes no header from anybody; set it to \"trusted-header\" \
-             or leave the peers out"
-                .to_owned(),
-            String::new(),
-        ),
-        Mode::TrustedHeader | Mode::None => {}
+    fn refuse_against(&self, reader: &mut Reader<'_>, mode: Mode) {
+        let row = &Self::trusted_peers;
+        match (mode, self.trusted_peers.is_empty()) {
+            (Mode::TrustedHeader, true) => reader.refuse(
+                row,
+                "[]",
+                "auth.mode is \"trusted-header\", and without a trusted peer nobody could be heard",
+                format!("at least one, in {}", row.allowed()),
+            ),
+            (Mode::None, false) => reader.refuse(
+                row,
+                "[...]",
+                "auth.mode is \"none\", which believes no header from anybody; set it to \"trusted-header\" \
+                 or leave the peers out",
+                "",
+            ),
+            (Mode::TrustedHeader, false) | (Mode::None, true) => {}
+        }
     }
 }

@@ -19,12 +19,13 @@ mod paths;
 mod peers;
 mod problem;
 mod reader;
+mod rows;
 mod servers;
-pub mod setting;
+mod setting;
 mod source;
 mod state_home;
 mod store;
-pub mod table;
+mod table;
 #[cfg(test)]
 mod tests;
 mod unknown;
@@ -34,9 +35,9 @@ mod worker;
 
 use std::path::{Path, PathBuf};
 
+use code::CodeSection;
 use file::FileTables;
 use reader::Reader;
-use servers::ServerDefaults;
 use source::Layers;
 use value::Value;
 
@@ -45,7 +46,8 @@ pub use auth::{AuthSettings, TrustedHeaderSettings};
 pub use code::{
     AnswerForm, CallPolicy, CallVerdict, CodePolicy, CodeServerSettings, CodeSettings, CodeTool,
     CodeToolSettings, DangerousPatterns, Globs, Language, MountRules, NetworkPolicy, OnDenoAbsent,
-    PersonalDataType, RuntimeSettings, SkillScope, SkillSettings, StubFormat, TokenizationSettings,
+    PersonalDataType, RecordSettings, RuntimeSettings, SkillScope, SkillSettings, StubFormat,
+    TokenizationSettings,
 };
 pub use connections::ConnectionSettings;
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
@@ -57,8 +59,7 @@ pub use servers::{
     AgentServerSettings, ChildVariables, CommandLine, CommandTemplate, Concurrency, Condition,
     ConditionError, GroupNames, GroupServerSettings, HttpServerSettings, INHERITED_DEFAULT,
     Instance, OnUpstreamLoss, OutputForm, OutputRules, Pointer, PointerError, Results, ServerId,
-    ServerKind, ServerSettings, SseServerSettings, StdioServerSettings, TemplateError,
-    UpstreamHeaders,
+    ServerKind, ServerSettings, StdioServerSettings, TemplateError, UpstreamHeaders,
 };
 pub use source::{Environment, Flags};
 pub use store::{OnUnavailable, RedisUrl, StoreLocation, StoreSettings};
@@ -189,26 +190,23 @@ fn parse(
         file,
     };
 
-    let mut reader = Reader::new(&layers, &mut errors);
-    let listen = listen::parse(&mut reader);
-    let store = store::parse(&mut reader, environment);
-    let affinity = affinity::parse(&mut reader);
-    let worker = worker::parse(&mut reader, &store);
-    let upstream = upstream::parse(&mut reader);
-    let code = code::parse(&mut reader, environment);
+    let mut reader = Reader::new(&layers, environment, &mut errors);
+    let listen = ListenSettings::read(&mut reader);
+    let store = StoreSettings::read(&mut reader);
+    let affinity = AffinitySettings::read(&mut reader);
+    let worker = WorkerSettings::parse(&mut reader, &store);
+    let upstream = UpstreamSettings::parse(&mut reader);
+    let code = CodeSection::read(&mut reader);
     let auth = auth::parse(&mut reader);
-    let log = log::parse(&mut reader);
+    let log = LogSettings::read(&mut reader);
     refuse_open_door(&mut reader, &listen, &auth);
-    let standards = ServerDefaults {
-        affinity: match flags.wanted {
-            // A client that starts its server itself is to find its session again when it starts the next.
-            Some(_) => affinity::Affinity::Kept,
-            None => affinity.standard,
-        },
-        code: &code,
+    let standard = match flags.wanted {
+        // A client that starts its server itself is to find its session again when it starts the next.
+        Some(_) => Affinity::Kept,
+        None => affinity.standard,
     };
-    let servers = servers::parse(file, flags, environment, standards, &mut errors);
-    let mut reader = Reader::new(&layers, &mut errors);
+    let servers = servers::parse(file, flags, environment, standard, &code, &mut errors);
+    let mut reader = Reader::new(&layers, environment, &mut errors);
     let code = servers
         .iter()
         .find(|server| matches!(server.kind, ServerKind::Code(_)))
@@ -255,17 +253,15 @@ fn parse(
 /// Without authentication every client is the same principal, so only local clients may connect.
 fn refuse_open_door(reader: &mut Reader<'_>, listen: &ListenSettings, auth: &AuthSettings) {
     let is_open = matches!(auth, AuthSettings::None) && !listen.address.ip().is_loopback();
-    if !is_open || reader.was_refused(&auth::MODE.about) {
+    if !is_open || reader.was_refused(&auth::MODE) {
         return;
     }
     reader.refuse(
-        &listen::ADDRESS.about,
+        &ListenSettings::address,
         format!("{:?}", listen.address.to_string()),
         "auth.mode is \"none\", and other machines can reach this address: everybody there would be the \
-         same principal"
-            .to_owned(),
+         same principal",
         "a loopback address such as 127.0.0.1:4444, or auth.mode = \"trusted-header\" with \
-         auth.trusted_peers"
-            .to_owned(),
+         auth.trusted_peers",
     );
 }

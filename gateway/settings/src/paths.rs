@@ -4,6 +4,13 @@ use std::path::PathBuf;
 
 use super::reader::Reason;
 
+/// What a setting that names a file allows.
+pub(super) const ABSOLUTE_FILE: &str = "an absolute path of a file";
+/// What a setting that names a directory allows.
+pub(super) const ABSOLUTE_DIRECTORY: &str = "an absolute path of a directory";
+/// Longest path in bytes: the system's own limit.
+pub(super) const PATH_BYTES_MAX: usize = 4096;
+
 /// The absolute path of anything.
 pub(super) fn absolute(text: &str) -> Result<PathBuf, Reason> {
     let path = PathBuf::from(text);

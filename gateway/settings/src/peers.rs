@@ -9,10 +9,42 @@ use std::path::{Path, PathBuf};
 use mooring_session::limits::ADDRESS_BYTES_MAX;
 
 use super::hosts::parse_host;
-use super::paths::absolute_file;
-use super::reader::{Reader, Reason};
-use super::setting::{Disclosure, Setting, SettingInfo, Text};
+use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
+use super::reader::{Reader, Reason, text};
+use super::rows::settings;
+use super::setting::Text;
 use super::store::{StoreLocation, StoreSettings};
+
+settings! {
+    /// How the other workers of the fleet reach this one, and know it.
+    pub struct PeerSettings(store: &StoreSettings) {
+        /// Where this process listens for the other workers, which forward to it what belongs to connections that it holds.
+        /// Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off public networks.
+        /// Port 0 lets the system choose a free port, as `mooring stdio` always does.
+        pub listen: SocketAddr = Text(
+            "worker.peer_listen",
+            64,
+            "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445",
+            Some("127.0.0.1:0"),
+        ) => |reader, row| reader.text(row, parse_listen).unwrap_or(DEFAULT_LISTEN),
+        /// The host and port under which the other workers reach `worker.peer_listen`. Required where that is a wildcard
+        /// address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.
+        pub advertise: Option<PeerAddress> = Text(
+            "worker.peer_advertise",
+            // From processes on a free port, the store takes it with that port.
+            ADDRESS_BYTES_MAX - PORT_BYTES_MORE,
+            "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445",
+            None,
+        ).unset("the address and port that were bound") => text(parse_advertise),
+        /// The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to 128
+        /// hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well. Nobody but
+        /// the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio` or `sse`.
+        pub fleet_keys_file: Option<FleetKeysFile> =
+            Text("worker.fleet_keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("with the embedded store a key is made beside its file, `<store.path>.keys`")
+            => |reader, row| parse_keys_file(reader, row, store),
+    }
+}
 
 /// What makes a key file; said where one is missing.
 const KEY_COMMAND: &str = "head -c 32 /dev/urandom | xxd -p -c 64 > fleet.keys";
@@ -21,54 +53,6 @@ const KEY_COMMAND: &str = "head -c 32 /dev/urandom | xxd -p -c 64 > fleet.keys";
 pub const ADDRESS_TAG_BYTES: usize = 1 + 22;
 /// How many bytes longer the longest port is than the shortest.
 const PORT_BYTES_MORE: usize = 4;
-
-const LISTEN: Text = Text {
-    about: SettingInfo::new(
-        "worker.peer_listen",
-        "Where this process listens for the other workers, which forward to it what belongs to connections that it \
-         holds. Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off public \
-         networks. Port 0 lets the system choose a free port, as `mooring stdio` always does.",
-    ),
-    default: Some("127.0.0.1:0"),
-    shape: "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445",
-    bytes_max: 64,
-    disclosure: Disclosure::Open,
-};
-
-const ADVERTISE: Text = Text {
-    about: SettingInfo::new(
-        "worker.peer_advertise",
-        "The host and port under which the other workers reach `worker.peer_listen`. Required where that is a wildcard \
-         address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.",
-    )
-    .unset("the address and port that were bound"),
-    default: None,
-    shape: "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445",
-    // From processes on a free port, the store takes it with that port.
-    bytes_max: ADDRESS_BYTES_MAX - PORT_BYTES_MORE,
-    disclosure: Disclosure::Open,
-};
-
-const FLEET_KEYS_FILE: Text = Text {
-    about: SettingInfo::new(
-        "worker.fleet_keys_file",
-        "The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to 128 \
-         hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well. Nobody \
-         but the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio` or `sse`.",
-    )
-    .unset("with the embedded store a key is made beside its file, `<store.path>.keys`"),
-    default: None,
-    shape: "an absolute path of a file",
-    bytes_max: 4096,
-    disclosure: Disclosure::Open,
-};
-
-/// The rows of this part.
-pub(super) const SETTINGS: &[Setting] = &[
-    Setting::Text(&LISTEN),
-    Setting::Text(&ADVERTISE),
-    Setting::Text(&FLEET_KEYS_FILE),
-];
 
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -105,46 +89,6 @@ pub enum FleetKeysFile {
     BesideStore(PathBuf),
 }
 
-/// How the other workers of the fleet reach this one, and know it.
-#[derive(Debug, Clone)]
-pub struct PeerSettings {
-    /// The address to bind; port 0 asks the system for a free one.
-    pub listen: SocketAddr,
-    /// What the others are told; none for the address that was bound, which is then no wildcard.
-    pub advertise: Option<PeerAddress>,
-    /// The keys. None only with a Redis, and only where no server has connections that live in one worker.
-    pub fleet_keys_file: Option<FleetKeysFile>,
-}
-
-pub(super) fn parse(reader: &mut Reader<'_>, store: &StoreSettings) -> PeerSettings {
-    let listen = reader.text(&LISTEN, parse_listen).unwrap_or(DEFAULT_LISTEN);
-    let advertise = reader.text(&ADVERTISE, parse_advertise);
-    if advertise.is_some() && listen.port() == 0 && !reader.was_refused(&LISTEN.about) {
-        reader.refuse(
-            &LISTEN.about,
-            format!("{:?}", listen.to_string()),
-            format!(
-                "{} names a port, and port 0 leaves it to the system which one is bound",
-                ADVERTISE.about.key
-            ),
-            "an address with the port that is reached under the advertised one".to_owned(),
-        );
-    }
-    let given = reader.text(&FLEET_KEYS_FILE, absolute_file);
-    let fleet_keys_file = match (given, &store.location) {
-        (Some(path), _) => Some(FleetKeysFile::Given(path)),
-        (None, StoreLocation::Embedded { path }) => {
-            Some(FleetKeysFile::BesideStore(keys_beside(path)))
-        }
-        (None, StoreLocation::Redis(_)) => None,
-    };
-    PeerSettings {
-        listen,
-        advertise,
-        fleet_keys_file,
-    }
-}
-
 fn parse_listen(text: &str) -> Result<SocketAddr, Reason> {
     text.parse()
         .map_err(|_| "it is not an IP address and a port; names are not looked up here".to_owned())
@@ -165,6 +109,20 @@ fn parse_advertise(text: &str) -> Result<PeerAddress, Reason> {
     }
 }
 
+fn parse_keys_file(
+    reader: &mut Reader<'_>,
+    row: &'static Text,
+    store: &StoreSettings,
+) -> Option<FleetKeysFile> {
+    match (reader.text(row, absolute_file), &store.location) {
+        (Some(path), _) => Some(FleetKeysFile::Given(path)),
+        (None, StoreLocation::Embedded { path }) => {
+            Some(FleetKeysFile::BesideStore(keys_beside(path)))
+        }
+        (None, StoreLocation::Redis(_)) => None,
+    }
+}
+
 /// `sessions.db` has its keys in `sessions.db.keys`.
 fn keys_beside(store: &Path) -> PathBuf {
     let mut path = store.as_os_str().to_owned();
@@ -173,6 +131,24 @@ fn keys_beside(store: &Path) -> PathBuf {
 }
 
 impl PeerSettings {
+    /// Reads this part of the section; what cannot work at any server is refused.
+    pub(super) fn parse(reader: &mut Reader<'_>, store: &StoreSettings) -> Self {
+        let peers = Self::read(reader, store);
+        let has_free_port = peers.listen.port() == 0 && !reader.was_refused(&Self::listen);
+        if peers.advertise.is_some() && has_free_port {
+            reader.refuse(
+                &Self::listen,
+                format!("{:?}", peers.listen.to_string()),
+                format!(
+                    "{} names a port, and port 0 leaves it to the system which one is bound",
+                    Self::advertise.about.key
+                ),
+                "an address with the port that is reached under the advertised one",
+            );
+        }
+        peers
+    }
+
     /// Refuses what would leave workers unable to reach or to know each other where that is needed, for the reason
     /// `need`; returns a remark on what may do so.
     pub(super) fn check(
@@ -190,38 +166,36 @@ impl PeerSettings {
         (is_hidden && !url.is_on_this_machine()).then(|| {
             format!(
                 "{need}; workers on other machines cannot reach {}, which is {}: set it and {} if there are any",
-                LISTEN.about.key, self.listen, ADVERTISE.about.key
+                Self::listen.about.key,
+                self.listen,
+                Self::advertise.about.key
             )
         })
     }
 
     fn refuse_missing_keys(&self, reader: &mut Reader<'_>, need: &str) {
-        if self.fleet_keys_file.is_none() && !reader.was_refused(&FLEET_KEYS_FILE.about) {
+        if self.fleet_keys_file.is_none() && !reader.was_refused(&Self::fleet_keys_file) {
             reader.refuse(
-                &FLEET_KEYS_FILE.about,
-                String::new(),
+                &Self::fleet_keys_file,
+                "",
                 format!("it is missing: {need}, and they know each other by a common key"),
-                format!(
-                    "{}, the same at every worker; this makes one: {KEY_COMMAND}",
-                    FLEET_KEYS_FILE.shape
-                ),
+                format!("{ABSOLUTE_FILE}, the same at every worker; this makes one: {KEY_COMMAND}"),
             );
         }
     }
 
     fn refuse_wildcard(&self, reader: &mut Reader<'_>, need: &str) {
-        let was_refused = [&LISTEN, &ADVERTISE]
-            .iter()
-            .any(|setting| reader.was_refused(&setting.about));
+        let was_refused = reader.was_refused(&Self::listen) || reader.was_refused(&Self::advertise);
         if self.listen.ip().is_unspecified() && self.advertise.is_none() && !was_refused {
             reader.refuse(
-                &ADVERTISE.about,
-                String::new(),
+                &Self::advertise,
+                "",
                 format!(
                     "it is missing: {need}, and {} is {}, which is no address to reach this worker at",
-                    LISTEN.about.key, self.listen
+                    Self::listen.about.key,
+                    self.listen
                 ),
-                ADVERTISE.shape.to_owned(),
+                Self::advertise.shape,
             );
         }
     }

@@ -2,65 +2,175 @@
 //! stands in for it, so that parsing goes on and every problem is reported at once; whoever started the
 //! reader must look at the problems before using what came out.
 
-use std::collections::BTreeMap;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::time::Duration;
 
 use super::problem::{Problem, SettingsError};
-use super::setting::{Choice, Disclosure, Integer, List, Map, Setting, SettingInfo, Switch, Text};
-use super::source::{Source, SourceValue};
-use super::value::Value;
+use super::setting::{
+    Choice, InheritedSetting, Integer, List, Map, Row, Setting, Switch, Text, Words,
+};
+use super::source::{Environment, Source, SourceValue};
+use super::value::{Entry, Value};
 
 /// Why a subsystem's parser refuses a text, as a sentence for people.
 pub(super) type Reason = String;
 
+/// A type for which the row alone says how it is read.
+pub(super) trait SettingValue: Sized {
+    /// What such a row states.
+    type Shape: Row;
+
+    /// Reads the row's value.
+    fn read(reader: &mut Reader<'_>, setting: &'static Self::Shape) -> Self;
+}
+
+impl SettingValue for bool {
+    type Shape = Switch;
+
+    fn read(reader: &mut Reader<'_>, setting: &'static Switch) -> Self {
+        reader.switch(setting)
+    }
+}
+
+impl<T: Words> SettingValue for T {
+    type Shape = Choice;
+
+    fn read(reader: &mut Reader<'_>, setting: &'static Choice) -> Self {
+        reader.choice(setting)
+    }
+}
+
+/// Numbers, from how many there are of the smallest unit: bytes, milliseconds, or what is counted. Where there need not
+/// be one, 0 is none.
+macro_rules! numbers {
+    ($($type:ty: $from:expr;)+) => {
+        $(impl SettingValue for $type {
+            type Shape = Integer;
+
+            fn read(reader: &mut Reader<'_>, setting: &'static Integer) -> Self {
+                let scale: u64 = match setting.unit {
+                    "MiB" => 1024 * 1024,
+                    "seconds" => 1000,
+                    "days" => 86_400_000,
+                    _ => 1,
+                };
+                let number = reader.integer(setting).saturating_mul(scale);
+                ($from)(number)
+            }
+        })+
+    };
+}
+
+numbers! {
+    u64: |number: u64| number;
+    usize: |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    u32: |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    NonZeroUsize: |number: u64| {
+        usize::try_from(number).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)
+    };
+    Duration: Duration::from_millis;
+    Option<u32>: |number: u64| u32::try_from(number).ok().filter(|number| *number > 0);
+    Option<NonZeroU64>: NonZeroU64::new;
+    Option<Duration>: |number: u64| (number > 0).then(|| Duration::from_millis(number));
+}
+
 /// Reads typed values from a source and notes what is wrong.
 pub(super) struct Reader<'a> {
     source: &'a dyn Source,
+    /// The process environment, which some defaults and values come from.
+    pub(super) environment: &'a Environment,
     errors: &'a mut SettingsError,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(source: &'a dyn Source, errors: &'a mut SettingsError) -> Self {
-        Self { source, errors }
+    pub(super) fn new(
+        source: &'a dyn Source,
+        environment: &'a Environment,
+        errors: &'a mut SettingsError,
+    ) -> Self {
+        Self {
+            source,
+            environment,
+            errors,
+        }
+    }
+
+    /// The value that the row alone says how to read.
+    pub(super) fn read<T: SettingValue>(&mut self, setting: &'static T::Shape) -> T {
+        T::read(self, setting)
+    }
+
+    /// The value as this function reads it.
+    pub(super) fn read_by<S, T>(
+        &mut self,
+        setting: &'static S,
+        read: impl FnOnce(&mut Self, &'static S) -> T,
+    ) -> T {
+        read(self, setting)
+    }
+
+    /// What `[code]` says of a row or, where that is known, what a server says in its place.
+    pub(super) fn inherit<S: Row, T: Clone>(
+        &mut self,
+        rows: &'static InheritedSetting<S>,
+        standard: Option<&T>,
+        read: impl FnOnce(&mut Self, &'static S) -> T,
+    ) -> T {
+        match (standard, &rows.own) {
+            (None, _) => read(self, &rows.standard),
+            (Some(_), Some(own)) if self.is_written(own) => read(self, own),
+            (Some(standard), _) => standard.clone(),
+        }
+    }
+
+    /// What this function computes.
+    pub(super) fn compute<T>(&mut self, compute: impl FnOnce(&mut Self) -> T) -> T {
+        compute(self)
+    }
+
+    /// The value, or `None` where it is not written.
+    pub(super) fn if_written<T: SettingValue>(&mut self, setting: &'static T::Shape) -> Option<T> {
+        self.is_written(setting).then(|| self.read(setting))
     }
 
     /// Whether a setting is set in any source, valid or not.
-    pub(super) fn is_written(&self, about: &SettingInfo) -> bool {
-        self.source.find(about).is_some()
+    pub(super) fn is_written(&self, setting: &impl Row) -> bool {
+        self.source.find(setting.about()).is_some()
     }
 
     /// Whether a value of this setting was refused.
-    pub(super) fn was_refused(&self, about: &SettingInfo) -> bool {
-        self.errors.concerns(about.key)
+    pub(super) fn was_refused(&self, setting: &impl Row) -> bool {
+        self.errors.concerns(setting.about().key)
     }
 
     /// The name and place to report for a setting.
-    pub(super) fn position(&self, about: &SettingInfo) -> (String, String) {
-        match self.source.find(about) {
+    fn position(&self, setting: &impl Row) -> (String, String) {
+        match self.source.find(setting.about()) {
             Some(written) => (written.written_as, written.place),
-            None => self.source.describe_unset(about),
+            None => self.source.describe_unset(setting.about()),
         }
     }
 
     /// Refuses a value that is fine by itself and impossible beside another.
     pub(super) fn refuse(
         &mut self,
-        about: &SettingInfo,
-        value: String,
-        reason: Reason,
-        allowed: String,
+        setting: &impl Row,
+        value: impl Into<String>,
+        reason: impl Into<Reason>,
+        allowed: impl Into<String>,
     ) {
-        let (written_as, place) = self.position(about);
+        let (written_as, place) = self.position(setting);
         self.errors.push(Problem {
-            key: about.key.to_owned(),
+            key: setting.about().key.to_owned(),
             written_as,
             place,
-            value,
-            reason,
-            allowed,
+            value: value.into(),
+            reason: reason.into(),
+            allowed: allowed.into(),
         });
     }
 
-    pub(super) fn integer(&mut self, setting: &'static Integer) -> u64 {
+    fn integer(&mut self, setting: &'static Integer) -> u64 {
         let Some(written) = self.source.find(&setting.about) else {
             return setting.default;
         };
@@ -69,23 +179,17 @@ impl<'a> Reader<'a> {
             Value::Word(word) => word.trim().parse().ok(),
             _ => None,
         };
-        match number.filter(|number| (setting.least..=setting.most).contains(number)) {
+        match number.filter(|number| setting.range.contains(number)) {
             Some(number) => number,
             None => {
-                self.note(Setting::Integer(setting), &written, String::new());
+                self.note(Setting::Integer(setting), &written, "");
                 setting.default
             }
         }
     }
 
-    /// The number, or `None` where leaving it out is a case of its own, and so it was.
-    pub(super) fn integer_if_written(&mut self, setting: &'static Integer) -> Option<u64> {
-        self.is_written(&setting.about)
-            .then(|| self.integer(setting))
-    }
-
     /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
-    pub(super) fn switch(&mut self, setting: &'static Switch) -> bool {
+    fn switch(&mut self, setting: &'static Switch) -> bool {
         let Some(written) = self.source.find(&setting.about) else {
             return setting.default;
         };
@@ -99,53 +203,29 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         value.unwrap_or_else(|| {
-            self.note(Setting::Switch(setting), &written, String::new());
+            self.note(Setting::Switch(setting), &written, "");
             setting.default
         })
     }
 
-    /// What is written, or another value in the place of the default.
-    pub(super) fn switch_or(&mut self, setting: &'static Switch, unset: bool) -> bool {
-        if self.is_written(&setting.about) {
-            self.switch(setting)
-        } else {
-            unset
-        }
-    }
-
-    pub(super) fn choice<T: Copy + std::fmt::Debug>(&mut self, setting: &'static Choice<T>) -> T {
+    fn choice<T: Words>(&mut self, setting: &'static Choice) -> T {
+        let (_, default, _) = T::DEFAULT;
         let Some(written) = self.source.find(&setting.about) else {
-            return setting.default.value;
+            return default;
         };
         let word = match &written.value {
-            Value::Word(word) => Some(word.trim()),
-            Value::Text(text) => Some(text.as_str()),
-            _ => None,
+            Value::Word(word) => word.trim(),
+            Value::Text(text) => text,
+            _ => "",
         };
-        if let Some(option) = setting.options().find(|option| Some(option.name) == word) {
-            return option.value;
-        }
-        let reason = match word {
-            Some(word) if setting.later.contains(&word) => {
-                format!("{word:?} is not served by this version of mooring")
-            }
-            _ => String::new(),
-        };
-        self.note(Setting::Choice(setting), &written, reason);
-        setting.default.value
-    }
-
-    /// The word's value, or another one in the place of the default.
-    pub(super) fn choice_or<T: Copy + std::fmt::Debug>(
-        &mut self,
-        setting: &'static Choice<T>,
-        unset: T,
-    ) -> T {
-        if self.is_written(&setting.about) {
-            self.choice(setting)
-        } else {
-            unset
-        }
+        T::of_word(word).unwrap_or_else(|| {
+            let reason = match T::LATER.contains(&word) {
+                true => format!("{word:?} is not served by this version of mooring"),
+                false => String::new(),
+            };
+            self.note(Setting::Choice(setting), &written, reason);
+            default
+        })
     }
 
     /// The text, its default, or `None` where neither is there or the text was refused.
@@ -163,11 +243,8 @@ impl<'a> Reader<'a> {
                 Some(_) => Err("it is empty".to_owned()),
             },
             Value::Word(text) | Value::Text(text) if text.len() > setting.bytes_max => {
-                Err(format!(
-                    "it has {} bytes, more than {}",
-                    text.len(),
-                    setting.bytes_max
-                ))
+                let (bytes, most) = (text.len(), setting.bytes_max);
+                Err(format!("it has {bytes} bytes, more than {most}"))
             }
             Value::Word(text) => parse(text.trim()),
             Value::Text(text) => parse(text),
@@ -199,75 +276,69 @@ impl<'a> Reader<'a> {
             }
         };
         if items.len() > setting.items_max {
-            let reason = format!(
-                "it has {} items, more than {}",
-                items.len(),
-                setting.items_max
-            );
+            let (count, most) = (items.len(), setting.items_max);
+            let reason = format!("it has {count} items, more than {most}");
             self.note(Setting::List(setting), &written, reason);
             return None;
         }
         let mut parsed = Vec::with_capacity(items.len());
-        for item in &items {
-            match list_item(setting, item, &parse) {
+        for item in items {
+            match list_item(setting, &item, &parse) {
                 Ok(value) => parsed.push(value),
-                Err(reason) => self.note(
-                    Setting::List(setting),
-                    &SourceValue {
-                        value: item.clone(),
+                Err(reason) => {
+                    let written = SourceValue {
+                        value: item,
                         ..written.clone()
-                    },
-                    reason,
-                ),
+                    };
+                    self.note(Setting::List(setting), &written, reason);
+                }
             }
         }
         Some(parsed)
     }
 
-    /// The table's entries as texts. Values are never repeated in a message: they may be secrets.
-    pub(super) fn map(&mut self, setting: &'static Map) -> BTreeMap<String, String> {
+    /// What `entry` makes of each name and text of a table. Values are in no message: they may be secrets.
+    pub(super) fn map(
+        &mut self,
+        setting: &'static Map,
+        mut entry: impl FnMut(&str, &str) -> Result<(), Reason>,
+    ) {
         let Some(written) = self.source.find(&setting.about) else {
-            return BTreeMap::new();
+            return;
         };
+        let row = Setting::Map(setting);
         let Value::Table(table) = &written.value else {
-            let reason = "it is not a table".to_owned();
-            self.note(Setting::Map(setting), &written, reason);
-            return BTreeMap::new();
+            return self.note(row, &written, "it is not a table");
         };
         if table.len() > setting.entries_max {
-            let reason = format!(
-                "it has {} entries, more than {}",
-                table.len(),
-                setting.entries_max
-            );
-            self.note(Setting::Map(setting), &written, reason);
-            return BTreeMap::new();
+            let (entries, most) = (table.len(), setting.entries_max);
+            let reason = format!("it has {entries} entries, more than {most}");
+            return self.note(row, &written, reason);
         }
-        let mut texts = BTreeMap::new();
-        for (name, entry) in table {
-            if let Value::Text(text) = &entry.value {
-                texts.insert(name.clone(), text.clone());
-            } else {
-                let reason = format!("the value of {name:?} is not a text");
-                self.note(Setting::Map(setting), &written, reason);
+        for (name, Entry { value, .. }) in table {
+            let read = match value {
+                Value::Text(text) => entry(name, text),
+                _ => Err(format!("the value of {name:?} is not a text")),
+            };
+            if let Err(reason) = read {
+                let written = SourceValue {
+                    written_as: format!("{}.{name}", written.written_as),
+                    place: written.place.clone(),
+                    value: Value::Other(String::new()),
+                };
+                self.note(row, &written, reason);
             }
         }
-        texts
     }
 
     /// Notes a refused value together with what its setting allows.
-    pub(super) fn note(&mut self, setting: Setting, written: &SourceValue, reason: Reason) {
-        let disclosure = match setting {
-            Setting::Text(text) => text.disclosure,
-            Setting::List(list) => list.disclosure,
-            _ => Disclosure::Open,
-        };
+    fn note(&mut self, setting: Setting, written: &SourceValue, reason: impl Into<Reason>) {
         self.errors.push(Problem {
             key: setting.about().key.to_owned(),
             written_as: written.written_as.clone(),
             place: written.place.clone(),
-            value: written.value.shown(disclosure),
-            reason,
+            value: written.value.shown(setting.about().disclosure),
+            reason: reason.into(),
             allowed: setting.allowed(),
         });
     }
@@ -293,11 +364,22 @@ fn list_item<T>(
         return Err("an item is empty".to_owned());
     }
     if text.len() > setting.item_bytes_max {
-        return Err(format!(
-            "the item has {} bytes, more than {}",
-            text.len(),
-            setting.item_bytes_max
-        ));
+        let (bytes, most) = (text.len(), setting.item_bytes_max);
+        return Err(format!("the item has {bytes} bytes, more than {most}"));
     }
     parse(text)
+}
+
+/// Reads a text as this function parses it; none where there is no text, or it was refused.
+pub(super) fn text<T>(
+    parse: impl Fn(&str) -> Result<T, Reason>,
+) -> impl FnOnce(&mut Reader<'_>, &'static Text) -> Option<T> {
+    move |reader, setting| reader.text(setting, parse)
+}
+
+/// Reads a list, each item as this function parses it; empty where there is none.
+pub(super) fn list<T>(
+    parse: impl Fn(&str) -> Result<T, Reason>,
+) -> impl FnOnce(&mut Reader<'_>, &'static List) -> Vec<T> {
+    move |reader, setting| reader.list(setting, parse).unwrap_or_default()
 }

@@ -1,26 +1,35 @@
-//! What the table of settings is made of: one constant per setting, read by the parser and by the three
-//! generated documents alike. A setting that is not in the table can neither be set nor be documented.
+//! What the table of settings is made of: each row states its name, its help text and its shape, and is read by the
+//! parser and by the generated documents alike. A setting that is not in the table can neither be set nor be documented.
 
-/// What every setting states, whatever its type.
+use std::ops::RangeInclusive;
+
+/// What every setting states, whatever its shape.
 #[derive(Debug)]
-pub struct SettingInfo {
+pub(crate) struct SettingInfo {
     /// `<section>.<name>`, the last part carrying the unit.
-    pub key: &'static str,
+    pub(crate) key: &'static str,
     /// The name that an existing ContextForge environment file uses for the same thing.
-    pub seed: Option<&'static str>,
+    pub(crate) seed: Option<&'static str>,
     /// Other names of the same key in the file; like the name itself, with dots that lead into tables.
-    pub aliases: &'static [&'static str],
+    pub(crate) aliases: &'static [&'static str],
     /// The command-line flag of `mooring serve` that sets it.
-    pub flag: Option<&'static str>,
+    pub(crate) flag: Option<&'static str>,
     /// What it does, in sentences.
-    pub meaning: &'static str,
+    pub(crate) meaning: &'static str,
     /// What leaving it out means, where the default value does not say it by itself.
-    pub unset: Option<&'static str>,
+    pub(crate) unset: Option<&'static str>,
+    /// Whether error messages may repeat its value.
+    pub(crate) disclosure: Disclosure,
 }
 
 impl SettingInfo {
-    /// A setting that only the file, the environment and the default can set.
-    pub(super) const fn new(key: &'static str, meaning: &'static str) -> Self {
+    /// A setting that only the file, the environment and the default can set. The meaning may be the lines of a doc
+    /// comment, which begin with a space.
+    pub(crate) const fn new(key: &'static str, meaning: &'static str) -> Self {
+        let meaning = match meaning.as_bytes() {
+            [b' ', ..] => meaning.split_at(1).1,
+            _ => meaning,
+        };
         Self {
             key,
             seed: None,
@@ -28,72 +37,54 @@ impl SettingInfo {
             flag: None,
             meaning,
             unset: None,
+            disclosure: Disclosure::Open,
         }
     }
 
-    pub(super) const fn seed(mut self, name: &'static str) -> Self {
+    pub(crate) const fn seed(mut self, name: &'static str) -> Self {
         self.seed = Some(name);
         self
     }
 
-    pub(super) const fn aliases(mut self, names: &'static [&'static str]) -> Self {
+    pub(crate) const fn aliases(mut self, names: &'static [&'static str]) -> Self {
         self.aliases = names;
         self
     }
 
-    pub(super) const fn flag(mut self, name: &'static str) -> Self {
+    pub(crate) const fn flag(mut self, name: &'static str) -> Self {
         self.flag = Some(name);
         self
     }
 
-    pub(super) const fn unset(mut self, meaning: &'static str) -> Self {
+    pub(crate) const fn unset(mut self, meaning: &'static str) -> Self {
         self.unset = Some(meaning);
         self
     }
 
+    pub(crate) const fn disclosure(mut self, disclosure: Disclosure) -> Self {
+        self.disclosure = disclosure;
+        self
+    }
+
     /// The part before the first dot.
-    pub fn section(&self) -> &'static str {
+    pub(crate) fn section(&self) -> &'static str {
         self.key.split_once('.').map_or("", |(section, _)| section)
     }
 
     /// The part after it; further dots lead into tables.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.key.split_once('.').map_or(self.key, |(_, name)| name)
     }
 
     /// `MOORING_<SECTION>_<NAME>`.
-    pub fn environment_name(&self) -> String {
+    pub(crate) fn environment_name(&self) -> String {
         format!("MOORING_{}", self.key.replace('.', "_").to_uppercase())
     }
 }
 
-/// A whole number with a unit.
-#[derive(Debug)]
-pub struct Integer {
-    /// Name and meaning.
-    pub about: SettingInfo,
-    /// The unit as it is spoken: `seconds`, `bytes`.
-    pub unit: &'static str,
-    /// Value when unset.
-    pub default: u64,
-    /// Smallest value allowed.
-    pub least: u64,
-    /// Largest value allowed.
-    pub most: u64,
-}
-
-/// True or false.
-#[derive(Debug)]
-pub struct Switch {
-    /// Name and meaning.
-    pub about: SettingInfo,
-    /// Value when unset.
-    pub default: bool,
-}
-
 /// Whether a value may be repeated in an error message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disclosure {
+pub(crate) enum Disclosure {
     /// Anybody may read it.
     Open,
     /// It may carry a password in front of an `@`, which is blotted out.
@@ -102,160 +93,191 @@ pub enum Disclosure {
     Hidden,
 }
 
+/// A whole number with a unit.
+#[derive(Debug)]
+pub(crate) struct Integer {
+    pub(crate) about: SettingInfo,
+    /// The unit as it is spoken: `seconds`, `bytes`.
+    pub(crate) unit: &'static str,
+    /// Value when unset.
+    pub(crate) default: u64,
+    /// The values allowed.
+    pub(crate) range: RangeInclusive<u64>,
+}
+
+/// True or false.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    pub(crate) about: SettingInfo,
+    /// Value when unset.
+    pub(crate) default: bool,
+}
+
 /// Text with a shape that the subsystem's own parser checks.
 #[derive(Debug)]
-pub struct Text {
-    /// Name and meaning.
-    pub about: SettingInfo,
-    /// Value when unset; `None` where leaving it out is a case of its own.
-    pub default: Option<&'static str>,
-    /// What is allowed, as the end of the sentence "allowed: ...".
-    pub shape: &'static str,
+pub(crate) struct Text {
+    pub(crate) about: SettingInfo,
     /// Longest value allowed, in bytes.
-    pub bytes_max: usize,
-    /// Whether error messages may repeat it.
-    pub disclosure: Disclosure,
+    pub(crate) bytes_max: usize,
+    /// What is allowed, as the end of the sentence "allowed: ...".
+    pub(crate) shape: &'static str,
+    /// Value when unset; `None` where leaving it out is a case of its own.
+    pub(crate) default: Option<&'static str>,
 }
 
 /// A list of texts; in the environment separated by commas.
 #[derive(Debug)]
-pub struct List {
-    /// Name and meaning.
-    pub about: SettingInfo,
-    /// What one item may be, as the end of the sentence "allowed: a list of ...".
-    pub shape: &'static str,
+pub(crate) struct List {
+    pub(crate) about: SettingInfo,
     /// Most items allowed.
-    pub items_max: usize,
+    pub(crate) items_max: usize,
     /// Longest item allowed, in bytes.
-    pub item_bytes_max: usize,
-    /// Whether error messages may repeat an item.
-    pub disclosure: Disclosure,
+    pub(crate) item_bytes_max: usize,
+    /// What one item may be, as the end of the sentence "allowed: a list of ...".
+    pub(crate) shape: &'static str,
 }
 
 /// A table of names to texts; only the file can hold one.
 #[derive(Debug)]
-pub struct Map {
-    /// Name and meaning.
-    pub about: SettingInfo,
-    /// What an entry may be, as the end of the sentence "allowed: ...".
-    pub shape: &'static str,
+pub(crate) struct Map {
+    pub(crate) about: SettingInfo,
     /// Most entries allowed.
-    pub entries_max: usize,
+    pub(crate) entries_max: usize,
+    /// What an entry may be, as the end of the sentence "allowed: ...".
+    pub(crate) shape: &'static str,
 }
 
-/// One word out of a few, each with a typed value.
+/// One word out of a few: the [`Words`] of a type.
 #[derive(Debug)]
-pub struct Choice<T: 'static> {
-    /// Name and meaning.
-    pub about: SettingInfo,
-    /// Value when unset.
-    pub default: ChoiceOption<T>,
+pub(crate) struct Choice {
+    pub(crate) about: SettingInfo,
+    /// Each word with its meaning, the default first.
+    pub(crate) words: fn() -> Vec<(&'static str, &'static str)>,
+}
+
+/// One word of a [`Choice`]: how it is written, what the program sees, and what it means, in a few words.
+pub(crate) type Word<T> = (&'static str, T, &'static str);
+
+/// A type whose values are the words of a [`Choice`].
+pub(crate) trait Words: Copy + 'static {
+    /// The word that stands in for a missing one.
+    const DEFAULT: Word<Self>;
     /// The other words allowed.
-    pub others: &'static [ChoiceOption<T>],
+    const OTHERS: &'static [Word<Self>];
     /// Words that the contract knows and this version does not serve; refused with that reason.
-    pub later: &'static [&'static str],
-}
+    const LATER: &'static [&'static str] = &[];
 
-/// One word of a [`Choice`].
-#[derive(Debug)]
-pub struct ChoiceOption<T> {
-    /// The word.
-    pub name: &'static str,
-    /// What the program sees.
-    pub value: T,
-    /// What it means, in a few words.
-    pub meaning: &'static str,
-}
-
-impl<T> Choice<T> {
-    /// Every word allowed, the default first.
-    pub fn options(&self) -> impl Iterator<Item = &ChoiceOption<T>> {
-        std::iter::once(&self.default).chain(self.others)
+    /// The value of a word.
+    fn of_word(word: &str) -> Option<Self> {
+        let options = [Self::DEFAULT]
+            .into_iter()
+            .chain(Self::OTHERS.iter().copied());
+        let mut values = options.filter_map(|(known, value, _)| (known == word).then_some(value));
+        values.next()
     }
 }
 
-/// A [`Choice`] without its type, as the generated documents see it.
-pub trait Words: std::fmt::Debug {
+/// Each word of a type with its meaning, the default first.
+pub(crate) fn words<T: Words>() -> Vec<(&'static str, &'static str)> {
+    let options = [T::DEFAULT].into_iter().chain(T::OTHERS.iter().copied());
+    options
+        .map(|(word, _, meaning)| (word, meaning.trim_start()))
+        .collect()
+}
+
+/// What rows of every shape have.
+pub(crate) trait Row: 'static {
     /// Name and meaning.
     fn about(&self) -> &SettingInfo;
-    /// Words with their meanings, the default first.
-    fn words(&self) -> Vec<(&'static str, &'static str)>;
 }
 
-impl<T: std::fmt::Debug> Words for Choice<T> {
-    fn about(&self) -> &SettingInfo {
-        &self.about
-    }
-
-    fn words(&self) -> Vec<(&'static str, &'static str)> {
-        self.options()
-            .map(|option| (option.name, option.meaning))
-            .collect()
-    }
+macro_rules! rows {
+    ($($shape:ty),+) => {
+        $(impl Row for $shape {
+            fn about(&self) -> &SettingInfo {
+                &self.about
+            }
+        })+
+    };
 }
+
+rows!(Integer, Switch, Text, List, Map, Choice);
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy)]
-pub enum Setting {
-    /// A whole number.
+pub(crate) enum Setting {
     Integer(&'static Integer),
-    /// True or false.
     Switch(&'static Switch),
-    /// Shaped text.
     Text(&'static Text),
-    /// A list of shaped texts.
     List(&'static List),
-    /// A table of texts.
     Map(&'static Map),
-    /// One word out of a few.
-    Choice(&'static dyn Words),
+    Choice(&'static Choice),
 }
+
+/// A row of `[code]` that says what is true of every server of kind `code`, and the row by which one server differs.
+#[derive(Debug)]
+pub(crate) struct InheritedSetting<S> {
+    /// In `[code]`.
+    pub(crate) standard: S,
+    /// In `[[servers]]`; none where all servers are alike.
+    pub(crate) own: Option<S>,
+}
+
+/// Rows by what they are about, and the kinds of servers that have them; none where every server does, and where they are
+/// not of servers.
+pub(crate) type Group = (&'static [&'static str], &'static [&'static [Setting]]);
 
 /// A table of the file.
 #[derive(Debug, Clone, Copy)]
-pub struct Section {
+pub(crate) struct Section {
     /// Its name in the file.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// What it is about.
-    pub meaning: &'static str,
-    /// Its rows, by what they are about.
-    pub groups: &'static [&'static [Setting]],
+    pub(crate) meaning: &'static str,
+    /// Its rows.
+    pub(crate) groups: &'static [Group],
 }
 
 impl Section {
     /// Its rows.
-    pub fn settings(&self) -> impl Iterator<Item = &'static Setting> {
-        self.groups.iter().copied().flatten()
+    pub(crate) fn settings(&self) -> impl Iterator<Item = &'static Setting> {
+        let groups = self.groups.iter().flat_map(|(_, groups)| *groups);
+        groups.copied().flatten()
     }
 }
 
-impl Setting {
-    /// Name and meaning.
-    pub fn about(&self) -> &SettingInfo {
+impl Row for Setting {
+    fn about(&self) -> &'static SettingInfo {
         match self {
             Self::Integer(setting) => &setting.about,
             Self::Switch(setting) => &setting.about,
             Self::Text(setting) => &setting.about,
             Self::List(setting) => &setting.about,
             Self::Map(setting) => &setting.about,
-            Self::Choice(setting) => setting.about(),
+            Self::Choice(setting) => &setting.about,
         }
     }
+}
 
+impl Setting {
     /// What is allowed, as the end of the sentence "allowed: ...".
-    pub fn allowed(&self) -> String {
+    pub(crate) fn allowed(&self) -> String {
         match self {
-            Self::Integer(setting) => setting.allowed(),
-            Self::Switch(_) => Switch::ALLOWED.to_owned(),
+            Self::Integer(Integer { unit, range, .. }) => format!(
+                "a whole number of {unit} from {} to {}, without a unit after it",
+                range.start(),
+                range.end()
+            ),
+            Self::Switch(_) => "true or false".to_owned(),
             Self::Text(setting) => setting.shape.to_owned(),
             Self::List(setting) => setting.allowed(),
             Self::Map(setting) => setting.shape.to_owned(),
-            Self::Choice(setting) => quoted(setting.words().into_iter().map(|(word, _)| word)),
+            Self::Choice(setting) => quoted((setting.words)().into_iter().map(|(word, _)| word)),
         }
     }
 
     /// The default as a reader would write it; `None` where unset is a case of its own.
-    pub fn default_text(&self) -> Option<String> {
+    pub(crate) fn default_text(&self) -> Option<String> {
         if self.about().unset.is_some() {
             return None;
         }
@@ -264,34 +286,93 @@ impl Setting {
             Self::Switch(setting) => Some(setting.default.to_string()),
             Self::Text(setting) => setting.default.map(str::to_owned),
             Self::List(_) | Self::Map(_) => None,
-            Self::Choice(setting) => setting.words().first().map(|(word, _)| (*word).to_owned()),
+            Self::Choice(setting) => (setting.words)()
+                .first()
+                .map(|(word, _)| (*word).to_owned()),
         }
     }
 }
 
 impl Integer {
-    /// What is allowed, as the end of the sentence "allowed: ...".
-    pub fn allowed(&self) -> String {
-        format!(
-            "a whole number of {} from {} to {}, without a unit after it",
-            self.unit, self.least, self.most
-        )
+    pub(crate) const fn new(
+        about: SettingInfo,
+        unit: &'static str,
+        default: u64,
+        range: RangeInclusive<u64>,
+    ) -> Self {
+        Self {
+            about,
+            unit,
+            default,
+            range,
+        }
     }
 }
 
 impl Switch {
-    pub(super) const ALLOWED: &'static str = "true or false";
+    pub(crate) const fn new(about: SettingInfo, default: bool) -> Self {
+        Self { about, default }
+    }
+}
+
+impl Text {
+    pub(crate) const fn new(
+        about: SettingInfo,
+        bytes_max: usize,
+        shape: &'static str,
+        default: Option<&'static str>,
+    ) -> Self {
+        Self {
+            about,
+            bytes_max,
+            shape,
+            default,
+        }
+    }
 }
 
 impl List {
+    pub(crate) const fn new(
+        about: SettingInfo,
+        items_max: usize,
+        item_bytes_max: usize,
+        shape: &'static str,
+    ) -> Self {
+        Self {
+            about,
+            items_max,
+            item_bytes_max,
+            shape,
+        }
+    }
+
     /// What is allowed, as the end of the sentence "allowed: ...".
-    pub fn allowed(&self) -> String {
+    pub(crate) fn allowed(&self) -> String {
         format!("a list of at most {} of: {}", self.items_max, self.shape)
     }
 }
 
+impl Map {
+    pub(crate) const fn new(about: SettingInfo, entries_max: usize, shape: &'static str) -> Self {
+        Self {
+            about,
+            entries_max,
+            shape,
+        }
+    }
+}
+
+impl Choice {
+    pub(crate) const fn new(
+        about: SettingInfo,
+        words: fn() -> Vec<(&'static str, &'static str)>,
+    ) -> Self {
+        Self { about, words }
+    }
+}
+
 /// `"a", "b" or "c"`.
-pub(super) fn quoted<'a>(words: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn quoted<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let words: Vec<String> = words.map(|word| format!("{word:?}")).collect();
     match words.split_last() {
         None => String::new(),

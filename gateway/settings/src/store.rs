@@ -7,98 +7,63 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
-use super::paths::absolute_file;
+use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
 use super::problem::without_credentials;
 use super::reader::{Reader, Reason};
-use super::setting::{Choice, ChoiceOption, Disclosure, Integer, Setting, SettingInfo, Text};
-use super::source::Environment;
+use super::rows::{settings, words};
+use super::setting::Disclosure;
 use super::state_home::state_home;
 
-pub(super) const URL: Text = Text {
-    about: SettingInfo::new(
-        "store.url",
-        "Where session records live: `embedded` is a SQLite file that the processes of one machine share; a \
-         Redis URL names a server with the mooring module loaded, which any number of gateways share.",
-    )
-    .seed("REDIS_URL")
-    .flag("--store"),
-    default: Some("embedded"),
-    shape: "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, or \
-            unix:///path/to/socket (also redis+unix://)",
-    bytes_max: 2048,
-    disclosure: Disclosure::Credentials,
-};
-
-pub(super) const PATH: Text = Text {
-    about: SettingInfo::new(
-        "store.path",
-        "The file of the embedded store; its directory is made if it is missing. Without effect where \
-         `store.url` names a Redis.",
-    )
-    .unset("`$XDG_STATE_HOME/mooring/sessions.db`, or `~/.local/state/mooring/sessions.db`"),
-    default: None,
-    shape: "an absolute path of a file",
-    bytes_max: 4096,
-    disclosure: Disclosure::Open,
-};
-
-pub(super) const ON_UNAVAILABLE: Choice<OnUnavailable> = Choice {
-    about: SettingInfo::new(
-        "store.on_unavailable",
-        "What happens to requests while the store cannot be reached.",
-    ),
-    default: ChoiceOption {
-        name: "fallback",
-        value: OnUnavailable::Fallback,
-        meaning: "serve from memory what can be served safely, and say so in every reply",
-    },
-    others: &[ChoiceOption {
-        name: "fail",
-        value: OnUnavailable::Fail,
-        meaning: "answer 503 with Retry-After until it is back",
-    }],
-    later: &[],
-};
-
-pub(super) const KEY_PREFIX: Text = Text {
-    about: SettingInfo::new(
-        "store.key_prefix",
-        "What every Redis key starts with. The module's own setting `mooring.prefixes` must list it.",
-    ),
-    default: Some("mcpgw:"),
-    shape: "1 to 64 characters out of letters, digits and . _ : -, the last one a colon",
-    bytes_max: 64,
-    disclosure: Disclosure::Open,
-};
-
-pub(super) const COMMAND_TIMEOUT_MS: Integer = Integer {
-    about: SettingInfo::new(
-        "store.command_timeout_ms",
-        "How long one command may take before the store counts as away for the request that sent it.",
-    ),
-    unit: "milliseconds",
-    default: 500,
-    least: 10,
-    most: 60_000,
-};
-
-/// The rows of this section.
-pub(super) const SETTINGS: &[Setting] = &[
-    Setting::Text(&URL),
-    Setting::Text(&PATH),
-    Setting::Choice(&ON_UNAVAILABLE),
-    Setting::Text(&KEY_PREFIX),
-    Setting::Integer(&COMMAND_TIMEOUT_MS),
-];
-
-/// What happens to requests while the store is away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnUnavailable {
-    /// Memory, for what can be served safely.
-    Fallback,
-    /// 503 with Retry-After.
-    Fail,
+settings! {
+    /// The rows that say which store, in the order of the page.
+    pub(crate) const LOCATION_ROWS {
+        /// Where session records live: `embedded` is a SQLite file that the processes of one machine share; a Redis URL names
+        /// a server with the mooring module loaded, which any number of gateways share.
+        URL = Text(
+            "store.url",
+            2048,
+            "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, or unix:///path/to/socket \
+             (also redis+unix://)",
+            Some(EMBEDDED),
+        ).seed("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
+        /// The file of the embedded store; its directory is made if it is missing. Without effect where `store.url` names a
+        /// Redis.
+        PATH = Text("store.path", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("`$XDG_STATE_HOME/mooring/sessions.db`, or `~/.local/state/mooring/sessions.db`"),
+    }
 }
+
+settings! {
+    /// Where session records live.
+    pub struct StoreSettings {
+        /// Which store.
+        pub location: StoreLocation => parse_location,
+        /// What happens to requests while the store cannot be reached.
+        pub on_unavailable: OnUnavailable = Choice("store.on_unavailable"),
+        /// What every Redis key starts with. The module's own setting `mooring.prefixes` must list it.
+        pub key_prefix: String = Text(
+            "store.key_prefix",
+            64,
+            "1 to 64 characters out of letters, digits and . _ : -, the last one a colon",
+            Some("mcpgw:"),
+        ) => |reader, row| reader.text(row, parse_key_prefix).unwrap_or_default(),
+        /// How long one command may take before the store counts as away for the request that sent it.
+        pub command_timeout: Duration = Integer("store.command_timeout_ms", "milliseconds", 500, 10..=60_000),
+    }
+}
+
+words! {
+    /// What happens to requests while the store is away.
+    pub enum OnUnavailable {
+        /// serve from memory what can be served safely, and say so in every reply
+        Fallback = "fallback",
+        /// answer 503 with Retry-After until it is back
+        Fail = "fail",
+    }
+}
+
+/// The URL that means the SQLite file.
+const EMBEDDED: &str = "embedded";
 
 /// The URL of a Redis. It may hold a password, so neither `Debug` nor `Display` shows one.
 #[derive(Clone, PartialEq, Eq)]
@@ -174,49 +139,23 @@ impl fmt::Display for StoreLocation {
     }
 }
 
-/// Where session records live.
-#[derive(Debug, Clone)]
-pub struct StoreSettings {
-    /// Which store.
-    pub location: StoreLocation,
-    /// What happens while it is away.
-    pub on_unavailable: OnUnavailable,
-    /// What every key starts with; ends with a colon.
-    pub key_prefix: String,
-    /// Longest wait for one command.
-    pub command_timeout: Duration,
-}
-
-/// `store.url` before the path of the embedded file is known.
-enum ParsedUrl {
-    Embedded,
-    Redis(RedisUrl),
-}
-
-pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> StoreSettings {
-    let url = reader.text(&URL, parse_url).unwrap_or(ParsedUrl::Embedded);
+fn parse_location(reader: &mut Reader<'_>) -> StoreLocation {
+    let url = reader.text(&URL, parse_url).flatten();
     let path = reader.text(&PATH, absolute_file);
-    let location = match url {
-        ParsedUrl::Redis(url) => StoreLocation::Redis(url),
-        ParsedUrl::Embedded => StoreLocation::Embedded {
+    match url {
+        Some(url) => StoreLocation::Redis(url),
+        None => StoreLocation::Embedded {
             path: path
-                .or_else(|| Some(state_home(environment)?.join("mooring").join("sessions.db")))
+                .or_else(|| Some(state_home(reader.environment)?.join("mooring/sessions.db")))
                 .unwrap_or_else(|| refuse_missing_path(reader)),
         },
-    };
-    StoreSettings {
-        location,
-        on_unavailable: reader.choice(&ON_UNAVAILABLE),
-        key_prefix: reader
-            .text(&KEY_PREFIX, parse_key_prefix)
-            .unwrap_or_default(),
-        command_timeout: Duration::from_millis(reader.integer(&COMMAND_TIMEOUT_MS)),
     }
 }
 
-fn parse_url(text: &str) -> Result<ParsedUrl, Reason> {
-    if text == "embedded" {
-        return Ok(ParsedUrl::Embedded);
+/// `None` for the embedded store.
+fn parse_url(text: &str) -> Result<Option<RedisUrl>, Reason> {
+    if text == EMBEDDED {
+        return Ok(None);
     }
     let Some((scheme, _)) = text.split_once("://") else {
         return Err("it is not \"embedded\" and has no scheme".to_owned());
@@ -234,19 +173,18 @@ fn parse_url(text: &str) -> Result<ParsedUrl, Reason> {
     // The client's own parser decides the rest, so that what is accepted here can be connected to.
     // Its error text may repeat the URL, so only its general description is passed on.
     match text.into_connection_info() {
-        Ok(_) => Ok(ParsedUrl::Redis(RedisUrl(text.to_owned()))),
+        Ok(_) => Ok(Some(RedisUrl(text.to_owned()))),
         Err(error) => Err(format!("the Redis client refuses it: {}", error.category())),
     }
 }
 
 fn refuse_missing_path(reader: &mut Reader<'_>) -> PathBuf {
-    if !reader.was_refused(&PATH.about) && !reader.was_refused(&URL.about) {
+    if !reader.was_refused(&PATH) && !reader.was_refused(&URL) {
         reader.refuse(
-            &PATH.about,
-            String::new(),
-            "the embedded store needs a file, and neither XDG_STATE_HOME nor HOME is an absolute path"
-                .to_owned(),
-            PATH.shape.to_owned(),
+            &PATH,
+            "",
+            "the embedded store needs a file, and neither XDG_STATE_HOME nor HOME is an absolute path",
+            PATH.shape,
         );
     }
     PathBuf::new()

@@ -1,65 +1,73 @@
 //! The one table of all settings, in the order in which people read it.
 
+use super::affinity::AffinitySettings;
+use super::auth::{self, TrustedHeaderSettings};
+use super::code;
+use super::connections::ConnectionSettings;
+use super::listen::ListenSettings;
+use super::log::LogSettings;
+use super::peers::PeerSettings;
+use super::servers;
 use super::setting::Section;
-use super::{
-    affinity, auth, code, connections, listen, log, peers, servers, store, upstream, worker,
-};
+use super::store::{self, StoreSettings};
+use super::upstream::UpstreamSettings;
+use super::worker::WorkerSettings;
 
 /// Every section that the file, the environment and the flags can set.
-pub const SECTIONS: &[Section] = &[
+pub(super) const SECTIONS: &[Section] = &[
     Section {
         name: "listen",
         meaning: "Where clients connect, and which of their requests are heard.",
-        groups: &[listen::SETTINGS, connections::SETTINGS],
+        groups: &[(&[], &[ListenSettings::ROWS, ConnectionSettings::ROWS])],
     },
     Section {
         name: "store",
         meaning: "Where session records live.",
-        groups: &[store::SETTINGS],
+        groups: &[(&[], &[store::LOCATION_ROWS, StoreSettings::ROWS])],
     },
     Section {
         name: "affinity",
         meaning: "Whether sessions keep their upstream instance, and for how long.",
-        groups: &[affinity::SETTINGS],
+        groups: &[(&[], &[AffinitySettings::ROWS])],
     },
     Section {
         name: "worker",
         meaning: "How this process is known to the fleet.",
-        groups: &[worker::SETTINGS, peers::SETTINGS],
+        groups: &[(&[], &[WorkerSettings::ROWS, PeerSettings::ROWS])],
     },
     Section {
         name: "upstream",
         meaning: "How upstream servers are talked to, and when one of their instances counts as lost.",
-        groups: &[upstream::SETTINGS],
+        groups: &[(&[], &[UpstreamSettings::ROWS])],
     },
     Section {
         name: "code",
         meaning: "How servers of kind `code` run what agents write, and what they allow it.",
-        groups: code::SETTINGS,
+        groups: &[(&[], code::ROWS)],
     },
     Section {
         name: "auth",
         meaning: "Who a request is from, and who may say so.",
-        groups: &[auth::SETTINGS],
+        groups: &[(&[], &[auth::MODE_ROWS, TrustedHeaderSettings::ROWS])],
     },
     Section {
         name: "default",
         meaning: "What `/mcp` means.",
-        groups: &[servers::DEFAULT_SETTINGS],
+        groups: &[(&[], &[servers::DEFAULT_ROWS])],
     },
     Section {
         name: "log",
         meaning: "What is written to standard error, and how.",
-        groups: &[log::SETTINGS],
+        groups: &[(&[], &[LogSettings::ROWS])],
     },
 ];
 
 /// The fields of one `[[servers]]` table; the file's alone, but for `--server`.
-pub const SERVER: Section = Section {
+pub(super) const SERVER: Section = Section {
     name: "servers",
     meaning: "The MCP servers, one `[[servers]]` table each, at most 256. Where there is none and `code.enabled` is true, \
               there is one of kind `code`, named `sandbox`. A field is refused at a server whose kind does not have it.",
-    groups: servers::SETTINGS,
+    groups: servers::FIELDS,
 };
 
 #[cfg(test)]
@@ -67,7 +75,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::setting::Setting;
+    use crate::setting::{Row, Setting};
 
     #[test]
     fn every_name_is_used_once_and_every_setting_stands_in_its_section() {
@@ -89,8 +97,8 @@ mod tests {
     fn defaults_are_within_their_ranges() {
         for setting in SECTIONS.iter().flat_map(Section::settings) {
             if let Setting::Integer(integer) = setting {
-                let range = integer.least..=integer.most;
-                assert!(range.contains(&integer.default), "{}", integer.about.key);
+                let is_in_range = integer.range.contains(&integer.default);
+                assert!(is_in_range, "{}", integer.about.key);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use super::file::FileTables;
 use super::problem::{Problem, SettingsError};
-use super::setting::{Disclosure, Section};
+use super::setting::{Disclosure, Row, Section};
 use super::source::Environment;
 use super::value::{Table, Value};
 

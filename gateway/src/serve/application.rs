@@ -172,8 +172,9 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
         .servers
         .iter()
         .filter_map(|server| match &server.kind {
-            settings::ServerKind::Http(http) => Some(&http.instances),
-            settings::ServerKind::Sse(sse) => Some(&sse.instances),
+            settings::ServerKind::Http(http) | settings::ServerKind::Sse(http) => {
+                Some(&http.instances)
+            }
             settings::ServerKind::Code(_)
             | settings::ServerKind::Stdio(_)
             | settings::ServerKind::Group(_)

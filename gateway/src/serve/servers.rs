@@ -10,8 +10,7 @@ use mooring_session::rules::Ownership;
 use mooring_code::catalog::MountableServer;
 use mooring_router::affinity::Connector;
 use mooring_settings::{
-    HttpServerSettings, ServerKind, Settings, SseServerSettings, StdioServerSettings,
-    UpstreamSettings,
+    HttpServerSettings, ServerKind, Settings, StdioServerSettings, UpstreamSettings,
 };
 use mooring_upstream::stdio::{
     ChildLimits, ChildSpec, Children, Environment, Launcher, ProcessLimits, StartError,
@@ -62,8 +61,8 @@ pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
     for configured in &settings.servers {
         let id = ServerName::parse(configured.id.as_str().as_bytes())?;
         let server = match &configured.kind {
-            ServerKind::Http(http) => over_http(id, http)?,
-            ServerKind::Sse(sse) => over_sse(id, sse)?,
+            ServerKind::Http(http) => over_http(id, http, Ownership::Shared)?,
+            ServerKind::Sse(sse) => over_http(id, sse, Ownership::Owned)?,
             ServerKind::Stdio(stdio) => started(id, stdio)?,
             ServerKind::Code(_) | ServerKind::Group(_) | ServerKind::Agent(_) => continue,
         };
@@ -72,40 +71,24 @@ pub(super) fn servers(settings: &Settings) -> Result<Servers, NameError> {
     Ok(Servers::new(servers))
 }
 
-fn over_http(id: ServerName, http: &HttpServerSettings) -> Result<Server, NameError> {
-    let carriage = SessionPolicy {
+fn over_http(
+    id: ServerName,
+    http: &HttpServerSettings,
+    ownership: Ownership,
+) -> Result<Server, NameError> {
+    let policy = SessionPolicy {
         affinity: http.affinity,
-        ownership: Ownership::Shared,
+        ownership,
         concurrency: http.concurrency,
         on_upstream_loss: http.on_upstream_loss,
     };
     let instances = instances(&http.instances)?;
-    Ok(Server::new(
-        id,
-        instances,
-        carriage,
-        http.headers.map().clone(),
-    ))
-}
-
-fn over_sse(id: ServerName, sse: &SseServerSettings) -> Result<Server, NameError> {
-    let carriage = SessionPolicy {
-        affinity: mooring_settings::Affinity::Kept,
-        ownership: Ownership::Owned,
-        concurrency: sse.concurrency,
-        on_upstream_loss: sse.on_upstream_loss,
-    };
-    let instances = instances(&sse.instances)?;
-    Ok(Server::new(
-        id,
-        instances,
-        carriage,
-        sse.headers.map().clone(),
-    ))
+    let headers = http.headers.map().clone();
+    Ok(Server::new(id, instances, policy, headers))
 }
 
 fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameError> {
-    let carriage = SessionPolicy {
+    let policy = SessionPolicy {
         affinity: mooring_settings::Affinity::Kept,
         ownership: Ownership::Owned,
         concurrency: stdio.concurrency,
@@ -122,7 +105,7 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
     Ok(Server::new(
         id,
         vec![Arc::new(here)],
-        carriage,
+        policy,
         HeaderMap::new(),
     ))
 }

@@ -18,7 +18,7 @@ use crate::records::{Records, RecordsOptions};
 use crate::skills::Skills;
 use crate::tokens::{MapOptions, TokenKey, TokenKeyError};
 use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
-use mooring_settings::{CodeSettings, OnDenoAbsent};
+use mooring_settings::{CodeSettings, OnDenoAbsent, RecordSettings};
 use mooring_store::{SessionAccess, SessionKey};
 
 /// How many runs may wait for each run slot.
@@ -144,13 +144,17 @@ impl Services {
             Err(error) => tracing::error!(%error, "code cannot be run"),
         }
         let shared = volume.as_ref().ok().map(Volume::base_dir);
-        let catalog = Catalog::new(mountable, shared, settings.catalog_ttl, info.answer_timeout);
+        let catalog_ttl = settings.records.catalog_ttl;
+        let catalog = Catalog::new(mountable, shared, catalog_ttl, info.answer_timeout);
         Ok(Self {
             addresses: info.addresses,
             token_maps: MapOptions { key: token_key },
-            is_replay_enabled: settings.replay_enabled,
+            is_replay_enabled: settings.records.replay_enabled,
             storage: volume.map(|volume| CodeStorage {
-                records: Records::new(volume.clone(), records_options(settings, sessions.worker())),
+                records: Records::new(
+                    volume.clone(),
+                    records_options(&settings.records, sessions.worker()),
+                ),
                 skills: Skills::new(volume.clone()),
                 volume,
             }),
@@ -205,12 +209,11 @@ impl Services {
     }
 }
 
-fn records_options(settings: &CodeSettings, worker: &WorkerId) -> RecordsOptions {
-    const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+fn records_options(settings: &RecordSettings, worker: &WorkerId) -> RecordsOptions {
     RecordsOptions {
         output_chars_max: settings.persisted_output_chars_max,
         runs_kept_max: settings.runs_kept_max,
-        runs_kept: Duration::from_secs(u64::from(settings.runs_kept_days) * SECONDS_PER_DAY),
+        runs_kept: settings.runs_kept,
         bytes_max: settings.runs_kept_bytes,
         user_bytes_max: settings.user_runs_kept_bytes,
         free_bytes_min: settings.records_free_bytes_min,

@@ -9,6 +9,11 @@
 
 use std::fmt;
 
+/// Most patterns of one list.
+pub(super) const GLOBS_MAX: usize = 256;
+/// Longest pattern in bytes.
+pub(super) const GLOB_BYTES_MAX: usize = 512;
+
 /// Patterns, any of which may match. None at all match nothing.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Globs(Vec<Glob>);

@@ -2,13 +2,11 @@
 //! `CODE_EXECUTION_*` variables.
 
 mod calls;
-mod directory;
 mod globs;
 mod language;
 mod limits;
 mod mounts;
 mod network;
-mod pair;
 mod patterns;
 mod policy;
 mod records;
@@ -21,13 +19,14 @@ mod trees;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use mooring_sandbox::Tier;
 
-use super::reader::Reader;
-use super::setting::{Choice, ChoiceOption, Integer, Setting, SettingInfo, Switch};
-use super::source::Environment;
+use super::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute, absolute_file};
+use super::reader::{Reader, Reason};
+use super::rows::settings;
+use super::setting::{Setting, Word, Words};
+use super::state_home::state_home;
 
 pub use calls::{CallPolicy, CallVerdict};
 pub use globs::Globs;
@@ -36,122 +35,89 @@ pub use mounts::MountRules;
 pub use network::NetworkPolicy;
 pub use patterns::DangerousPatterns;
 pub use policy::CodePolicy;
+pub use records::RecordSettings;
 pub use runtime::{OnDenoAbsent, RuntimeSettings};
 pub use skills::{SkillScope, SkillSettings};
 pub use stubs::StubFormat;
 pub use tokens::{PersonalDataType, TokenizationSettings};
 pub use tools::{AnswerForm, CodeTool, CodeToolSettings};
 
-pub(crate) use mounts::parse_tag;
+pub(crate) use mounts::{TAG_BYTES_MAX, TAGS_MAX, parse_tag};
 
 use policy::PolicyDraft;
 use tokens::TokensDraft;
 
-const ENABLED: Switch = Switch {
-    about: SettingInfo::new(
-        "code.enabled",
-        "Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named \
-         `sandbox`.",
-    )
-    .seed("CODE_EXECUTION_ENABLED"),
-    default: true,
-};
+settings! {
+    /// How servers of kind `code` run what agents write.
+    pub struct CodeSettings {
+        /// Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named `sandbox`.
+        pub(crate) is_enabled: bool = Switch("code.enabled", true).seed("CODE_EXECUTION_ENABLED"),
+        /// The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted at each.
+        /// It is made if it is missing.
+        pub base_dir: PathBuf = Text("code.base_dir", PATH_BYTES_MAX, ABSOLUTE_DIRECTORY, None)
+            .seed("CODE_EXECUTION_BASE_DIR")
+            .unset("`$XDG_STATE_HOME/mooring/code`, or `~/.local/state/mooring/code`")
+            => |reader, row| match reader.text(row, parse_base_dir) {
+                None if !reader.was_refused(row) => {
+                    state_home(reader.environment).map(|home| home.join("mooring/code")).unwrap_or_default()
+                }
+                written => written.unwrap_or_default(),
+            },
+        /// How strong the walls around a run are.
+        pub isolation: Tier = Choice("code.isolation"),
+        /// Most runs at the same time in this process; more wait their turn.
+        pub runs_at_once: NonZeroUsize = Integer("code.runs_at_once", "runs", 16, 1..=1024),
+        /// Where the runtimes are found.
+        pub runtimes: RuntimeSettings => RuntimeSettings::read,
+        /// Which tools are offered, and how much they answer.
+        pub tools: CodeToolSettings => CodeToolSettings::parse,
+        /// The patterns of code that is refused before it runs.
+        pub patterns: DangerousPatterns => DangerousPatterns::read,
+        /// What is recorded of runs.
+        pub records: RecordSettings => RecordSettings::read,
+        /// The key that maps of tokens are encrypted with; none where they are not.
+        pub tokens_key_file: Option<PathBuf> => |reader| reader.text(&tokens::KEY_FILE, absolute_file),
+    }
+}
 
-const ISOLATION: Choice<Tier> = Choice {
-    about: SettingInfo::new("code.isolation", "How strong the walls around a run are."),
-    default: ChoiceOption {
-        name: "strict",
-        value: Tier::Strict,
-        meaning: "every layer, or nothing runs",
-    },
-    others: &[ChoiceOption {
-        name: "degraded",
-        value: Tier::Degraded,
-        meaning: "for machines without user namespaces or mounts: file access rules, the system call filter and \
-                  limits per process",
-    }],
-    later: &[],
-};
-
-const RUNS_AT_ONCE: Integer = Integer {
-    about: SettingInfo::new(
-        "code.runs_at_once",
-        "Most runs at the same time in this process; more wait their turn.",
-    ),
-    unit: "runs",
-    default: 16,
-    least: 1,
-    most: 1024,
-};
+impl Words for Tier {
+    const DEFAULT: Word<Self> = ("strict", Self::Strict, "every layer, or nothing runs");
+    const OTHERS: &'static [Word<Self>] = &[(
+        "degraded",
+        Self::Degraded,
+        "for machines without user namespaces or mounts: file access rules, the system call filter and limits per process",
+    )];
+}
 
 /// The rows of this section, by what they are about.
-pub(super) const SETTINGS: &[&[Setting]] = &[
-    &[
-        Setting::Switch(&ENABLED),
-        Setting::Text(&directory::BASE_DIR),
-        Setting::Choice(&ISOLATION),
-        Setting::Integer(&RUNS_AT_ONCE),
-    ],
-    runtime::SETTINGS,
-    tools::SETTINGS,
-    patterns::SETTINGS,
-    limits::INHERITED_SETTINGS,
-    calls::INHERITED_SETTINGS,
-    network::INHERITED_SETTINGS,
-    trees::INHERITED_SETTINGS,
-    tokens::INHERITED_SETTINGS,
-    records::SETTINGS,
+pub(super) const ROWS: &[&[Setting]] = &[
+    CodeSettings::ROWS,
+    runtime::DefaultRuntime::ROWS,
+    RuntimeSettings::ROWS,
+    tools::OFFER_ROWS,
+    CodeToolSettings::ROWS,
+    DangerousPatterns::ROWS,
+    limits::PolicyLimits::ROWS,
+    CallPolicy::ROWS,
+    network::NetworkDraft::ROWS,
+    trees::NamedTrees::ROWS,
+    TokensDraft::ROWS,
+    tokens::KEY_ROWS,
+    RecordSettings::ROWS,
 ];
 
 /// The rows that a server of kind `code` has for itself.
-pub(super) const SERVER_SETTINGS: &[&[Setting]; 8] = &[
-    &[
-        Setting::Choice(&stubs::STUB_LANGUAGE),
-        Setting::Choice(&runtime::OWN),
-    ],
-    limits::OWN_SETTINGS,
-    calls::OWN_SETTINGS,
-    network::OWN_SETTINGS,
-    trees::OWN_SETTINGS,
-    mounts::SETTINGS,
-    tokens::OWN_SETTINGS,
-    skills::SETTINGS,
+pub(super) const SERVER_ROWS: [&[Setting]; 9] = [
+    stubs::STUB_ROWS,
+    runtime::DefaultRuntime::OWN_ROWS,
+    limits::PolicyLimits::OWN_ROWS,
+    CallPolicy::OWN_ROWS,
+    network::NetworkDraft::OWN_ROWS,
+    trees::NamedTrees::OWN_ROWS,
+    MountRules::ROWS,
+    TokensDraft::OWN_ROWS,
+    SkillSettings::ROWS,
 ];
-
-/// How servers of kind `code` run what agents write.
-#[derive(Debug, Clone)]
-pub struct CodeSettings {
-    /// The directory under which sessions keep their files; may not exist yet.
-    pub base_dir: PathBuf,
-    /// How strong the walls around a run are.
-    pub isolation: Tier,
-    /// Most runs at the same time in this process.
-    pub runs_at_once: NonZeroUsize,
-    /// Where the runtimes are found.
-    pub runtimes: RuntimeSettings,
-    /// Which tools are offered, and how much they answer.
-    pub tools: CodeToolSettings,
-    /// The patterns of code that is refused before it runs.
-    pub patterns: DangerousPatterns,
-    /// Whether runs may be replayed.
-    pub replay_enabled: bool,
-    /// Most characters of a run's output, and of its error output, that its record keeps.
-    pub persisted_output_chars_max: usize,
-    /// Of how many runs of one server the records are kept.
-    pub runs_kept_max: usize,
-    /// How many days the record of a run is kept.
-    pub runs_kept_days: u32,
-    /// Most bytes that the records of one server's runs take.
-    pub runs_kept_bytes: u64,
-    /// The same of one user of a server.
-    pub user_runs_kept_bytes: u64,
-    /// Free space of the volume below which records have no bodies.
-    pub records_free_bytes_min: u64,
-    /// How long what other servers said of their tools is believed.
-    pub catalog_ttl: Duration,
-    /// The key that maps of tokens are encrypted with; none where they are not.
-    pub tokens_key_file: Option<PathBuf>,
-}
 
 /// One server of kind `code`.
 #[derive(Debug, Clone)]
@@ -168,102 +134,76 @@ pub struct CodeServerSettings {
     pub skills: SkillSettings,
 }
 
-/// The defaults that servers inherit from `[code]`.
+/// `[code]`: what all servers of this kind share, and what each of them inherits.
 #[derive(Debug)]
-pub(super) struct CodeDefaults {
+pub(super) struct CodeSection {
+    pub(super) settings: CodeSettings,
     policy: PolicyDraft,
     tokens: TokensDraft,
 }
 
-/// `[code]`, before it is known whether a server of this kind is there.
-#[derive(Debug)]
-pub(super) struct CodeSection {
-    pub(super) is_enabled: bool,
-    pub(super) standard: CodeDefaults,
-    settings: CodeSettings,
-}
-
-pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> CodeSection {
-    let is_enabled = reader.switch(&ENABLED);
-    let base_dir = directory::parse(reader, environment);
-    let isolation = reader.choice(&ISOLATION);
-    let runs_at_once = usize::try_from(reader.integer(&RUNS_AT_ONCE))
-        .ok()
-        .and_then(NonZeroUsize::new)
-        .unwrap_or(NonZeroUsize::MIN);
-    let runtimes = runtime::parse(reader, environment);
-    let tools = tools::parse(reader);
-    let patterns = patterns::parse(reader);
-    let standard = CodeDefaults {
-        policy: PolicyDraft::parse_defaults(reader),
-        tokens: TokensDraft::parse_defaults(reader),
-    };
-    let tokens_key_file = tokens::parse_key_file(reader);
-    let kept = records::parse(reader);
-    let settings = CodeSettings {
-        base_dir: base_dir.unwrap_or_default(),
-        isolation,
-        runs_at_once,
-        runtimes,
-        tools,
-        patterns,
-        replay_enabled: kept.replay_enabled,
-        persisted_output_chars_max: kept.persisted_output_chars_max,
-        runs_kept_max: kept.runs_kept_max,
-        runs_kept_days: kept.runs_kept_days,
-        runs_kept_bytes: kept.runs_kept_bytes,
-        user_runs_kept_bytes: kept.user_runs_kept_bytes,
-        records_free_bytes_min: kept.records_free_bytes_min,
-        catalog_ttl: kept.catalog_ttl,
-        tokens_key_file,
-    };
-    CodeSection {
-        is_enabled,
-        standard,
-        settings,
-    }
-}
-
 impl CodeServerSettings {
     /// What a server says of itself, and the standard where it says nothing.
-    pub(super) fn parse(reader: &mut Reader<'_>, standard: &CodeDefaults) -> Self {
-        let policy = PolicyDraft::parse_overrides(reader, &standard.policy).policy();
+    pub(super) fn read(reader: &mut Reader<'_>, section: &CodeSection) -> Self {
+        let policy = PolicyDraft::read(reader, Some(&section.policy)).policy();
         Self {
-            stub_format: stubs::parse(reader, policy.language),
+            stub_format: StubFormat::read(reader, policy.language),
             policy,
-            mounts: mounts::parse(reader),
-            tokenization: TokensDraft::parse_overrides(reader, &standard.tokens).settings(),
-            skills: skills::parse(reader),
+            mounts: MountRules::read(reader),
+            tokenization: TokensDraft::of_server(reader, &section.tokens).settings(),
+            skills: SkillSettings::read(reader),
         }
     }
 
     /// A server that says nothing of itself.
-    pub(super) fn from_defaults(standard: &CodeDefaults) -> Self {
-        let policy = standard.policy.policy();
+    pub(super) fn from_defaults(section: &CodeSection) -> Self {
+        let policy = section.policy.policy();
         Self {
             stub_format: StubFormat::of(policy.language),
             policy,
             mounts: MountRules::default(),
-            tokenization: standard.tokens.settings(),
+            tokenization: section.tokens.settings(),
             skills: SkillSettings::default(),
         }
     }
 }
 
 impl CodeSection {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            settings: CodeSettings::read(reader),
+            policy: PolicyDraft::read(reader, None),
+            tokens: TokensDraft::read(reader, None),
+        }
+    }
+
     /// The settings for this server, the first of kind `code`.
     pub(super) fn for_server(self, reader: &mut Reader<'_>, server: &str) -> CodeSettings {
-        if !self.is_enabled && !reader.was_refused(&ENABLED.about) {
+        if !self.settings.is_enabled && !reader.was_refused(&CodeSettings::is_enabled) {
             reader.refuse(
-                &ENABLED.about,
-                "false".to_owned(),
+                &CodeSettings::is_enabled,
+                "false",
                 format!("the server {server:?} is of kind code"),
-                "true, or no server of kind code".to_owned(),
+                "true, or no server of kind code",
             );
         }
-        if self.settings.base_dir.as_os_str().is_empty() {
-            directory::refuse_missing(reader);
+        let has_directory = !self.settings.base_dir.as_os_str().is_empty();
+        if !has_directory && !reader.was_refused(&CodeSettings::base_dir) {
+            reader.refuse(
+                &CodeSettings::base_dir,
+                "",
+                "a server of kind code needs a directory, and neither XDG_STATE_HOME nor HOME is an absolute path",
+                ABSOLUTE_DIRECTORY,
+            );
         }
         self.settings
     }
+}
+
+fn parse_base_dir(text: &str) -> Result<PathBuf, Reason> {
+    let path = absolute(text)?;
+    if path.parent().is_none() {
+        return Err("it is the root directory".to_owned());
+    }
+    Ok(path)
 }

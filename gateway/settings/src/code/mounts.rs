@@ -1,103 +1,46 @@
 //! Which tools of other servers are mounted in `/tools`. What excludes wins over what includes.
 
-use super::globs::Globs;
-use super::pair::patterns;
-use crate::reader::{Reader, Reason};
-use crate::setting::{Disclosure, List, Setting, SettingInfo};
+use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX, Globs};
+use crate::reader::{Reader, Reason, list};
+use crate::rows::settings;
+use crate::setting::List;
+
+/// Most tags of a server, and of a rule.
+pub(crate) const TAGS_MAX: usize = 64;
+/// Longest tag in bytes.
+pub(crate) const TAG_BYTES_MAX: usize = 64;
 
 const TAG_SHAPE: &str = "tags of servers or of tools, at most 64 bytes each";
 const SERVER_SHAPE: &str = "patterns for ids of servers, with *, ? and [...]";
 const TOOL_SHAPE: &str = "patterns for names of tools, or for server/tool, with *, ? and [...], such as get_* or github/*";
 
-const INCLUDE_TAGS: List = tags(
-    SettingInfo::new(
-        "servers.mount_rules.include_tags",
-        "Only tools with one of these tags are mounted. A tool has its server's `tags` and its own.",
-    )
-    .unset("tools with any tags, or none"),
-);
-
-const EXCLUDE_TAGS: List = tags(
-    SettingInfo::new(
-        "servers.mount_rules.exclude_tags",
-        "Tools with one of these tags are not mounted. A tool has its server's `tags` and its own.",
-    )
-    .unset("none is left out"),
-);
-
-const INCLUDE_SERVERS: List = patterns(
-    SettingInfo::new(
-        "servers.mount_rules.include_servers",
-        "Only tools of these servers are mounted.",
-    )
-    .unset("those of every server of kind `http`, `stdio` or `sse`; no others are ever mounted"),
-    SERVER_SHAPE,
-);
-
-const EXCLUDE_SERVERS: List = patterns(
-    SettingInfo::new(
-        "servers.mount_rules.exclude_servers",
-        "Tools of these servers are not mounted.",
-    )
-    .unset("none is left out"),
-    SERVER_SHAPE,
-);
-
-const INCLUDE_TOOLS: List = patterns(
-    SettingInfo::new(
-        "servers.mount_rules.include_tools",
-        "Only these tools are mounted. A pattern with a slash is held against `server/tool`, one without against the \
-         tool's own name.",
-    )
-    .unset("every one"),
-    TOOL_SHAPE,
-);
-
-const EXCLUDE_TOOLS: List = patterns(
-    SettingInfo::new(
-        "servers.mount_rules.exclude_tools",
-        "These tools are not mounted. A pattern with a slash is held against `server/tool`, one without against the \
-         tool's own name.",
-    )
-    .unset("none is left out"),
-    TOOL_SHAPE,
-);
-
-const fn tags(about: SettingInfo) -> List {
-    List {
-        about,
-        shape: TAG_SHAPE,
-        items_max: 64,
-        item_bytes_max: 64,
-        disclosure: Disclosure::Open,
+settings! {
+    /// Which tools of other servers are mounted. An empty list that includes, includes everything.
+    #[derive(Default, PartialEq, Eq)]
+    pub struct MountRules {
+        /// Only tools with one of these tags are mounted. A tool has its server's `tags` and its own.
+        pub include_tags: Vec<String> = List("servers.mount_rules.include_tags", TAGS_MAX, TAG_BYTES_MAX, TAG_SHAPE)
+            .unset("tools with any tags, or none") => list(parse_tag),
+        /// Tools with one of these tags are not mounted. A tool has its server's `tags` and its own.
+        pub exclude_tags: Vec<String> = List("servers.mount_rules.exclude_tags", TAGS_MAX, TAG_BYTES_MAX, TAG_SHAPE)
+            .unset("none is left out") => list(parse_tag),
+        /// Only tools of these servers are mounted.
+        pub include_servers: Globs =
+            List("servers.mount_rules.include_servers", GLOBS_MAX, GLOB_BYTES_MAX, SERVER_SHAPE)
+            .unset("those of every server of kind `http`, `stdio` or `sse`; no others are ever mounted") => parse_globs,
+        /// Tools of these servers are not mounted.
+        pub exclude_servers: Globs =
+            List("servers.mount_rules.exclude_servers", GLOBS_MAX, GLOB_BYTES_MAX, SERVER_SHAPE)
+            .unset("none is left out") => parse_globs,
+        /// Only these tools are mounted. A pattern with a slash is held against `server/tool`, one without against the tool's
+        /// own name.
+        pub include_tools: Globs = List("servers.mount_rules.include_tools", GLOBS_MAX, GLOB_BYTES_MAX, TOOL_SHAPE)
+            .unset("every one") => parse_globs,
+        /// These tools are not mounted. A pattern with a slash is held against `server/tool`, one without against the tool's
+        /// own name.
+        pub exclude_tools: Globs = List("servers.mount_rules.exclude_tools", GLOBS_MAX, GLOB_BYTES_MAX, TOOL_SHAPE)
+            .unset("none is left out") => parse_globs,
     }
-}
-
-/// The rows of a server's `mount_rules`.
-pub(super) const SETTINGS: &[Setting] = &[
-    Setting::List(&INCLUDE_TAGS),
-    Setting::List(&EXCLUDE_TAGS),
-    Setting::List(&INCLUDE_SERVERS),
-    Setting::List(&EXCLUDE_SERVERS),
-    Setting::List(&INCLUDE_TOOLS),
-    Setting::List(&EXCLUDE_TOOLS),
-];
-
-/// Which tools of other servers are mounted. An empty list that includes, includes everything.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MountRules {
-    /// Tags, of which a tool has one.
-    pub include_tags: Vec<String>,
-    /// Tags, of which it has none.
-    pub exclude_tags: Vec<String>,
-    /// Its server.
-    pub include_servers: Globs,
-    /// Not its server.
-    pub exclude_servers: Globs,
-    /// The tool: [`Globs::matches_tool`].
-    pub include_tools: Globs,
-    /// Not the tool: [`Globs::matches_tool`].
-    pub exclude_tools: Globs,
 }
 
 impl MountRules {
@@ -121,21 +64,9 @@ impl MountRules {
     }
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>) -> MountRules {
-    let include_tags = reader.list(&INCLUDE_TAGS, parse_tag).unwrap_or_default();
-    let exclude_tags = reader.list(&EXCLUDE_TAGS, parse_tag).unwrap_or_default();
-    let mut globs = |setting: &'static List| {
-        let patterns = reader.list(setting, |text| Ok(text.to_owned()));
-        Globs::new(patterns.unwrap_or_default())
-    };
-    MountRules {
-        include_tags,
-        exclude_tags,
-        include_servers: globs(&INCLUDE_SERVERS),
-        exclude_servers: globs(&EXCLUDE_SERVERS),
-        include_tools: globs(&INCLUDE_TOOLS),
-        exclude_tools: globs(&EXCLUDE_TOOLS),
-    }
+fn parse_globs(reader: &mut Reader<'_>, row: &'static List) -> Globs {
+    let patterns = reader.list(row, |text| Ok(text.to_owned()));
+    Globs::new(patterns.unwrap_or_default())
 }
 
 /// A word that servers and tools go by.

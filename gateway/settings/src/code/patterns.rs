@@ -2,9 +2,9 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::pair;
-use crate::reader::{Reader, Reason};
-use crate::setting::{List, Setting, SettingInfo};
+use super::globs::{GLOB_BYTES_MAX, GLOBS_MAX};
+use crate::reader::Reason;
+use crate::rows::settings;
 
 /// Largest compiled pattern in bytes: a list of them must not take the gateway's memory.
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
@@ -13,43 +13,21 @@ const SHAPE: &str =
     "regular expressions of at most 512 bytes, without look-around and back-references";
 const UNSET: &str = "the built-in list; an empty list refuses nothing";
 
-const PYTHON: List = list(
-    SettingInfo::new(
-        "code.python_dangerous_patterns",
-        "Python code in which one of these patterns is found is refused before it runs, with the pattern named.",
-    )
-    .seed("CODE_EXECUTION_PYTHON_DANGEROUS_PATTERNS"),
-);
-
-const TYPESCRIPT: List = list(
-    SettingInfo::new(
-        "code.typescript_dangerous_patterns",
-        "TypeScript and JavaScript code in which one of these patterns is found is refused before it runs, with the \
-         pattern named.",
-    )
-    .seed("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS"),
-);
-
-const fn list(about: SettingInfo) -> List {
-    pair::patterns(about.unset(UNSET), SHAPE)
-}
-
-/// The rows of `[code]` about patterns.
-pub(super) const SETTINGS: &[Setting] = &[Setting::List(&PYTHON), Setting::List(&TYPESCRIPT)];
-
-/// Patterns of code that is refused before it runs. `None` means the built-in ones, an empty list none at all.
-#[derive(Debug, Clone, Default)]
-pub struct DangerousPatterns {
-    /// For Python.
-    pub python: Option<Vec<Regex>>,
-    /// For TypeScript and JavaScript.
-    pub typescript: Option<Vec<Regex>>,
-}
-
-pub(super) fn parse(reader: &mut Reader<'_>) -> DangerousPatterns {
-    DangerousPatterns {
-        python: reader.list(&PYTHON, compile),
-        typescript: reader.list(&TYPESCRIPT, compile),
+settings! {
+    /// Patterns of code that is refused before it runs. `None` means the built-in ones, an empty list none at all.
+    #[derive(Default)]
+    pub struct DangerousPatterns {
+        /// Python code in which one of these patterns is found is refused before it runs, with the pattern named.
+        pub python: Option<Vec<Regex>> =
+            List("code.python_dangerous_patterns", GLOBS_MAX, GLOB_BYTES_MAX, SHAPE)
+            .seed("CODE_EXECUTION_PYTHON_DANGEROUS_PATTERNS").unset(UNSET)
+            => |reader, row| reader.list(row, compile),
+        /// TypeScript and JavaScript code in which one of these patterns is found is refused before it runs, with the pattern
+        /// named.
+        pub typescript: Option<Vec<Regex>> =
+            List("code.typescript_dangerous_patterns", GLOBS_MAX, GLOB_BYTES_MAX, SHAPE)
+            .seed("CODE_EXECUTION_TYPESCRIPT_DANGEROUS_PATTERNS").unset(UNSET)
+            => |reader, row| reader.list(row, compile),
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use mooring_sandbox::Limits;
 
-use super::calls::{self, CallPolicy};
-use super::limits::{self, Numbers};
-use super::network::{self, NetworkPolicy};
-use super::{runtime, trees};
+use super::calls::CallPolicy;
+use super::limits::PolicyLimits;
+use super::network::{NetworkDraft, NetworkPolicy};
+use super::runtime::DefaultRuntime;
+use super::trees::NamedTrees;
 use crate::Language;
 use crate::reader::Reader;
 
@@ -29,50 +30,37 @@ pub struct CodePolicy {
     pub network: NetworkPolicy,
 }
 
-/// A policy whose processor time, which follows from other numbers, is not yet known.
+/// What is written of a policy.
 #[derive(Debug, Clone)]
 pub(super) struct PolicyDraft {
-    language: Language,
-    numbers: Numbers,
-    output_bytes: usize,
+    trees: NamedTrees,
+    runtime: DefaultRuntime,
+    limits: PolicyLimits,
     calls: CallPolicy,
-    network: NetworkPolicy,
+    network: NetworkDraft,
 }
 
 impl PolicyDraft {
-    /// What `[code]` says for every server.
-    pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> Self {
-        trees::check_standard(reader);
+    /// Reads what `[code]` says or, with the result of that, what one server says.
+    pub(super) fn read(reader: &mut Reader<'_>, standard: Option<&Self>) -> Self {
         Self {
-            language: reader.choice(&runtime::DEFAULT),
-            numbers: limits::parse_defaults(reader),
-            output_bytes: limits::parse_output_bytes(reader),
-            calls: calls::parse_defaults(reader),
-            network: network::parse_defaults(reader),
-        }
-    }
-
-    /// What one server says, and the standard where it says nothing.
-    pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: &Self) -> Self {
-        trees::check_own(reader);
-        Self {
-            language: reader.choice_or(&runtime::OWN, standard.language),
-            numbers: limits::parse_overrides(reader, &standard.numbers),
-            output_bytes: standard.output_bytes,
-            calls: calls::parse_overrides(reader, &standard.calls),
-            network: network::parse_overrides(reader, standard.network),
+            trees: NamedTrees::read(reader, standard.map(|policy| &policy.trees)),
+            runtime: DefaultRuntime::read(reader, standard.map(|policy| &policy.runtime)),
+            limits: PolicyLimits::read(reader, standard.map(|policy| &policy.limits)),
+            calls: CallPolicy::read(reader, standard.map(|policy| &policy.calls)),
+            network: NetworkDraft::read(reader, standard.map(|policy| &policy.network)),
         }
     }
 
     /// The policy.
     pub(super) fn policy(&self) -> CodePolicy {
         CodePolicy {
-            language: self.language,
-            limits: self.numbers.limits(self.output_bytes),
-            runs_per_minute: self.numbers.runs_per_minute,
-            session_ttl: Duration::from_secs(self.numbers.session_ttl_seconds),
+            language: self.runtime.language,
+            limits: self.limits.limits(),
+            runs_per_minute: self.limits.runs_per_minute,
+            session_ttl: self.limits.session_ttl,
             calls: self.calls.clone(),
-            network: self.network,
+            network: self.network.policy(),
         }
     }
 }

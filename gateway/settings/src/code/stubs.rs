@@ -2,43 +2,27 @@
 
 use crate::Language;
 use crate::reader::Reader;
-use crate::setting::{Choice, ChoiceOption, SettingInfo};
+use crate::rows::{settings, words};
 
-pub(super) const STUB_LANGUAGE: Choice<StubFormat> = Choice {
-    about: SettingInfo::new(
-        "servers.stub_language",
-        "What `/tools` describes the tools of other servers in.",
-    )
-    .unset("the language of the server's runtime"),
-    default: ChoiceOption {
-        name: "python",
-        value: StubFormat::Python,
-        meaning: "functions for Python, which code imports",
-    },
-    others: &[
-        ChoiceOption {
-            name: "typescript",
-            value: StubFormat::TypeScript,
-            meaning: "functions for TypeScript, which code imports",
-        },
-        ChoiceOption {
-            name: "json",
-            value: StubFormat::Json,
-            meaning: "descriptions to be read, without functions",
-        },
-    ],
-    later: &[],
-};
+settings! {
+    /// The row about stubs.
+    pub(super) const STUB_ROWS {
+        /// What `/tools` describes the tools of other servers in.
+        STUB_LANGUAGE = Choice("servers.stub_language", crate::setting::words::<StubFormat>)
+            .unset("the language of the server's runtime"),
+    }
+}
 
-/// What stubs are written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StubFormat {
-    /// Functions for Python.
-    Python,
-    /// Functions for TypeScript.
-    TypeScript,
-    /// Descriptions, without functions.
-    Json,
+words! {
+    /// What stubs are written in.
+    pub enum StubFormat {
+        /// functions for Python, which code imports
+        Python = "python",
+        /// functions for TypeScript, which code imports
+        TypeScript = "typescript",
+        /// descriptions to be read, without functions
+        Json = "json",
+    }
 }
 
 impl StubFormat {
@@ -50,8 +34,10 @@ impl StubFormat {
             Language::TypeScript => Self::TypeScript,
         }
     }
-}
 
-pub(super) fn parse(reader: &mut Reader<'_>, runtime: Language) -> StubFormat {
-    reader.choice_or(&STUB_LANGUAGE, StubFormat::of(runtime))
+    /// What is written, else what a runtime of this language imports.
+    pub(super) fn read(reader: &mut Reader<'_>, runtime: Language) -> Self {
+        let written = reader.if_written(&STUB_LANGUAGE);
+        written.unwrap_or_else(|| Self::of(runtime))
+    }
 }

@@ -1,133 +1,65 @@
 //! Whether personal data is replaced by tokens, and which: the defaults of `[code]`, and what a server's own
 //! `tokenization` says in their place.
 
-use std::path::PathBuf;
-
 use regex::Regex;
 
 use super::patterns::compile;
-use crate::paths::absolute_file;
-use crate::reader::{Reader, Reason};
-use crate::setting::{Choice, ChoiceOption, Disclosure, List, Setting, SettingInfo, Switch, Text};
+use crate::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX};
+use crate::reader::{Reader, Reason, list};
+use crate::rows::{inherited, settings, words};
 
 /// Most patterns of one server.
 const PATTERNS_MAX: usize = 32;
 /// Longest category in bytes.
 const CATEGORY_BYTES_MAX: usize = 24;
 
-const ENABLED: &str = "Whether personal data in what tools answer and in what runs print is replaced by tokens, and tokens in \
-                       the arguments of tools by the data.";
-
-const ENABLED_STANDARD: Switch = Switch {
-    about: SettingInfo::new("code.default_tokenization_enabled", ENABLED)
-        .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
-    default: false,
-};
-
-const ENABLED_OWN: Switch = Switch {
-    about: SettingInfo::new("servers.tokenization.enabled", ENABLED)
-        .unset("as `code.default_tokenization_enabled` says"),
-    default: false,
-};
-
-const TYPES: &str = "Which personal data is replaced: e-mail addresses, telephone numbers, social security numbers, card \
-                     numbers with a right check digit, and the texts under keys that are or end with `name`.";
-
-const TYPES_STANDARD: List = types(
-    SettingInfo::new("code.default_tokenization_types", TYPES)
-        .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES")
-        .unset("all of them"),
-);
-
-const TYPES_OWN: List = types(
-    SettingInfo::new("servers.tokenization.types", TYPES)
-        .unset("as `code.default_tokenization_types` says"),
-);
-
-const fn types(about: SettingInfo) -> List {
-    List {
-        about,
-        shape: "email, phone, ssn, credit_card and name",
-        items_max: 5,
-        item_bytes_max: 16,
-        disclosure: Disclosure::Open,
+inherited! {
+    /// What is written of tokens.
+    pub(super) struct TokensDraft {
+        /// Whether personal data in what tools answer and in what runs print is replaced by tokens, and tokens in the
+        /// arguments of tools by the data.
+        is_enabled: bool = Switch("code.default_tokenization_enabled" / "tokenization.enabled", false)
+            .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
+        /// Which personal data is replaced: e-mail addresses, telephone numbers, social security numbers, card numbers with a
+        /// right check digit, and the texts under keys that are or end with `name`.
+        types: Vec<PersonalDataType> = List(
+            "code.default_tokenization_types" / "tokenization.types",
+            5, 16, "email, phone, ssn, credit_card and name",
+        ).seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES").unset("all of them")
+            => |reader, row| reader.list(row, parse_type).map_or(PersonalDataType::ALL.to_vec(), distinct),
+        /// Which way data is replaced.
+        strategy: TokenizationStrategy = Choice("code.default_tokenization_strategy" / "tokenization.strategy")
+            .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
+        /// Further data that is replaced: what a regular expression finds, by the category that its tokens have. Patterns win
+        /// over the built-in types.
+        patterns: Vec<(String, Regex)> = List(
+            "code.default_tokenization_patterns" / "tokenization.patterns",
+            PATTERNS_MAX,
+            CATEGORY_BYTES_MAX + 1 + 512,
+            "CATEGORY=regular expression, the category 1 to 24 capital letters, digits and _ with a letter at the start and \
+             behind each _, the expression of at most 512 bytes without look-around and back-references, such as \
+             IBAN=\\bDE[0-9]{20}\\b",
+        ).unset("none") => list(parse_pattern),
     }
 }
 
-const STRATEGY: &str = "Which way data is replaced.";
-
-const STRATEGY_STANDARD: Choice<()> = strategy(
-    SettingInfo::new("code.default_tokenization_strategy", STRATEGY)
-        .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
-);
-
-const STRATEGY_OWN: Choice<()> =
-    strategy(SettingInfo::new("servers.tokenization.strategy", STRATEGY));
-
-const fn strategy(about: SettingInfo) -> Choice<()> {
-    Choice {
-        about,
-        default: ChoiceOption {
-            name: "bidirectional",
-            value: (),
-            meaning: "on the way out, and back on the way to a tool",
-        },
-        others: &[],
-        later: &[],
+settings! {
+    /// The row about the key.
+    pub(super) const KEY_ROWS {
+        /// The file with the key that the sessions' maps of tokens are encrypted with, the same at every gateway: 32 bytes, as
+        /// 64 hexadecimal digits or in base64. Nobody but the gateway may read it.
+        KEY_FILE = Text("code.tokens_key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("maps are not encrypted; only the gateway's user can read them"),
     }
 }
 
-const PATTERNS: &str = "Further data that is replaced: what a regular expression finds, by the category that its tokens have. \
-                        Patterns win over the built-in types.";
-
-const PATTERNS_STANDARD: List =
-    custom(SettingInfo::new("code.default_tokenization_patterns", PATTERNS).unset("none"));
-
-const PATTERNS_OWN: List = custom(
-    SettingInfo::new("servers.tokenization.patterns", PATTERNS)
-        .unset("as `code.default_tokenization_patterns` says"),
-);
-
-const fn custom(about: SettingInfo) -> List {
-    List {
-        about,
-        shape: "CATEGORY=regular expression, the category 1 to 24 capital letters, digits and _ with a letter at the start \
-                and behind each _, the expression of at most 512 bytes without look-around and back-references, such as IBAN=\\bDE[0-9]{20}\\b",
-        items_max: PATTERNS_MAX,
-        item_bytes_max: CATEGORY_BYTES_MAX + 1 + 512,
-        disclosure: Disclosure::Open,
+words! {
+    /// Which way data is replaced.
+    pub(super) enum TokenizationStrategy {
+        /// on the way out, and back on the way to a tool
+        Bidirectional = "bidirectional",
     }
 }
-
-const TOKENS_KEY_FILE: Text = Text {
-    about: SettingInfo::new(
-        "code.tokens_key_file",
-        "The file with the key that the sessions' maps of tokens are encrypted with, the same at every gateway: 32 bytes, \
-         as 64 hexadecimal digits or in base64. Nobody but the gateway may read it.",
-    )
-    .unset("maps are not encrypted; only the gateway's user can read them"),
-    default: None,
-    shape: "an absolute path of a file",
-    bytes_max: 4096,
-    disclosure: Disclosure::Open,
-};
-
-/// The rows of `[code]`.
-pub(super) const INHERITED_SETTINGS: &[Setting] = &[
-    Setting::Switch(&ENABLED_STANDARD),
-    Setting::List(&TYPES_STANDARD),
-    Setting::Choice(&STRATEGY_STANDARD),
-    Setting::List(&PATTERNS_STANDARD),
-    Setting::Text(&TOKENS_KEY_FILE),
-];
-
-/// The rows of a server's `tokenization`.
-pub(super) const OWN_SETTINGS: &[Setting] = &[
-    Setting::Switch(&ENABLED_OWN),
-    Setting::List(&TYPES_OWN),
-    Setting::Choice(&STRATEGY_OWN),
-    Setting::List(&PATTERNS_OWN),
-];
 
 /// Personal data that is known without a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -189,67 +121,42 @@ pub struct TokenizationSettings {
     pub patterns: Vec<(String, Regex)>,
 }
 
-/// The same, before it is known whether it is wanted.
-#[derive(Debug, Clone)]
-pub(super) struct TokensDraft {
-    is_enabled: bool,
-    settings: TokenizationSettings,
-}
-
 impl TokensDraft {
-    /// What `[code]` says for every server.
-    pub(super) fn parse_defaults(reader: &mut Reader<'_>) -> Self {
-        reader.choice(&STRATEGY_STANDARD);
-        let types = reader.list(&TYPES_STANDARD, parse_type);
-        let patterns = reader.list(&PATTERNS_STANDARD, parse_pattern);
-        Self {
-            is_enabled: reader.switch(&ENABLED_STANDARD),
-            settings: TokenizationSettings {
-                types: types.map_or(PersonalDataType::ALL.to_vec(), distinct),
-                patterns: patterns.unwrap_or_default(),
-            },
-        }
-    }
-
     /// What a server says, and the standard where it says nothing.
-    pub(super) fn parse_overrides(reader: &mut Reader<'_>, standard: &Self) -> Self {
-        reader.choice(&STRATEGY_OWN);
-        let settings = &standard.settings;
-        let types = reader.list(&TYPES_OWN, parse_type).map(distinct);
-        let patterns = reader.list(&PATTERNS_OWN, parse_pattern);
-        let is_enabled = reader.switch_or(&ENABLED_OWN, standard.is_enabled);
-        if !is_enabled && !reader.is_written(&ENABLED_OWN.about) {
+    pub(super) fn of_server(reader: &mut Reader<'_>, standard: &Self) -> Self {
+        let draft = Self::read(reader, Some(standard));
+        let says_whether = Self::is_enabled
+            .own
+            .as_ref()
+            .is_some_and(|row| reader.is_written(row));
+        if !draft.is_enabled && !says_whether {
             refuse_idle(reader);
         }
-        Self {
-            is_enabled,
-            settings: TokenizationSettings {
-                types: types.unwrap_or_else(|| settings.types.clone()),
-                patterns: patterns.unwrap_or_else(|| settings.patterns.clone()),
-            },
-        }
+        draft
     }
 
     /// What is replaced; none where nothing is.
     pub(super) fn settings(&self) -> Option<TokenizationSettings> {
-        self.is_enabled.then(|| self.settings.clone())
+        let TokenizationStrategy::Bidirectional = self.strategy;
+        self.is_enabled.then(|| TokenizationSettings {
+            types: self.types.clone(),
+            patterns: self.patterns.clone(),
+        })
     }
-}
-
-/// The file of the key, where the maps are encrypted.
-pub(super) fn parse_key_file(reader: &mut Reader<'_>) -> Option<PathBuf> {
-    reader.text(&TOKENS_KEY_FILE, absolute_file)
 }
 
 /// Who names data and switches nothing on most likely believes that it is protected.
 fn refuse_idle(reader: &mut Reader<'_>) {
-    for about in [&TYPES_OWN.about, &PATTERNS_OWN.about] {
-        if reader.is_written(about) && !reader.was_refused(about) {
+    for row in [&TokensDraft::types.own, &TokensDraft::patterns.own]
+        .into_iter()
+        .flatten()
+    {
+        if reader.is_written(row) && !reader.was_refused(row) {
             reader.refuse(
-                about,
-                String::new(),
-                "nothing is replaced, as tokenization.enabled does not say true".to_owned(),
-                "enabled = true or enabled = false beside it".to_owned(),
+                row,
+                "",
+                "nothing is replaced, as tokenization.enabled does not say true",
+                "enabled = true or enabled = false beside it",
             );
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::setting::{Section, Setting};
+use super::super::setting::{Row, Section, Setting};
 use super::super::table::SECTIONS;
 use super::wrapped;
 

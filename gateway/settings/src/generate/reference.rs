@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::servers::kinds_with;
-use super::super::setting::{Section, Setting, SettingInfo};
+use super::super::setting::{Row, Section, Setting, SettingInfo};
 use super::super::table::{SECTIONS, SERVER};
 
 const HEAD: &str = "\
@@ -83,7 +83,7 @@ fn push_setting(text: &mut String, title: &str, setting: &Setting) {
     let about = setting.about();
     let _ = write!(text, "\n### `{}`\n\n{}\n\n", about.key, about.meaning);
     if let Setting::Choice(choice) = setting {
-        for (word, meaning) in choice.words() {
+        for (word, meaning) in (choice.words)() {
             let _ = writeln!(text, "- `{word}`: {meaning}");
         }
     } else {

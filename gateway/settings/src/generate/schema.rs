@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::servers::{SERVERS_MAX, kinds_with};
-use super::super::setting::{List, Section, Setting};
+use super::super::setting::{List, Row, Section, Setting};
 use super::super::table::{SECTIONS, SERVER};
 
 /// One schema object. A struct keeps the order of its keys whatever the features of the JSON library.
@@ -140,8 +140,8 @@ fn value(setting: &Setting) -> Node {
         Setting::Integer(integer) => Node {
             kind: Some("integer"),
             default: default.is_some().then(|| integer.default.into()),
-            minimum: Some(integer.least),
-            maximum: Some(integer.most),
+            minimum: Some(*integer.range.start()),
+            maximum: Some(*integer.range.end()),
             ..described
         },
         Setting::Switch(switch) => Node {
@@ -172,7 +172,7 @@ fn value(setting: &Setting) -> Node {
         },
         Setting::Choice(choice) => {
             let words: Vec<&'static str> =
-                choice.words().into_iter().map(|(word, _)| word).collect();
+                (choice.words)().into_iter().map(|(word, _)| word).collect();
             Node {
                 kind: Some("string"),
                 default: default.map(Value::from),

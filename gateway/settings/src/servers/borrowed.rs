@@ -1,8 +1,8 @@
 //! Values that the file borrows from the gateway's environment, so that it need not hold a secret itself.
 
-use super::super::reader::Reason;
-use super::super::source::Environment;
-use super::super::value::Value;
+use crate::reader::Reason;
+use crate::source::Environment;
+use crate::value::Value;
 
 /// A value that starts like this names the environment variable that holds it.
 const MARK: &str = "env:";

@@ -1,18 +1,17 @@
 //! One server as it was written: a `[[servers]]` table of the file, a `--server` flag or a line of `MOORING_SERVERS`, or
 //! several of them: the flag wins over the variable, and that over the file. An agent that is known needs neither: its name says everything.
 
-use super::super::file::FileTables;
-use super::super::problem::{Problem, SettingsError};
-use super::super::setting::SettingInfo;
-use super::super::source::{Environment, Source, SourceValue};
-use super::super::value::{Entry, Table, Value};
-use super::agent::PROFILE;
-use super::instance::INSTANCES;
-use super::kinds::{AGENT, KIND, STDIO};
+use super::agent::{self, PROFILE};
+use super::http::HttpServerSettings;
+use super::kinds::{AGENT, Kind, STDIO};
 use super::stdio::command::{ARGS, COMMAND, split_words};
-use super::{ID, SERVERS_MAX, agent, fields};
-use crate::setting::Disclosure;
+use super::{ID, KIND, SERVERS_MAX, fields};
+use crate::file::FileTables;
+use crate::problem::{Problem, SettingsError};
+use crate::setting::{Disclosure, SettingInfo, Words};
+use crate::source::{Environment, Source, SourceValue};
 use crate::unknown::SERVERS_VARIABLE;
+use crate::value::{Entry, Table, Value};
 
 const FLAG: &str = "--server";
 const FLAG_SHAPE: &str = "ID=URL[,URL]... or ID=PROGRAM [ARGUMENT]..., such as \
@@ -89,7 +88,11 @@ impl ServerEntry<'_> {
         let word = |text: &str| Value::Word(text.to_owned());
         let value = match (about.key, flag.says) {
             (key, _) if key == ID.about.key => word(flag.id),
-            (key, FlagTarget::Instances(urls)) if key == INSTANCES.about.key => word(urls),
+            (key, FlagTarget::Instances(urls))
+                if key == HttpServerSettings::instances.about.key =>
+            {
+                word(urls)
+            }
             (key, FlagTarget::Command(_)) if key == KIND.about.key => word(STDIO),
             (key, FlagTarget::Command(text)) if key == COMMAND.about.key => list_of_words(text),
             (key, FlagTarget::Agent) if key == KIND.about.key => word(AGENT),
@@ -122,7 +125,7 @@ impl ServerEntry<'_> {
             return false;
         };
         match &entry.value {
-            Value::Text(kind) => KIND.options().all(|option| option.name != kind),
+            Value::Text(kind) => Kind::of_word(kind).is_none(),
             _ => true,
         }
     }

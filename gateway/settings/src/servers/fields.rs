@@ -1,12 +1,12 @@
 //! The names of the fields of one `[[servers]]` table: where a field stands, also in a table within the table, and
 //! which names no field has. Unknown names are refused, and so is a field that is written under two names.
 
-use super::super::file::FileTables;
-use super::super::problem::{Problem, SettingsError};
-use super::super::setting::{Disclosure, Setting, SettingInfo};
-use super::super::unknown::key_problem;
-use super::super::value::{Entry, Table, Value};
-use super::kinds::SETTINGS;
+use super::kinds;
+use crate::file::FileTables;
+use crate::problem::{Problem, SettingsError};
+use crate::setting::{Disclosure, Row, Setting, SettingInfo};
+use crate::unknown::key_problem;
+use crate::value::{Entry, Table, Value};
 
 /// Every name of a field, its own first.
 pub(super) fn names(about: &SettingInfo) -> impl Iterator<Item = &'static str> {
@@ -27,7 +27,7 @@ pub(super) fn find<'a>(table: &'a Table, name: &str) -> Option<&'a Entry> {
 /// Notes every name of the table that no field has, and every field that is written twice.
 pub(super) fn refuse(file: &FileTables, index: usize, table: &Table, errors: &mut SettingsError) {
     refuse_unknown(file, &format!("servers[{index}]"), "", table, errors);
-    for setting in SETTINGS.iter().copied().flatten() {
+    for setting in kinds::fields() {
         refuse_twice(file, index, table, setting, errors);
     }
 }
@@ -44,7 +44,7 @@ fn refuse_unknown(
     for (name, entry) in table {
         let place = file.place(entry.line);
         let written_as = format!("{server}.{path}{name}");
-        let is_field = SETTINGS.iter().copied().flatten().any(|setting| {
+        let is_field = kinds::fields().any(|setting| {
             names(setting.about()).any(|field| field.strip_prefix(path) == Some(name))
         });
         match &entry.value {
@@ -68,7 +68,7 @@ fn refuse_unknown(
 /// What may stand in the table that `path` leads to, each once.
 fn names_below(path: &str) -> Vec<&'static str> {
     let mut known = Vec::new();
-    for setting in SETTINGS.iter().copied().flatten() {
+    for setting in kinds::fields() {
         for name in names(setting.about()) {
             let first = name
                 .strip_prefix(path)

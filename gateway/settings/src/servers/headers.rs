@@ -5,11 +5,10 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::super::reader::{Reader, Reason};
-use super::super::setting::{Map, Setting, SettingInfo};
-use super::super::source::{Environment, SourceValue};
-use super::super::value::Value;
 use super::borrowed;
+use crate::reader::{Reader, Reason};
+use crate::setting::Map;
+use crate::source::Environment;
 
 /// Longest value in bytes.
 const VALUE_BYTES_MAX: usize = 8192;
@@ -35,21 +34,6 @@ const RESERVED: [&str; 17] = [
     "x-mcp-session-id",
 ];
 
-const HEADERS: Map = Map {
-    about: SettingInfo::new(
-        "servers.headers",
-        "Headers that every request to this server carries, such as its credentials. A value `env:NAME` is \
-         taken from the environment variable NAME. Values are never logged.",
-    )
-    .unset("none; a client's own credentials are never passed on"),
-    shape: "a table of at most 32 header names, each with a text of at most 8192 printable characters or \
-            \"env:NAME\"; not the headers of the connection and of MCP itself",
-    entries_max: 32,
-};
-
-/// The field of every server that is reached over HTTP.
-pub(super) const SETTINGS: &[Setting] = &[Setting::Map(&HEADERS)];
-
 /// The extra headers of requests to one server. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct UpstreamHeaders(HeaderMap);
@@ -70,24 +54,14 @@ impl fmt::Debug for UpstreamHeaders {
     }
 }
 
-pub(super) fn parse(reader: &mut Reader<'_>, environment: &Environment) -> UpstreamHeaders {
+pub(super) fn parse(reader: &mut Reader<'_>, row: &'static Map) -> UpstreamHeaders {
+    let environment = reader.environment;
     let mut map = HeaderMap::new();
-    for (name, text) in reader.map(&HEADERS) {
-        match parse_name(&name, &map).and_then(|key| Ok((key, parse_value(&text, environment)?))) {
-            Ok((key, value)) => {
-                map.insert(key, value);
-            }
-            Err(reason) => {
-                let (written_as, place) = reader.position(&HEADERS.about);
-                let written = SourceValue {
-                    written_as: format!("{written_as}.{name}"),
-                    place,
-                    value: Value::Other(String::new()),
-                };
-                reader.note(Setting::Map(&HEADERS), &written, reason);
-            }
-        }
-    }
+    reader.map(row, |name, text| {
+        let name = parse_name(name, &map)?;
+        map.insert(name, parse_value(text, environment)?);
+        Ok(())
+    });
     UpstreamHeaders(map)
 }
 

@@ -1,40 +1,40 @@
-//! A server of kind `http`: where it runs, and how its sessions are kept.
+//! A server of kind `http` or `sse`: where it runs, and how its sessions are kept. Those of kind `sse` are always kept,
+//! by the worker that holds the event stream.
 
-use super::super::affinity::Affinity;
-use super::super::reader::Reader;
-use super::super::source::Environment;
 use super::headers::{self, UpstreamHeaders};
 use super::instance::{self, Instance};
-use super::kept::{self, Concurrency, OnUpstreamLoss};
+use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
+use crate::affinity::Affinity;
+use crate::rows::settings;
+use crate::setting::Disclosure;
 
-/// One server of kind `http`.
-#[derive(Debug, Clone)]
-pub struct HttpServerSettings {
-    /// Where it runs: 1 to 1024 distinct instances, in the order written.
-    pub instances: Vec<Instance>,
-    /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they
-    /// always do.
-    pub affinity: Affinity,
-    /// Whether tool calls of one session may run at the same time.
-    pub concurrency: Concurrency,
-    /// What happens to a session whose instance was lost.
-    pub on_upstream_loss: OnUpstreamLoss,
-    /// Headers that every request to it carries.
-    pub headers: UpstreamHeaders,
-}
-
-/// A server whose kind is refused is not also blamed for having no instances.
-pub(super) fn parse(
-    reader: &mut Reader<'_>,
-    environment: &Environment,
-    standard: Affinity,
-    kind_is_refused: bool,
-) -> HttpServerSettings {
-    HttpServerSettings {
-        instances: instance::parse_all(reader, kind_is_refused),
-        affinity: kept::parse_affinity(reader, standard),
-        concurrency: reader.choice(&kept::CONCURRENCY),
-        on_upstream_loss: reader.choice(&kept::ON_UPSTREAM_LOSS),
-        headers: headers::parse(reader, environment),
+settings! {
+    /// One server of kind `http` or `sse`.
+    pub struct HttpServerSettings(sessions: Affinity, kind_is_refused: bool) {
+        /// Where the server runs: one URL for each of its equal instances; for the kind `sse` that of its event stream, such as
+        /// http://127.0.0.1:3001/sse. Required for the kinds `http` and `sse`. The URLs are stored with sessions and written to
+        /// the log, so they hold no secrets; write them alike at every gateway.
+        pub instances: Vec<Instance> = List(
+            "servers.instances",
+            1024,
+            512,
+            "http or https URLs of at most 128 bytes, without credentials and without a fragment, such as \
+             http://127.0.0.1:9001/mcp",
+        ).disclosure(Disclosure::Credentials) => |reader, row| instance::parse_all(reader, row, kind_is_refused),
+        /// Headers that every request to this server carries, such as its credentials. A value `env:NAME` is taken from the
+        /// environment variable NAME. Values are never logged.
+        pub headers: UpstreamHeaders = Map(
+            "servers.headers",
+            32,
+            "a table of at most 32 header names, each with a text of at most 8192 printable characters or \"env:NAME\"; not \
+             the headers of the connection and of MCP itself",
+        ).unset("none; a client's own credentials are never passed on") => headers::parse,
+        /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they always
+        /// do.
+        pub affinity: Affinity => |_| sessions,
+        /// Whether tool calls of one session may run at the same time.
+        pub concurrency: Concurrency => |reader| reader.read(&CONCURRENCY),
+        /// What happens to a session whose instance or stream was lost.
+        pub on_upstream_loss: OnUpstreamLoss => |reader| reader.read(&ON_UPSTREAM_LOSS),
     }
 }

@@ -6,28 +6,11 @@ use std::fmt;
 use http::Uri;
 use url::Url;
 
-use super::super::reader::{Reader, Reason};
-use super::super::setting::{Disclosure, List, Setting, SettingInfo};
+use crate::reader::{Reader, Reason};
+use crate::setting::List;
 
 /// Longest URL in bytes: the limit of an instance's name in a session record.
 const URL_BYTES_MAX: usize = 128;
-
-pub(super) const INSTANCES: List = List {
-    about: SettingInfo::new(
-        "servers.instances",
-        "Where the server runs: one URL for each of its equal instances; for the kind `sse` that of its event stream, \
-         such as http://127.0.0.1:3001/sse. Required for the kinds `http` and `sse`. The URLs are stored with sessions \
-         and written to the log, so they hold no secrets; write them alike at every gateway.",
-    ),
-    shape: "http or https URLs of at most 128 bytes, without credentials and without a fragment, such as \
-            http://127.0.0.1:9001/mcp",
-    items_max: 1024,
-    item_bytes_max: 512,
-    disclosure: Disclosure::Credentials,
-};
-
-/// The field of every server that is reached over HTTP.
-pub(super) const SETTINGS: &[Setting] = &[Setting::List(&INSTANCES)];
 
 /// Where one instance of a server is reached. Equal instances have equal names, whatever way the URL was
 /// written: every gateway of a fleet must know an instance by the same name.
@@ -81,37 +64,37 @@ impl fmt::Display for Instance {
     }
 }
 
-/// Every instance of one server; what is wrong is noted. A server whose kind is refused for now is not also
-/// blamed for having no instances.
-pub(super) fn parse_all(reader: &mut Reader<'_>, kind_is_refused: bool) -> Vec<Instance> {
-    let Some(instances) = reader.list(&INSTANCES, Instance::parse) else {
-        if !reader.is_written(&INSTANCES.about) && !kind_is_refused {
-            refuse(reader, String::new(), "it is missing");
+/// Every instance of one server; what is wrong is noted. A server whose kind is refused is not also blamed for having no
+/// instances.
+pub(super) fn parse_all(
+    reader: &mut Reader<'_>,
+    row: &'static List,
+    kind_is_refused: bool,
+) -> Vec<Instance> {
+    let Some(instances) = reader.list(row, Instance::parse) else {
+        if !reader.is_written(row) && !kind_is_refused {
+            reader.refuse(row, "", "it is missing", row.allowed());
         }
         return Vec::new();
     };
-    if instances.is_empty() && !reader.was_refused(&INSTANCES.about) {
-        refuse(reader, "[]".to_owned(), "the server has no instance");
+    if instances.is_empty() && !reader.was_refused(row) {
+        reader.refuse(row, "[]", "the server has no instance", row.allowed());
     }
     let mut distinct: Vec<Instance> = Vec::with_capacity(instances.len());
     for instance in instances {
         if distinct.contains(&instance) {
             let value = format!("{:?}", instance.name);
-            refuse(reader, value, "this instance stands there twice");
+            reader.refuse(
+                row,
+                value,
+                "this instance stands there twice",
+                row.allowed(),
+            );
         } else {
             distinct.push(instance);
         }
     }
     distinct
-}
-
-fn refuse(reader: &mut Reader<'_>, value: String, reason: &str) {
-    reader.refuse(
-        &INSTANCES.about,
-        value,
-        reason.to_owned(),
-        INSTANCES.allowed(),
-    );
 }
 
 #[cfg(test)]

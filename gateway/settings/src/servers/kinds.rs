@@ -1,10 +1,14 @@
 //! The kinds of servers, and which fields each of them has. A field that a server's kind does not have is refused: it
 //! would be a wish that nobody hears.
 
-use super::super::code;
-use super::super::reader::Reader;
-use super::super::setting::{Choice, ChoiceOption, Setting, SettingInfo, quoted};
-use super::{COMMON_SETTINGS, agent, group, headers, instance, kept, stdio};
+use super::agent::{self, AgentServerSettings, OutputRules};
+use super::group::GroupServerSettings;
+use super::http::HttpServerSettings;
+use super::stdio::{self, StdioServerSettings, command, variables};
+use super::{COMMON_ROWS, kept};
+use crate::code;
+use crate::reader::Reader;
+use crate::setting::{Group, Row, Setting, SettingInfo, Word, Words, quoted};
 
 pub(super) const HTTP: &str = "http";
 pub(super) const CODE: &str = "code";
@@ -12,51 +16,6 @@ pub(super) const STDIO: &str = "stdio";
 pub(super) const SSE: &str = "sse";
 pub(super) const GROUP: &str = "group";
 pub(super) const AGENT: &str = "agent";
-
-pub(super) const KIND: Choice<Kind> = Choice {
-    about: SettingInfo::new("servers.kind", "What the server is and how it is reached.")
-        .aliases(&["type", "server_type"]),
-    default: ChoiceOption {
-        name: HTTP,
-        value: Kind::Http,
-        meaning: "MCP over Streamable HTTP, at one or more instances",
-    },
-    others: &[
-        ChoiceOption {
-            name: CODE,
-            value: Kind::Code,
-            meaning: "the gateway itself: it runs code in a sandbox and keeps its files",
-        },
-        ChoiceOption {
-            name: "code_execution",
-            value: Kind::Code,
-            meaning: "the same as `code`",
-        },
-        ChoiceOption {
-            name: STDIO,
-            value: Kind::Stdio,
-            meaning: "a program that the gateway starts, once for each session, and speaks to over its standard input \
-                      and output",
-        },
-        ChoiceOption {
-            name: SSE,
-            value: Kind::Sse,
-            meaning: "MCP over HTTP+SSE of 2024-11-05, at one or more instances",
-        },
-        ChoiceOption {
-            name: GROUP,
-            value: Kind::Group,
-            meaning: "several of the other servers behind one endpoint",
-        },
-        ChoiceOption {
-            name: AGENT,
-            value: Kind::Agent,
-            meaning: "a command-line agent that the gateway runs once for each call; a call can take up the conversation \
-                      of an earlier one",
-        },
-    ],
-    later: &[],
-};
 
 /// The words of `servers.kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,72 +42,86 @@ impl Kind {
     }
 }
 
-/// The fields of one `[[servers]]` table, by the kinds that have them.
-pub(crate) const SETTINGS: &[&[Setting]] = &{
-    let [own, limits, calls, network, trees, mounts, tokens, skills] = *code::SERVER_SETTINGS;
-    [
-        COMMON_SETTINGS,
-        instance::SETTINGS,
-        kept::SETTINGS,
-        headers::SETTINGS,
-        stdio::PROGRAM_SETTINGS,
-        stdio::SETTINGS,
-        group::SETTINGS,
-        agent::SETTINGS,
-        own,
-        limits,
-        calls,
-        network,
-        trees,
-        mounts,
-        tokens,
-        skills,
-    ]
-};
-
-/// What each kind has beyond the fields of all.
-const FIELDS: [(&str, &[&[Setting]]); 6] = [
-    (
+impl Words for Kind {
+    const DEFAULT: Word<Self> = (
         HTTP,
-        &[instance::SETTINGS, kept::SETTINGS, headers::SETTINGS],
-    ),
-    (CODE, code::SERVER_SETTINGS),
+        Self::Http,
+        "MCP over Streamable HTTP, at one or more instances",
+    );
+    const OTHERS: &'static [Word<Self>] = &[
+        (
+            CODE,
+            Self::Code,
+            "the gateway itself: it runs code in a sandbox and keeps its files",
+        ),
+        ("code_execution", Self::Code, "the same as `code`"),
+        (
+            STDIO,
+            Self::Stdio,
+            "a program that the gateway starts, once for each session, and speaks to over its standard input and output",
+        ),
+        (
+            SSE,
+            Self::Sse,
+            "MCP over HTTP+SSE of 2024-11-05, at one or more instances",
+        ),
+        (
+            GROUP,
+            Self::Group,
+            "several of the other servers behind one endpoint",
+        ),
+        (
+            AGENT,
+            Self::Agent,
+            "a command-line agent that the gateway runs once for each call; a call can take up the conversation of an \
+             earlier one",
+        ),
+    ];
+}
+
+/// The fields of one `[[servers]]` table, by the kinds that have them; the first are those of every kind.
+pub(crate) const FIELDS: &[Group] = &[
+    (&[], &[COMMON_ROWS]),
+    (&[HTTP, SSE], &[HttpServerSettings::ROWS]),
+    (&[HTTP, STDIO, SSE], &[kept::ROWS]),
     (
-        STDIO,
-        &[kept::SETTINGS, stdio::PROGRAM_SETTINGS, stdio::SETTINGS],
+        &[STDIO, AGENT],
+        &[command::ROWS, variables::ROWS, stdio::PROGRAM_ROWS],
     ),
+    (&[STDIO], &[StdioServerSettings::ROWS]),
+    (&[GROUP], &[GroupServerSettings::ROWS]),
     (
-        SSE,
-        &[instance::SETTINGS, kept::SETTINGS, headers::SETTINGS],
+        &[AGENT],
+        &[agent::ROWS, OutputRules::ROWS, AgentServerSettings::ROWS],
     ),
-    (GROUP, &[group::SETTINGS]),
-    (AGENT, &[stdio::PROGRAM_SETTINGS, agent::SETTINGS]),
+    (&[CODE], &code::SERVER_ROWS),
 ];
 
+/// Every field of one `[[servers]]` table.
+pub(super) fn fields() -> impl Iterator<Item = &'static Setting> {
+    let groups = FIELDS.iter().flat_map(|(_, groups)| *groups);
+    groups.copied().flatten()
+}
+
 /// The kinds that have this field; none where every kind has it.
-pub(crate) fn kinds_with(about: &SettingInfo) -> Vec<&'static str> {
-    FIELDS
-        .iter()
-        .filter(|(_, groups)| {
-            let mut settings = groups.iter().copied().flatten();
-            settings.any(|setting| setting.about().key == about.key)
-        })
-        .map(|(kind, _)| *kind)
-        .collect()
+pub(crate) fn kinds_with(about: &SettingInfo) -> &'static [&'static str] {
+    let has_it = |rows: &&[Setting]| rows.iter().any(|row| row.about().key == about.key);
+    let mut groups = FIELDS.iter();
+    let group = groups.find(|(_, groups)| groups.iter().any(has_it));
+    group.map_or(&[], |(kinds, _)| kinds)
 }
 
 /// Refuses fields that only servers of other kinds have.
 pub(super) fn refuse_foreign_fields(reader: &mut Reader<'_>, kind: &str) {
-    for setting in SETTINGS.iter().copied().flatten() {
-        let about = setting.about();
-        let kinds = kinds_with(about);
-        if kinds.is_empty() || kinds.contains(&kind) || !reader.is_written(about) {
+    for setting in fields() {
+        let kinds = kinds_with(setting.about());
+        if kinds.is_empty() || kinds.contains(&kind) || !reader.is_written(setting) {
             continue;
         }
-        let kinds = quoted(kinds.into_iter());
+        let kinds = quoted(kinds.iter().copied());
         reader.refuse(
-            about,
-            String::new(),
+            setting,
+            "",
             format!("only a server of kind {kinds} has this field"),
             format!("nothing, or kind = {kinds}"),
         );

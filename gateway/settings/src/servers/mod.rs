@@ -11,21 +11,21 @@ mod http;
 mod instance;
 mod kept;
 mod kinds;
-mod sse;
 mod stdio;
 
 use std::fmt;
 
+use entry::{ServerEntry, ServerText};
+use kinds::Kind;
+
 use super::affinity::Affinity;
-use super::code::{CodeSection, CodeServerSettings, parse_tag};
+use super::code::{CodeSection, CodeServerSettings, TAG_BYTES_MAX, TAGS_MAX, parse_tag};
 use super::file::FileTables;
 use super::problem::SettingsError;
 use super::reader::{Reader, Reason};
-use super::setting::{Disclosure, List, Setting, SettingInfo, Text};
+use super::rows::settings;
+use super::setting::{quoted, words};
 use super::source::{Environment, Flags};
-
-use entry::{ServerEntry, ServerText};
-use kinds::{KIND, Kind};
 
 pub use agent::{
     AgentServerSettings, CommandTemplate, Condition, ConditionError, OutputForm, OutputRules,
@@ -36,8 +36,7 @@ pub use headers::UpstreamHeaders;
 pub use http::HttpServerSettings;
 pub use instance::Instance;
 pub use kept::{Concurrency, OnUpstreamLoss};
-pub(super) use kinds::{SETTINGS, kinds_with};
-pub use sse::SseServerSettings;
+pub(super) use kinds::{FIELDS, kinds_with};
 pub use stdio::{ChildVariables, CommandLine, INHERITED_DEFAULT, StdioServerSettings};
 
 /// Most servers of one gateway.
@@ -46,48 +45,37 @@ pub(super) const SERVERS_MAX: usize = 256;
 /// The id of the server that is there where none is configured.
 const STANDARD_ID: &str = "sandbox";
 
-pub(super) const ID: Text = Text {
-    about: SettingInfo::new(
-        "servers.id",
-        "The server's name, as in `/servers/<id>/mcp`. Required.",
-    ),
-    default: None,
-    shape: "1 to 60 characters out of letters, digits and . _ -, the first a letter or a digit, without \"__\"",
-    bytes_max: 60,
-    disclosure: Disclosure::Open,
-};
+settings! {
+    /// The fields that every server has.
+    const COMMON_ROWS {
+        /// The server's name, as in `/servers/<id>/mcp`. Required.
+        ID = Text(
+            "servers.id",
+            60,
+            "1 to 60 characters out of letters, digits and . _ -, the first a letter or a digit, without \"__\"",
+            None,
+        ),
+        /// What the server is and how it is reached.
+        KIND = Choice("servers.kind", words::<Kind>).aliases(&["type", "server_type"]),
+        /// Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code` choose by
+        /// them.
+        TAGS = List(
+            "servers.tags",
+            TAGS_MAX,
+            TAG_BYTES_MAX,
+            "words of at most 64 bytes without spaces, commas and control characters",
+        ).unset("none"),
+    }
+}
 
-const TAGS: List = List {
-    about: SettingInfo::new(
-        "servers.tags",
-        "Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code` choose \
-         by them.",
-    )
-    .unset("none"),
-    shape: "words of at most 64 bytes without spaces, commas and control characters",
-    items_max: 64,
-    item_bytes_max: 64,
-    disclosure: Disclosure::Open,
-};
-
-/// The fields that every server has.
-const COMMON_SETTINGS: &[Setting] = &[
-    Setting::Text(&ID),
-    Setting::Choice(&KIND),
-    Setting::List(&TAGS),
-];
-
-pub(super) const DEFAULT_SERVER: Text = Text {
-    about: SettingInfo::new("default.server", "The server that `/mcp` means.")
-        .unset("the only server where there is just one; with several, `/mcp` answers 404"),
-    default: None,
-    shape: "the id of a configured server",
-    bytes_max: 60,
-    disclosure: Disclosure::Open,
-};
-
-/// The rows of `[default]`.
-pub(super) const DEFAULT_SETTINGS: &[Setting] = &[Setting::Text(&DEFAULT_SERVER)];
+settings! {
+    /// The rows of `[default]`.
+    pub(super) const DEFAULT_ROWS {
+        /// The server that `/mcp` means.
+        DEFAULT_SERVER = Text("default.server", 60, "the id of a configured server", None)
+            .unset("the only server where there is just one; with several, `/mcp` answers 404"),
+    }
+}
 
 /// The name of a server: 1 to 60 bytes of `[A-Za-z0-9._-]`, first a letter or digit, without `__`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,7 +119,7 @@ pub enum ServerKind {
     /// A process of this worker for each session.
     Stdio(StdioServerSettings),
     /// MCP over HTTP+SSE of 2024-11-05, somewhere else.
-    Sse(SseServerSettings),
+    Sse(HttpServerSettings),
     /// Several of the others behind one endpoint.
     Group(GroupServerSettings),
     /// A program that this worker runs once for each call.
@@ -172,85 +160,77 @@ pub struct ServerSettings {
     pub tags: Vec<String>,
 }
 
-/// The defaults that servers inherit.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ServerDefaults<'a> {
-    pub(super) affinity: Affinity,
-    pub(super) code: &'a CodeSection,
-}
-
 /// Parses every server of the file and of the flags. Where there is none at all, there is the standard one.
 pub(super) fn parse(
     file: &FileTables,
     flags: &Flags,
     environment: &Environment,
-    standards: ServerDefaults<'_>,
+    affinity: Affinity,
+    code: &CodeSection,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
     let texts = ServerText::all(&flags.servers, environment);
     let entries = entry::collect(file, &texts, flags.wanted.as_deref(), errors);
-    if entries.is_empty() && standards.code.is_enabled {
+    if entries.is_empty() && code.settings.is_enabled {
         return vec![ServerSettings {
             id: ServerId(STANDARD_ID.to_owned()),
-            kind: ServerKind::Code(CodeServerSettings::from_defaults(&standards.code.standard)),
+            kind: ServerKind::Code(CodeServerSettings::from_defaults(code)),
             tags: Vec::new(),
         }];
     }
     let mut servers: Vec<(ServerSettings, ServerEntry<'_>)> = Vec::new();
     for entry in entries {
-        let Some(server) = parse_one(&entry, environment, standards, errors) else {
+        let mut reader = Reader::new(&entry, environment, errors);
+        let Some(server) = parse_one(&mut reader, entry.has_a_refused_kind(), affinity, code)
+        else {
             continue;
         };
         if servers.iter().any(|(other, _)| other.id == server.id) {
-            Reader::new(&entry, errors).refuse(
-                &ID.about,
+            reader.refuse(
+                &ID,
                 format!("{:?}", server.id.as_str()),
-                "another server has this id".to_owned(),
-                "an id of its own for every server".to_owned(),
+                "another server has this id",
+                "an id of its own for every server",
             );
         } else {
             servers.push((server, entry));
         }
     }
-    group::refuse_bad_members(&servers, errors);
+    group::refuse_bad_members(&servers, environment, errors);
     servers.into_iter().map(|(server, _)| server).collect()
 }
 
 /// `None` where the server has no usable id, which was noted.
 fn parse_one(
-    entry: &ServerEntry<'_>,
-    environment: &Environment,
-    standards: ServerDefaults<'_>,
-    errors: &mut SettingsError,
+    reader: &mut Reader<'_>,
+    kind_is_refused: bool,
+    affinity: Affinity,
+    code: &CodeSection,
 ) -> Option<ServerSettings> {
-    let mut reader = Reader::new(entry, errors);
     let id = reader.text(&ID, ServerId::parse);
-    if !reader.is_written(&ID.about) {
-        reader.refuse(
-            &ID.about,
-            String::new(),
-            "it is missing".to_owned(),
-            ID.shape.to_owned(),
-        );
+    if !reader.is_written(&ID) {
+        reader.refuse(&ID, "", "it is missing", ID.shape);
     }
-    let kind = reader.choice(&KIND);
-    let is_refused = entry.has_a_refused_kind();
-    if !is_refused {
-        kinds::refuse_foreign_fields(&mut reader, kind.name());
+    let kind: Kind = reader.read(&KIND);
+    if !kind_is_refused {
+        kinds::refuse_foreign_fields(reader, kind.name());
     }
     let kind = match kind {
         Kind::Http => {
-            let standard = standards.affinity;
-            ServerKind::Http(http::parse(&mut reader, environment, standard, is_refused))
+            let affinity = kept::parse_affinity(reader, affinity);
+            ServerKind::Http(HttpServerSettings::read(reader, affinity, kind_is_refused))
         }
-        Kind::Code => {
-            let standard = &standards.code.standard;
-            ServerKind::Code(CodeServerSettings::parse(&mut reader, standard))
+        Kind::Sse => {
+            let affinity = kept::always_kept(reader, kinds::SSE);
+            ServerKind::Sse(HttpServerSettings::read(reader, affinity, false))
         }
-        Kind::Stdio => ServerKind::Stdio(stdio::parse(&mut reader, environment)),
-        Kind::Sse => ServerKind::Sse(sse::parse(&mut reader, environment)),
-        Kind::Group => ServerKind::Group(group::parse(&mut reader)),
-        Kind::Agent => ServerKind::Agent(agent::parse(&mut reader, environment)),
+        Kind::Code => ServerKind::Code(CodeServerSettings::read(reader, code)),
+        Kind::Stdio => {
+            kept::always_kept(reader, kinds::STDIO);
+            ServerKind::Stdio(StdioServerSettings::read(reader))
+        }
+        Kind::Group => ServerKind::Group(GroupServerSettings::read(reader)),
+        Kind::Agent => ServerKind::Agent(agent::parse(reader)),
     };
     let tags = reader.list(&TAGS, parse_tag).unwrap_or_default();
     Some(ServerSettings {
@@ -273,16 +253,15 @@ pub(super) fn parse_default(
     };
     let known = servers.iter().any(|server| server.id == id);
     // With a server refused, the id may well be the one that is missing.
-    if !known && !reader.was_refused(&ID.about) {
-        let ids: Vec<&str> = servers.iter().map(|server| server.id.as_str()).collect();
-        let allowed = match super::setting::quoted(ids.iter().copied()) {
+    if !known && !reader.was_refused(&ID) {
+        let allowed = match quoted(servers.iter().map(|server| server.id.as_str())) {
             none if none.is_empty() => "nothing, as long as no server is configured".to_owned(),
             ids => ids,
         };
         reader.refuse(
-            &DEFAULT_SERVER.about,
+            &DEFAULT_SERVER,
             format!("{:?}", id.as_str()),
-            "there is no server of this id".to_owned(),
+            "there is no server of this id",
             allowed,
         );
     }

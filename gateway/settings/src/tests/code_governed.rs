@@ -15,14 +15,14 @@ fn refused(fields: &str, parts: &[&str]) {
 fn the_defaults_are_the_documented_ones() {
     let settings = settings("", &[]);
     let common = settings.code.as_ref().unwrap();
-    assert!(common.replay_enabled);
-    assert_eq!(common.persisted_output_chars_max, 200_000);
-    assert_eq!(common.runs_kept_max, 10_000);
-    assert_eq!(common.runs_kept_days, 30);
-    assert_eq!(common.runs_kept_bytes, 1024 * 1024 * 1024);
-    assert_eq!(common.user_runs_kept_bytes, 256 * 1024 * 1024);
-    assert_eq!(common.records_free_bytes_min, 256 * 1024 * 1024);
-    assert_eq!(common.catalog_ttl, Duration::from_secs(60));
+    assert!(common.records.replay_enabled);
+    assert_eq!(common.records.persisted_output_chars_max, 200_000);
+    assert_eq!(common.records.runs_kept_max, 10_000);
+    assert_eq!(common.records.runs_kept, Duration::from_hours(30 * 24));
+    assert_eq!(common.records.runs_kept_bytes, 1024 * 1024 * 1024);
+    assert_eq!(common.records.user_runs_kept_bytes, 256 * 1024 * 1024);
+    assert_eq!(common.records.records_free_bytes_min, 256 * 1024 * 1024);
+    assert_eq!(common.records.catalog_ttl, Duration::from_secs(60));
     assert_eq!(common.tokens_key_file, None);
     let sandbox = code(&settings, "sandbox");
     let calls = &sandbox.policy.calls;
@@ -57,8 +57,8 @@ fn every_name_of_contextforge_means_what_it_says() {
     ];
     let settings = settings("", &variables);
     let common = settings.code.as_ref().unwrap();
-    assert!(!common.replay_enabled);
-    assert_eq!(common.persisted_output_chars_max, 1000);
+    assert!(!common.records.replay_enabled);
+    assert_eq!(common.records.persisted_output_chars_max, 1000);
     let sandbox = code(&settings, "sandbox");
     let policy = &sandbox.policy;
     assert!(!policy.calls.are_allowed);

@@ -4,7 +4,7 @@ use super::refused::check_refused;
 use super::*;
 
 #[track_caller]
-fn sse<'a>(settings: &'a Settings, id: &str) -> &'a SseServerSettings {
+fn sse<'a>(settings: &'a Settings, id: &str) -> &'a HttpServerSettings {
     match &settings.server(id).unwrap().kind {
         ServerKind::Sse(sse) => sse,
         other => panic!("{id} is of kind {}", other.name()),

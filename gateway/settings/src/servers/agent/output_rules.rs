@@ -9,47 +9,6 @@ const ESCAPE: char = '~';
 /// What stands between a condition's pointer and its text.
 const EQUALS: char = '=';
 
-/// How an agent's output is read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutputRules {
-    /// What the output is as a whole.
-    pub form: OutputForm,
-    /// The id under which the agent resumes.
-    pub session_pointer: Option<Pointer>,
-    /// The agent's answer.
-    pub result_pointer: Option<Pointer>,
-    /// What a value has to meet, all of it, for its answer to count.
-    pub result_where: Vec<Condition>,
-    /// What becomes of several answers.
-    pub results: Results,
-    /// Says that the run failed, where it finds anything but `false` and `null`.
-    pub error_pointer: Option<Pointer>,
-    /// Text for people who wait.
-    pub progress_pointer: Option<Pointer>,
-    /// What a value has to meet, all of it, for its text to count.
-    pub progress_where: Vec<Condition>,
-}
-
-/// What an agent prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputForm {
-    /// One JSON document.
-    Json,
-    /// One JSON value a line.
-    JsonLines,
-    /// Plain text: it has no session id, and all of it is the result.
-    Text,
-}
-
-/// What becomes of several results of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Results {
-    /// The last one counts.
-    Last,
-    /// All of them, with blank lines between them.
-    Joined,
-}
-
 /// A JSON pointer (RFC 6901): empty for the whole value, else `/` before every step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer(String);

@@ -5,50 +5,42 @@
 //!
 //! The tests run each program, in the version that docs/agents.md names, against a stand-in for its model.
 
-use super::output_rules::{OutputForm, Results};
-use crate::setting::{Choice, ChoiceOption, SettingInfo};
+use super::output::{OutputForm, Results};
+use crate::rows::settings;
+use crate::setting::{Disclosure, Word, Words, words};
 
-pub(in super::super) const PROFILE: Choice<Option<&Profile>> = Choice {
-    about: SettingInfo::new(
-        "servers.profile",
-        "Which agent it is. The profile says what the fields from `servers.command` and `servers.resume` to \
-         `servers.description` are; each that is written wins over it. The agent is installed and logged in by \
-         yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What it may \
-         do without asking is its own default; give a `command` with its flags to allow more.",
-    ),
-    default: ChoiceOption {
-        name: "none",
-        value: None,
-        meaning: "another one: the fields say everything",
-    },
-    others: &[
-        ChoiceOption {
-            name: "claude",
-            value: Some(&CLAUDE),
-            meaning: "Claude Code, `claude -p`",
-        },
-        ChoiceOption {
-            name: "codex",
-            value: Some(&CODEX),
-            meaning: "Codex CLI, `codex exec`",
-        },
-        ChoiceOption {
-            name: "gemini",
-            value: Some(&GEMINI),
-            meaning: "Gemini CLI, `gemini --prompt`",
-        },
-        ChoiceOption {
-            name: "opencode",
-            value: Some(&OPENCODE),
-            meaning: "OpenCode, `opencode run`",
-        },
-    ],
-    later: &[],
-};
+settings! {
+    /// The fields that say which agent it is and how it resumes.
+    pub(in super::super) const ROWS {
+        /// Which agent it is. The profile says what the fields from `servers.command` and `servers.resume` to
+        /// `servers.description` are; each that is written wins over it. The agent is installed and logged in by yourself: it
+        /// has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What it may do without
+        /// asking is its own default; give a `command` with its flags to allow more.
+        PROFILE = Choice("servers.profile", words::<&'static Profile>),
+        /// The arguments with which the agent takes up an earlier session, whose id it gave: `{session}`. They stand where
+        /// `servers.command` has the argument `{resume}`, else at its end.
+        RESUME = List(
+            "servers.resume",
+            32,
+            4096,
+            "texts of at most 4096 bytes, of which one holds {session}, such as [\"--resume={session}\"]",
+        ).unset("the profile's; without one, every run is fresh").disclosure(Disclosure::Hidden),
+    }
+}
+
+impl Words for &'static Profile {
+    const DEFAULT: Word<Self> = ("none", &NONE, "another one: the fields say everything");
+    const OTHERS: &'static [Word<Self>] = &[
+        ("claude", &CLAUDE, "Claude Code, `claude -p`"),
+        ("codex", &CODEX, "Codex CLI, `codex exec`"),
+        ("gemini", &GEMINI, "Gemini CLI, `gemini --prompt`"),
+        ("opencode", &OPENCODE, "OpenCode, `opencode run`"),
+    ];
+}
 
 /// What is known of one agent. Pointers and conditions are as they are written in the file.
 #[derive(Debug)]
-pub(in super::super) struct Profile {
+pub(crate) struct Profile {
     pub(super) description: &'static str,
     pub(super) command: &'static [&'static str],
     pub(super) resume: &'static [&'static str],
@@ -64,6 +56,23 @@ pub(in super::super) struct Profile {
     /// Whether it resumes a conversation only in the folder in which it last worked on it.
     pub(super) is_bound_to_folder: bool,
 }
+
+/// Nothing is known of an agent without a profile.
+const NONE: Profile = Profile {
+    description: "Gives a prompt to a command-line agent and returns its answer.",
+    command: &[],
+    resume: &[],
+    output: OutputForm::Json,
+    session_pointer: None,
+    result_pointer: None,
+    result_where: &[],
+    results: Results::Last,
+    error_pointer: None,
+    progress_pointer: None,
+    progress_where: &[],
+    unknown_session: &[],
+    is_bound_to_folder: false,
+};
 
 /// `stream-json` with `-p` needs `--verbose`. `-p` takes no value: the prompt is positional, and `--` ends the flags.
 /// `--resume` takes an optional value, which only the form with `=` binds whatever it begins with. A conversation goes on
@@ -201,7 +210,7 @@ mod tests {
     use super::*;
 
     fn profiles() -> impl Iterator<Item = &'static Profile> {
-        PROFILE.others.iter().filter_map(|option| option.value)
+        <&Profile>::OTHERS.iter().map(|(_, profile, _)| *profile)
     }
 
     #[test]

@@ -4,38 +4,31 @@
 use std::fmt;
 
 use crate::reader::{Reader, Reason};
-use crate::setting::{Disclosure, List, SettingInfo};
+use crate::rows::settings;
+use crate::setting::Disclosure;
 
-pub(in crate::servers) const COMMAND: List = List {
-    about: SettingInfo::new(
-        "servers.command",
-        "The program and its arguments, each a text of its own: no shell reads them. In the file also one text: the \
-         program, with its arguments in `args` or behind spaces; quotes keep words together. A server with a command and \
-         no `kind` or `profile` is of kind `stdio`. Required for the kind `stdio`, and \
-         for the kind `agent` without a `profile`. Arguments can be seen by every user of the machine: put secrets into \
-         `env`. At the kind `agent`, `{prompt}` in an argument is what the caller asks, `{workFolder}` the folder of \
-         the call, and the argument `{resume}` stands for those of `servers.resume`; any other brace is text. Have \
-         `--` in front of a prompt, or a flag around it as in `--prompt={prompt}`, so that one that begins with a hyphen is \
-         no flag.",
-    ),
-    shape: "texts of at most 4096 bytes, the first the name of a program in PATH or the absolute path of one, such as \
-            [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]",
-    items_max: 256,
-    item_bytes_max: 4096,
-    disclosure: Disclosure::Hidden,
-};
-
-pub(in crate::servers) const ARGS: List = List {
-    about: SettingInfo::new(
-        "servers.args",
-        "Further arguments of `command`, as the settings of other MCP clients have them.",
-    )
-    .unset("none"),
-    shape: "texts of at most 4096 bytes",
-    items_max: 255,
-    item_bytes_max: 4096,
-    disclosure: Disclosure::Hidden,
-};
+settings! {
+    /// The fields about the program.
+    pub(in crate::servers) const ROWS {
+        /// The program and its arguments, each a text of its own: no shell reads them. In the file also one text: the program,
+        /// with its arguments in `args` or behind spaces; quotes keep words together. A server with a command and no `kind` or
+        /// `profile` is of kind `stdio`. Required for the kind `stdio`, and for the kind `agent` without a `profile`. Arguments
+        /// can be seen by every user of the machine: put secrets into `env`. At the kind `agent`, `{prompt}` in an argument is
+        /// what the caller asks, `{workFolder}` the folder of the call, and the argument `{resume}` stands for those of
+        /// `servers.resume`; any other brace is text. Have `--` in front of a prompt, or a flag around it as in
+        /// `--prompt={prompt}`, so that one that begins with a hyphen is no flag.
+        COMMAND = List(
+            "servers.command",
+            256,
+            4096,
+            "texts of at most 4096 bytes, the first the name of a program in PATH or the absolute path of one, such as \
+             [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]",
+        ).disclosure(Disclosure::Hidden),
+        /// Further arguments of `command`, as the settings of other MCP clients have them.
+        ARGS = List("servers.args", 255, 4096, "texts of at most 4096 bytes")
+            .unset("none").disclosure(Disclosure::Hidden),
+    }
+}
 
 /// A program and its arguments, none of them with a NUL. `Debug` shows how many arguments there are, not what they
 /// are.
@@ -65,8 +58,8 @@ impl fmt::Debug for CommandLine {
 }
 
 pub(super) fn parse(reader: &mut Reader<'_>) -> CommandLine {
-    if !reader.is_written(&COMMAND.about) {
-        refuse_missing(reader, "it is missing");
+    if !reader.is_written(&COMMAND) {
+        refuse(reader, "", "it is missing");
         return CommandLine::default();
     }
     let Some(mut words) = parse_words(reader) else {
@@ -83,15 +76,15 @@ pub(super) fn parse(reader: &mut Reader<'_>) -> CommandLine {
 pub(in crate::servers) fn parse_words(reader: &mut Reader<'_>) -> Option<Vec<String>> {
     let mut words = reader.list(&COMMAND, parse_word)?;
     let Some(program) = words.first() else {
-        if !reader.was_refused(&COMMAND.about) {
-            refuse(reader, "[]".to_owned(), "there is no program");
+        if !reader.was_refused(&COMMAND) {
+            refuse(reader, "[]", "there is no program");
         }
         return None;
     };
     if program.contains('/') && !program.starts_with('/') {
         let reason =
             "the program's path is relative, and would depend on where the gateway was started";
-        refuse(reader, format!("[{program:?}, ...]"), reason);
+        refuse(reader, &format!("[{program:?}, ...]"), reason);
     }
     words.extend(reader.list(&ARGS, parse_word).unwrap_or_default());
     Some(words)
@@ -115,11 +108,6 @@ pub(in crate::servers) fn split_words(text: &str) -> Vec<String> {
     words
 }
 
-/// Refuses a server that says of no program that it is to be run.
-pub(in crate::servers) fn refuse_missing(reader: &mut Reader<'_>, reason: &str) {
-    refuse(reader, String::new(), reason);
-}
-
 pub(in crate::servers) fn parse_word(text: &str) -> Result<String, Reason> {
     if text.contains('\0') {
         return Err("an item has a NUL character".to_owned());
@@ -127,6 +115,7 @@ pub(in crate::servers) fn parse_word(text: &str) -> Result<String, Reason> {
     Ok(text.to_owned())
 }
 
-fn refuse(reader: &mut Reader<'_>, value: String, reason: &str) {
-    reader.refuse(&COMMAND.about, value, reason.to_owned(), COMMAND.allowed());
+/// Refuses the command.
+pub(in crate::servers) fn refuse(reader: &mut Reader<'_>, value: &str, reason: &str) {
+    reader.refuse(&COMMAND, value, reason, COMMAND.allowed());
 }

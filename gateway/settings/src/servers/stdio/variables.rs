@@ -6,9 +6,8 @@ use std::fmt;
 
 use super::super::borrowed;
 use crate::reader::{Reader, Reason};
-use crate::setting::{Disclosure, List, Map, Setting, SettingInfo};
-use crate::source::{Environment, SourceValue};
-use crate::value::Value;
+use crate::rows::settings;
+use crate::source::Environment;
 
 /// Variables that a child inherits where nothing else is configured: what the official SDKs pass on, and what decides
 /// about language, time and temporary files.
@@ -27,29 +26,26 @@ const VALUE_BYTES_MAX: usize = 32_768;
 /// Longest name in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
-pub(super) const ENV: Map = Map {
-    about: SettingInfo::new(
-        "servers.env",
-        "Environment variables of the program, such as its credentials. A value `env:NAME` is taken from the gateway's \
-         environment variable NAME. They win over inherited ones. Values are never logged.",
-    )
-    .unset("none; see `servers.inherit_env` for what the program gets all the same"),
-    shape: "a table of at most 128 names of environment variables, each with a text of at most 32768 bytes or \"env:NAME\"",
-    entries_max: 128,
-};
-
-pub(super) const INHERIT_ENV: List = List {
-    about: SettingInfo::new(
-        "servers.inherit_env",
-        "Further variables that the program inherits from the gateway, where they are set. It always inherits PATH, \
-         HOME, LANG, LC_ALL, LC_CTYPE, TZ, TMPDIR, USER, LOGNAME, SHELL and TERM, and never anything else.",
-    )
-    .unset("no further ones"),
-    shape: "names of environment variables, such as HTTPS_PROXY; not REDIS_URL and the gateway's own, MOORING_*",
-    items_max: 128,
-    item_bytes_max: NAME_BYTES_MAX,
-    disclosure: Disclosure::Open,
-};
+settings! {
+    /// The fields about variables.
+    pub(in crate::servers) const ROWS {
+        /// Environment variables of the program, such as its credentials. A value `env:NAME` is taken from the gateway's
+        /// environment variable NAME. They win over inherited ones. Values are never logged.
+        ENV = Map(
+            "servers.env",
+            128,
+            "a table of at most 128 names of environment variables, each with a text of at most 32768 bytes or \"env:NAME\"",
+        ).unset("none; see `servers.inherit_env` for what the program gets all the same"),
+        /// Further variables that the program inherits from the gateway, where they are set. It always inherits PATH, HOME,
+        /// LANG, LC_ALL, LC_CTYPE, TZ, TMPDIR, USER, LOGNAME, SHELL and TERM, and never anything else.
+        INHERIT_ENV = List(
+            "servers.inherit_env",
+            128,
+            NAME_BYTES_MAX,
+            "names of environment variables, such as HTTPS_PROXY; not REDIS_URL and the gateway's own, MOORING_*",
+        ).unset("no further ones"),
+    }
+}
 
 /// The whole environment of a child. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -81,31 +77,19 @@ impl fmt::Debug for ChildVariables {
     }
 }
 
-pub(in crate::servers) fn parse(
-    reader: &mut Reader<'_>,
-    environment: &Environment,
-) -> ChildVariables {
+pub(in crate::servers) fn parse(reader: &mut Reader<'_>) -> ChildVariables {
     let mut inherited: Vec<String> = INHERITED_DEFAULT.map(str::to_owned).to_vec();
     inherited.extend(
         reader
             .list(&INHERIT_ENV, parse_inherited)
             .unwrap_or_default(),
     );
+    let environment = reader.environment;
     let mut given = Vec::new();
-    for (name, text) in reader.map(&ENV) {
-        match parse_name(&name).and_then(|name| Ok((name, parse_value(&text, environment)?))) {
-            Ok(variable) => given.push(variable),
-            Err(reason) => {
-                let (written_as, place) = reader.position(&ENV.about);
-                let written = SourceValue {
-                    written_as: format!("{written_as}.{name}"),
-                    place,
-                    value: Value::Other(String::new()),
-                };
-                reader.note(Setting::Map(&ENV), &written, reason);
-            }
-        }
-    }
+    reader.map(&ENV, |name, text| {
+        given.push((parse_name(name)?, parse_value(text, environment)?));
+        Ok(())
+    });
     ChildVariables { inherited, given }
 }
 
