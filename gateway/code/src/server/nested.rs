@@ -26,7 +26,7 @@ pub(super) enum CallTarget {
 #[derive(Debug)]
 pub(super) enum RunCallee {
     /// The tools, with personal data in results replaced by tokens if the session has some.
-    Tools(TokenizingCallee<ForwardingCallee>),
+    Tools(Box<TokenizingCallee<ForwardingCallee>>),
     Record(Arc<FromRecord>),
 }
 
@@ -63,6 +63,6 @@ impl CodeServer {
             calls: AtomicU64::new(0),
             initialize_params: OnceCell::new(),
         };
-        RunCallee::Tools(TokenizingCallee::new(tokenizer, forwarding))
+        RunCallee::Tools(Box::new(TokenizingCallee::new(tokenizer, forwarding)))
     }
 }
