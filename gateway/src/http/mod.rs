@@ -24,6 +24,8 @@ mod stateful;
 mod stateless;
 mod stdio;
 mod target;
+#[cfg(test)]
+mod tests;
 mod upstream;
 
 pub use legacy::{StreamMessage, deliver_here};

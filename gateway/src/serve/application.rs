@@ -30,19 +30,19 @@ use mooring_upstream::{Client, ClientError, ClientOptions};
 const AGENT_LOCKS: &str = "agent-locks";
 
 /// What was opened before.
-pub(super) struct Parts {
-    pub(super) store: Store,
-    pub(super) worker: WorkerId,
+pub(crate) struct GatewayParts {
+    pub(crate) store: Store,
+    pub(crate) worker: WorkerId,
     /// How this worker reaches the others; none where it does not.
-    pub(super) peers: Option<PeerClient>,
+    pub(crate) peers: Option<PeerClient>,
     /// The keys of the fleet, where there are some.
-    pub(super) ring: Option<KeyRing>,
+    pub(crate) ring: Option<KeyRing>,
 }
 
 /// All that a request may need.
-pub(super) async fn assemble(
+pub(crate) async fn assemble(
     settings: &Settings,
-    parts: Parts,
+    parts: GatewayParts,
     recorder: PrometheusHandle,
 ) -> Result<Arc<App>, ServeError> {
     let servers = Arc::new(servers::servers(settings)?);

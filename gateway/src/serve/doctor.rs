@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use mooring_session::names::WorkerId;
 
-use super::application::{self, Parts};
+use super::application::{self, GatewayParts};
 use super::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
 use super::{ServeError, beat, record_metrics, servers, wind_down};
 use crate::background;
@@ -205,7 +205,7 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
         ..StoreOptions::of(&settings.store, settings.affinity.session_ttl)
     };
     let store = store::open_with(&options).await;
-    let parts = Parts {
+    let parts = GatewayParts {
         store: store.map_err(|error| ServeError::Unavailable {
             service: "memory".to_owned(),
             reason: error.to_string(),

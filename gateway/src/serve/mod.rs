@@ -4,7 +4,7 @@
 //! on the way out it says that it is gone after it has stopped accepting.
 
 mod activity;
-mod application;
+pub(crate) mod application;
 mod check;
 mod connection;
 mod connection_limits;
@@ -36,7 +36,7 @@ use mooring_settings::{Affinity, AuthSettings, Settings};
 use mooring_store::{self as store, Store};
 use mooring_upstream::{ClientError, ask_statefulness};
 
-use self::application::Parts;
+use self::application::GatewayParts;
 pub use self::check::{CheckOutcome, SettingsCheck, check_files, refuse_problems};
 use self::connection::ClientConnectionOptions;
 use self::connection_limits::ConnectionLimits;
@@ -186,7 +186,7 @@ async fn assemble(
     let worker = worker_id(settings, address)?;
     let port = PeerPort::Configured;
     let (ring, peers) = peers::open(&settings.worker.peers, port, &worker, &store).await?;
-    let parts = Parts {
+    let parts = GatewayParts {
         store,
         worker,
         peers: peers.as_ref().map(Peers::client),

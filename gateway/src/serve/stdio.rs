@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::pipes::{Line, Output};
-use super::application::{self, Parts};
+use super::application::{self, GatewayParts};
 use super::peers::{self, PeerPort, Peers};
 use super::signals::stop_requested;
 use super::{ServeError, beat, open_store, record_metrics, wind_down};
@@ -61,7 +61,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     } else {
         (None, None)
     };
-    let parts = Parts {
+    let parts = GatewayParts {
         store,
         worker: worker.clone(),
         peers: peers.as_ref().map(Peers::client),

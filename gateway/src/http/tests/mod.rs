@@ -1,0 +1,190 @@
+//! The routes as a value: every request is a call of the router, with the store in memory and an upstream server in this
+//! process. What needs processes, a fleet or Redis is tested in `tests/`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
+
+mod fake_upstream;
+mod refusals;
+mod replies;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use mooring_session::names::WorkerId;
+use mooring_settings::{Environment, Flags, Settings};
+use mooring_store::test_support::memory_store;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+use self::fake_upstream::FakeUpstream;
+use super::router;
+use crate::serve::application::{GatewayParts, assemble as assemble_app};
+
+/// The routes of one gateway, and the two upstream servers behind it.
+struct Gateway {
+    router: Router,
+    a: FakeUpstream,
+    b: FakeUpstream,
+}
+
+/// What was answered.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
+}
+
+impl Gateway {
+    /// The servers `a` and `b`, `pair` of two instances, and `both`, a group of `a` and `b`.
+    async fn start() -> Self {
+        let (a, b) = (
+            FakeUpstream::start("a").await,
+            FakeUpstream::start("b").await,
+        );
+        let server = |id: &str, urls: &[&str]| {
+            let instances = json!(urls);
+            format!(
+                "[[servers]]\nid = \"{id}\"\nkind = \"http\"\naffinity = \"on\"\nconcurrency = \"parallel\"\ninstances = {instances}\n"
+            )
+        };
+        let toml = [
+            "[default]\nserver = \"a\"\n[listen]\nbody_bytes_max = 1048576\n".to_owned(),
+            "allowed_origins = [\"https://app.example\"]\n".to_owned(),
+            server("a", &[&a.url]),
+            server("b", &[&b.url]),
+            server("pair", &[&a.url, &b.url]),
+            "[[servers]]\nid = \"both\"\nkind = \"group\"\nmembers = [\"a\", \"b\"]\n".to_owned(),
+        ]
+        .concat();
+        let home = TempDir::new().unwrap();
+        let settings = settings(&toml, home.path());
+        let parts = GatewayParts {
+            store: memory_store(),
+            worker: WorkerId::parse(b"w:1").unwrap(),
+            peers: None,
+            ring: None,
+        };
+        // Its own: a process has one global recorder.
+        let metrics = PrometheusBuilder::new().build_recorder().handle();
+        let app = assemble_app(&settings, parts, metrics).await.unwrap();
+        Self {
+            router: router(app),
+            a,
+            b,
+        }
+    }
+
+    /// Sends one request as it is, from a loopback address.
+    async fn send(&self, mut request: Request<Body>) -> Response<Body> {
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 4_000));
+        request.extensions_mut().insert(ConnectInfo(peer));
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    /// POSTs a message of a session to the server.
+    async fn post(&self, server: &str, session: Option<&str>, message: &Value) -> Answer {
+        let request = post(server, session).body(Body::from(message.to_string()));
+        Answer::read(self.send(request.unwrap()).await).await
+    }
+
+    /// The id of a session that was just begun at the server.
+    async fn open(&self, server: &str) -> String {
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"}});
+        let answer = self
+            .post(server, None, &request(0, "initialize", params))
+            .await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+        answer.header("mcp-session-id").unwrap().to_owned()
+    }
+
+    /// Calls the tool `echo` in a session.
+    async fn echo(&self, server: &str, session: &str, arguments: Value) -> Answer {
+        self.call(server, session, "echo", arguments).await
+    }
+
+    async fn call(&self, server: &str, session: &str, tool: &str, arguments: Value) -> Answer {
+        let params = json!({"name": tool, "arguments": arguments});
+        self.post(server, Some(session), &request(7, "tools/call", params))
+            .await
+    }
+}
+
+impl Answer {
+    async fn read(response: Response<Body>) -> Self {
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Self {
+            status: head.status,
+            headers: head.headers,
+            text: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    /// The code of the JSON-RPC error.
+    fn error_code(&self) -> i64 {
+        self.json()["error"]["code"].as_i64().unwrap()
+    }
+
+    /// The data of the events, each a message.
+    fn events(&self) -> Vec<Value> {
+        assert_eq!(self.header("content-type"), Some("text/event-stream"));
+        let data = self
+            .text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap())
+            .collect()
+    }
+}
+
+/// The settings in this text, whose user has this home.
+fn settings(toml: &str, home: &Path) -> Settings {
+    let config = home.join("mooring.toml");
+    std::fs::write(&config, toml).unwrap();
+    let environment = Environment::from_iter([("HOME", home)]);
+    let flags = Flags {
+        config: Some(config),
+        ..Flags::default()
+    };
+    Settings::load(&environment, &flags).unwrap().settings
+}
+
+/// A POST to the server as a client makes it, short of its body.
+fn post(server: &str, session: Option<&str>) -> http::request::Builder {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("/servers/{server}/mcp"))
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-06-18");
+    match session {
+        Some(session) => request.header("mcp-session-id", session),
+        None => request,
+    }
+}
+
+fn request(id: u64, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}

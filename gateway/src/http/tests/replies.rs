@@ -1,0 +1,179 @@
+//! Replies of upstream servers as clients get them.
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Answer, Gateway, post, request};
+
+#[tokio::test]
+async fn json_comes_back_byte_for_byte_under_the_clients_id() {
+    let gateway = Gateway::start().await;
+    let session = gateway.open("a").await;
+    let answer = gateway.echo("a", &session, json!({"n": 1})).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(
+        answer.header("mcp-session-id"),
+        None,
+        "the upstream's is its own"
+    );
+    let result = json!({"content": [], "structuredContent": {"arguments": {"n": 1}, "by": "a"}});
+    let expected = format!(r#"{{ "x-vendor": 1.0e0,"id" :7,"result":{result},"jsonrpc":"2.0"}}"#);
+    assert_eq!(answer.text, expected);
+}
+
+#[tokio::test]
+async fn events_come_back_whole_with_their_ids() {
+    let gateway = Gateway::start().await;
+    let session = gateway.open("a").await;
+    let answer = gateway.call("a", &session, "stream", json!({})).await;
+    assert_eq!(
+        answer.header("cache-control"),
+        Some("no-cache, no-transform")
+    );
+    let events = answer.events();
+    assert_eq!(events[0]["method"], "notifications/message");
+    assert_eq!(
+        (&events[1]["id"], &events[1]["x-vendor"]),
+        (&json!(7), &json!(1.0))
+    );
+    let ids: Vec<_> = answer
+        .text
+        .lines()
+        .filter(|line| line.starts_with("id: "))
+        .collect();
+    assert_eq!(ids, ["id: 1", "id: 2"]);
+}
+
+#[tokio::test]
+async fn every_call_of_a_session_reaches_the_instance_that_knows_it() {
+    let gateway = Gateway::start().await;
+    let mut by = Vec::new();
+    for _ in 0..4 {
+        let session = gateway.open("pair").await;
+        let first = gateway.echo("pair", &session, json!({})).await.json();
+        for _ in 0..4 {
+            let again = gateway.echo("pair", &session, json!({})).await.json();
+            assert_eq!(again["result"], first["result"]);
+        }
+        by.push(first["result"]["structuredContent"]["by"].clone());
+    }
+    by.sort_by_key(Value::to_string);
+    assert_eq!(by, ["a", "a", "b", "b"], "sessions are spread");
+}
+
+#[tokio::test]
+async fn a_lost_upstream_session_is_replaced_and_the_reply_says_so() {
+    let gateway = Gateway::start().await;
+    let session = gateway.open("a").await;
+    gateway.a.forget_sessions();
+    let events = gateway.echo("a", &session, json!({})).await.events();
+    let told = "/params/data/mooring~1rebound/state_lost";
+    assert_eq!(events[0].pointer(told), Some(&json!(true)), "{events:?}");
+    let marked = "/result/_meta/mooring~1rebound/state_lost";
+    assert_eq!(events[1].pointer(marked), Some(&json!(true)), "{events:?}");
+    assert_eq!(gateway.a.sessions(), 1);
+    let after = gateway.echo("a", &session, json!({})).await;
+    assert_eq!(
+        after.json()["result"]["_meta"],
+        Value::Null,
+        "it is told once"
+    );
+}
+
+#[tokio::test]
+async fn a_batch_of_2025_03_26_is_answered_on_one_stream() {
+    let gateway = Gateway::start().await;
+    let session = gateway.open("a").await;
+    let call = |id| {
+        request(
+            id,
+            "tools/call",
+            json!({"name": "echo", "arguments": {"id": id}}),
+        )
+    };
+    let batch = json!([call(1), {"jsonrpc": "2.0", "method": "notifications/x"}, call(2)]);
+    let mut http = post("a", Some(&session));
+    let revision = "2025-03-26".parse().unwrap();
+    http.headers_mut()
+        .unwrap()
+        .insert("mcp-protocol-version", revision);
+    let http = http.body(Body::from(batch.to_string())).unwrap();
+    let answer = Answer::read(gateway.send(http).await).await;
+    let ids: Vec<_> = answer
+        .events()
+        .iter()
+        .map(|event| event["id"].clone())
+        .collect();
+    assert_eq!(ids, [json!(1), json!(2)]);
+}
+
+#[tokio::test]
+async fn a_group_lists_and_calls_the_tools_of_its_members() {
+    let gateway = Gateway::start().await;
+    let session = gateway.open("both").await;
+    let list = request(1, "tools/list", json!({}));
+    let listed = gateway.post("both", Some(&session), &list).await.json();
+    let tools = listed["result"]["tools"].as_array().unwrap();
+    let names: Vec<_> = tools
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["a__echo", "a__stream", "b__echo", "b__stream"]);
+
+    let echoed = gateway
+        .call("both", &session, "b__echo", json!({}))
+        .await
+        .json();
+    assert_eq!(echoed["result"]["structuredContent"]["by"], "b");
+    let streamed = gateway.call("both", &session, "a__stream", json!({})).await;
+    assert!(
+        streamed.text.contains("id: a/call/2\n"),
+        "{}",
+        streamed.text
+    );
+}
+
+#[tokio::test]
+async fn a_client_of_http_sse_reads_every_reply_on_its_stream() {
+    let gateway = Gateway::start().await;
+    let get = Request::get("/servers/a/sse")
+        .header("host", "localhost")
+        .header("accept", "text/event-stream");
+    let response = gateway.send(get.body(Body::empty()).unwrap()).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let mut stream = response.into_body().into_data_stream();
+    let mut next = async || {
+        use futures_util::StreamExt;
+        let chunk = stream.next().await.unwrap().unwrap();
+        let text = String::from_utf8(chunk.to_vec()).unwrap();
+        let data = text.lines().find_map(|line| line.strip_prefix("data: "));
+        data.unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let endpoint = next().await;
+    let post = async |message: Value| {
+        let request = Request::post(&endpoint)
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(Body::from(message.to_string()));
+        gateway.send(request.unwrap()).await.status()
+    };
+    let params = json!({"protocolVersion": "2024-11-05", "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"}});
+    assert_eq!(
+        post(request(0, "initialize", params)).await,
+        StatusCode::ACCEPTED
+    );
+    let initialized: Value = serde_json::from_str(&next().await).unwrap();
+    assert_eq!(initialized["result"]["serverInfo"]["name"], "a");
+    let call = request(1, "tools/call", json!({"name": "stream", "arguments": {}}));
+    assert_eq!(post(call).await, StatusCode::ACCEPTED);
+    let logged: Value = serde_json::from_str(&next().await).unwrap();
+    let answered: Value = serde_json::from_str(&next().await).unwrap();
+    assert_eq!(logged["method"], "notifications/message");
+    assert_eq!(
+        (&answered["id"], &answered["result"]["content"]),
+        (&json!(1), &json!([]))
+    );
+}
