@@ -179,24 +179,30 @@ pub(super) async fn get(context: &UpstreamContext) -> Reply {
         Ok(hold) => hold,
         Err(reply) => return *reply,
     };
+    open_stream(context, &session, hold)
+        .await
+        .unwrap_or_else(|cause| answer::delivery_error(&cause, None))
+}
+
+/// Opens the server's stream of messages that answer nothing, or what came after the event that the headers name.
+pub(super) async fn open_stream(
+    context: &UpstreamContext,
+    session: &Session,
+    hold: Option<StreamHold>,
+) -> Result<Reply, DeliverError> {
+    let (session_router, server) = (&context.app.session_router, &context.server);
     let call = Call {
-        session: &session,
-        server: &context.server,
-        outgoing: Outgoing::listen(&context.server).forwarding(&context.headers),
+        session,
+        server,
+        outgoing: Outgoing::listen(server).forwarding(&context.headers),
         on_loss: OnLoss::RecoverUnreported,
         repeat: RetrySafety::Harmless,
         epoch: None,
         routed: None,
     };
-    let session_router = &context.app.session_router;
-    let in_flight =
-        session_router
-            .active_bindings()
-            .begin(&session, &context.server.id, InFlightKind::Stream);
-    let delivered = match deliver(session_router, &call).await {
-        Ok(delivered) => delivered,
-        Err(cause) => return answer::delivery_error(&cause, None),
-    };
+    let active_bindings = session_router.active_bindings();
+    let in_flight = active_bindings.begin(session, &server.id, InFlightKind::Stream);
+    let delivered = deliver(session_router, &call).await?;
     in_flight.set_holder(BindingHolder::of(
         &delivered.binding,
         session_router.worker(),
@@ -206,15 +212,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Reply {
         stream: hold,
         turn: None,
     };
-    relay_stream(
-        delivered,
-        &session,
-        &context.server,
-        guards,
-        &context.app.relay,
-    )
-    .await
-    .unwrap_or_else(|cause| answer::exchange(&cause, None))
+    Ok(relay_stream(delivered, session, server, guards, &context.app.relay).await?)
 }
 
 /// Makes the session's unrelated stream this worker's. Whoever resumes by an event id may resume the stream of a call,

@@ -72,6 +72,34 @@ impl SessionRouter {
         }))
     }
 
+    /// Initializes upstream under the claim as the session's client did, and tells the new upstream session what the client
+    /// had set: it may have set the log level before it first used this server. None where the claim was lost to another
+    /// attempt meanwhile.
+    ///
+    /// # Errors
+    /// As [`SessionRouter::establish`], and where the client's params are not stored any more.
+    pub(super) async fn establish_from_record(
+        &self,
+        session: &Session,
+        server: &Server,
+        claim: Claim,
+    ) -> Result<Option<BindingView>, ResolveError> {
+        let (handshake, restored_state) = match self.stored_handshake(session, server).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.give_up(session, server, &claim).await;
+                return Err(error);
+            }
+        };
+        let established = self.establish(session, server, claim, &handshake).await?;
+        let Some((binding, initialized)) = established else {
+            return Ok(None);
+        };
+        self.restore(session, server, &binding, &initialized, &restored_state)
+            .await;
+        Ok(Some(binding))
+    }
+
     /// Initializes upstream under the claim, moving the claim on while instances cannot be reached. None where the
     /// claim was lost to another attempt meanwhile.
     ///
@@ -260,7 +288,7 @@ impl SessionRouter {
     ///
     /// # Errors
     /// [`ResolveError::ParamsGone`] where the params are not kept any more.
-    pub(super) async fn stored_greeting(
+    pub(super) async fn stored_handshake(
         &self,
         session: &Session,
         server: &Server,

@@ -202,7 +202,7 @@ impl SessionRouter {
         session: &Session,
         server: &Server,
     ) -> Result<(BindingView, InitializedSession), ResolveError> {
-        let (handshake, _) = self.stored_greeting(session, server).await?;
+        let (handshake, _) = self.stored_handshake(session, server).await?;
         self.initialize_first(session, server, &handshake).await
     }
 

@@ -198,7 +198,19 @@ impl SessionRouter {
                 binding: rebound.binding,
                 token,
             };
-            binding = self.renew(session, server, lost, loss, claim).await?;
+            binding = self.establish_from_record(session, server, claim).await?;
+            if let Some(binding) = &binding {
+                metrics::affinity_rebind(loss.label());
+                tracing::warn!(
+                    session = %session.digest,
+                    server = %server.id,
+                    from = %lost.instance,
+                    to = %binding.instance,
+                    epoch = binding.epoch,
+                    reason = loss.as_str(),
+                    "session rebound; the state it had upstream is lost"
+                );
+            }
             if let (Some(previous), Loss::SessionUnknown) = (rebound.previous, loss)
                 && let Some(instance) = server.instance(&lost.instance)
             {
@@ -232,40 +244,5 @@ impl SessionRouter {
             moved.is_recorded = is_recorded;
         }
         Ok(adopted)
-    }
-
-    /// Makes the new upstream session under the claim that a rebind gave.
-    async fn renew(
-        &self,
-        session: &Session,
-        server: &Server,
-        lost: &BindingView,
-        loss: Loss,
-        claim: Claim,
-    ) -> Result<Option<BindingView>, ResolveError> {
-        let (handshake, restored_state) = match self.stored_greeting(session, server).await {
-            Ok(handshake) => handshake,
-            Err(error) => {
-                self.give_up(session, server, &claim).await;
-                return Err(error);
-            }
-        };
-        let established = self.establish(session, server, claim, &handshake).await?;
-        let Some((binding, initialized)) = established else {
-            return Ok(None);
-        };
-        metrics::affinity_rebind(loss.label());
-        tracing::warn!(
-            session = %session.digest,
-            server = %server.id,
-            from = %lost.instance,
-            to = %binding.instance,
-            epoch = binding.epoch,
-            reason = loss.as_str(),
-            "session rebound; the state it had upstream is lost"
-        );
-        self.restore(session, server, &binding, &initialized, &restored_state)
-            .await;
-        Ok(Some(binding))
     }
 }

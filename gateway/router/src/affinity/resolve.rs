@@ -335,21 +335,7 @@ impl SessionRouter {
         let Some(claim) = self.claim_first(session, server).await? else {
             return Ok(None);
         };
-        let (handshake, restored_state) = match self.stored_greeting(session, server).await {
-            Ok(handshake) => handshake,
-            Err(error) => {
-                self.give_up(session, server, &claim).await;
-                return Err(error);
-            }
-        };
-        let established = self.establish(session, server, claim, &handshake).await?;
-        let Some((binding, initialized)) = established else {
-            return Ok(None);
-        };
-        // The client may have set the log level before it first used this server.
-        self.restore(session, server, &binding, &initialized, &restored_state)
-            .await;
-        Ok(Some(binding))
+        self.establish_from_record(session, server, claim).await
     }
 
     /// Moves a binding away from where it was lost; the state it had upstream is gone, unless the claim that lapsed

@@ -14,9 +14,7 @@ use crate::http::endpoint::UpstreamContext;
 use crate::http::{answer, stateful};
 use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{ErrorBody, ErrorKind, EventStream, Reply, ReplyBody};
-use mooring_router::affinity::{BindingHolder, InFlightKind, Session, StreamHold, StreamKind};
-use mooring_router::dispatch::{Call, OnLoss, ReplyGuards, RetrySafety, deliver, relay_stream};
-use mooring_upstream::Outgoing;
+use mooring_router::affinity::{Session, StreamHold, StreamKind};
 
 /// The stream of messages that answer nothing, or of what came after an event.
 pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
@@ -107,45 +105,14 @@ fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
 
 /// One member's events, their ids marked; none where it has no stream.
 async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> {
-    let call = Call {
-        session: &session,
-        server: &member.server,
-        outgoing: Outgoing::listen(&member.server).forwarding(&member.headers),
-        on_loss: OnLoss::RecoverUnreported,
-        repeat: RetrySafety::Harmless,
-        epoch: None,
-        routed: None,
-    };
-    let session_router = &member.app.session_router;
-    let in_flight =
-        session_router
-            .active_bindings()
-            .begin(&session, &member.server.id, InFlightKind::Stream);
-    let delivered = match deliver(session_router, &call).await {
-        Ok(delivered) => delivered,
+    let server = member.server.id.clone();
+    let reply = match stateful::open_stream(&member, &session, None).await {
+        Ok(reply) => reply,
         Err(error) => {
-            tracing::info!(session = %session.digest, server = %member.server.id, %error, "a member's stream could not be opened");
+            tracing::info!(session = %session.digest, %server, %error, "a member's stream could not be opened");
             return None;
         }
     };
-    in_flight.set_holder(BindingHolder::of(
-        &delivered.binding,
-        session_router.worker(),
-    ));
-    let guards = ReplyGuards {
-        in_flight: Some(in_flight),
-        ..ReplyGuards::default()
-    };
-    let relayed = relay_stream(
-        delivered,
-        &session,
-        &member.server,
-        guards,
-        &member.app.relay,
-    )
-    .await;
-    let reply = relayed.ok()?;
-    let server = member.server.id.clone();
     match reply.body {
         ReplyBody::Events(events) if reply.status == StatusCode::OK => {
             let marked = events.filter_map(move |event| {
