@@ -86,7 +86,7 @@ pub(crate) fn key_changed(context: &Context, what: KeyEvent, key: &[u8]) {
 /// Something happened to the server.
 pub(crate) fn server_changed(context: &Context, event: ServerEvent) {
     match event {
-        ServerEvent::Tick => tick(context, TickCause::Server),
+        ServerEvent::Tick { hz } => tick(context, TickCause::Server { hz }),
         event => guard_callback(|| {
             let followed = Module::try_with(|module| events::follow(module, context, event));
             if followed == Err(StateError::Busy) {

@@ -43,6 +43,9 @@ pub(crate) fn doubt_the_indexes() {
 
 /// Does what is due. Answers with the sessions whose expiry is to be told of, once the state is given up.
 pub(crate) fn tick(module: &mut Module, context: &Context, cause: TickCause) -> Vec<SessionPlace> {
+    if let TickCause::Server { hz } = cause {
+        module.time.expect_ticks(hz);
+    }
     let mono = module.monotonic();
     if !module.tick_schedule.begin(cause, mono) {
         return Vec::new();

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use mooring_session::clock::NodeClock;
-use mooring_session::time::Monotonic;
+use mooring_session::time::{Millis, Monotonic};
 
 /// The clock of this node: see [`NodeClock`].
 pub(crate) struct NodeTime {
@@ -27,6 +27,12 @@ impl NodeTime {
     /// measured by it.
     pub(crate) fn now(&self) -> Monotonic {
         self.clock.read(self.real())
+    }
+
+    /// The server ticks `hz` times a second from now on, and each tick reads this clock.
+    pub(crate) fn expect_ticks(&self, hz: u64) {
+        let interval = Millis::new(1_000 / hz.max(1));
+        self.clock.expect_reads_every(interval);
     }
 
     /// The system's monotonic clock, to compare the wall clock with.

@@ -20,7 +20,10 @@ pub(crate) struct TickSchedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TickCause {
     /// The server's own periodic event.
-    Server,
+    Server {
+        /// How often it comes in a second.
+        hz: u64,
+    },
     /// The timer that was set. It is gone afterwards.
     Timer,
 }
@@ -30,14 +33,14 @@ impl TickSchedule {
     pub(crate) fn begin(&mut self, cause: TickCause, mono: Monotonic) -> bool {
         match cause {
             TickCause::Timer => self.timer = None,
-            TickCause::Server
+            TickCause::Server { .. }
                 if self
                     .ticked_at
                     .is_some_and(|then| mono < then.plus(TICK_MIN)) =>
             {
                 return false;
             }
-            TickCause::Server => {}
+            TickCause::Server { .. } => {}
         }
         self.ticked_at = Some(mono);
         true

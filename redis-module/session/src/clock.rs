@@ -59,8 +59,8 @@ impl ClockWatch {
     }
 }
 
-/// A node that was not seen at work for longer than this stood still. A node looks at its clock every 100 ms or so,
-/// and a beat lives for longer.
+/// A node that was not seen at work for longer than this stood still, unless it reads its clock less often. A node reads
+/// it every 100 ms or so, and a beat lives for longer.
 pub const STALL_MIN: Millis = Millis::new(500);
 
 /// The clock of a node's liveness, leases and time-outs: the monotonic one without the time in which the node stood
@@ -69,13 +69,23 @@ pub const STALL_MIN: Millis = Millis::new(500);
 pub struct NodeClock {
     read_at: Cell<Monotonic>,
     shown: Cell<Monotonic>,
+    read_interval: Cell<Millis>,
 }
 
 impl NodeClock {
-    /// What it shows at `real`. Whoever runs a node reads it at least every [`STALL_MIN`].
+    /// From now on the clock is read at least this often, also where the node has nothing else to do. Until it is said,
+    /// at least every [`STALL_MIN`].
+    pub fn expect_reads_every(&self, interval: Millis) {
+        self.read_interval.set(interval);
+    }
+
+    /// What it shows at `real`.
     pub fn read(&self, real: Monotonic) -> Monotonic {
         let passed = real.ms().saturating_sub(self.read_at.get().ms());
-        let counted = Millis::new(passed.min(STALL_MIN.get()));
+        // A read may come late by half an interval.
+        let interval = self.read_interval.get().get();
+        let counted = passed.min(STALL_MIN.get().max(interval.saturating_add(interval / 2)));
+        let counted = Millis::new(counted);
         self.read_at.set(self.read_at.get().max(real));
         self.shown.set(self.shown.get().plus(counted));
         self.shown.get()
@@ -96,6 +106,17 @@ mod tests {
         assert_eq!(read(9_000), 1_200, "never back");
         assert_eq!(read(9_800), 1_300);
         assert_eq!(read(u64::MAX), 1_800);
+    }
+
+    #[test]
+    fn a_node_that_seldom_reads_its_clock_counts_all_of_its_time() {
+        let clock = NodeClock::default();
+        let read = |ms| clock.read(Monotonic::from_ms(ms)).ms();
+        clock.expect_reads_every(Millis::new(1_000));
+        assert_eq!([read(0), read(1_000), read(2_400)], [0, 1_000, 2_400]);
+        assert_eq!(read(12_400), 3_900, "ten seconds of standstill");
+        clock.expect_reads_every(Millis::new(100));
+        assert_eq!(read(13_400), 4_400);
     }
 
     const START: u64 = 1_700_000_000_000;

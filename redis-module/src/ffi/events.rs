@@ -51,8 +51,11 @@ pub(crate) enum ServerEvent {
     Promoted,
     /// This node became a replica.
     Demoted,
-    /// The server's own clock ticked: `hz` times a second.
-    Tick,
+    /// The server's own clock ticked.
+    Tick {
+        /// How often it ticks in a second.
+        hz: u64,
+    },
 }
 
 /// All classes but the module's own, the misses, and news of keys that other classes tell as well.
@@ -141,7 +144,7 @@ extern "C" fn server_changed(
 
 fn read(id: u64, part: u64, data: *mut c_void) -> Option<ServerEvent> {
     let event = match (id, part) {
-        (raw::REDISMODULE_EVENT_CRON_LOOP, _) => ServerEvent::Tick,
+        (raw::REDISMODULE_EVENT_CRON_LOOP, _) => return ticked(data),
         (
             raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
             raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER,
@@ -171,6 +174,17 @@ fn read(id: u64, part: u64, data: *mut c_void) -> Option<ServerEvent> {
         _ => return None,
     };
     Some(event)
+}
+
+fn ticked(data: *mut c_void) -> Option<ServerEvent> {
+    if data.is_null() {
+        return None;
+    }
+    // SAFETY: the event CRON_LOOP carries this structure, which lives for the length of the callback.
+    let info = unsafe { &*data.cast::<raw::RedisModuleCronLoopInfo>() };
+    Some(ServerEvent::Tick {
+        hz: u64::try_from(info.hz).unwrap_or(0),
+    })
 }
 
 fn flushing(data: *mut c_void) -> Option<ServerEvent> {

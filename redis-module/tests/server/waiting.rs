@@ -324,3 +324,25 @@ async fn everybody_hears_what_is_theirs() -> anyhow::Result<()> {
     }
     until_blocked(&mut c, i64::try_from(WORKERS / 2)?).await
 }
+
+/// A server that ticks once a second: what its workers are measured by keeps pace with its clock.
+#[tokio::test]
+async fn a_server_that_seldom_ticks_counts_all_of_its_time() -> anyhow::Result<()> {
+    let redis = Redis::start_with(Module::Loaded, &["--hz", "1"]).await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("WORKER.BEAT w:1 127.0.0.1:1 TTL 2500")?;
+    c.run(&format!("SESSION.CREATE {KEY} s1 zoe TTL 3000"))?;
+    // Looked at by the wall clock alone, so that nothing but ticks reads the other one.
+    let end = c.run(&format!("HGET {KEY} s"))?.to_string();
+    let end: u64 = end.split(' ').nth(4).expect("its end").parse()?;
+    wait::until_true("the session's end", SOON, async || {
+        let time = c.run("TIME")?;
+        let Value::Array(parts) = time else {
+            anyhow::bail!("TIME is an array: {time}");
+        };
+        Ok(parts[0].to_string().parse::<u64>()? * 1_000 >= end)
+    })
+    .await?;
+    assert_eq!(c.run("SESSION.STATS")?.field("workers_alive").integer(), 0);
+    Ok(())
+}
