@@ -119,7 +119,8 @@ extern "C" fn key_changed(
     _event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
-    let key = Text::borrow(key).as_bytes();
+    // SAFETY: the server's name of the key lives for the length of this callback.
+    let key = unsafe { Text::borrow(key) }.as_bytes();
     if !crate::keyspace::may_be_ours(key) {
         return OK;
     }

@@ -47,10 +47,9 @@ extern "C" fn collect_field(
     // SAFETY: `target` is the `Fields` that `read_all` holds exclusively while the scan runs, and nothing else
     // touches it in between.
     let fields = unsafe { &mut *target.cast::<Fields>() };
-    fields.push(
-        Text::borrow(field).as_bytes(),
-        Text::borrow(value).as_bytes(),
-    );
+    // SAFETY: the server's strings of the field live for the length of this callback.
+    let (field, value) = unsafe { (Text::borrow(field), Text::borrow(value)) };
+    fields.push(field.as_bytes(), value.as_bytes());
 }
 
 impl Key<'_> {

@@ -72,5 +72,7 @@ extern "C" fn show_key(
     // SAFETY: `target` is the reference that `step` holds exclusively while the scan runs, and nothing else touches it
     // in between.
     let visit = unsafe { &mut *target.cast::<&mut dyn FnMut(&[u8])>() };
-    crate::handler::guard_callback(|| visit(Text::borrow(name).as_bytes()));
+    // SAFETY: the server's name of the key lives for the length of this callback.
+    let name = unsafe { Text::borrow(name) };
+    crate::handler::guard_callback(|| visit(name.as_bytes()));
 }

@@ -1,7 +1,7 @@
 //! The module's settings as the server sees them: `mooring.<name>`, read and set through functions.
 //!
-//! Invariant: a setting outlives its registration, as a static; the server has checked the range of an integer before it
-//! sets one.
+//! Invariants: a setting outlives its registration, as a static; the server has checked the range of an integer before it
+//! sets one. No panic of a setting leaves these callbacks.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::ptr;
@@ -12,6 +12,7 @@ use redis_module::raw;
 use super::loading::{LoadError, Loading, check};
 use super::log::one_line;
 use super::{ERR, OK, OwnedText, Text};
+use crate::handler::guard;
 use crate::settings::Setting;
 
 /// A setting that is text. Its value is kept by whoever takes it.
@@ -101,7 +102,8 @@ impl Loading<'_> {
 
 extern "C" fn get_setting(_name: *const c_char, setting: *mut c_void) -> c_longlong {
     // SAFETY: `register_setting` gave a `&'static Setting` along with this callback.
-    unsafe { &*setting.cast::<Setting>() }.get()
+    let setting = unsafe { &*setting.cast::<Setting>() };
+    guard(|| Ok(setting.get())).unwrap_or(setting.default)
 }
 
 extern "C" fn set_setting(
@@ -111,14 +113,19 @@ extern "C" fn set_setting(
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: as in `get_setting`. Redis has checked the range, and shared access is all that is needed.
-    unsafe { &*setting.cast::<Setting>() }.set(value);
-    OK
+    let setting = unsafe { &*setting.cast::<Setting>() };
+    let set = guard(|| {
+        setting.set(value);
+        Ok(())
+    });
+    set.map_or(ERR, |()| OK)
 }
 
 extern "C" fn get_text(_name: *const c_char, setting: *mut c_void) -> *mut raw::RedisModuleString {
     // SAFETY: `register_text_setting` gave a `&'static TextSetting` along with this callback.
     let setting = unsafe { &*setting.cast::<TextSetting>() };
-    let text = OwnedText::new((setting.show)().as_bytes());
+    let shown = guard(|| Ok((setting.show)())).unwrap_or_default();
+    let text = OwnedText::new(shown.as_bytes());
     let raw = text.raw;
     // The server copies it before it asks for the next.
     *setting.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -133,7 +140,10 @@ extern "C" fn set_text(
 ) -> c_int {
     // SAFETY: as in `get_text`.
     let setting = unsafe { &*setting.cast::<TextSetting>() };
-    let Err(message) = (setting.take)(Text::borrow(value).as_bytes()) else {
+    // SAFETY: the server's string of the value lives for the length of this callback.
+    let value = unsafe { Text::borrow(value) }.as_bytes();
+    let taken = guard(|| Ok((setting.take)(value)));
+    let Err(message) = taken.unwrap_or_else(|failure| Err(failure.to_string())) else {
         return OK;
     };
     if !error.is_null() {
@@ -146,4 +156,24 @@ extern "C" fn set_text(
         unsafe { *error = raw };
     }
     ERR
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "the panic is what is tested")]
+    use super::*;
+
+    #[test]
+    fn a_setting_that_panics_is_refused_and_reads_as_nothing() {
+        static BROKEN: TextSetting =
+            TextSetting::new(c"broken", || panic!("a defect"), |_| panic!("a defect"));
+        let setting = ptr::from_ref(&BROKEN).cast_mut().cast();
+        let set = set_text(ptr::null(), ptr::null_mut(), setting, ptr::null_mut());
+        assert_eq!(set, ERR);
+        assert!(
+            get_text(ptr::null(), setting).is_null(),
+            "no server made a string"
+        );
+        BROKEN.release();
+    }
 }

@@ -19,8 +19,11 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The string behind a pointer that Redis gave, for as long as the caller says that it lives.
-    pub(super) const fn borrow(raw: *mut raw::RedisModuleString) -> Self {
+    /// The string behind a pointer that Redis gave.
+    ///
+    /// # Safety
+    /// The string lives for `'a`, and nothing writes to it. A null pointer reads as no bytes.
+    pub(super) const unsafe fn borrow(raw: *mut raw::RedisModuleString) -> Self {
         Self {
             raw,
             lives: PhantomData,
@@ -65,7 +68,8 @@ impl OwnedText {
 
     /// The string, to hand on.
     pub(crate) fn text(&self) -> Text<'_> {
-        Text::borrow(self.raw)
+        // SAFETY: the string lives until it is dropped, and nothing here writes to strings.
+        unsafe { Text::borrow(self.raw) }
     }
 
     /// Its bytes.
@@ -104,6 +108,8 @@ impl<'a> Arguments<'a> {
 
     /// The argument at `index`.
     pub(crate) fn get(self, index: usize) -> Option<Text<'a>> {
-        self.raw.get(index).copied().map(Text::borrow)
+        let raw = self.raw.get(index).copied()?;
+        // SAFETY: who made these arguments said that their strings outlive `'a`.
+        Some(unsafe { Text::borrow(raw) })
     }
 }
