@@ -66,6 +66,7 @@ const FAILURE_NAMES: [&CStr; CODES.len()] = [
     c"failures_limit",
     c"failures_err",
     c"failures_wrongtype",
+    c"failures_oom",
 ];
 
 #[cfg(test)]
@@ -81,6 +82,6 @@ mod tests {
         let mut counters = Counters::default();
         counters.note_failure(&Failure::WrongType);
         counters.note_failure(&Failure::Internal);
-        assert_eq!(counters.failures, [0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(counters.failures, [0, 0, 0, 0, 0, 0, 0, 1, 1, 0]);
     }
 }

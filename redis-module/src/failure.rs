@@ -29,6 +29,9 @@ pub(crate) enum Failure {
     /// A cap counts the sessions under a prefix.
     #[error("ERR CAP needs a key under one of mooring.prefixes")]
     NoPrefix,
+    /// The record would grow, and the server has reached maxmemory. The server's own words.
+    #[error("OOM command not allowed when used memory > 'maxmemory'.")]
+    OutOfMemory,
     /// A defect of this module.
     #[error("ERR internal error")]
     Internal,
@@ -47,7 +50,7 @@ impl From<CorruptRecord> for Failure {
 }
 
 /// The stable codes, in the order in which they are reported.
-pub(crate) const CODES: [&str; 9] = [
+pub(crate) const CODES: [&str; 10] = [
     "NOSESSION",
     "ENDED",
     "DENIED",
@@ -57,6 +60,7 @@ pub(crate) const CODES: [&str; 9] = [
     "LIMIT",
     "ERR",
     "WRONGTYPE",
+    "OOM",
 ];
 
 /// One error of a command, for its documentation page. Errors that every command can return are documented once.
@@ -118,6 +122,7 @@ impl Failure {
         match self {
             Self::Refused(refusal) => refusal.code(),
             Self::WrongType => "WRONGTYPE",
+            Self::OutOfMemory => "OOM",
             Self::Syntax(_)
             | Self::Missing(_)
             | Self::CorruptRate

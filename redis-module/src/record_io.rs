@@ -61,6 +61,42 @@ impl<'c> Slot<'c> {
         &self.moment
     }
 
+    /// Refuses what would make the record grow while the server is out of memory: for commands that the server itself
+    /// cannot refuse, because not all that they do takes memory.
+    ///
+    /// # Errors
+    /// `OOM`.
+    pub(crate) fn refuse_growth(&self, written: RecordChange) -> Result<(), Failure> {
+        if written == RecordChange::Record && self.context.is_out_of_memory() && self.grows() {
+            return Err(Failure::OutOfMemory);
+        }
+        Ok(())
+    }
+
+    /// Whether the record takes more bytes than it did.
+    fn grows(&self) -> bool {
+        let Some(record) = &self.record else {
+            return false;
+        };
+        let changes = codec::changes(self.before.iter(), record);
+        let bytes = |(field, value): (&[u8], &[u8])| field.len() + value.len();
+        let is_replaced = |field: &[u8]| {
+            let mut names = changes
+                .set
+                .iter()
+                .map(|(name, _)| name)
+                .chain(&changes.delete);
+            names.any(|name| name.as_bytes() == field)
+        };
+        let before = self.before.iter().filter(|(field, _)| is_replaced(field));
+        let before: usize = before.map(bytes).sum();
+        let after = changes
+            .set
+            .iter()
+            .map(|(field, value)| (field.as_bytes(), value.as_bytes()));
+        after.map(bytes).sum::<usize>() > before
+    }
+
     /// Writes what a rule changed, and lets the node know of it.
     pub(crate) fn store(&self, written: RecordChange, module: &mut Module) {
         match (&self.record, written) {

@@ -26,7 +26,8 @@ struct CreateCommand;
 pub(super) const SPEC: CommandSpec = CommandSpec {
     name: c"session.create",
     entry: ffi::entry::<CreateCommand>(),
-    flags: c"write deny-oom fast",
+    // No deny-oom: a session that is there is found at the end of memory too.
+    flags: c"write fast",
     arity: -6,
     key: KeyAccess::Update,
     summary: c"Creates a session, or gets the one that is there.",
@@ -61,6 +62,7 @@ exact; of uses before that, and before a restart, it knows what was written (see
             "LIMIT",
             "the principal holds CAP active sessions: `LIMIT <n> <key of the least recently used>`",
         ),
+        ErrorSpec::new("OOM", "a new incarnation would begin, and the server has reached `maxmemory`"),
         ErrorSpec::new("ERR", "the key holds a session with another id"),
         ErrorSpec::new("ERR", "CAP was given and the key is under none of `mooring.prefixes`"),
         ErrorSpec::CORRUPT,
@@ -122,6 +124,7 @@ fn apply(
     };
     let inputs = RuleInputs::at(module, slot.moment()).with_held(held);
     let decided = rules::create(&mut slot.record, request, &inputs.context())?;
+    slot.refuse_growth(decided.written)?;
     slot.store(decided.written, module);
     if decided.reply.created {
         // Of the incarnation before, if there was one.

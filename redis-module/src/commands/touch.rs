@@ -9,9 +9,10 @@ use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
-use crate::record_io;
+use crate::record_io::Slot;
 use crate::registrar::{ArgumentSpec, CommandSpec, KeyAccess};
 use crate::reply;
+use crate::rule_inputs::RuleInputs;
 
 struct TouchCommand;
 
@@ -45,6 +46,7 @@ tells of it no more. Of a binding that has another epoch, or of a loss that was 
         ErrorSpec::ENDED,
         ErrorSpec::DENIED,
         ErrorSpec::new("LIMIT", "the session would have more than 16 labels: `LIMIT labels 16`"),
+        ErrorSpec::new("OOM", "the record would grow, and the server has reached `maxmemory`"),
         ErrorSpec::CORRUPT,
         ErrorSpec::WRONG_TYPE,
     ],
@@ -68,9 +70,11 @@ impl Command for TouchCommand {
     ) -> Result<Outcome, Failure> {
         let request = parse(arguments)?;
         let key = arguments.get(1).ok_or(Failure::Internal)?;
-        let (_, decided) = record_io::apply(context, module, key, |record, rules_context| {
-            rules::touch(record, &request, rules_context)
-        })?;
+        let mut slot = Slot::load(context, key)?;
+        let inputs = RuleInputs::at(module, slot.moment());
+        let decided = rules::touch(&mut slot.record, &request, &inputs.context())?;
+        slot.refuse_growth(decided.written)?;
+        slot.store(decided.written, module);
         module.counters.note_touch(decided.written);
         reply::expires_at(context, decided.reply.expires_at);
         Ok(Outcome::Quiet)

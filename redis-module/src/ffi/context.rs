@@ -76,6 +76,11 @@ impl Context {
         )
     }
 
+    /// Whether the server has reached maxmemory, and could evict nothing.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_OOM)
+    }
+
     /// Whether this server is a primary.
     pub(crate) fn is_primary(&self) -> bool {
         self.has_any_flag(raw::REDISMODULE_CTX_FLAGS_MASTER)
