@@ -57,7 +57,7 @@ impl ToolAnswer {
         }
     }
 
-    /// It failed, and this is all there is to say.
+    /// Nothing was done, and this says why.
     pub(crate) fn refused(message: impl std::fmt::Display) -> Self {
         let message = message.to_string();
         Self::failed(json!({ "error": message })).with_text(message)
@@ -113,6 +113,15 @@ impl ToolAnswer {
         format!(
             r#"{{"content":[{block}],"structuredContent":{structured},"isError":{is_error}{meta}}}"#
         )
+    }
+}
+
+/// Why a tool did nothing, in the words of the agent's message.
+pub(crate) struct ToolRefusal(pub(crate) String);
+
+impl<E: std::error::Error> From<E> for ToolRefusal {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mooring_sandbox::Tier;
 use serde_json::Value;
 
-use super::answer::ToolAnswer;
+use super::answer::{ToolAnswer, ToolRefusal};
 use super::{CallContext, CodeServer, tools};
 use mooring_protocol::arguments::Arguments;
 use mooring_protocol::{Revision, ToolServer};
@@ -113,13 +113,14 @@ impl Call {
             }
             Err(error) => return ToolAnswer::refused(error).into_result(form),
         };
-        let answer = match tool {
-            CodeTool::ShellExec => tools::shell_exec::call(&server, &context, arguments).await,
+        let answered = match tool {
+            CodeTool::ShellExec => Ok(tools::shell_exec::call(&server, &context, arguments).await),
             CodeTool::FsBrowse => tools::fs_browse::call(&server, &context, arguments).await,
             CodeTool::FsRead => tools::fs_read::call(&server, &context, arguments).await,
             CodeTool::FsWrite => tools::fs_write::call(&server, &context, arguments).await,
             CodeTool::ToolSearch => tools::tool_search::call(&server, &context, arguments).await,
         };
+        let answer = answered.unwrap_or_else(|ToolRefusal(why)| ToolAnswer::refused(why));
         answer.into_result(form)
     }
 }

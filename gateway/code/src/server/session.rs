@@ -20,8 +20,8 @@ use super::failure::Failure;
 use super::{CallContext, CodeServer};
 use crate::place::CodePlace;
 use crate::volume::{
-    Incarnation, LockTimes, MountManifest, OpenedSession, SessionHandle, SessionLock,
-    SessionOpenError, TreeOrigin,
+    Incarnation, MountManifest, OpenedSession, SessionHandle, SessionLock, SessionOpenError,
+    TreeOrigin,
 };
 use mooring_metrics::{self as metrics, LockUse};
 use mooring_settings::Language;
@@ -161,8 +161,8 @@ impl CodeServer {
         };
         metrics::code_tools_tree(opened.trees == TreeOrigin::Made);
         metrics::code_session_opened(opened.opening.into());
-        if let Some(times) = opened.lock {
-            metrics::code_lock_held(LockUse::Open, times.held);
+        if let Some(held) = opened.lock_held {
+            metrics::code_lock_held(LockUse::Open, held);
         }
         let is_recorded = matches!(known.incarnation, Incarnation::Recorded { .. });
         if opened.opening.sets_content_hash() && is_recorded {
@@ -249,10 +249,7 @@ impl CodeServer {
                 let lock = handle.lock(wait)?;
                 let mut opened = handle.open_locked(&lock, incarnation, mounted)?;
                 // What the lock is held for after that is the call's own work.
-                opened.lock = opened.opening.sets_content_hash().then(|| LockTimes {
-                    waited: lock.waited(),
-                    held: lock.held(),
-                });
+                opened.lock_held = opened.opening.sets_content_hash().then(|| lock.held());
                 Ok((opened, lock))
             })
             .await?;

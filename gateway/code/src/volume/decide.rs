@@ -3,7 +3,7 @@
 //! Invariant: a session that has ended gets a new directory; one whose record was lost, or that was used while the store
 //! was away, is adopted. No file of a session that has not ended is lost.
 
-use super::incarnation::{Incarnation, RecordOrigin};
+use super::incarnation::Incarnation;
 use super::stamp::Stamp;
 
 /// What to do with a directory.
@@ -45,11 +45,14 @@ pub(super) fn decide(
     if stamp.generation > generation && outranks != Some(stamp.generation) {
         return Decision::Superseded;
     }
-    let was_in_use = match RecordOrigin::of(generation, created_at_ms) {
-        // The key was empty although the session was not over: its record was lost.
-        RecordOrigin::Blank => created_at_ms.saturating_sub(stamp.used_at_ms) < ttl_ms,
-        // The session before this one is over. What was used after that has lost its stamp's number only.
-        RecordOrigin::Revived => stamp.is_unread() && stamp.used_at_ms >= created_at_ms,
+    // The store gives a new key a generation that is not behind its clock, and a revived one exactly the next number.
+    let is_new_key = generation >= created_at_ms;
+    let was_in_use = if is_new_key {
+        // The session had not ended: its record was lost.
+        created_at_ms.saturating_sub(stamp.used_at_ms) < ttl_ms
+    } else {
+        // The session before this one has ended. A directory used after that has lost its stamp's number only.
+        stamp.is_unread() && stamp.used_at_ms >= created_at_ms
     };
     if was_in_use || (stamp.used_while_away && !is_idle) {
         Decision::Adopt

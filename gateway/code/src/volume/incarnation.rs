@@ -25,24 +25,3 @@ impl Incarnation {
         matches!(self, Self::StoreAway)
     }
 }
-
-/// How a record was created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecordOrigin {
-    /// There was nothing under its key: its generation was taken from the clock.
-    Blank,
-    /// There was a tombstone: its generation was counted on, and is behind the clock.
-    Revived,
-}
-
-impl RecordOrigin {
-    /// Reads it from the two numbers: the store gives a new key a generation that is not behind its clock, and a
-    /// revived one exactly the next number.
-    pub(super) const fn of(generation: u64, created_at_ms: u64) -> Self {
-        if generation >= created_at_ms {
-            Self::Blank
-        } else {
-            Self::Revived
-        }
-    }
-}

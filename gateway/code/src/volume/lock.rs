@@ -39,18 +39,11 @@ pub enum LockError {
 /// The lock of one session, held until it is dropped or the process ends.
 pub struct SessionLock {
     of: LockName,
-    waited: Duration,
     taken_at: Instant,
     _file: FileLock,
 }
 
 impl SessionLock {
-    /// How long it was waited for.
-    #[must_use]
-    pub fn waited(&self) -> Duration {
-        self.waited
-    }
-
     /// How long it has been held.
     #[must_use]
     pub fn held(&self) -> Duration {
@@ -102,7 +95,6 @@ pub(super) fn take(
     }
     Ok(SessionLock {
         of,
-        waited: started.elapsed(),
         taken_at: Instant::now(),
         _file: FileLock(file),
     })

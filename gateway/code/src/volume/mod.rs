@@ -46,7 +46,7 @@ pub use health::VolumeSpace;
 pub use incarnation::Incarnation;
 pub(crate) use lock::{FileLock, lock_within};
 pub use lock::{LockError, SessionLock};
-pub use open::{LockTimes, OpenedSession, Opening, SessionOpenError, TreeOrigin};
+pub use open::{OpenedSession, Opening, SessionOpenError, TreeOrigin};
 pub use problem::VolumeProblem;
 pub use retire::{RetireError, RetireOutcome};
 pub use second_process::{SecondProcess, is_second_process, second_process};

@@ -100,15 +100,6 @@ pub enum TreeOrigin {
     Made,
 }
 
-/// How long the lock was waited for and held, where it was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockTimes {
-    /// From asking to having it.
-    pub waited: Duration,
-    /// From having it to being done with it.
-    pub held: Duration,
-}
-
 /// A session's directory, open.
 #[derive(Debug)]
 pub struct OpenedSession {
@@ -124,8 +115,8 @@ pub struct OpenedSession {
     pub opening: Opening,
     /// Where the mounted trees came from.
     pub trees: TreeOrigin,
-    /// How long the lock was waited for and held; none where it was not taken by this call.
-    pub lock: Option<LockTimes>,
+    /// How long the lock was held to open it; none if this call did not take it.
+    pub lock_held: Option<Duration>,
 }
 
 impl OpenedSession {
@@ -135,14 +126,6 @@ impl OpenedSession {
     /// The directory is not on the volume any more, or the file system refused.
     pub fn touch(&self) -> Result<(), StampError> {
         stamp::touch(self.directory.root(), unix_now_ms())
-    }
-
-    pub(super) fn locked(mut self, lock: &SessionLock) -> Self {
-        self.lock = Some(LockTimes {
-            waited: lock.waited(),
-            held: lock.held(),
-        });
-        self
     }
 }
 
@@ -317,7 +300,7 @@ fn build_opened_session(
         generation,
         opening,
         trees: trees.origin,
-        lock: None,
+        lock_held: None,
     })
 }
 

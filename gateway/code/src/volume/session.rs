@@ -34,12 +34,6 @@ impl SessionHandle {
         self
     }
 
-    /// Whose session, where, in which language.
-    #[must_use]
-    pub fn place(&self) -> &CodePlace {
-        &self.place
-    }
-
     /// Opens the session's directory for this incarnation, with these tools. Where it is initialised for both, no lock
     /// is taken; else the lock is waited for at most `wait`, and the directory looked at again under it.
     ///
@@ -58,7 +52,9 @@ impl SessionHandle {
             return Ok(opened);
         }
         let lock = self.lock(wait)?;
-        open::under_lock(self, &lock, incarnation, mounted).map(|opened| opened.locked(&lock))
+        let mut opened = open::under_lock(self, &lock, incarnation, mounted)?;
+        opened.lock_held = Some(lock.held());
+        Ok(opened)
     }
 
     /// Opens it under a lock that the caller keeps: completes what a killed commit left, and makes sure that it is this

@@ -3,7 +3,7 @@
 use mooring_sandbox::tree::{self, BrowseOptions, Entry, FileKind, Hidden, Listing, VirtualPath};
 use serde_json::{Value, json};
 
-use super::super::answer::ToolAnswer;
+use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodeToolSettings, Language};
@@ -47,29 +47,20 @@ pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
     arguments: Arguments,
-) -> ToolAnswer {
-    let request = match FsBrowse::read(arguments, &server.settings) {
-        Ok(request) => request,
-        Err(error) => return ToolAnswer::refused(error),
-    };
-    let path = match VirtualPath::parse(&request.path) {
-        Ok(path) => path,
-        Err(error) => return ToolAnswer::refused(error),
-    };
+) -> Result<ToolAnswer, ToolRefusal> {
+    let request = FsBrowse::read(arguments, &server.settings)?;
+    let path = VirtualPath::parse(&request.path)?;
     let options = BrowseOptions {
         hidden: request.hidden,
         entries_max: request.entries_max,
     };
     let shown = path.to_string();
-    let listed = server
+    let listing = server
         .with_view(context, request.language, move |opened| {
             Ok(tree::browse(&opened.view, &path, &options)?)
         })
-        .await;
-    match listed {
-        Ok(listing) => ToolAnswer::done(answer(&shown, &listing)).with_text(text(&listing)),
-        Err(error) => ToolAnswer::refused(error),
-    }
+        .await?;
+    Ok(ToolAnswer::done(answer(&shown, &listing)).with_text(text(&listing)))
 }
 
 /// One line for each entry: its name, with a slash behind that of a directory, and the length of a file.

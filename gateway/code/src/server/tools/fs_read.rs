@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mooring_sandbox::tree::{self, FileContent, SessionDirectory, VirtualPath};
 use serde_json::{Value, json};
 
-use super::super::answer::ToolAnswer;
+use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::failure::Failure;
 use super::super::{CallContext, CodeServer};
 use crate::tokens::Tokenizer;
@@ -33,15 +33,9 @@ pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
     arguments: Arguments,
-) -> ToolAnswer {
-    let request = match FsRead::read(arguments) {
-        Ok(request) => request,
-        Err(error) => return ToolAnswer::refused(error),
-    };
-    let path = match VirtualPath::parse(&request.path) {
-        Ok(path) => path,
-        Err(error) => return ToolAnswer::refused(error),
-    };
+) -> Result<ToolAnswer, ToolRefusal> {
+    let request = FsRead::read(arguments)?;
+    let path = VirtualPath::parse(&request.path)?;
     let shown = path.to_string();
     let bytes_max = server.settings.read_bytes_max;
     let opening = server.tokenizer_opening();
@@ -50,30 +44,26 @@ pub(in crate::server) async fn call(
             let content = tree::read(&opened.view, &path, bytes_max)?;
             read_content(content, opening, &opened.directory)
         })
-        .await;
-    let content = match content {
-        Ok(content) => content,
-        Err(error) => return ToolAnswer::refused(error),
-    };
-    let about = json!({
+        .await?;
+    let mut about = json!({
         "path": shown,
         "size_bytes": content.size_bytes,
         "modified_at": content.modified_at_ms,
     });
-    match content.form {
-        FileForm::Text(text) => done_with_text(about, text),
+    Ok(match content.form {
+        FileForm::Text(text) => {
+            if let Some(about) = about.as_object_mut() {
+                about.insert("content".to_owned(), text.as_str().into());
+            }
+            ToolAnswer::done(about).with_text(text)
+        }
         FileForm::Image(mime_type, bytes) => ToolAnswer::done(about).with_image(mime_type, bytes),
-        FileForm::Other { valid_up_to, what } => ToolAnswer::refused(format_args!(
-            "{shown}: not UTF-8 text from byte {valid_up_to} on{what}; read it with code, such as open({shown:?}, \"rb\")"
-        )),
-    }
-}
-
-fn done_with_text(mut about: Value, text: String) -> ToolAnswer {
-    if let Some(about) = about.as_object_mut() {
-        about.insert("content".to_owned(), text.as_str().into());
-    }
-    ToolAnswer::done(about).with_text(text)
+        FileForm::Other { valid_up_to, what } => {
+            return Err(ToolRefusal(format!(
+                "{shown}: not UTF-8 text from byte {valid_up_to} on{what}; read it with code, such as open({shown:?}, \"rb\")"
+            )));
+        }
+    })
 }
 
 /// A file that was read.

@@ -3,7 +3,7 @@
 use mooring_sandbox::tree::VirtualPath;
 use serde_json::{Value, json};
 
-use super::super::answer::ToolAnswer;
+use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 use mooring_settings::{CodePolicy, Language};
@@ -36,28 +36,20 @@ pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
     arguments: Arguments,
-) -> ToolAnswer {
-    let request = match FsWrite::read(arguments) {
-        Ok(request) => request,
-        Err(error) => return ToolAnswer::refused(error),
-    };
-    let path = match VirtualPath::parse(&request.path) {
-        Ok(path) => path,
-        Err(error) => return ToolAnswer::refused(error),
-    };
+) -> Result<ToolAnswer, ToolRefusal> {
+    let request = FsWrite::read(arguments)?;
+    let path = VirtualPath::parse(&request.path)?;
     let shown = path.to_string();
-    match server
+    let written = server
         .write(context, request.language, path, request.content)
-        .await
-    {
-        Ok(written) => ToolAnswer::done(json!({
-            "path": shown,
-            "size_bytes": written.size_bytes,
-            "modified_at": written.modified_at_ms,
-        }))
-        .with_text(format!("wrote {} bytes to {shown}", written.size_bytes)),
-        Err(error) => ToolAnswer::refused(error),
-    }
+        .await?;
+    let text = format!("wrote {} bytes to {shown}", written.size_bytes);
+    let content = json!({
+        "path": shown,
+        "size_bytes": written.size_bytes,
+        "modified_at": written.modified_at_ms,
+    });
+    Ok(ToolAnswer::done(content).with_text(text))
 }
 
 pub(super) fn definition(policy: &CodePolicy) -> Value {

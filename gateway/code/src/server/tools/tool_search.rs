@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::answer::ToolAnswer;
+use super::super::answer::{ToolAnswer, ToolRefusal};
 use super::super::{CallContext, CodeServer};
 use crate::stubs::search::{Detail, SearchResults, search};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
@@ -51,27 +51,14 @@ pub(in crate::server) async fn call(
     server: &CodeServer,
     context: &CallContext,
     arguments: Arguments,
-) -> ToolAnswer {
-    let request = match ToolSearch::read(arguments) {
-        Ok(request) => request,
-        Err(error) => return ToolAnswer::refused(error),
-    };
+) -> Result<ToolAnswer, ToolRefusal> {
+    let request = ToolSearch::read(arguments)?;
     let language = server.language_or_default(request.language);
-    match server.resolve_manifest(context, language).await {
-        Ok(mounted) => {
-            let found = search(
-                mounted.tools(),
-                &request.query,
-                request.detail,
-                request.limit,
-            );
-            answer(found, request.detail, language)
-        }
-        Err(failure) => {
-            failure.log(server.id.as_str());
-            ToolAnswer::refused(failure)
-        }
-    }
+    let mounted = server.resolve_manifest(context, language).await;
+    let mounted = mounted.inspect_err(|failure| failure.log(server.id.as_str()))?;
+    let (detail, limit) = (request.detail, request.limit);
+    let found = search(mounted.tools(), &request.query, detail, limit);
+    Ok(answer(found, detail, language))
 }
 
 /// What was found; where that is nothing, the servers that there are, so that the next query can name one.

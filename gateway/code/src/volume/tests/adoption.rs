@@ -228,7 +228,7 @@ fn a_revived_session_begins_anew_and_a_lost_record_does_not() {
     assert!(!has_the_file(&fixture, &alice));
     assert_eq!(fixture.in_trash(), [format!("{}.{}", alice.id(), now + 7)]);
     let again = fixture.open(&alice, recorded(now + 8, now + 60_000));
-    assert_eq!((again.opening, again.lock), (Opening::Found, None));
+    assert_eq!((again.opening, again.lock_held), (Opening::Found, None));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_session_used_while_the_store_is_away_goes_on_when_it_returns() {
     assert_eq!((begun.opening, begun.generation), (Opening::Initialised, 0));
     leave_a_file(&fixture, &alice);
     let again = fixture.open(&alice, Incarnation::StoreAway);
-    assert_eq!((again.opening, again.lock), (Opening::Found, None));
+    assert_eq!((again.opening, again.lock_held), (Opening::Found, None));
 
     let now = unix_now_ms();
     let returned = fixture.open(&alice, recorded(now - 5, now));

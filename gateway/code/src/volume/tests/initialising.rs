@@ -51,7 +51,7 @@ fn a_session_that_is_ready_is_opened_without_its_lock() {
         (first.opening, first.trees),
         (Opening::Initialised, TreeOrigin::Made)
     );
-    assert!(first.lock.is_some());
+    assert!(first.lock_held.is_some());
     let handle = fixture.volume.session(&alice);
     let _held = handle.lock(Duration::ZERO).unwrap();
     let second = handle
@@ -61,7 +61,7 @@ fn a_session_that_is_ready_is_opened_without_its_lock() {
         (second.opening, second.trees),
         (Opening::Found, TreeOrigin::Found)
     );
-    assert_eq!(second.lock, None);
+    assert_eq!(second.lock_held, None);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_journal_that_waits_is_completed_under_the_lock() {
     )
     .unwrap();
     assert_eq!(
-        fixture.open(&alice, blank(1_000)).lock,
+        fixture.open(&alice, blank(1_000)).lock_held,
         None,
         "a half-written journal is none"
     );
@@ -104,7 +104,7 @@ fn other_tools_are_mounted_once_and_the_files_stay() {
         (Opening::Remounted, TreeOrigin::Made)
     );
     assert!(remounted.opening.sets_content_hash());
-    assert_eq!(open(&after).lock, None);
+    assert_eq!(open(&after).lock_held, None);
     assert_eq!(open(&before).trees, TreeOrigin::Found);
     assert!(fixture.path(&alice).join("results/kept").exists());
 }

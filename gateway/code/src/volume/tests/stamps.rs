@@ -64,9 +64,9 @@ fn a_session_has_the_time_to_live_of_its_server() {
             .unwrap()
     };
     open(60);
-    assert_eq!(open(60).lock, None);
+    assert_eq!(open(60).lock_held, None);
     let changed = open(120);
-    assert!(changed.lock.is_some() && changed.opening == Opening::Found);
+    assert!(changed.lock_held.is_some() && changed.opening == Opening::Found);
     let stamp = stamp::read(changed.directory.root()).unwrap().unwrap();
     assert_eq!(stamp.ttl_ms, Some(120_000));
 }

@@ -108,7 +108,7 @@ fn tools_that_were_swept_are_made_again() {
     .unwrap();
     let again = fixture.open(&alice, blank(1_000));
     assert_eq!(
-        (again.lock, again.trees),
+        (again.lock_held, again.trees),
         (None, super::super::TreeOrigin::Made)
     );
 }

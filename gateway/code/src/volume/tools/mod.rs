@@ -3,7 +3,6 @@
 //! Invariant: a tree is made in a directory of its own and renamed into place, so that half of one is never visible; of
 //! two that are made at once, one stays. A tree in place is never changed.
 
-mod content;
 mod manifest;
 
 use std::collections::BTreeMap;
@@ -18,7 +17,8 @@ pub use manifest::{ManifestError, MountManifest, MountedSkill};
 use super::directory::{self, DIRECTORY_MODE, TOOLS};
 use super::open::TreeOrigin;
 use super::unix_now_ms;
-use crate::stubs::StubFile;
+use crate::stubs::{self, StubFile, ToolTree};
+use mooring_store::rfc3339;
 
 /// What the names of directories begin with in which trees are made.
 pub(super) const NEW_PREFIX: &str = ".new-";
@@ -140,8 +140,17 @@ fn make(base: BorrowedFd<'_>, mounted: &MountManifest) -> Result<TreeOrigin, Too
 
 fn fill(all: BorrowedFd<'_>, name: &str, mounted: &MountManifest) -> Result<(), ToolsError> {
     let root = make_directory(all, name)?;
-    let tools = content::tools(mounted, unix_now_ms()).map_err(ToolsError::Content)?;
-    let skills = content::skills(mounted).map_err(ToolsError::Content)?;
+    let tools = stubs::tools(&ToolTree {
+        server: mounted.server().as_str(),
+        language: mounted.language(),
+        format: mounted.format(),
+        tools: mounted.tools(),
+        generated_at: &rfc3339(unix_now_ms()),
+    });
+    let tools = tools.map_err(ToolsError::Content)?;
+    let skills = mounted.skills().iter();
+    let skills: Vec<_> = skills.map(|skill| (&*skill.name, &*skill.source)).collect();
+    let skills = stubs::skills(&skills).map_err(ToolsError::Content)?;
     for (tree, files) in [(TOOLS_TREE, &tools), (SKILLS_TREE, &skills)] {
         let tree = make_directory(root.as_fd(), tree)?;
         fill_tree(tree.as_fd(), files)?;
