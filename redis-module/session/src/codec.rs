@@ -19,8 +19,9 @@
 //! absent. A field that is absent has no value; fields of names that are not in this table are kept as they are, so that
 //! an older module does not drop what a newer one wrote.
 //!
-//! A module that does not know `m:` leaves it behind when it moves or drops the binding: one of another epoch, or without a
-//! binding, has no value.
+//! A binding is there if its `b:` is. A module that does not know a letter leaves that field behind when it drops the
+//! binding, so any field without its `b:` has no value, and goes with the next write of the record; and so has an `m:` of
+//! another epoch.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -364,13 +365,7 @@ pub fn decode<'a>(
                     read(field, value, crate::names::LabelValue::parse)?,
                 );
             }
-            // Half a binding: its head is gone.
-            other
-                if BINDING_LETTERS.contains(&other)
-                    && !fields.contains_key([b"b:", name].concat().as_slice()) =>
-            {
-                return Err(CorruptRecord::field(&[b"b:", name].concat()));
-            }
+            // The others are read with their heads; without one they have no value.
             _ => {}
         }
     }
