@@ -9,6 +9,7 @@ use mooring_session::codec::{self, Changes, CorruptRecord};
 use mooring_session::record::{Life, Record};
 use mooring_session::{Decision, RecordChange, Refusal, Tuning};
 
+use crate::claims;
 use crate::failure::Failure;
 use crate::ffi::{Context, Fields, Key, KeyKind, OwnedText, Text};
 use crate::field_names::{FieldName, FieldNames};
@@ -206,6 +207,31 @@ pub(crate) fn apply<'c, T>(
     let decided = rule(&mut slot.record, &inputs.context())?;
     slot.store(decided.written, module);
     Ok((slot, decided))
+}
+
+/// Drops a record that cannot be read.
+///
+/// # Errors
+/// The reason, where the hash does not even have a record's first field: it is somebody else's.
+pub(crate) fn drop_unreadable(
+    context: &Context,
+    module: &mut Module,
+    name: Text<'_>,
+    reason: &CorruptRecord,
+) -> Result<(), Failure> {
+    let key = context.open(name);
+    let life = OwnedText::new(codec::LIFE_FIELD.as_bytes());
+    let [Some(_)] = key.read([life.text()]) else {
+        return Err(reason.clone().into());
+    };
+    key.unlink();
+    context.replicate_unlink(name);
+    context.signal_modified(name);
+    let moment = Moment::of(context, name);
+    module.forget_numbers(moment.now);
+    module.indexes.remove(moment.database, name.as_bytes());
+    claims::settle_session(module, &moment);
+    Ok(())
 }
 
 /// Reads the record under `name`, only to tell of it.

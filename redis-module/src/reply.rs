@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 
+use mooring_session::codec::CorruptRecord;
 use mooring_session::index::Cursor;
 use mooring_session::names::{Token, WorkerId};
 use mooring_session::news::NewsItem;
@@ -208,6 +209,13 @@ pub(crate) fn ended(context: &Context, ended: &EndReply) {
     context.reply_map(RECORD_FIELDS + 1);
     context.flag("ended_now", ended.ended_now);
     record_fields(context, &ended.record);
+}
+
+/// The answer of KILL for a record that cannot be read.
+pub(crate) fn dropped(context: &Context, reason: &CorruptRecord) {
+    context.reply_map(2);
+    context.flag("ended_now", true);
+    context.text("unreadable", &reason.to_string());
 }
 
 /// One record.

@@ -1,5 +1,6 @@
 //! `SESSION.KILL key`: the operator's END, which names no principal.
 
+use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
 
 use super::end;
@@ -8,6 +9,7 @@ use crate::ffi::{self, Arguments, Context};
 use crate::grammar::grammar;
 use crate::handler::{Command, Outcome};
 use crate::module::Module;
+use crate::record_io;
 use crate::registrar::{CommandSpec, KeyAccess};
 use crate::reply;
 
@@ -27,12 +29,19 @@ pub(super) const SPEC: CommandSpec = CommandSpec {
     categories: c"write fast dangerous session",
     core_categories: c"write fast dangerous",
     arguments: ARGUMENTS,
-    reply: "as SESSION.END",
+    reply: "as SESSION.END; for a record that cannot be read, `ended_now` 1 and `unreadable`, the reason",
     details: "\
-Ends the session as SESSION.END does, whoever owns it. It is in the ACL category `@dangerous`.",
+Ends the session as SESSION.END does, whoever owns it. It is in the ACL category `@dangerous`.
+
+A record that cannot be read, because a field is corrupt or a newer version of the module wrote it, is dropped: no
+tombstone can be made of it, so what it held upstream ends with the upstream servers' own time-outs. A hash without the
+field `s` is not the module's and is left alone.",
     errors: &[
         ErrorSpec::NO_SESSION,
-        ErrorSpec::CORRUPT,
+        ErrorSpec::new(
+            "ERR",
+            "the hash under the key has no field `s`: `corrupt session record: s`",
+        ),
         ErrorSpec::WRONG_TYPE,
     ],
 };
@@ -53,8 +62,18 @@ impl Command for KillCommand {
             principal: None,
             when: EndCondition::Always,
         };
-        let ended = end::apply(context, module, key, &request)?;
-        reply::ended(context, &ended);
-        Ok(end::outcome(&ended))
+        match end::apply(context, module, key, &request) {
+            Err(Failure::Refused(Refusal::Corrupt(reason))) => {
+                record_io::drop_unreadable(context, module, key, &reason)?;
+                module.counters.ends += 1;
+                reply::dropped(context, &reason);
+                Ok(Outcome::Transition(c"session.ended"))
+            }
+            ended => {
+                let ended = ended?;
+                reply::ended(context, &ended);
+                Ok(end::outcome(&ended))
+            }
+        }
     }
 }

@@ -144,7 +144,6 @@ async fn what_is_no_record_is_named_and_left_alone() -> anyhow::Result<()> {
             format!("SESSION.GET {KEY}"),
             format!("SESSION.TOUCH {KEY} zoe"),
             format!("SESSION.CREATE {KEY} s1 zoe TTL 900000"),
-            format!("SESSION.KILL {KEY}"),
         ] {
             let shown = c.show(&command)?;
             assert_eq!(
@@ -154,6 +153,19 @@ async fn what_is_no_record_is_named_and_left_alone() -> anyhow::Result<()> {
             );
         }
         assert_eq!(c.run(&format!("HGETALL {KEY}"))?, before, "{edit:?}");
+        // Only KILL takes it, unless nothing says that it was a record.
+        let killed = c.run(&format!("SESSION.KILL {KEY}"))?;
+        let is_ours = edit != ["HDEL", KEY, "s"];
+        if is_ours {
+            let reason = killed.field("unreadable").to_string();
+            assert_eq!(reason, format!("corrupt session record: {field}"));
+            assert_eq!(killed.field("ended_now").integer(), 1);
+        } else {
+            let shown = killed.to_string();
+            assert_eq!(shown, format!("ERR corrupt session record: {field}"));
+        }
+        let exists = c.run(&format!("EXISTS {KEY}"))?.integer();
+        assert_eq!(exists, i64::from(!is_ours), "{edit:?}");
     }
     // ROUTE looks at what it needs, and names it where it is wrong.
     for (edit, field) in [
