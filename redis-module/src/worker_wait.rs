@@ -13,13 +13,13 @@ use mooring_session::names::WorkerId;
 use mooring_session::news::NewsItem;
 use mooring_session::time::Millis;
 
-use crate::ffi::{BlockedId, Context};
+use crate::ffi::{BlockedId, Context, OwnedText};
 use crate::module::Module;
 use crate::reply;
 
 /// Answers with the news there is, or makes the client wait for some.
 pub(crate) fn wait(module: &mut Module, context: &Context, worker: &WorkerId, timeout: Millis) {
-    let items = take(module, worker);
+    let items = take(module, context, worker);
     if !items.is_empty() || context.denies_blocking() {
         reply::news(context, &items);
         return;
@@ -37,7 +37,7 @@ pub(crate) fn wake(module: &mut Module, context: &Context, client: BlockedId) {
     // Where another client of the same worker waits, the news is for that one: this one may be a connection that the
     // worker has given up.
     let worker = worker.filter(|worker| !module.blocked_clients.has(worker));
-    let items = worker.map_or_else(Vec::new, |worker| take(module, &worker));
+    let items = worker.map_or_else(Vec::new, |worker| take(module, context, &worker));
     reply::news(context, &items);
 }
 
@@ -58,15 +58,18 @@ pub(crate) fn serve(module: &mut Module) {
     }
 }
 
-/// Takes the worker's news, without the turns that have passed on meanwhile. From now on the others' leases run. None
-/// means that the mailbox is empty, however many turns in front of other news had passed on.
-fn take(module: &mut Module, worker: &WorkerId) -> Vec<NewsItem> {
+/// Takes the worker's news, without the turns that have passed on meanwhile, and without what the caller's ACL does not
+/// let it read. From now on the others' leases run. None means that the mailbox is empty, however many turns in front of
+/// other news had passed on.
+fn take(module: &mut Module, context: &Context, worker: &WorkerId) -> Vec<NewsItem> {
     let mono = module.monotonic();
     loop {
         let mut items = module.news.take(worker, NEWS_BATCH_MAX);
         if items.is_empty() {
             return items;
         }
+        let reader = context.reader();
+        items.retain(|item| reader.may_read(OwnedText::new(&item.session().key).text()));
         items.retain(|item| match item {
             NewsItem::Turn {
                 session,

@@ -50,6 +50,18 @@ pub enum NewsItem {
     },
 }
 
+impl NewsItem {
+    /// The session that it is about.
+    #[must_use]
+    pub fn session(&self) -> &SessionPlace {
+        match self {
+            Self::Turn { session, .. }
+            | Self::Withdrawn { session, .. }
+            | Self::Settled { session, .. } => session,
+        }
+    }
+}
+
 /// The mailboxes of all workers, and who is to be told of which claim.
 #[derive(Debug, Default)]
 pub struct News {

@@ -199,3 +199,28 @@ async fn categories_work_where_the_server_has_them() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// What a worker hears of is a key's, though the command names none.
+#[tokio::test]
+async fn news_of_keys_outside_the_pattern_is_not_told() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("SESSION.CREATE mcpgw:s1 s1 zoe TTL 900000")?;
+    for (rules, told) in [("+@all ~other:*", 0), ("+@all %R~mcpgw:*", 1)] {
+        let claim = c.run("SESSION.BIND mcpgw:s1 zoe tools w:1 t LEASE 60000 INSTANCES 1 i")?;
+        c.run("SESSION.ROUTE mcpgw:s1 zoe tools w:2")?;
+        let epoch = claim.field("epoch").integer();
+        c.run(&format!("SESSION.UNBIND mcpgw:s1 zoe tools {epoch} t"))?;
+        let mut user = user(&redis, rules)?;
+        // In a transaction it does not wait.
+        let reply = user.transaction(&[b"WORKER.WAIT", b"w:2", b"TIMEOUT", b"1000"])?;
+        let Value::Array(answers) = &reply else {
+            anyhow::bail!("EXEC answers with an array: {reply}");
+        };
+        let [Value::Array(news)] = answers.as_slice() else {
+            anyhow::bail!("WAIT answers with an array: {reply}");
+        };
+        assert_eq!(news.len(), told, "{rules}: {reply}");
+    }
+    Ok(())
+}
