@@ -22,6 +22,9 @@ const NUMBER_MAX: u64 = i64::MAX.unsigned_abs();
 pub(crate) trait Words<'a> {
     /// The word at `index`.
     fn word(&self, index: usize) -> Option<&'a [u8]>;
+
+    /// Keeps the word at `index` out of what the server shows of its commands, if there is a server.
+    fn redact(&self, _index: usize) {}
 }
 
 impl<'a> Words<'a> for &'a [&'a [u8]] {
@@ -33,6 +36,10 @@ impl<'a> Words<'a> for &'a [&'a [u8]] {
 impl<'a> Words<'a> for crate::ffi::Arguments<'a> {
     fn word(&self, index: usize) -> Option<&'a [u8]> {
         self.get(index).map(crate::ffi::Text::as_bytes)
+    }
+
+    fn redact(&self, index: usize) {
+        crate::ffi::Arguments::redact(*self, index);
     }
 }
 
@@ -74,6 +81,15 @@ impl<'a, W: Words<'a>> Parser<W> {
         parse: impl FnOnce(&'a [u8]) -> Result<T, NameError>,
     ) -> Result<T, Failure> {
         Ok(parse(self.value()?)?)
+    }
+
+    /// The same for a word that nobody may see in SLOWLOG or MONITOR.
+    pub(crate) fn secret<T>(
+        &mut self,
+        parse: impl FnOnce(&'a [u8]) -> Result<T, NameError>,
+    ) -> Result<T, Failure> {
+        self.words.redact(self.next);
+        self.name(parse)
     }
 
     /// The next word as a key.

@@ -7,9 +7,10 @@
 /// `parse<'a>(key) -> Request { rows }` reads a key first, `parse<'a>()` does not. Each row names a variable. Positional
 /// rows come first; a client may send the others in any order:
 ///
-/// - `text(NAME, reader)`, `integer(NAME, reader)`: one word, read by a function of its bytes;
+/// - `text(NAME, reader)`, `integer(NAME, reader)`: one word, read by a function of its bytes; `secret(NAME, reader)`: a
+///   text that SLOWLOG and MONITOR do not show;
 /// - `rest(SPEC, reader)`: all that follows, read by a function of the parser; `None` where nothing does;
-/// - `required(TOKEN, value)`, `optional(TOKEN, value)`: an option, whose value is a `text`, an `integer`, or a
+/// - `required(TOKEN, value)`, `optional(TOKEN, value)`: an option, whose value is one word as above, or a
 ///   `block(NAME, PARTS, reader)` of several words, read by a function of the parser;
 /// - `repeated(TOKEN, block(..))`: the same any number of times, gathered by a function of the parser and the variable;
 /// - `word(TOKEN, NAME, absent => given)`: a word that stands for itself.
@@ -49,6 +50,7 @@ macro_rules! grammar {
 
     // What the server is told.
     (@spec text($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
+    (@spec secret($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::text($name) };
     (@spec integer($name:expr, $read:expr)) => { $crate::registrar::ArgumentSpec::integer($name) };
     (@spec block($name:expr, $parts:expr, $read:expr)) => {
         $crate::registrar::ArgumentSpec::block($name, $parts)
@@ -103,6 +105,7 @@ macro_rules! grammar {
     (@take $words:ident $seen:ident $name:ident $kind:ident $row:tt) => {};
 
     (@read $words:ident block($name:expr, $parts:expr, $read:expr)) => { $read(&mut $words)? };
+    (@read $words:ident secret($name:expr, $read:expr)) => { $words.secret($read)? };
     (@read $words:ident $kind:ident($name:expr, $read:expr)) => { $words.name($read)? };
 
     // The variable after that.

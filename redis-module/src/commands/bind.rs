@@ -60,10 +60,10 @@ grammar! {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         worker: text(c"worker", WorkerId::parse),
-        token: text(c"token", Token::parse),
+        token: secret(c"token", Token::parse),
         lease: required(c"LEASE", integer(c"ms", arguments::lease)),
         instances: required(c"INSTANCES", block(c"candidates", INSTANCES, arguments::instances)),
-        upstream_session: optional(c"UPSTREAM", text(c"upstream_session", UpstreamSession::parse)),
+        upstream_session: optional(c"UPSTREAM", secret(c"upstream_session", UpstreamSession::parse)),
         ownership: word(c"OWNED", c"owned", Ownership::Shared => Ownership::Owned),
     }
 }

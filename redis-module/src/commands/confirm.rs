@@ -51,8 +51,8 @@ grammar! {
         principal: text(c"principal", Principal::parse),
         server: text(c"server", ServerName::parse),
         epoch: integer(c"epoch", arguments::epoch),
-        token: text(c"token", Token::parse),
-        upstream_session: optional(c"UPSTREAM", text(c"upstream_session", UpstreamSession::parse)),
+        token: secret(c"token", Token::parse),
+        upstream_session: optional(c"UPSTREAM", secret(c"upstream_session", UpstreamSession::parse)),
     }
 }
 

@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw;
 
+use super::text::Secrets;
 use super::{Arguments, Context, OK};
 use crate::handler::{self, Command};
 
@@ -27,10 +28,11 @@ unsafe extern "C" fn run_command<C: Command>(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let context = Context { raw: context };
+    let secrets = Secrets::default();
     // SAFETY: Redis hands in `argc` strings that live until the command has returned.
-    let arguments = unsafe { Arguments::from_raw(argv, argc) };
-    handler::run::<C>(&context, arguments);
+    let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
+    handler::run::<C>(&Context { raw: context }, arguments);
+    secrets.redact(context);
     OK
 }
 

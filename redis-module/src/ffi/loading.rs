@@ -9,6 +9,7 @@ use std::ptr;
 use redis_module::raw;
 
 use super::describe::describe;
+use super::text::Secrets;
 use super::{Arguments, Context, ERR, Level, OK, Report};
 use crate::handler;
 use crate::registrar::{CommandSpec, KeyAccess};
@@ -202,8 +203,9 @@ pub(crate) unsafe extern "C" fn RedisModule_OnLoad(
     argc: c_int,
 ) -> c_int {
     let context = Context { raw: context };
+    let secrets = Secrets::default();
     // SAFETY: Redis hands in `argc` strings that live until this function returns.
-    let arguments = unsafe { Arguments::from_raw(argv, argc) };
+    let arguments = unsafe { Arguments::from_raw(argv, argc, &secrets) };
     match Loading::begin(&context) {
         Ok(loading) if handler::load(&loading, arguments) => OK,
         Ok(_) => ERR,

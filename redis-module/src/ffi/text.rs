@@ -3,11 +3,14 @@
 //! Invariant: text is bytes with a length; a NUL byte or invalid UTF-8 is data like any other. What is held here is
 //! freed once.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr;
 
 use redis_module::raw;
+
+use super::ERR;
 
 /// A string of the server, borrowed: an argument, a key's name, or an [`OwnedText`].
 /// Transparent, so that a slice of them is the array of pointers that Redis takes.
@@ -90,20 +93,51 @@ impl Drop for OwnedText {
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'a> {
     raw: &'a [*mut raw::RedisModuleString],
+    secrets: &'a Secrets,
+}
+
+/// The places of up to two arguments that SLOWLOG, MONITOR and the server's log must not show; 0 for none.
+#[derive(Default)]
+pub(super) struct Secrets(Cell<[usize; 2]>);
+
+impl Secrets {
+    fn note(&self, index: usize) {
+        let [latest, _] = self.0.get();
+        self.0.set([index, latest]);
+    }
+
+    /// Redacts them once the command has run: from then on Valkey 8.1 has the redacted word where the command read its
+    /// own.
+    pub(super) fn redact(&self, context: *mut raw::RedisModuleCtx) {
+        for index in self.0.get().into_iter().filter(|index| *index > 0) {
+            let index = c_int::try_from(index).unwrap_or(0);
+            api!(RedisModule_RedactClientCommandArgument(context, index), ERR);
+        }
+    }
 }
 
 impl<'a> Arguments<'a> {
     /// # Safety
     /// `argv` holds `argc` strings that outlive `'a`.
-    pub(super) unsafe fn from_raw(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Self {
+    pub(super) unsafe fn from_raw(
+        argv: *mut *mut raw::RedisModuleString,
+        argc: c_int,
+        secrets: &'a Secrets,
+    ) -> Self {
         let count = usize::try_from(argc).unwrap_or(0);
         if argv.is_null() || count == 0 {
-            return Self { raw: &[] };
+            return Self { raw: &[], secrets };
         }
         Self {
+            secrets,
             // SAFETY: the caller says so.
             raw: unsafe { std::slice::from_raw_parts(argv, count) },
         }
+    }
+
+    /// Keeps the argument at `index` out of SLOWLOG, MONITOR and the server's log.
+    pub(crate) fn redact(self, index: usize) {
+        self.secrets.note(index);
     }
 
     /// The argument at `index`.

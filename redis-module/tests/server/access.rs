@@ -224,3 +224,40 @@ async fn news_of_keys_outside_the_pattern_is_not_told() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn tokens_and_upstream_sessions_are_kept_out_of_slowlog_and_monitor() -> anyhow::Result<()> {
+    let redis = Redis::start().await?;
+    let mut c = Connection::open_resp3(&redis)?;
+    c.run("SESSION.CREATE mcpgw:s1 s1 zoe TTL 900000")?;
+    c.run("CONFIG SET slowlog-log-slower-than 0")?;
+    let mut monitor = Connection::open(&redis)?;
+    monitor.run("MONITOR")?;
+    let tail = "LEASE 60000 INSTANCES 1 i";
+    let bind = format!("SESSION.BIND mcpgw:s1 zoe tools w:1 secret-1 {tail}");
+    let epoch = c.run(&bind)?.field("epoch").integer();
+    c.run(&format!(
+        "SESSION.CONFIRM mcpgw:s1 zoe tools {epoch} secret-1 UPSTREAM secret-2"
+    ))?;
+    let rebind =
+        format!("SESSION.REBIND mcpgw:s1 zoe tools {epoch} w:1 secret-3 {tail} UPSTREAM secret-4");
+    let epoch = c.run(&rebind)?.field("epoch").integer();
+    let unbind = format!("SESSION.UNBIND mcpgw:s1 zoe tools {epoch} secret-3");
+    assert_eq!(
+        c.run(&unbind)?.field("upstream_session").to_string(),
+        "secret-4"
+    );
+    let mut shown = c.show("SLOWLOG GET 128")?;
+    for _ in 0..4 {
+        shown.push_str(&monitor.read()?.to_string());
+    }
+    assert!(!shown.contains("secret-"), "{shown}");
+    for command in ["BIND", "CONFIRM", "REBIND", "UNBIND"] {
+        assert!(
+            shown.matches(&format!("SESSION.{command}")).count() >= 2,
+            "{shown}"
+        );
+    }
+    assert!(shown.matches("(redacted)").count() >= 12, "{shown}");
+    Ok(())
+}
