@@ -1,6 +1,6 @@
-//! What a worker does beside serving: it beats, keeps sessions in use alive, wakes waiting calls, and cleans up.
+//! What a gateway does besides serving: heartbeats, keeping sessions in use alive, waking waiting calls, cleaning up.
 //!
-//! Invariant: no request waits for any of it. A worker that is killed leaves nothing here that another does not do.
+//! Invariant: no request waits for any of it. If this gateway is killed, another one does the same work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,21 +23,23 @@ use mooring_router::affinity::{
 use mooring_settings::Settings;
 use mooring_store::{Loss, SessionKey, StoreError};
 
-/// Sessions with an open call or stream are kept alive this many times per TTL.
+/// A session with an open call or stream is touched this many times per TTL.
 const KEEPS_PER_TTL: u32 = 8;
-/// ... but no more often than this.
+/// Shortest interval between these touches.
 const KEEP_INTERVAL_MIN: Duration = Duration::from_millis(200);
-/// How often an open call counts as a use where a cap ends what was not used for longest.
+/// How often an open call counts as a use where the session cap evicts the least recently used session.
 const CALL_NOTED_EVERY: Duration = Duration::from_secs(1);
-/// How often recorded durations are folded into their histograms. Until then each of them is held, scraped or not.
+/// How often recorded durations are folded into their histograms. Until then every sample stays in memory, scraped or
+/// not.
 const FOLD_INTERVAL: Duration = Duration::from_secs(5);
-/// Most lost upstream sessions deleted at the same time: an instance that hangs must not hold up the rest.
+/// Most lost upstream sessions deleted concurrently: an unresponsive instance must not delay the others.
 const LOSSES_AT_ONCE: usize = 16;
 
-/// How soon a beat that the store did not take is sent again: what this worker owns stands still until one is taken.
+/// Longest pause before a failed heartbeat is repeated. After a failure, owned connections stay unusable until one
+/// succeeds.
 const BEAT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Starts all of it. It ends when the set is dropped.
+/// Starts all background tasks. They end when the set is dropped.
 pub(crate) fn start(
     app: &Arc<App>,
     settings: &Settings,
@@ -90,15 +92,15 @@ pub(crate) fn start(
     tasks
 }
 
-/// Tells the store once that this worker lives.
+/// Sends the first heartbeat.
 pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
     if let Err(error) = tell(session_router, beat).await {
         tracing::warn!(%error, "the store did not take this worker's beat");
     }
 }
 
-/// One beat. What the store acknowledges lets this worker use what it owns for a while; after a pause in which others
-/// may have taken it over, only when the store has been asked what is left.
+/// Sends one heartbeat. A success opens the fence: for a while this gateway may use the connections that it owns. After
+/// a pause in which others may have taken them over, the connections that it lost are closed first.
 async fn tell(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreError> {
     let sent = BeatTime::now();
     session_router.store().beat(beat).await?;
@@ -109,7 +111,7 @@ async fn tell(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Beats until it is stopped; says that the worker drains once `stopping` is cancelled.
+/// Sends heartbeats until the task is dropped. They report this gateway as draining once `stopping` is cancelled.
 async fn keep_beating(
     session_router: SessionRouter,
     mut beat: Beat,
@@ -123,15 +125,14 @@ async fn keep_beating(
         tokio::select! {
             _ = ticks.tick() => {}
             () = stopping.cancelled(), if beat.drain == Drain::Serving => {
-                // Told at once: what lives here is not to become more.
+                // Sent immediately, so that no new bindings are made to this gateway.
                 beat.drain = Drain::Draining;
             }
         }
         match tell(&session_router, &beat).await {
             Ok(()) => was_taken = true,
-            // One line for a whole outage: the store's own state is logged where it changes.
             Err(error) => {
-                // One line for a whole outage: the store's own state is logged where it changes.
+                // One line per outage: changes of the store's state are logged elsewhere.
                 if was_taken {
                     tracing::warn!(%error, "the store did not take this worker's beat");
                 }
@@ -142,7 +143,7 @@ async fn keep_beating(
     }
 }
 
-/// Sessions in use must not expire, however long a call of theirs takes, nor look unused to a cap.
+/// Touches sessions in use, so that they neither expire during a long call nor look unused to the session cap.
 async fn keep_alive(
     session_router: SessionRouter,
     interval: Duration,
@@ -163,7 +164,7 @@ async fn keep_alive(
             match session_router.store().touch(&key, &touch).await {
                 Ok(_) | Err(StoreError::Refused(_)) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "open sessions were not touched");
+                    tracing::debug!(%error, "sessions in use were not touched");
                     break;
                 }
             }
@@ -171,7 +172,7 @@ async fn keep_alive(
     }
 }
 
-/// The params of sessions in use must not lapse before the sessions do.
+/// Renews the initialize params of sessions in use, so that they do not expire before their sessions.
 async fn renew_params(session_router: SessionRouter, session_ttl: Duration) {
     let mut ticks = tokio::time::interval((session_ttl / 2).max(KEEP_INTERVAL_MIN));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -183,7 +184,7 @@ async fn renew_params(session_router: SessionRouter, session_ttl: Duration) {
     }
 }
 
-/// The recorder leaves this to its owner.
+/// Folds samples into histograms, which the recorder leaves to its owner.
 async fn fold_metrics(recorder: PrometheusHandle) {
     let mut ticks = tokio::time::interval(FOLD_INTERVAL);
     loop {
@@ -192,7 +193,8 @@ async fn fold_metrics(recorder: PrometheusHandle) {
     }
 }
 
-/// Upstream sessions that lost against the store's answer when it returned are deleted, and their loss is logged.
+/// Deletes upstream sessions that were made while the store was away and lost to the store's own state, and logs each
+/// loss.
 async fn report_losses(app: Arc<App>) {
     let losses = app.session_router.store().losses();
     stream::unfold(losses, |losses| async {
@@ -207,7 +209,7 @@ async fn report_loss(app: &App, loss: Loss) {
         session = %loss.key.digest(),
         server = %loss.server,
         instance = %loss.instance,
-        "what this session did while the store was away is lost: the store's answer won"
+        "binding made while the store was away discarded: the store's binding won"
     );
     if let (Some(server), Some(upstream_session)) =
         (app.servers.get(loss.server.as_str()), loss.upstream_session)

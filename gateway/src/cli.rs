@@ -1,6 +1,6 @@
-//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, `mooring doctor`, the commands that ask a running
-//! gateway, and `mooring sessions`, which works on the store. Flags are settings: what is wrong with them ends with the
-//! same exit code as a bad file.
+//! The command line: `mooring serve` (also plain `mooring`), `mooring config ...`, `mooring doctor`, the commands that
+//! query a running gateway, and `mooring sessions`, which works on the store. Flags are settings: an invalid flag has
+//! the same exit code as an invalid file.
 
 mod governance;
 mod sessions;
@@ -22,9 +22,9 @@ use mooring_settings::Flags;
 
 /// Exit code after a clean stop.
 pub const EXIT_CLEAN: u8 = 0;
-/// Exit code for everything that has no code of its own, such as a port in use.
+/// Exit code for every failure without its own code, such as a port in use.
 pub const EXIT_FAILURE: u8 = 1;
-/// Exit code for bad settings and bad flags (`EX_USAGE` of sysexits.h).
+/// Exit code for invalid settings and flags (`EX_USAGE` of sysexits.h).
 pub const EXIT_BAD_SETTINGS: u8 = 64;
 /// Exit code for a missing service, such as a Redis without the module (`EX_UNAVAILABLE`).
 pub const EXIT_SERVICE_MISSING: u8 = 69;
@@ -69,7 +69,7 @@ Exit codes:
     args_conflicts_with_subcommands = true
 )]
 pub struct Cli {
-    /// What to do; `serve` where nothing is named.
+    /// The subcommand; `serve` if there is none.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The flags of `serve`, for plain `mooring`.
@@ -78,13 +78,13 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// The command that was asked for.
+    /// The requested command.
     pub fn into_command(self) -> Command {
         self.command.unwrap_or(Command::Serve(self.serve))
     }
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve MCP until stopped (the default)
@@ -96,7 +96,7 @@ pub enum Command {
     /// Check and explain settings; starts nothing
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Try everything that the settings name, and say what is wrong and what to do
+    /// Try everything that the settings name, and report what is wrong and how to fix it
     Doctor(DoctorArguments),
     /// List, show and replay the recorded runs of a code server
     Runs(RunsArguments),
@@ -104,11 +104,11 @@ pub enum Command {
     Skills(SkillsArguments),
     /// List the security events of a code server
     Events(EventsArguments),
-    /// List, show and end sessions; take and write those of agents
+    /// List, show and end sessions; import and export those of agents
     Sessions(SessionsArguments),
 }
 
-/// What to do with settings.
+/// The subcommands of `config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check the settings that `serve` would use, and name every problem
@@ -133,8 +133,8 @@ pub struct ServeArguments {
     /// Where sessions live: embedded, or a Redis URL [default: embedded]
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
-    /// A server: its instances, or the program to start (then in quotes); may be repeated. MOORING_SERVERS has the same,
-    /// one a line
+    /// A server: its instances, or the program to start (then in quotes); may be repeated. MOORING_SERVERS takes the
+    /// same, one per line
     #[arg(long = "server", value_name = "ID=URL[,URL] | ID=PROGRAM...")]
     pub servers: Vec<String>,
 }
@@ -142,7 +142,7 @@ pub struct ServeArguments {
 /// The arguments of `mooring doctor`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct DoctorArguments {
-    /// What `mooring serve` would be given.
+    /// The settings, as for `mooring serve`.
     #[command(flatten)]
     pub serve: ServeArguments,
     /// Print the checks as JSON

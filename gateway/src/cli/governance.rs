@@ -1,10 +1,10 @@
-//! The commands that ask a running gateway: `mooring runs`, `mooring skills` and `mooring events`.
+//! The commands that query a running gateway: `mooring runs`, `mooring skills` and `mooring events`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Which gateway is asked, about which server, and as whom.
+/// The gateway to query, the code server, and the caller's identity.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ClientArguments {
     /// The gateway; with it, no settings are read unless --config names them [default: where listen.address says]
@@ -13,19 +13,19 @@ pub struct ClientArguments {
     /// The code server [default: the only one of the settings; without settings, sandbox]
     #[arg(long, global = true, value_name = "ID")]
     pub server: Option<String>,
-    /// Who asks, where the gateway believes this machine's headers
+    /// The caller's user name, where the gateway trusts identity headers from this machine
     #[arg(long, global = true, value_name = "NAME")]
     pub user: Option<String>,
-    /// The teams of who asks, separated by commas
+    /// The caller's teams, separated by commas
     #[arg(long, global = true, value_name = "TEAM[,TEAM]")]
     pub teams: Option<String>,
-    /// The roles of who asks, separated by commas
+    /// The caller's roles, separated by commas
     #[arg(long, global = true, value_name = "ROLE[,ROLE]")]
     pub roles: Option<String>,
     /// The settings file (TOML); else the one that MOORING_CONFIG names, else mooring/mooring.toml in XDG_CONFIG_HOME
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Print the gateway's answer as it is
+    /// Print the gateway's JSON response unchanged
     #[arg(long, global = true)]
     pub json: bool,
 }
@@ -33,42 +33,42 @@ pub struct ClientArguments {
 /// Recorded runs.
 #[derive(Debug, Clone, Args)]
 pub struct RunsArguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: RunsCommand,
-    /// Which gateway.
+    /// The gateway to query.
     #[command(flatten)]
     pub client: ClientArguments,
 }
 
-/// What to do with runs.
+/// The subcommands of `runs`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum RunsCommand {
     /// List runs, newest first
     List {
-        /// At most so many, from 1 to 500 [default: 50]
+        /// At most this many, from 1 to 500 [default: 50]
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u32>,
-        /// Only those that are running, completed, failed, timed_out, blocked, killed or lost
+        /// Only runs that are running, completed, failed, timed_out, blocked, killed or lost
         #[arg(long, value_name = "STATUS")]
         status: Option<String>,
-        /// Only those of this user
+        /// Only runs of this user
         #[arg(long, value_name = "USER")]
         of: Option<String>,
-        /// Only those older than this run
+        /// Only runs older than this one
         #[arg(long, value_name = "RUN")]
         before: Option<String>,
     },
-    /// Show all that is recorded of a run
+    /// Show everything that is recorded of a run
     Show {
         /// The run's id
         run: String,
     },
-    /// Run a recorded run again; exit code 1 where it is not the same
+    /// Replay a recorded run; exit code 1 if the result differs
     Replay {
         /// The run's id
         run: String,
-        /// Call the tools again, with all that this does; else the record answers
+        /// Call the tools again, with their side effects; otherwise the recorded replies are used
         #[arg(long)]
         live: bool,
     },
@@ -77,40 +77,40 @@ pub enum RunsCommand {
 /// Skills.
 #[derive(Debug, Clone, Args)]
 pub struct SkillsArguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: SkillsCommand,
-    /// Which gateway.
+    /// The gateway to query.
     #[command(flatten)]
     pub client: ClientArguments,
 }
 
-/// What to do with skills.
+/// The subcommands of `skills`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SkillsCommand {
     /// List skills and their versions
     List {
-        /// Only those that are pending, approved, rejected or revoked
+        /// Only versions that are pending, approved, rejected or revoked
         #[arg(long, value_name = "STATUS")]
         status: Option<String>,
-        /// Only the versions of this one
+        /// Only versions of this skill
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Make a skill, or a new version of one
+    /// Create a skill, or a new version of one
     Create {
         /// The name by which code imports it
         name: String,
-        /// Its source; - reads standard input
+        /// The file with its source; - reads standard input
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
-        /// python, typescript or javascript [default: what the file's name ends with says]
+        /// python, typescript or javascript [default: from the file name's extension]
         #[arg(long, value_name = "LANGUAGE")]
         language: Option<String>,
-        /// What it is for
+        /// A description of what it does
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
-        /// Who may see it: server, team:<id> or user:<email> [default: the server's]
+        /// The scope that sees it: server, team:<id> or user:<email> [default: the server's]
         #[arg(long, value_name = "SCOPE")]
         scope: Option<String>,
     },
@@ -122,20 +122,20 @@ pub enum SkillsCommand {
         #[arg(long, value_name = "NUMBER")]
         version: Option<u32>,
     },
-    /// Approve a skill that waits for it
+    /// Approve a pending skill
     Approve {
         /// The approval's id, as `list` shows it
         approval: String,
     },
-    /// Reject a skill that waits for approval, for good
+    /// Reject a pending skill, permanently
     Reject {
         /// The approval's id, as `list` shows it
         approval: String,
-        /// Why
+        /// The reason
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Revoke an approved version, for good
+    /// Revoke an approved version, permanently
     Revoke {
         /// The version's id, as `list` shows it
         skill: String,
@@ -145,29 +145,29 @@ pub enum SkillsCommand {
 /// Security events.
 #[derive(Debug, Clone, Args)]
 pub struct EventsArguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: EventsCommand,
-    /// Which gateway.
+    /// The gateway to query.
     #[command(flatten)]
     pub client: ClientArguments,
 }
 
-/// What to do with events.
+/// The subcommands of `events`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum EventsCommand {
     /// List security events, newest first
     List {
-        /// At most so many, from 1 to 1000 [default: 100]
+        /// At most this many, from 1 to 1000 [default: 100]
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u32>,
-        /// Only those of this user
+        /// Only events of this user
         #[arg(long, value_name = "USER")]
         of: Option<String>,
-        /// Only those of this kind, such as policy_block or tool_call_error
+        /// Only events of this kind, such as policy_block or tool_call_error
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
-        /// Only those of the last while, such as 30m, 12h or 7d
+        /// Only events of this last period, such as 30m, 12h or 7d
         #[arg(long, value_name = "WHILE")]
         since: Option<String>,
     },

@@ -7,15 +7,15 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Sessions.
 #[derive(Debug, Clone, Args)]
 pub struct SessionsArguments {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: SessionsCommand,
-    /// Which store.
+    /// The store.
     #[command(flatten)]
     pub store: StoreArguments,
 }
 
-/// Which store is meant: that of the settings.
+/// The store to open: the one of the settings.
 #[derive(Debug, Clone, Default, Args)]
 pub struct StoreArguments {
     /// The settings file (TOML) [default: as for serve]
@@ -26,80 +26,80 @@ pub struct StoreArguments {
     pub store: Option<String>,
 }
 
-/// Whose sessions at which server of kind agent.
+/// The server of kind agent, and the owner of the sessions.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OwnerArguments {
     /// The server of kind agent [default: the only one of the settings]
     #[arg(long, value_name = "ID")]
     pub server: Option<String>,
-    /// Whose sessions they are [default: local]
+    /// The owner of the sessions [default: local]
     #[arg(long, value_name = "NAME")]
     pub principal: Option<String>,
 }
 
-/// What to do with sessions.
+/// The subcommands of `sessions`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SessionsCommand {
-    /// Take the agents' sessions of a sessions.json; what cannot be taken is named on standard error
+    /// Import agents' sessions from a sessions.json; entries that cannot be imported are listed on standard error
     Import {
         /// The file; - reads standard input
         file: PathBuf,
-        /// Whose they become.
+        /// The owner of the imported sessions.
         #[command(flatten)]
         owner: OwnerArguments,
-        /// Take the file's session also where the store has one that was used later
+        /// Replace a session also where the store's was used later
         #[arg(long)]
         overwrite: bool,
     },
-    /// Write the agents' sessions as a sessions.json
+    /// Export the agents' sessions as a sessions.json
     Export {
         /// The file; - writes standard output
         #[arg(default_value = "-")]
         file: PathBuf,
-        /// Whose are written.
+        /// The owner of the exported sessions.
         #[command(flatten)]
         owner: OwnerArguments,
     },
-    /// List the sessions that are active, last used first
+    /// List active sessions, most recently used first
     List {
-        /// Only those of this principal
+        /// Only sessions of this principal
         #[arg(long, value_name = "NAME")]
         principal: Option<String>,
-        /// Only those at this server
+        /// Only sessions at this server
         #[arg(long, value_name = "ID")]
         server: Option<String>,
-        /// Only those of this kind
+        /// Only sessions of this kind
         #[arg(long, value_name = "KIND")]
         kind: Option<SessionKind>,
-        /// At most so many
+        /// At most this many
         #[arg(long, value_name = "NUMBER", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show what the store knows of a session
+    /// Show what the store has recorded of a session
     Show {
-        /// As `list` shows it: its digest or the beginning of that, or its place
+        /// As `list` shows it: its digest or a prefix of that, or its place
         session: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End a session, whatever it does
+    /// End a session, also while it is in use
     End {
-        /// As `list` shows it: its digest or the beginning of that, or its place
+        /// As `list` shows it: its digest or a prefix of that, or its place
         session: String,
     },
 }
 
-/// What a session is of.
+/// The kind of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SessionKind {
-    /// An MCP client.
+    /// Of an MCP client.
     Mcp,
-    /// Code of a user, in one language.
+    /// Of code: one user, one language.
     Code,
-    /// An agent that is a program.
+    /// Of a command-line agent.
     Agent,
 }

@@ -11,7 +11,7 @@ use mooring_settings::Flags;
 /// The flags of `mooring stdio`.
 #[derive(Debug, Clone, Args)]
 pub struct StdioArguments {
-    /// The server to be served: an id of the settings, one that is reached at URL, or an agent that is known (claude,
+    /// The server to serve: an id of the settings, an id with its URL, or an agent with a built-in profile (claude,
     /// codex, gemini, opencode)
     #[arg(long, value_name = "ID[=URL[,URL]]")]
     pub server: String,
@@ -21,10 +21,10 @@ pub struct StdioArguments {
     /// Where sessions live: embedded, or a Redis URL [default: embedded]
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
-    /// Who the client is: its sessions are those of this principal
+    /// The client's principal: it sees this principal's sessions
     #[arg(long, value_name = "NAME", default_value = "local")]
     pub principal: String,
-    /// The session that is continued, for servers that keep sessions
+    /// The session to continue, for stateful servers
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = session_name)]
     pub session: String,
     /// Begin a session that ends with this process
@@ -38,11 +38,11 @@ fn session_name(text: &str) -> Result<String, &'static str> {
     let is_name = (1..=BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
     is_name
         .then(|| text.to_owned())
-        .ok_or("1 to 256 bytes without control characters are expected")
+        .ok_or("must be 1 to 256 bytes without control characters")
 }
 
 impl StdioArguments {
-    /// The flags among them that are settings, and the rest.
+    /// Splits the flags into settings and the options of this command.
     #[must_use]
     pub fn split(self) -> (Flags, StdioOptions) {
         let (id, is_defined_here) = match self.server.split_once('=') {

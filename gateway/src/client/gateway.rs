@@ -15,12 +15,12 @@ use super::ClientError;
 use super::target::GatewayTarget;
 use mooring_upstream::tls_config;
 
-/// How long an answer may take: longer than the longest run, which a replay waits for.
+/// Request timeout: longer than the longest run, which a replay waits for.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10 * 60);
-/// Longest answer: a run with all that it printed, and every call that it made.
+/// Largest response body: a run with all its output and every call that it made.
 const ANSWER_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// A gateway, and the server that it is asked about.
+/// A gateway, and the code server to query there.
 #[derive(Debug)]
 pub(super) struct Gateway {
     target: GatewayTarget,
@@ -32,7 +32,7 @@ impl Gateway {
             uri.authority().is_some() && matches!(uri.scheme_str(), Some("http" | "https"))
         });
         if !is_url {
-            let message = "--gateway is an http:// or https:// URL".to_owned();
+            let message = "--gateway must be an http:// or https:// URL".to_owned();
             return Err(ClientError::Flag(message));
         }
         Ok(Self { target })
@@ -43,7 +43,7 @@ impl Gateway {
         &self.target.server
     }
 
-    /// Asks for what is there. Parameters without a value are left out.
+    /// Sends a GET. Parameters without a value are left out.
     pub(super) async fn get(
         &self,
         path: &[&str],
@@ -63,7 +63,7 @@ impl Gateway {
         self.ask(Method::GET, &url, Bytes::new()).await
     }
 
-    /// Asks for something to be done.
+    /// Sends a POST with a JSON body.
     pub(super) async fn post(&self, path: &[&str], body: &Value) -> Result<Value, ClientError> {
         let url = self.url(path);
         self.ask(Method::POST, &url, Bytes::from(body.to_string()))
@@ -76,7 +76,7 @@ impl Gateway {
             url.push('/');
             url.extend(url::form_urlencoded::byte_serialize(part.as_bytes()));
         }
-        // A space is written otherwise in a path than in a form.
+        // A space is encoded differently in a path than in a form.
         url.replace('+', "%20")
     }
 
@@ -127,7 +127,8 @@ impl Gateway {
     }
 }
 
-/// A refusal: of this interface, whose codes are words, or of the host and origin guard, whose codes are numbers.
+/// An error response: of this interface, whose codes are words, or of the host and origin guard, whose codes are
+/// numbers.
 fn refused(status: http::StatusCode, answer: &Value) -> ClientError {
     let code = match answer.pointer("/error/code") {
         Some(Value::String(word)) => super::table::printable(word),

@@ -1,7 +1,7 @@
-//! The commands that ask a running gateway over its REST interface.
+//! The commands that query a running gateway over its REST interface.
 //!
-//! Invariant: what is printed for people holds no control characters but line ends and tabs: names, messages and what
-//! runs printed come from elsewhere, and must not drive a terminal.
+//! Invariant: text printed for people contains no control characters except line feeds and tabs. Names, messages and
+//! output of runs are untrusted and must not control the terminal.
 
 mod events;
 mod gateway;
@@ -21,7 +21,7 @@ use crate::cli::{
 };
 use mooring_settings::SettingsError;
 
-/// A command that asks a gateway.
+/// A command that queries a gateway.
 #[derive(Debug, Clone)]
 pub enum ClientCommand {
     /// `mooring runs`
@@ -32,19 +32,19 @@ pub enum ClientCommand {
     Events(EventsArguments),
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// What is printed.
+    /// The text to print.
     pub text: String,
-    /// Whether all is as it should be: a replay that is not the same is not.
+    /// False if a replay differs from the record.
     pub is_good: bool,
 }
 
-/// Why a command came to nothing.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The settings that say where the gateway is cannot be read.
+    /// The settings that name the gateway's address cannot be read.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A flag has no valid value.
@@ -53,35 +53,35 @@ pub enum ClientError {
     /// A file could not be read.
     #[error("{path} could not be read")]
     File {
-        /// As it was given.
+        /// The path as given.
         path: String,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The request could not be prepared.
     #[error("the request could not be prepared: {0}")]
     Request(String),
-    /// The gateway does not answer.
+    /// The gateway is unreachable.
     #[error("the gateway at {gateway} does not answer")]
     Unreachable {
         /// Its URL.
         gateway: String,
-        /// What happened.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It refused.
+    /// The gateway refused the request.
     #[error("the gateway refused: {message} ({code}, status {})", .status.as_u16())]
     Refused {
-        /// The status.
+        /// The HTTP status.
         status: StatusCode,
-        /// The code that it named.
+        /// The error code.
         code: String,
-        /// What it said.
+        /// The error message.
         message: String,
     },
-    /// Its answer is nothing that was expected.
+    /// The response does not have the expected form.
     #[error("what answers at {gateway} is no gateway with this interface (status {})", .status.as_u16())]
     Answer {
         /// Its URL.
@@ -105,7 +105,7 @@ impl ClientError {
     }
 }
 
-/// Asks, and says what came of it.
+/// Runs the command against the gateway.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -127,7 +127,7 @@ fn gateway(arguments: &ClientArguments) -> Result<Gateway, ClientError> {
     Gateway::new(GatewayTarget::find(arguments)?)
 }
 
-/// All good.
+/// A successful result.
 fn good(text: String) -> CommandOutput {
     CommandOutput {
         text,
@@ -135,7 +135,7 @@ fn good(text: String) -> CommandOutput {
     }
 }
 
-/// The answer as it is, and a line's end.
+/// The response unchanged, with a final line feed.
 fn raw(answer: &Value) -> CommandOutput {
     good(format!("{answer}\n"))
 }

@@ -7,7 +7,7 @@ use super::table::{cell, fields, printable, rows, table};
 use super::{ClientError, CommandOutput, good, raw};
 use crate::cli::RunsCommand;
 
-/// What a run is shown by before its texts.
+/// The fields that `show` prints before a run's texts.
 const SHOWN: [(&str, &str); 17] = [
     ("run", "/id"),
     ("status", "/status"),

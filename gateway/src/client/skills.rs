@@ -67,7 +67,7 @@ pub(super) async fn run(
 }
 
 fn source(file: &Path) -> Result<String, ClientError> {
-    // One byte more than the gateway takes, so that it is the gateway who refuses what is too long.
+    // One byte more than the limit, so that the gateway reports a source that is too long.
     let bytes_max = u64::try_from(SOURCE_BYTES_MAX.saturating_add(1)).unwrap_or(u64::MAX);
     let read = |input: &mut dyn std::io::Read| {
         let mut text = String::new();

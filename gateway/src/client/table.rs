@@ -1,11 +1,11 @@
-//! Tables and texts for people.
+//! Tables and text for people.
 
 use serde_json::Value;
 
-/// Most characters of one cell.
+/// Most characters of one table cell.
 const CELL_CHARS_MAX: usize = 80;
 
-/// Rows with aligned columns under their titles.
+/// Rows with aligned columns under a header.
 pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let mut lines: Vec<Vec<String>> = vec![titles.iter().map(ToString::to_string).collect()];
     lines.extend(
@@ -32,7 +32,7 @@ pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// One line of a table, cut where it is too long.
+/// One line of a table, truncated if too long.
 pub(crate) fn shortened(text: &str) -> String {
     let line = printable(text).replace(['\n', '\t'], " ");
     match line.char_indices().nth(CELL_CHARS_MAX) {
@@ -44,7 +44,7 @@ pub(crate) fn shortened(text: &str) -> String {
     }
 }
 
-/// A text that does nothing to a terminal: control characters are shown as Rust writes them.
+/// Text that cannot control a terminal: control characters are escaped as Rust writes them.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -59,12 +59,12 @@ pub(crate) fn printable(text: &str) -> String {
     shown
 }
 
-/// Characters that change the direction of what follows.
+/// Characters that change the text direction.
 fn is_direction(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A value of an answer as a cell; a hyphen where there is none.
+/// A value of the response as a cell; a hyphen if it is missing.
 pub(crate) fn cell(row: &Value, pointer: &str) -> String {
     match row.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
@@ -73,7 +73,7 @@ pub(crate) fn cell(row: &Value, pointer: &str) -> String {
     }
 }
 
-/// The rows of a list in an answer.
+/// The rows of a list in the response.
 pub(crate) fn rows<'a>(answer: &'a Value, list: &str) -> &'a [Value] {
     answer
         .get(list)
@@ -82,7 +82,7 @@ pub(crate) fn rows<'a>(answer: &'a Value, list: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
-/// Named values, a line each.
+/// Named values, one per line.
 pub(crate) fn fields(of: &Value, named: &[(&str, &str)]) -> String {
     let width = named
         .iter()

@@ -1,4 +1,4 @@
-//! Which gateway is asked, about which server, and as whom.
+//! The gateway to query, the code server, and the caller's identity.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,26 +10,26 @@ use mooring_settings::{AuthSettings, Environment, Flags, ServerKind, Settings};
 
 /// The code server of a gateway without settings.
 const STANDARD_SERVER: &str = "sandbox";
-/// The headers that name who asks, where no settings say otherwise.
+/// The identity headers where no settings name others.
 const STANDARD_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("x-mooring-user"),
     HeaderName::from_static("x-mooring-teams"),
     HeaderName::from_static("x-mooring-roles"),
 ];
 
-/// Which gateway is asked, about which server, and as whom.
+/// The gateway to query, the code server, and the caller's identity.
 #[derive(Debug)]
 pub(super) struct GatewayTarget {
-    /// Without a slash at the end.
+    /// URL without a trailing slash.
     pub(super) gateway: String,
     /// The id of a code server.
     pub(super) server: String,
-    /// What says who asks.
+    /// The identity headers.
     pub(super) headers: HeaderMap,
 }
 
 impl GatewayTarget {
-    /// What the flags say, and the settings where the flags say nothing.
+    /// Takes the target from the flags, and from the settings where a flag is missing.
     pub(super) fn find(arguments: &ClientArguments) -> Result<Self, ClientError> {
         let settings = if arguments.gateway.is_none() || arguments.config.is_some() {
             let flags = Flags {
@@ -58,7 +58,7 @@ impl GatewayTarget {
         for ((name, value), flag) in names.into_iter().zip(given).zip(["user", "teams", "roles"]) {
             if let Some(value) = value {
                 let value = HeaderValue::from_bytes(value.as_bytes())
-                    .map_err(|_| ClientError::Flag(format!("--{flag} has control characters")))?;
+                    .map_err(|_| ClientError::Flag(format!("--{flag} contains control characters")))?;
                 headers.insert(name, value);
             }
         }
@@ -79,7 +79,7 @@ fn gateway(arguments: &ClientArguments, settings: Option<&Settings>) -> String {
     }
 }
 
-/// The address by which a listener is reached from its own machine.
+/// The address at which a listener is reachable from its own machine.
 fn reachable(mut listens: SocketAddr) -> SocketAddr {
     match listens.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => listens.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -107,10 +107,10 @@ fn server(arguments: &ClientArguments, settings: Option<&Settings>) -> Result<St
     match &*ids {
         [id] => Ok((*id).to_owned()),
         [] => Err(ClientError::Flag(
-            "the settings have no server of kind code; name one with --server".to_owned(),
+            "the settings have no server of kind code; select one with --server".to_owned(),
         )),
         several => Err(ClientError::Flag(format!(
-            "name one of the code servers with --server: {}",
+            "select one of the code servers with --server: {}",
             several.join(", ")
         ))),
     }

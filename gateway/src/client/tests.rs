@@ -1,4 +1,4 @@
-//! Who is asked, and what is printed.
+//! Targets and printed output.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -119,7 +119,7 @@ fn what_is_printed_does_not_drive_a_terminal() {
 
 #[tokio::test]
 async fn a_gateway_that_is_not_there_is_a_missing_service() {
-    // A port that was free a moment ago, and that nobody else was told of.
+    // A port that was just free and that no other process was given.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -1,4 +1,4 @@
-//! One client's open stream: whose it is, how far its client has got, and the messages for it.
+//! One client's open stream: its owner, the phase of its client, and the messages queued for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,33 +15,33 @@ use super::wire::Wire;
 use mooring_protocol::{Event, Revision};
 use mooring_router::affinity::Session;
 
-/// Most requests of one stream that are worked on at the same time. Nothing else bounds them: what
-/// carried them has been answered already.
+/// Most concurrent requests of one stream. Nothing else bounds them: the POSTs that delivered them are already
+/// answered.
 const CALLS_MAX: usize = 256;
 
-/// What the `initialize` of a client negotiated, for every later message.
+/// What a client's `initialize` negotiated; applies to every later message.
 #[derive(Clone, Debug)]
 pub struct NegotiatedSession {
     /// The session id that a client of Streamable HTTP would send; none at servers that keep no session.
     pub session_header: Option<HeaderValue>,
-    /// The revision that was negotiated.
+    /// The negotiated revision.
     pub revision: Revision,
 }
 
 #[derive(Debug)]
 enum Phase {
     New,
-    /// Its `initialize` is under way.
+    /// The `initialize` is in progress.
     Initializing,
     Initialized(NegotiatedSession),
 }
 
-/// A stream that this worker holds.
+/// An open stream of this gateway.
 #[derive(Debug)]
 pub struct OpenStream {
     /// The session, which lives at least as long as the stream.
     pub session: Session,
-    /// The server that the client speaks to.
+    /// The client's server.
     pub server: ServerName,
     epoch: Option<u64>,
     wire: Wire,
@@ -53,8 +53,8 @@ pub struct OpenStream {
 }
 
 impl OpenStream {
-    /// A stream whose client has said nothing yet. `epoch` is the fence of its binding; none where it has none, or the store
-    /// is away.
+    /// A stream whose client has not sent anything. `epoch` is the epoch of its binding; none without a binding, or
+    /// while the store is away.
     #[must_use]
     pub fn new(session: Session, server: ServerName, epoch: Option<u64>, wire: Wire) -> Self {
         Self {
@@ -71,11 +71,11 @@ impl OpenStream {
     }
 
     fn phase(&self) -> MutexGuard<'_, Phase> {
-        // It is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // Every statement leaves the state consistent, so the guard of a poisoned lock is safe to use.
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a message is for this stream: of its owner, for its server, and meant for this epoch where one is named.
+    /// Whether a message is for this stream: same principal, same server and, if it names an epoch, the same epoch.
     #[must_use]
     pub fn takes(&self, principal: &Principal, server: &ServerName, epoch: Option<u64>) -> bool {
         self.session.principal == *principal
@@ -84,18 +84,18 @@ impl OpenStream {
             && !self.over.is_cancelled()
     }
 
-    /// Writes a message, when there is room for it.
+    /// Queues a message, waiting until there is room.
     ///
     /// # Errors
-    /// Where the stream is over; by this, where the client does not read.
+    /// If the stream has ended, or is ended now because the client does not read.
     pub async fn say(&self, message: &str) -> Result<(), StreamOver> {
         self.write(self.wire.message(message)).await
     }
 
-    /// Tells a client of HTTP+SSE where to POST: what a stream begins with. `endpoint` holds the session's id.
+    /// Queues the URL to POST to, with which a stream of HTTP+SSE begins. `endpoint` contains the session's id.
     ///
     /// # Errors
-    /// Where the stream is over.
+    /// If the stream has ended.
     pub async fn say_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
         let event = Event {
             event: Some("endpoint".into()),
@@ -107,24 +107,24 @@ impl OpenStream {
     async fn write(&self, event: Bytes) -> Result<(), StreamOver> {
         let written = self.queue.push(event).await;
         if written == Err(StreamOver::Unread) {
-            tracing::warn!(session = %self.session.digest, "a client does not read its stream; it is cut off");
+            tracing::warn!(session = %self.session.digest, "stream closed: the client does not read it");
             self.over.cancel();
         }
         written
     }
 
-    /// The bytes that are to be written next; none when the stream is over and all of it was taken.
+    /// The next bytes to write; none after the last ones of a stream that has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         self.queue.poll_next(context)
     }
 
-    /// A place for one more request; none where too many are worked on.
+    /// A permit for one more request; none if too many are in progress.
     #[must_use]
     pub fn begin_call(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.calls).try_acquire_owned().ok()
     }
 
-    /// Whether this `initialize` may go on: it is the first, or those before it failed.
+    /// Whether this `initialize` may proceed: it is the first, or the earlier ones failed.
     #[must_use]
     pub fn begin_initialize(&self) -> bool {
         let mut phase = self.phase();
@@ -135,12 +135,12 @@ impl OpenStream {
         may
     }
 
-    /// What came of the `initialize`; none where it failed, and the client may try again.
+    /// Notes the result of the `initialize`; none if it failed and the client may retry.
     pub fn end_initialize(&self, negotiated: Option<NegotiatedSession>) {
         *self.phase() = negotiated.map_or(Phase::New, Phase::Initialized);
     }
 
-    /// What the `initialize` negotiated; none before it.
+    /// The result of the `initialize`; none before it.
     #[must_use]
     pub fn negotiated(&self) -> Option<NegotiatedSession> {
         match &*self.phase() {
@@ -149,31 +149,31 @@ impl OpenStream {
         }
     }
 
-    /// Whether the caller is the first to listen for what answers no request.
+    /// Whether the caller is the first to listen for messages that answer no request.
     #[must_use]
     pub fn begin_listening(&self) -> bool {
         !self.is_listening.swap(true, Ordering::Relaxed)
     }
 
-    /// Ends the stream after what was written.
+    /// Ends the stream after everything queued was written.
     pub fn finish(&self) {
         self.queue.finish();
         self.over.cancel();
     }
 
-    /// Ends the stream: its client is gone.
+    /// Ends the stream at once: its client is gone.
     pub fn cut(&self) {
         self.queue.cut();
         self.over.cancel();
     }
 
-    /// Cancelled when the stream is over.
+    /// Cancelled when the stream has ended.
     #[must_use]
     pub fn over(&self) -> CancellationToken {
         self.over.clone()
     }
 
-    /// Returns when the stream is over.
+    /// Returns when the stream has ended.
     pub async fn ended(&self) {
         self.over.cancelled().await;
     }

@@ -1,7 +1,7 @@
 //! The events that a client has not read yet.
 //!
-//! Invariant: they are bounded in number and bytes. Who writes waits for room, and where the client reads nothing for
-//! [`UNREAD_WITHIN`] meanwhile, the stream is over and what is left of it is forgotten.
+//! Invariant: they are bounded in number and bytes. Writers wait for room; if the client reads nothing for
+//! [`UNREAD_WITHIN`] meanwhile, the stream ends and unread events are discarded.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,29 +12,29 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Most events that wait for the client.
+/// Most queued events.
 const EVENTS_MAX: usize = 1024;
-/// Most bytes of them together. A single event may be longer; it then waits alone.
+/// Most bytes of queued events. A single event may be longer; it is then queued alone.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long a client may read nothing while there is no room.
+/// How long a client may read nothing while the queue is full.
 const UNREAD_WITHIN: Duration = Duration::from_secs(30);
 
 /// The stream has ended: nothing can be written any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamOver {
-    /// It was over before.
+    /// It had ended before.
     #[error("the client's stream is over")]
     Before,
-    /// It is over by this: the client does not read.
+    /// It ends now: the client does not read.
     #[error("the client has read nothing for {} s", UNREAD_WITHIN.as_secs())]
     Unread,
 }
 
-/// Events on their way to one client.
+/// The queue of events to one client.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Told whenever there may be room.
+    /// Notified whenever there may be room.
     room: Notify,
 }
 
@@ -53,7 +53,7 @@ enum PushOutcome {
 }
 
 impl Queue {
-    /// An empty one.
+    /// An empty queue.
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
@@ -68,14 +68,14 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // Every statement leaves the state consistent, so the guard of a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes one event, when there is room.
+    /// Queues one event, waiting until there is room.
     ///
     /// # Errors
-    /// Where the stream is over; by this, where the client does not read.
+    /// If the stream has ended, or is ended now because the client does not read.
     pub(super) async fn push(&self, event: Bytes) -> Result<(), StreamOver> {
         loop {
             let room = self.room.notified();
@@ -90,7 +90,7 @@ impl Queue {
                 self.cut();
                 return Err(StreamOver::Unread);
             };
-            // Whether it was told or not, the next round looks.
+            // Whether notified or timed out, the next iteration checks for room.
             let _ = tokio::time::timeout(patience, room).await;
         }
     }
@@ -108,7 +108,7 @@ impl Queue {
             return Ok(PushOutcome::NoRoom { unread });
         }
         if state.events.is_empty() {
-            // A client that has nothing to read is not one that does not read.
+            // A client with nothing to read does not count as one that does not read.
             state.taken_at = Instant::now();
         }
         state.bytes = state.bytes.saturating_add(event.len());
@@ -121,7 +121,7 @@ impl Queue {
         Ok(PushOutcome::Yes)
     }
 
-    /// The next event; none at the end.
+    /// The next event; none after the end.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.lock();
         let Some(event) = state.events.pop_front() else {
@@ -138,7 +138,7 @@ impl Queue {
         Poll::Ready(Some(event))
     }
 
-    /// Nothing more is written. What was written may still be read.
+    /// Accepts no more events. Queued events can still be read.
     pub(super) fn finish(&self) {
         let reader = {
             let mut state = self.lock();
@@ -151,7 +151,7 @@ impl Queue {
         }
     }
 
-    /// The same, and nothing more is read.
+    /// Accepts no more events and discards the queued ones.
     pub(super) fn cut(&self) {
         let unread = {
             let mut state = self.lock();

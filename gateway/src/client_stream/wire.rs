@@ -1,20 +1,20 @@
-//! How a message is written onto a stream.
+//! How a message is framed on a stream.
 
 use bytes::Bytes;
 
 use mooring_protocol::Event;
 
-/// The form of a stream.
+/// The framing of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
-    /// An event each: HTTP+SSE of MCP 2024-11-05.
+    /// One event per message: HTTP+SSE of MCP 2024-11-05.
     Events,
-    /// A line each: standard input and output.
+    /// One line per message: standard input and output.
     Lines,
 }
 
 impl Wire {
-    /// The bytes of one message.
+    /// The framed bytes of one message.
     pub(crate) fn message(self, message: &str) -> Bytes {
         match self {
             Self::Events => Event {
@@ -27,7 +27,7 @@ impl Wire {
     }
 }
 
-/// In JSON an end of line stands between tokens only, where a space means the same.
+/// Replaces line feeds by spaces: JSON has unescaped ones only between tokens.
 fn line(message: &str) -> Bytes {
     let mut line = message.replace(['\n', '\r'], " ");
     line.push('\n');

@@ -1,8 +1,8 @@
-//! Which member of a group has what, as its lists said a short while ago.
+//! Which member of a group has which name, from its recent lists.
 //!
-//! It only saves asking all members for their lists before each call by a name that does not say whose it is.
-//! Invariant: what it does not know is asked for, so a stale entry costs at most the error of a member that has the
-//! thing no more, for as long as [`FRESH`].
+//! It saves listing all members before each call whose name does not identify the member. Invariant: unknown names are
+//! looked up at the members, so a stale entry costs at most the error of a member that no longer has the name, for as
+//! long as [`FRESH`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use super::template::UriTemplate;
 use mooring_protocol::Listing;
 
-/// How long lists are believed.
+/// How long lists are valid.
 const FRESH: Duration = Duration::from_secs(30);
-/// How long a name that was not in them is taken for one that there is not: a client that asks for such names must not
-/// make the gateway list everything each time.
+/// How long a name that was in no list counts as absent: a client that asks for unknown names must not make the gateway
+/// list all members each time.
 const ABSENT: Duration = Duration::from_secs(1);
-/// Most memory of names and templates, over all sessions of a group; at the limit the oldest lists go.
+/// Most memory of names and templates, over all sessions of a group; beyond it the oldest lists are dropped.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What a name takes beside its own bytes.
+/// Memory of a name besides its bytes.
 const NAME_OVERHEAD_BYTES: usize = 64;
 
-/// Which member has what, by the names in the group.
+/// The member for each name in the group.
 #[derive(Debug, Default)]
 pub(crate) struct MemberIndex {
     by_name: HashMap<Box<str>, usize>,
@@ -29,7 +29,7 @@ pub(crate) struct MemberIndex {
 }
 
 impl MemberIndex {
-    /// These names; those of resource templates are read as such.
+    /// From these names; those of resource templates are parsed as templates.
     pub(crate) fn new(listing: Listing, by_name: HashMap<Box<str>, usize>) -> Self {
         let templates = match listing {
             Listing::Templates => by_name
@@ -41,7 +41,8 @@ impl MemberIndex {
         Self { by_name, templates }
     }
 
-    /// The member that has this name, or else the template that fits best; of two that fit alike the first member's.
+    /// The member that has this name, or else the most specific template that matches; of equally specific ones, the
+    /// first member's.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied().or_else(|| {
             self.templates
@@ -53,7 +54,7 @@ impl MemberIndex {
     }
 
     fn bytes(&self) -> usize {
-        // A template has its text a second time, in pieces.
+        // A template is stored twice: as text and parsed.
         let copies = if self.templates.is_empty() { 1 } else { 2 };
         let names = self.by_name.keys();
         let bytes: usize = names.map(|name| name.len() + NAME_OVERHEAD_BYTES).sum();
@@ -61,14 +62,14 @@ impl MemberIndex {
     }
 }
 
-/// What is known of a name.
+/// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemberLookup {
     /// This member has it.
     At(usize),
     /// No member had it a moment ago.
     Nowhere,
-    /// The lists have to be asked for.
+    /// Unknown: the members have to be listed.
     No,
 }
 
@@ -78,12 +79,12 @@ struct CachedListing {
     made_at: Instant,
 }
 
-/// The lists of the sessions of one group that this worker saw last.
+/// The recent lists of the sessions of one group at this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct MemberDirectory(Mutex<HashMap<(Box<str>, Listing), CachedListing>>);
 
 impl MemberDirectory {
-    /// Notes what the lists of a session said.
+    /// Stores the lists of a session.
     pub(crate) fn note(
         &self,
         session_digest: &str,
@@ -101,7 +102,7 @@ impl MemberDirectory {
                 .min_by_key(|(_, kept)| kept.made_at)
                 .map(|(key, _)| key.clone());
             let Some(gone) = oldest.and_then(|key| lists.remove(&key)) else {
-                // It alone is over the limit.
+                // The list alone exceeds the limit.
                 return;
             };
             bytes = bytes.saturating_sub(gone.places.bytes());
@@ -113,7 +114,7 @@ impl MemberDirectory {
         lists.insert((session_digest.into(), listing), kept);
     }
 
-    /// What is known of a name.
+    /// Looks up a name.
     pub(crate) fn look_up(
         &self,
         session_digest: &str,

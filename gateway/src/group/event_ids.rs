@@ -1,20 +1,20 @@
-//! Event ids of a group's members, marked so that a client's `Last-Event-ID` says whose stream is to be resumed.
+//! Event ids of a group's members, marked so that a client's `Last-Event-ID` identifies the stream to resume.
 //!
 //! | event of | id that the client sees |
 //! |---|---|
 //! | a call's stream | `<server>/call/<the member's id>` |
 //! | the stream of unrelated messages | `<server>/stream/<the member's id>` |
 //!
-//! A server's id has no slash. Invariant: nothing but ids changes, and any gateway can read the mark.
+//! A server's id contains no slash. Invariant: only ids change, and any gateway can read the mark.
 
 use mooring_protocol::Event;
 
-/// Which stream of a member an event was on.
+/// The stream of a member that an event was on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The answer to one request.
+    /// The reply to one request.
     Call,
-    /// What belongs to no request; the group has one such stream for all members.
+    /// Messages that belong to no request; the group has one such stream for all members.
     Unrelated,
 }
 
@@ -27,19 +27,19 @@ impl Source {
     }
 }
 
-/// An event id that a group gave.
+/// An event id made by a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resumption<'a> {
     /// The member.
     pub(crate) server: &'a str,
-    /// Which stream of it.
+    /// The stream of the member.
     pub(crate) source: Source,
     /// The member's own id.
     pub(crate) id: &'a str,
 }
 
 impl<'a> Resumption<'a> {
-    /// Reads the mark; none for an id that no group gave.
+    /// Reads the mark; none for an id that no group made.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (server, rest) = text.split_once('/')?;
         let (word, id) = rest.split_once('/')?;
@@ -50,7 +50,7 @@ impl<'a> Resumption<'a> {
     }
 }
 
-/// Marks the id of an event of this member. An empty one forgets the id, which is right for every stream.
+/// Marks the id of an event of this member. An empty id, which resets the client's `Last-Event-ID`, stays empty.
 pub(crate) fn mark_event(event: Event, server: &str, source: Source) -> Event {
     let id = event.id.map(|id| match &*id {
         "" => id,

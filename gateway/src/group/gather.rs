@@ -1,7 +1,7 @@
-//! Gathering: the lists of all members of a group, asked for side by side, each with all its pages.
+//! Gathering: all members of a group are listed concurrently, each with all its pages.
 //!
-//! Invariants: a member that fails, is late or says too much takes nothing from the others, it is named as missing; and
-//! memory is bounded, however long the lists are that members send.
+//! Invariants: a member that fails, is late or sends too much does not affect the others and is reported as missing;
+//! memory is bounded, however long the members' lists are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,13 +28,13 @@ use mooring_upstream::{ExchangeError, Outgoing, Server};
 const PAGES_MAX: usize = 64;
 /// Most bytes of all members' lists together: a `tools/list` of a thousand tools is under 1 MiB.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The JSON-RPC code of a server that has no such method.
+/// The JSON-RPC code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// For whom members are asked. Cheap to clone.
+/// The session and request on whose behalf members are queried. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// How members are reached.
+    /// Reaches the members.
     pub(crate) session_router: SessionRouter,
     /// The client's session at the group.
     pub(crate) session: Session,
@@ -44,51 +44,52 @@ pub(crate) struct Scope {
     pub(crate) revision: Revision,
 }
 
-/// Why there is nothing from a member.
+/// Why a member has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// It was not asked.
+    /// It could not be called.
     #[error(transparent)]
     Deliver(#[from] DeliverError),
-    /// Its answer could not be read.
+    /// Its reply could not be read.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// Its answer is no message.
+    /// Its reply is not a JSON-RPC message.
     #[error("the answer is no message: {0}")]
     Message(#[from] EnvelopeError),
-    /// Its answer is this error, as JSON text.
+    /// It replied with this error, as JSON text.
     #[error("it answered with an error")]
     Refused(Box<str>),
-    /// Its answer is no list.
+    /// Its reply is not a list.
     #[error(transparent)]
     Page(#[from] PageError),
     /// Its list is too long.
     #[error("the list is longer than {PAGES_MAX} pages, or all lists than {BYTES_MAX} bytes")]
     TooLong,
-    /// It did not answer in time, or the task that asked it ended by itself.
+    /// It timed out, or the task that called it panicked.
     #[error("it did not answer in time")]
     Late,
 }
 
-/// One member's answer.
+/// One member's reply.
 #[derive(Debug)]
 pub(crate) struct MemberAnswer<T> {
-    /// What it said; none where it has no such method.
+    /// Its result; none if it does not have the method.
     pub(crate) outcome: Result<Option<T>, Failure>,
-    /// Set where its binding was moved on the way.
+    /// Set if its binding was rebound during the call.
     pub(crate) moved: Option<RebindNotice>,
 }
 
 /// The group's list.
 #[derive(Debug)]
 pub(crate) struct GroupList {
-    /// The JSON text of the result; the first member's failure where no member answered, none where no member has such lists.
+    /// The JSON text of the result; the first member's failure if every member failed, none if no member has such
+    /// lists.
     pub(crate) result: Result<Option<String>, (Box<str>, Failure)>,
-    /// The moves that the client is to be told of.
+    /// The rebinds to report to the client.
     pub(crate) moved: Vec<RebindNotice>,
 }
 
-/// What is left of the bytes that all members may send.
+/// The remaining bytes that all members together may send.
 #[derive(Debug)]
 struct Budget(AtomicUsize);
 
@@ -106,8 +107,8 @@ impl Budget {
 }
 
 impl Scope {
-    /// Asks one member and waits as long as a request of the gateway's own may take. What takes longer goes on by
-    /// itself, so that no half-made binding is left behind.
+    /// Calls one member, within the timeout of the gateway's own requests. A call that times out continues in its task,
+    /// so that no binding is left half made.
     async fn in_time<T: Send + 'static>(
         &self,
         asking: impl Future<Output = MemberAnswer<T>> + Send + 'static,
@@ -141,7 +142,7 @@ impl Scope {
         .await
     }
 
-    /// Asks one member; its result as JSON text.
+    /// Sends a request to one member; its result as JSON text.
     pub(crate) async fn ask_member(&self, server: &Server, text: String) -> MemberAnswer<Box<str>> {
         let question = GatewayRequest {
             session: &self.session,
@@ -202,7 +203,7 @@ impl Scope {
             let outcome = match page {
                 Ok(Some(page)) => {
                     if page.nameless > 0 {
-                        tracing::warn!(server = %server.id, list = listing.key(), count = page.nameless, "a server lists entries without a name; they are left out");
+                        tracing::warn!(server = %server.id, list = listing.key(), count = page.nameless, "entries without a name left out of a list");
                     }
                     entries.extend(page.entries);
                     cursor = page.next_cursor;
@@ -240,7 +241,7 @@ impl Scope {
     }
 }
 
-/// Reads one page beside the async threads: a page of some MiB takes a while.
+/// Parses one page on a blocking thread: a page of some MiB takes a while.
 async fn read_page(listing: Listing, result: Box<str>, budget: &Budget) -> Result<Page, Failure> {
     budget.take(result.len())?;
     match spawn_blocking(move || Page::read(listing, &result)).await {
@@ -249,7 +250,7 @@ async fn read_page(listing: Listing, result: Box<str>, budget: &Budget) -> Resul
     }
 }
 
-/// A server without the method has nothing to say, which is no failure.
+/// A server without the method has no result, which is not a failure.
 fn result_of(message: &Message<'_>) -> Result<Option<Box<str>>, Failure> {
     #[derive(serde::Deserialize)]
     struct Code {
@@ -268,7 +269,7 @@ fn result_of(message: &Message<'_>) -> Result<Option<Box<str>>, Failure> {
 }
 
 impl Failure {
-    /// Whether it is the whole session that is over, or cannot be asked for: no other member could serve it either.
+    /// Whether the whole session has ended or cannot be resolved: no other member could serve it either.
     pub(crate) fn is_of_the_session(&self) -> bool {
         use mooring_router::affinity::ResolveError;
         matches!(
@@ -281,7 +282,7 @@ impl Failure {
 }
 
 impl Group {
-    /// The lists of all members as one. Notes what it finds.
+    /// The merged lists of all members, which are also stored in the directory.
     pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> GroupList {
         let budget = Arc::new(Budget(AtomicUsize::new(BYTES_MAX)));
         let asking = self.members.iter().map(|member| {
@@ -302,7 +303,7 @@ impl Group {
                 Ok(None) => {}
                 Err(failure) => {
                     let server = self.members.get(place).map_or("", Member::id);
-                    tracing::warn!(session = %scope.session.digest, group = %self.id, server, list = listing.key(), error = %failure, "a member is missing from a list of its group");
+                    tracing::warn!(session = %scope.session.digest, group = %self.id, server, list = listing.key(), error = %failure, "member missing from a list of its group");
                     missing.push(server);
                     failures.push((Box::from(server), failure));
                 }
@@ -321,7 +322,7 @@ impl Group {
         }
         let merged = merge(listing, self.names, &self.ids(), &lists, &missing);
         if merged.shadowed > 0 {
-            tracing::warn!(group = %self.id, list = listing.key(), count = merged.shadowed, "names of one member stand for another member's; they are left out");
+            tracing::warn!(group = %self.id, list = listing.key(), count = merged.shadowed, "entries left out: their names would resolve to another member");
         }
         let places = Arc::new(MemberIndex::new(listing, merged.places));
         self.directory
@@ -332,8 +333,7 @@ impl Group {
         }
     }
 
-    /// The member that has what the group lists under this name, as its lists say. The moves met on the way are
-    /// added to `moved`.
+    /// The member that has this name in the group, according to its lists. Rebinds on the way are added to `moved`.
     pub(crate) async fn whose(
         &self,
         scope: &Scope,

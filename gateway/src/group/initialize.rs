@@ -1,6 +1,6 @@
-//! A group's `initialize` result, made of those of its members.
+//! A group's `initialize` result, merged from those of its members.
 //!
-//! Invariant: what the group says it can do, at least one of its members can, and the group knows which to ask.
+//! Invariant: every capability of the group is one of at least one member, and the group can find out which.
 
 use serde_json::{Map, Value, json};
 
@@ -8,8 +8,8 @@ use super::merge::missing_meta;
 use mooring_protocol::Revision;
 use mooring_settings::GroupNames;
 
-/// The capabilities whose methods a group serves. Others, such as `tasks`, are left out: of their methods it could not
-/// say which member is meant.
+/// The capabilities whose methods a group serves. Others, such as `tasks`, are left out: the group could not tell which
+/// member a request is for.
 const CAPABILITIES: [&str; 6] = [
     "tools",
     "prompts",
@@ -19,7 +19,7 @@ const CAPABILITIES: [&str; 6] = [
     "experimental",
 ];
 
-/// What a member answered to `initialize`.
+/// A member's reply to `initialize`.
 #[derive(Debug)]
 pub(crate) struct MemberInitializeResult<'a> {
     /// Its id.
@@ -28,9 +28,9 @@ pub(crate) struct MemberInitializeResult<'a> {
     pub(crate) result: Map<String, Value>,
 }
 
-/// The group's result. The revision is the oldest that a member chose, and never newer than the client's: what the
-/// client may then do, every member knows. A member that knows nothing newer than 2024-11-05 does not take the group down
-/// with it, unless that is what the client asked for: what 2025-03-26 adds, a server may leave alone.
+/// The group's result. The revision is the oldest that a member chose, and never newer than the client's, so every
+/// member supports it. A member that supports nothing newer than 2024-11-05 does not lower the group's revision, unless
+/// the client requested that: what 2025-03-26 adds is optional for servers.
 pub(crate) fn initialize_result(
     group: &str,
     names: GroupNames,
@@ -83,8 +83,8 @@ fn capabilities(members: &[MemberInitializeResult<'_>]) -> Map<String, Value> {
     union
 }
 
-/// Takes over what is there on one side only; a switch is on where it is on for one of them. Otherwise the first
-/// member's word stands.
+/// Adds to `union` the fields that only `other` has. A boolean is true if it is true in either; otherwise the value in
+/// `union` stays.
 fn unite(union: &mut Value, other: &Value) {
     let (Value::Object(union), Value::Object(other)) = (union, other) else {
         return;

@@ -1,7 +1,7 @@
 //! Merging the members' lists into the group's.
 //!
-//! Invariants: every name in the merged list leads back to the member whose entry it stands on, and the entries are
-//! otherwise as their members wrote them, member by member in the order of the settings.
+//! Invariants: every name in the merged list resolves to the member whose entry it is, and the entries are otherwise
+//! byte for byte those of the members, member by member in the order of the settings.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -11,30 +11,30 @@ use mooring_protocol::Listing;
 use mooring_protocol::listing::Entry;
 use mooring_settings::GroupNames;
 
-/// The `_meta` key of a result under which a group names the members that it has nothing from.
+/// The `_meta` key of a result under which a group lists the members that are missing.
 pub(crate) const MISSING_KEY: &str = "mooring/missing";
 
-/// What one member has.
+/// One member's list.
 #[derive(Debug)]
 pub(crate) struct MemberList {
-    /// Its place among the members.
+    /// The member's index.
     pub(crate) member: usize,
-    /// All pages of it.
+    /// The entries of all its pages.
     pub(crate) entries: Vec<Entry>,
 }
 
-/// The lists of all members as one.
+/// The merged list.
 #[derive(Debug)]
 pub(crate) struct MergedLists {
     /// The JSON text of the result.
     pub(crate) result: String,
-    /// Which member has what, by the name that the group gives it.
+    /// The member's index for each name in the group.
     pub(crate) places: HashMap<Box<str>, usize>,
-    /// How many entries were left out because their name leads to another member.
+    /// Number of entries left out because their name resolves to another member.
     pub(crate) shadowed: usize,
 }
 
-/// How the entries of this list are named: resources have URIs, which no group changes.
+/// How the entries of this list are named: a group does not change URIs of resources.
 const fn naming(listing: Listing, names: GroupNames) -> GroupNames {
     match listing {
         Listing::Tools | Listing::Prompts => names,
@@ -42,7 +42,7 @@ const fn naming(listing: Listing, names: GroupNames) -> GroupNames {
     }
 }
 
-/// Merges the lists of the members, which are named by `servers` in their order.
+/// Merges the lists of the members; `servers` are their ids in order.
 pub(crate) fn merge(
     listing: Listing,
     group_names: GroupNames,
@@ -68,7 +68,7 @@ pub(crate) fn merge(
                 shadowed = shadowed.saturating_add(1);
                 continue;
             }
-            // A member that lists one name twice is passed on as it is.
+            // A member that lists one name twice is relayed unchanged.
             hash_map::Entry::Occupied(_) => {}
             hash_map::Entry::Vacant(place) => {
                 place.insert(list.member);
@@ -90,12 +90,12 @@ pub(crate) fn merge(
     }
 }
 
-/// The `_meta` that names the members which are missing.
+/// The `_meta` that lists the missing members.
 pub(crate) fn missing_meta(missing: &[&str]) -> serde_json::Value {
     serde_json::json!({ MISSING_KEY: missing })
 }
 
-/// The entry's name in the group, and its text with that name; none where the name would lead to another member.
+/// The entry's name in the group, and its text with that name; none if the name would resolve to another member.
 fn named<'e>(
     naming: GroupNames,
     servers: &[&str],

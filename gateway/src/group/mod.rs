@@ -1,12 +1,12 @@
 //! Groups: several of the configured servers behind one endpoint.
 //!
-//! A group keeps nothing of its own. Its session is one record in the store with a binding for each member, and a call
-//! goes the way that it would go to the member itself. Here is what makes one of many: names ([`names`]), lists
-//! ([`merge`], [`gather`]), the handshake ([`initialize`]), streams ([`blocks`], [`event_ids`]), and the search for
-//! the member that has a thing ([`directory`], [`template`]).
+//! A group has no state outside of the session. Its session is one record in the store with a binding for each member,
+//! and a call is served like a call to the member itself. This module has what is specific to groups: names
+//! ([`names`]), lists ([`merge`], [`gather`]), the handshake ([`initialize`]), streams ([`blocks`], [`event_ids`]), and
+//! finding the member for a name or URI ([`directory`], [`template`]).
 //!
-//! Invariant: what a member says goes to the client byte for byte, but for the names of tools and prompts and for event
-//! ids, which are undone on the way back.
+//! Invariant: members' messages reach the client byte for byte, except for names of tools and prompts and event ids,
+//! which are mapped back in requests.
 
 mod directory;
 mod gather;
@@ -30,12 +30,12 @@ use mooring_code::server::{CodeServer, CodeServers};
 use mooring_settings::{GroupNames, ServerKind, ServerSettings};
 use mooring_upstream::{Server, Servers};
 
-/// One of the servers that a group consists of.
+/// A member of a group.
 #[derive(Clone, Debug)]
 pub enum Member {
-    /// An MCP server somewhere else, or one that a worker starts.
+    /// A remote MCP server, or one that a gateway starts.
     Upstream(Arc<Server>),
-    /// Code, which the gateway answers itself.
+    /// A code server of this gateway.
     Code(Arc<CodeServer>),
 }
 
@@ -86,7 +86,7 @@ impl Group {
         &self.members
     }
 
-    /// How it names what they offer.
+    /// How the group names their tools and prompts.
     #[must_use]
     pub const fn names(&self) -> GroupNames {
         self.names
@@ -107,7 +107,7 @@ impl Group {
         self.members.iter().map(Member::id).collect()
     }
 
-    /// The member that a prefixed name names, and the name without the prefix.
+    /// The member that a prefixed name identifies, and the name without the prefix.
     pub(crate) fn split<'a>(&self, name: &'a str) -> Option<(&Member, &'a str)> {
         let (place, rest) = names::split(self.members.iter().map(Member::id), name)?;
         Some((self.members.get(place)?, rest))
@@ -121,11 +121,11 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The configured groups, over servers of all other kinds. The settings have no group with a member that is not
-    /// configured; a code server that is switched off is left out, and a log line says so.
+    /// The configured groups, over servers of all other kinds. The settings guarantee that every member is configured;
+    /// a disabled code server is left out and logged.
     ///
     /// # Errors
-    /// A configured name is not one that the store takes.
+    /// A configured name is invalid in the store.
     pub fn new(
         settings: &[ServerSettings],
         servers: &Servers,
@@ -143,7 +143,7 @@ impl Groups {
                 match upstream().or_else(code) {
                     Some(member) => members.push(member),
                     None => {
-                        tracing::warn!(group = %configured.id, server = %id, "a member of the group is not served");
+                        tracing::warn!(group = %configured.id, server = %id, "member of a group is not served");
                     }
                 }
             }

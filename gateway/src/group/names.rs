@@ -1,10 +1,10 @@
 //! The names that a group gives to the tools and prompts of its members: `<server>__<name>`.
 //!
-//! A server's id has no `__`, but may end with `_`, and a tool's name may begin with one: with members `a` and `a_`,
-//! `a___x` could be either's. The longest id is meant then, always. Invariant: whoever makes a name here asks
-//! [`split`] whether it leads back, and does not use it otherwise.
+//! A server's id contains no `__`, but may end with `_`, and a tool's name may begin with one: with members `a` and
+//! `a_`, `a___x` is ambiguous. It always resolves to the longest id. Invariant: a name is used only if [`split`]
+//! resolves it back to its member.
 
-/// What stands between the server and the name.
+/// Between the server's id and the name.
 const SEPARATOR: &str = "__";
 
 /// The group's name for what a member calls `name`.
@@ -12,7 +12,7 @@ pub(crate) fn prefixed(server: &str, name: &str) -> String {
     format!("{server}{SEPARATOR}{name}")
 }
 
-/// Which of the servers is meant, by its place in the order, and by which name it knows what is meant.
+/// The server that the name resolves to, as an index, and the name without the prefix.
 pub(crate) fn split<'a, 's>(
     servers: impl Iterator<Item = &'s str>,
     name: &'a str,

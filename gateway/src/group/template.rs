@@ -1,18 +1,18 @@
-//! URI templates (RFC 6570), as far as it takes to say whose template a URI may come from.
+//! URI templates (RFC 6570), as far as needed to find the template that a URI may match.
 //!
-//! An expression stands for any text here, also an empty one: the servers decide what exists, the group only whom to
-//! ask. Invariant: matching takes time in proportion to the URI and the template, whatever they hold.
+//! An expression matches any text here, also an empty one: the servers decide what exists, the group only which of them
+//! to call. Invariant: matching takes time linear in the URI and the template.
 
-/// The literal parts of a template; between two of them stands an expression.
+/// The literal parts of a template, which are separated by expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UriTemplate {
     first: Box<str>,
-    /// What stands after each expression.
+    /// The literal after each expression.
     after: Vec<Box<str>>,
 }
 
 impl UriTemplate {
-    /// The template; none where its braces do not pair.
+    /// Parses the template; none if its braces do not pair.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut pieces = text.split('{');
         let first = pieces.next()?;
@@ -31,8 +31,8 @@ impl UriTemplate {
         })
     }
 
-    /// How many bytes of the URI it fixes, if the URI may come from it: of two templates the one that fixes more is
-    /// meant.
+    /// The number of bytes of the URI that the literals match, if the URI matches: the template with the higher number
+    /// is more specific.
     pub(crate) fn fits(&self, uri: &str) -> Option<usize> {
         let mut rest = uri.strip_prefix(&*self.first)?;
         let mut fixed = self.first.len();
