@@ -1,8 +1,8 @@
 //! Requests to servers of kind `agent`, which the gateway answers itself.
 //!
-//! Such a server keeps no MCP session: a conversation follows from the principal and the name that the client gives it. A
-//! client is given a session id all the same, under which nothing is kept: by it, its requests are told from those of others
-//! when it cancels one.
+//! Such a server keeps no MCP session: a conversation follows from the principal and the parent session that the client
+//! names. A client still gets a session id. No state belongs to it; it tells the requests of different clients apart
+//! when one is cancelled.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use super::endpoint::{session_id, with_session_id};
 use mooring_agent::server::{AgentServer, CallContext, Progress, RequestName};
 use mooring_protocol::{ErrorKind, Id, Kind, Message, Method, Reply, Revision};
 
-/// What the ids of clients begin with.
+/// Prefix of clients' session ids.
 const CLIENT: &str = "agent-";
-/// Messages of progress that wait for the client.
+/// Most progress messages queued for the client.
 const PROGRESS_WAITING_MAX: usize = 64;
 
 /// A request for an agent server.
@@ -29,7 +29,7 @@ pub(super) struct AgentContext {
     pub(super) headers: HeaderMap,
 }
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post(
     context: &AgentContext,
     message: &Message<'_>,
@@ -74,13 +74,13 @@ pub(super) async fn post(
     reply_to(id_json, call.make(context), said).await
 }
 
-/// The id of a client, under which nothing is kept.
+/// A new session id, to which no state belongs.
 fn client_id() -> String {
     format!("{CLIENT}{:032x}", rand::random::<u128>())
 }
 
 impl AgentContext {
-    /// What a request of this client is known by; none where the client has no id.
+    /// Identifies a request of this client; none if the client has no id.
     fn request(&self, id_json: &str) -> Option<RequestName> {
         let client = session_id(&self.headers).ok()?;
         Id::from_json(id_json).ok()?;

@@ -1,9 +1,9 @@
-//! Batches: several messages in one POST, which 2025-03-26 requires a server to take and 2025-06-18 abolished.
+//! Batches: several messages in one POST, which 2025-03-26 requires servers to accept and 2025-06-18 abolished.
 //!
 //! Each entry is served as if it had been posted alone, one after another. The replies go onto one event stream: each
-//! request's answer with all that its server says before it. Invariants: a batch with an entry that cannot be served is
-//! refused before any is; each request gets one answer; memory is bounded by one entry's reply, and an entry begins when
-//! the one before it is answered, whoever still reads.
+//! response, preceded by the server's messages during its request. Invariants: a batch with an invalid entry is refused
+//! before any entry is served; each request gets one response; memory is bounded by one entry's reply. An entry starts
+//! when the previous one is answered, also after the client has disconnected.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -21,17 +21,17 @@ use mooring_protocol::{
 
 /// Most messages of one batch.
 const ENTRIES_MAX: usize = 64;
-/// How many messages wait for a client that reads slowly.
+/// Most messages queued for a client that reads slowly.
 const UNREAD_MAX: usize = 8;
 
 /// One message of a batch.
 struct BatchEntry {
     text: Bytes,
-    /// The id, as JSON text, where an answer is awaited.
+    /// The id as JSON text, if it is a request.
     request_id: Option<Box<str>>,
 }
 
-/// A batch of a client whose headers name no revision without batches.
+/// Serves a batch. Refused if the client's revision has no batches.
 pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
     match Revision::of_headers(&context.headers) {
         Ok(revision) if revision >= Revision::V2025_06_18 => {
@@ -44,7 +44,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
         Ok(entries) => entries.into_iter(),
         Err(error) => return answer::error(&error),
     };
-    // What is refused first is mostly wrong with the whole request, such as its session.
+    // The first refusal usually concerns the whole request, such as its session.
     let mut first = None;
     for entry in entries.by_ref() {
         let reply = serve(&context, &entry).await;
@@ -68,7 +68,7 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
         let mut answer = client.pass_on(reply, &id_json).await;
         for entry in entries {
             if entry.request_id.is_some() {
-                // The last answer alone ends the stream.
+                // The last response is the task's result, which ends the stream.
                 client.say(std::mem::take(&mut answer)).await;
             }
             let reply = serve(&context, &entry).await;
@@ -81,17 +81,17 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
     streamed(task, Some(before), None, "null".into())
 }
 
-/// Serves one entry. What it began is finished, whoever still waits.
+/// Serves one entry. It is completed even if the client disconnects.
 async fn serve(context: &RequestContext, entry: &BatchEntry) -> Reply {
     let context = RequestContext {
-        // Nobody can tell by the connection which of the answers are still wanted.
+        // A disconnect does not say which of the requests the client cancels.
         client_gone: CancellationToken::new(),
         ..context.clone()
     };
     post_message(context, entry.text.clone()).await
 }
 
-/// The messages of a batch, all of which may be served.
+/// Parses and checks the messages of a batch.
 fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
     let invalid = |detail: String| ErrorBody::new(ErrorKind::InvalidRequest).detail(detail);
     let texts: Vec<&RawValue> = serde_json::from_slice(body.trim_ascii())
@@ -117,14 +117,14 @@ fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
     (1..).zip(&texts).map(read).collect()
 }
 
-/// Who sent a batch, and how its messages get there.
+/// Writes messages to the client of a batch.
 struct BatchClient {
     message_bytes_max: usize,
     said: mpsc::Sender<Box<str>>,
 }
 
 impl BatchClient {
-    /// Passes on what comes before the answer of a request, and returns the answer.
+    /// Writes the messages that precede a request's response, and returns the response.
     async fn pass_on(&self, reply: Reply, id_json: &str) -> Box<str> {
         let id = Id::from_json(id_json).ok();
         let status = reply.status;
@@ -150,12 +150,12 @@ impl BatchClient {
     }
 
     async fn say(&self, text: Box<str>) {
-        // Where nobody reads any more, nobody misses it.
+        // If the client has disconnected, the message is dropped.
         let _ = self.said.send(text).await;
     }
 }
 
-/// The error in the place of an answer that did not come.
+/// The error for a request that got no response.
 fn unanswered(status: StatusCode, id: Option<Id<'_>>) -> Box<str> {
     let body = if status.is_success() {
         ErrorBody::new(ErrorKind::OutcomeUnknown)

@@ -1,4 +1,4 @@
-//! Requests to a server that is the gateway itself, of whatever kind: what is answered at once, and what becomes of a call.
+//! Requests to code and agent servers, which the gateway serves itself: immediate replies, and starting a call.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::delayed_answer::{Before, reply_or_stream};
 use mooring_protocol::tool_server::{ToolServerReply, handle_request};
 use mooring_protocol::{ErrorKind, Message, Reply, Revision, ToolServer, call};
 
-/// The call that a request makes, with the request's id as JSON text.
+/// The call that a request asks for, with the request's id as JSON text.
 ///
 /// # Errors
-/// The reply, where no call is needed for it.
+/// The reply, if the request needs no call.
 pub(super) fn call_of<S: ToolServer>(
     server: &Arc<S>,
     message: &Message<'_>,
@@ -33,7 +33,7 @@ pub(super) fn call_of<S: ToolServer>(
     Err(Box::new(reply))
 }
 
-/// The reply to a call that is made, whoever still listens. `before` is what is said until then.
+/// Runs a call to its end, even if the client disconnects. Messages of `before` are sent ahead of the response.
 pub(super) async fn reply_to(
     id_json: Box<str>,
     making: impl Future<Output = String> + Send + 'static,

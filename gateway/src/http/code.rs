@@ -1,10 +1,10 @@
 //! Requests to servers of kind `code`, which the gateway answers itself.
 //!
-//! Such a server keeps no MCP session: all its state follows from the principal. So it has neither a stream to GET nor
-//! anything to DELETE. A client that can be asked questions is given a session id all the same, because it says so in its
-//! `initialize` alone: the id carries nothing but that (see [`asking_id`]).
+//! Such a server keeps no MCP session: all its state follows from the principal. So there is no stream to GET and
+//! nothing to DELETE. A client that can answer elicitations still gets a session id, since only its `initialize` says
+//! so: the id encodes just that (see [`asking_id`]).
 //!
-//! What a tool asks during a run is said before the answer (see [`super::delayed_answer`]).
+//! Questions of tools during a run are sent before the response (see [`super::delayed_answer`]).
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use mooring_code::calls::{AnswerPlace, RunClient, Upstreams as _};
 use mooring_code::server::{CallContext, Caller, CodeServer};
 use mooring_protocol::{ErrorKind, Kind, Message, Method, Reply, Revision};
 
-/// What the id of a client begins with that can be asked.
+/// Prefix of the ids of clients that can answer questions.
 const ASKING: &str = "asking-";
 
 /// A request for a code server.
@@ -30,7 +30,7 @@ pub(super) struct CodeContext {
     pub(super) headers: HeaderMap,
 }
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post(
     context: &CodeContext,
     message: &Message<'_>,
@@ -38,7 +38,7 @@ pub(super) async fn post(
 ) -> Reply {
     match message.kind() {
         Kind::Request => {}
-        // What a client tells here changes nothing: a run ends by itself, or at its limits.
+        // Notifications have no effect: a run ends when it is done or at its limits.
         Kind::Notification => return Reply::empty(StatusCode::ACCEPTED),
         Kind::Result | Kind::Error => return answered(context, message).await,
     }
@@ -64,7 +64,7 @@ pub(super) async fn post(
     reply_to(id_json, call.make(context), questions).await
 }
 
-/// The client answers what a tool asked during a run.
+/// Delivers a client's answer to a question that a tool asked during a run.
 async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     let place = message.id().and_then(|id| AnswerPlace::read(id.as_json()));
     let session = place.as_ref().and_then(|place| {
@@ -83,7 +83,7 @@ async fn answered(context: &CodeContext, message: &Message<'_>) -> Reply {
     }
 }
 
-/// Whether a client's `initialize` says that it can be asked.
+/// Whether a client's `initialize` declares that it answers questions.
 fn can_be_asked(message: &Message<'_>) -> bool {
     #[derive(serde::Deserialize)]
     struct Params {
@@ -99,8 +99,8 @@ fn can_be_asked(message: &Message<'_>) -> bool {
         .is_some_and(|params| params.capabilities.elicitation.is_some())
 }
 
-/// The session id of a client that can be asked. Any worker reads that from it, and nothing is kept under it: who makes
-/// one up only says of itself that it can be asked.
+/// A session id for a client that can answer questions. Any gateway reads that from the id, and no state belongs to it:
+/// a client that forges one only claims this capability for itself.
 fn asking_id() -> String {
     format!("{ASKING}{:032x}", rand::random::<u128>())
 }

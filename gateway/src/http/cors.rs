@@ -1,8 +1,8 @@
-//! Cross-origin requests (WHATWG Fetch, CORS): what the browser of a page on an allowed origin has to read before the
-//! page may call the gateway, and before it may see the reply.
+//! Cross-origin requests (WHATWG Fetch, CORS): what a browser needs before a page of an allowed origin may call the
+//! gateway and read the reply.
 //!
-//! Invariant: only an origin that the guard has allowed is named, never `*`, and no credentials of the browser are asked
-//! for. A page that is not allowed gets 403 before anything here runs.
+//! Invariant: only an origin that the guard has allowed is named, never `*`, and browser credentials are not requested.
+//! A page of another origin gets 403 before this code runs.
 
 use axum::response::Response;
 use http::header::{
@@ -15,21 +15,21 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use super::reply::to_http;
 use mooring_protocol::Reply;
 
-/// The methods of all paths together.
+/// The methods of all paths.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
-/// The request headers that MCP clients send and a browser asks about.
+/// The non-safelisted request headers that MCP clients send.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
     "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \
      traceparent, tracestate, x-mcp-session-id",
 );
-/// The reply headers that MCP clients read and a browser hides by default.
+/// The reply headers that MCP clients read and browsers hide by default.
 const REPLY_HEADERS: HeaderValue = HeaderValue::from_static(
     "mcp-protocol-version, mcp-session-id, mooring-degraded, retry-after, www-authenticate, x-mcp-session-id",
 );
-/// How long a browser may remember a preflight reply, in seconds. Chromium keeps none longer than two hours.
+/// How long a browser may cache a preflight reply, in seconds. Chromium caps it at two hours.
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("7200");
 
-/// Whether a browser asks if it may send a request, rather than sending it.
+/// Whether this is a browser's preflight request.
 pub(super) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS
         && headers.contains_key(ORIGIN)
@@ -46,7 +46,7 @@ pub(super) fn preflight() -> Response {
     reply
 }
 
-/// Lets the page at `origin`, which is allowed, read the reply. Replies without an origin vary by it too.
+/// Lets the page at `origin`, which is allowed, read the reply. `Vary` is set on replies without an origin too.
 pub(super) fn allow_origin(reply: &mut Response, origin: Option<HeaderValue>) {
     let headers = reply.headers_mut();
     headers.append(VARY, HeaderValue::from_static("origin"));

@@ -1,7 +1,7 @@
-//! The answer to a call of a server that is the gateway itself.
+//! The response to a call of a code or agent server.
 //!
-//! One that is soon there is JSON. One that takes its time, or before which something else is to be said, comes as an event
-//! stream, whose comments keep proxies from closing it. The call goes on whoever still listens.
+//! A fast response is plain JSON. A slow one, or one that other messages precede, is an event stream, whose comments
+//! keep proxies from closing it. The call continues even if the client disconnects.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use tokio::task::JoinHandle;
 
 use mooring_protocol::{ErrorBody, ErrorKind, Event, Reply};
 
-/// How long an answer may take before its head is sent without it.
+/// How long to wait for the response before an event stream is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// What is said before the answer; none where nothing may be.
+/// Messages to send before the response; none if there cannot be any.
 pub(super) type Before = Option<mpsc::Receiver<Box<str>>>;
 
-/// The answer as JSON where it is soon there, and else a stream that will hold it.
+/// The response as JSON if it is fast, otherwise an event stream.
 pub(super) async fn reply_or_stream(
     mut task: JoinHandle<Bytes>,
     mut before: Before,
@@ -41,7 +41,7 @@ pub(super) async fn reply_or_stream(
     }
 }
 
-/// The answer on a stream from the start.
+/// The response as an event stream.
 pub(super) fn streamed(
     task: JoinHandle<Bytes>,
     before: Before,
@@ -59,24 +59,24 @@ pub(super) fn streamed(
     }))
 }
 
-/// The JSON-RPC error of a call whose task ended by itself.
+/// The JSON-RPC error of a call whose task panicked.
 fn defect(id_json: &str) -> Bytes {
     let id = mooring_protocol::Id::from_json(id_json).ok();
     ErrorBody::new(ErrorKind::Internal).answering(id).to_bytes()
 }
 
-/// A stream that will hold one answer, and before it what is said until then.
+/// An event stream of messages and then the response.
 struct DelayedAnswer {
-    /// None once it has come.
+    /// None after the response.
     task: Option<JoinHandle<Bytes>>,
     before: Before,
-    /// What is said at once.
+    /// Sent first.
     first: Option<Box<str>>,
     id_json: Box<str>,
 }
 
 impl DelayedAnswer {
-    /// What is said next: all that comes before the answer, then the answer, then nothing.
+    /// The next event: all messages before the response, then the response, then none.
     async fn next(&mut self) -> Option<Event> {
         let task = self.task.as_mut()?;
         if let Some(first) = self.first.take() {

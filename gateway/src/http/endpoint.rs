@@ -28,7 +28,7 @@ use mooring_protocol::{
 use mooring_router::affinity::{CloseOutcome, Session};
 use mooring_upstream::Server;
 
-/// A request that passed every check that needs neither its body nor its session.
+/// A request that passed every check that needs neither body nor session.
 #[derive(Clone, Debug)]
 pub(super) struct RequestContext {
     pub(super) app: Arc<App>,
@@ -37,15 +37,15 @@ pub(super) struct RequestContext {
     /// The principal's teams.
     pub(super) teams: Teams,
     pub(super) headers: HeaderMap,
-    /// The session, where it began before its `initialize`.
+    /// The session, if it began before `initialize`.
     pub(super) begun: Option<Session>,
-    /// What tells the client from others of its session, where there may be others.
+    /// Tells the clients of one session apart, where there may be several.
     pub(super) lane: Option<Lane>,
     /// Cancelled when the client no longer waits for the reply.
     pub(super) client_gone: CancellationToken,
 }
 
-/// The route of a request, by the kind of its server.
+/// The route of a request, by its server's kind.
 enum Route {
     Upstream(UpstreamContext),
     Code(CodeContext),
@@ -60,16 +60,16 @@ pub(super) struct UpstreamContext {
     pub(super) server: Arc<Server>,
     pub(super) principal: Principal,
     pub(super) headers: HeaderMap,
-    /// The session that an `initialize` opens; none where it begins one.
+    /// The session that an `initialize` opens; if none, it creates one.
     pub(super) begun: Option<Session>,
-    /// What tells the client from others of its session, where there may be others.
+    /// Tells the clients of one session apart, where there may be several.
     pub(super) lane: Option<Lane>,
     /// Cancelled when the client no longer waits for the reply.
     pub(super) client_gone: CancellationToken,
 }
 
 impl UpstreamContext {
-    /// The session that it names.
+    /// The session of its headers.
     pub(super) fn session(&self) -> Result<Session, ErrorKind> {
         named_session(&self.app, &self.headers, &self.principal)
     }
@@ -86,7 +86,7 @@ pub(super) async fn mcp(
     to_http(serve(app, target, peer, request).await)
 }
 
-/// Every other path.
+/// Every unknown path.
 pub(super) async fn nowhere() -> Response {
     to_http(answer::error(
         &ErrorBody::new(ErrorKind::ServerNotFound)
@@ -130,17 +130,17 @@ async fn serve(
     }
 }
 
-/// The teams of who asks.
+/// The caller's teams.
 pub(super) type Teams = Arc<[String]>;
 
-/// Who asks, and in which teams they are.
+/// The caller's principal and teams.
 pub(super) fn caller(
     app: &App,
     peer: SocketAddr,
     headers: &HeaderMap,
 ) -> Result<(Principal, Teams), ErrorBody<'static>> {
     let identity = identify(&app.auth, peer.ip(), headers).map_err(answer::identity_error)?;
-    // Identities are checked against the same limits.
+    // `identify` enforces the same limits, so this does not fail.
     let principal = Principal::parse(identity.principal.as_bytes())
         .map_err(|_| ErrorBody::new(ErrorKind::Unauthenticated))?;
     Ok((principal, identity.teams.into()))
@@ -157,15 +157,15 @@ async fn post(context: RequestContext, body: axum::body::Body) -> Reply {
         Ok(body) => body,
         Err(error) => return answer::error(&error.into()),
     };
-    // A legacy client that disconnects has not cancelled (MCP 2025-11-25, transports): what it asked for is
-    // finished, whoever still listens. The task outlives the connection.
+    // A disconnect is not a cancellation for older revisions (MCP 2025-11-25, transports): the request runs to its end
+    // in a task that outlives the connection.
     let _gone_with_this_future = context.client_gone.clone().drop_guard();
     let task = tokio::spawn(post_body(context, body));
     task.await
         .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None))
 }
 
-/// One message, or a batch of them.
+/// Serves one message, or a batch.
 async fn post_body(context: RequestContext, body: Bytes) -> Reply {
     match Message::parse(&body, Sender::Client) {
         Err(EnvelopeError::Batch) => batch::post(context, &body).await,
@@ -173,15 +173,16 @@ async fn post_body(context: RequestContext, body: Bytes) -> Reply {
     }
 }
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Reply {
     let message = match Message::parse(&body, Sender::Client) {
         Ok(message) => message,
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
     };
     if message.kind() == Kind::Request && message.method() == Method::ServerDiscover {
-        // A client of 2026-07-28 asks this first. Any error that only that revision has, also that the revision is not
-        // served, would say that this is such a server; this one says to initialize.
+        // A client that also speaks 2026-07-28 sends this first. An error code of that revision, also the one for an
+        // unsupported revision, would identify the gateway as a server of that revision; "method not found" makes the
+        // client initialize.
         return answer::plain(ErrorKind::MethodNotFound, message.id());
     }
     match check_revision(&message, &context.headers) {
@@ -190,7 +191,7 @@ pub(super) async fn post_message(context: RequestContext, body: Bytes) -> Reply 
     }
 }
 
-/// One message of a client that speaks this revision.
+/// Serves one message in this revision.
 pub(super) async fn serve_message(
     context: RequestContext,
     body: &Bytes,
@@ -228,7 +229,7 @@ pub(super) async fn get(context: RequestContext) -> Reply {
 
 pub(super) async fn delete(context: RequestContext) -> Reply {
     match context.route() {
-        // A client that does not wait for the answer still wants its upstream sessions deleted.
+        // The upstream sessions are deleted even if the client does not wait for the reply.
         Route::Upstream(context) => tokio::spawn(async move { upstream::delete(&context).await })
             .await
             .unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)),
@@ -279,7 +280,8 @@ impl RequestContext {
     }
 }
 
-/// Which revision the message belongs to: its own claim first, the header as a check.
+/// The revision of the message: negotiated from that of its `initialize`, otherwise the header's. Messages of
+/// 2026-07-28 are refused.
 fn check_revision(message: &Message<'_>, headers: &HeaderMap) -> Result<Revision, VersionError> {
     if message.params.is_modern() {
         let name = message.params.modern_version().unwrap_or_default();
@@ -296,7 +298,7 @@ pub(super) fn is_initialize(message: &Message<'_>) -> bool {
     message.kind() == Kind::Request && message.method() == Method::Initialize
 }
 
-/// The session id that a request carries, under its own name or the alias.
+/// The session id in a request's headers, under its own name or the alias.
 pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
     let mut values = headers
         .get_all(MCP_SESSION_ID)
@@ -306,11 +308,11 @@ pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorKind> {
     if values.any(|other| other != value) {
         return Err(ErrorKind::InvalidRequest);
     }
-    // What cannot be an id of the gateway's is no session of its.
+    // A value that cannot be a session id belongs to no session.
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorKind::SessionNotFound)
 }
 
-/// The session that a request of this principal names.
+/// The session of a request's headers, for this principal.
 pub(super) fn named_session(
     app: &App,
     headers: &HeaderMap,
@@ -324,7 +326,7 @@ pub(super) fn named_session(
     ))
 }
 
-/// Ends a session whose client is done.
+/// Ends a session at its client's request.
 pub(super) async fn end(app: &App, session: &Session) -> Reply {
     match app.session_router.close(session).await {
         Ok(CloseOutcome::Now) => Reply::empty(StatusCode::NO_CONTENT),
@@ -333,7 +335,7 @@ pub(super) async fn end(app: &App, session: &Session) -> Reply {
     }
 }
 
-/// Gives the client its session id.
+/// Adds the session id to the reply's headers.
 pub(super) fn with_session_id(reply: Reply, id: &str) -> Reply {
     Reply {
         session_id: HeaderValue::from_str(id).ok(),

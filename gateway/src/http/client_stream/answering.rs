@@ -1,7 +1,8 @@
-//! A client's message where its stream is: it is served as if it came over Streamable HTTP, and the reply is written onto
-//! the stream.
+//! Serves a message of a client that has a single stream: as if it had arrived over Streamable HTTP, with its reply
+//! written onto the stream.
 //!
-//! Invariant: a request gets exactly one answer on the stream, its own or an error in its place, or the stream is over.
+//! Invariant: a request gets exactly one response on the stream, from the server or an error in its place, unless the
+//! stream ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,24 +23,24 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Id, Lane, Message, Method, Reply, Revision, VersionError, call,
 };
 
-/// How often in a row the rest of a reply is asked for in vain.
+/// Most consecutive failed attempts to resume a reply.
 const RESUMES_MAX: u32 = 5;
-/// First and longest pause before the stream of what answers no request is opened again.
+/// First and longest pause before the stream of unrelated messages is reopened.
 const LISTEN_PAUSE: Duration = Duration::from_millis(500);
 /// See [`LISTEN_PAUSE`].
 const LISTEN_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// For which stream a message is, and the client's headers with it.
+/// The stream that a message belongs to, and the headers that came with it.
 #[derive(Clone, Debug)]
 pub(in super::super) struct StreamContext {
     pub(in super::super) app: Arc<App>,
     pub(in super::super) stream: Arc<OpenStream>,
     pub(in super::super) headers: HeaderMap,
-    /// What tells the client from others of its session, where there may be others.
+    /// Tells the clients of one session apart, where there may be several.
     pub(in super::super) lane: Option<Lane>,
 }
 
-/// Serves a request and writes its answer, with all that comes before it, onto the stream.
+/// Serves a request and writes its reply onto the stream.
 pub(in super::super) async fn answer_request(context: &StreamContext, body: &Bytes) {
     let Ok(message) = Message::parse(body, Sender::Client) else {
         return;
@@ -58,14 +59,14 @@ pub(in super::super) async fn answer_request(context: &StreamContext, body: &Byt
     }
 }
 
-/// Serves any message but the client's `initialize`.
+/// Serves any message except `initialize`.
 pub(in super::super) async fn serve(
     context: &StreamContext,
     body: &Bytes,
     message: &Message<'_>,
 ) -> Reply {
     let Some(negotiated) = context.stream.negotiated() else {
-        // Before its `initialize` a client may ping, and nothing else.
+        // Before `initialize` a client may only ping.
         return match (message.method(), message.id()) {
             (Method::Ping, Some(id)) => {
                 Reply::json(StatusCode::OK, call::empty_result(id.as_json()))
@@ -87,7 +88,7 @@ pub(in super::super) async fn serve(
     }
 }
 
-/// The revision of a message after the `initialize`.
+/// The revision of a message after `initialize`.
 fn revision_of(headers: &HeaderMap, negotiated: Revision) -> Result<Revision, VersionError> {
     match headers.get(MCP_PROTOCOL_VERSION) {
         Some(named) if named == negotiated.as_str() => Ok(negotiated),
@@ -97,7 +98,7 @@ fn revision_of(headers: &HeaderMap, negotiated: Revision) -> Result<Revision, Ve
 }
 
 impl StreamContext {
-    /// The request of a client of Streamable HTTP that means the same.
+    /// The equivalent request of a client of Streamable HTTP.
     pub(super) fn request_context(
         &self,
         negotiated: Option<&NegotiatedSession>,
@@ -107,8 +108,8 @@ impl StreamContext {
             if let Some(session_header) = &negotiated.session_header {
                 headers.insert(MCP_SESSION_ID, session_header.clone());
             }
-            // Clients of this transport need not name the revision; those of Streamable HTTP have to, since there has
-            // been a header for it.
+            // Clients of this transport need not send the revision header; those of Streamable HTTP must, from the
+            // revision on that introduced it.
             if negotiated.revision >= Revision::V2025_06_18 {
                 let named = HeaderValue::from_static(negotiated.revision.as_str());
                 headers.insert(MCP_PROTOCOL_VERSION, named);
@@ -121,7 +122,7 @@ impl StreamContext {
             target: self.app.target(self.stream.server.as_str())?,
             app: Arc::clone(&self.app),
             principal: session.principal.clone(),
-            // The record of a stream does not say.
+            // The record of a stream does not contain the teams.
             teams: Arc::default(),
             headers,
             begun: Some(session.clone()),
@@ -130,7 +131,7 @@ impl StreamContext {
         })
     }
 
-    /// A GET of what answers no request, or of what came after an event.
+    /// Sends a GET for the stream of unrelated messages, or for the events after `last_event_id`.
     async fn get(&self, last_event_id: Option<HeaderValue>) -> Reply {
         let negotiated = self.stream.negotiated();
         let Some(mut context) = self.request_context(negotiated.as_ref()) else {
@@ -145,8 +146,8 @@ impl StreamContext {
     }
 }
 
-/// Writes a reply onto the stream until the request `id` is answered, asking for the rest where it ends early and can be
-/// resumed. What stays without an answer gets an error in its place.
+/// Writes a reply onto the stream until the request `id` is answered, resuming it where it ends early and can be
+/// resumed. If there is no response, an error is written in its place.
 async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
     let first_status = reply.status;
     let mut read = pass_on(context, Some(id), reply).await;
@@ -158,7 +159,7 @@ async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
         } else {
             in_vain.saturating_add(1)
         };
-        // A GET in vain does not say where to go on; then it is the same place again.
+        // A failed GET names no event to resume after; then the previous one still applies.
         resume_after = early.last_event_id.or(resume_after);
         let may_resume = may_go_on(early.status) && in_vain < RESUMES_MAX;
         let Some(last_event_id) = resume_after.clone().filter(|_| may_resume) else {
@@ -173,8 +174,8 @@ async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
     finish_if_over(&context.stream, first_status);
 }
 
-/// Writes an error in the place of an answer that does not come. `status` is that of the reply that should hold it, and
-/// `error` the error that it held without saying for which request.
+/// Writes an error in place of a missing response. `status` is that of the reply that should contain it, and `error` an
+/// error in that reply that has no request id.
 async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error: Option<&str>) {
     let text = match error {
         Some(error) => format!(
@@ -191,11 +192,11 @@ async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error:
             String::from_utf8_lossy(&body.answering(Some(id)).to_bytes()).into_owned()
         }
     };
-    // Where the stream is over, nobody waits for it.
+    // If the stream has ended, nobody reads the error.
     let _ = context.stream.say(&text).await;
 }
 
-/// Writes what answers no request onto the stream, for as long as that is open: what a client of Streamable HTTP would GET.
+/// Writes messages that answer no request onto the stream while it is open: what a client of Streamable HTTP would GET.
 pub(in super::super) async fn listen(context: StreamContext) {
     tokio::select! {
         () = context.stream.ended() => {}
@@ -229,7 +230,8 @@ async fn listen_always(context: &StreamContext) {
     }
 }
 
-/// Whether a GET may be made after this. A server that has no such stream says so with 405, or another refusal.
+/// Whether a GET with this status is worth repeating. A server without such a stream refuses with 405 or another client
+/// error.
 fn may_go_on(status: StatusCode) -> bool {
     status.is_success()
         || status.is_server_error()

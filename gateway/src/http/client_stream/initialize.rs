@@ -1,6 +1,6 @@
-//! The `initialize` of a client, which opens its server in the session that began with the stream.
+//! A client's `initialize`, which opens its server in the session that began with the stream.
 //!
-//! Invariant: what the client's later messages need is noted before it can see the answer.
+//! Invariant: what later messages need is stored before the client can see the response.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -11,7 +11,7 @@ use crate::client_stream::NegotiatedSession;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Message, Reply, ReplyMessages, Revision};
 
-/// Serves the client's `initialize`, and notes what its later messages need.
+/// Serves the client's `initialize`, and stores what later messages need.
 pub(in super::super) async fn initialize(
     context: &StreamContext,
     body: &Bytes,
@@ -35,13 +35,13 @@ pub(in super::super) async fn initialize(
     reply
 }
 
-/// The revision in which an `initialize` is served.
+/// The revision in which to serve an `initialize`.
 pub(in super::super) fn revision_for(message: &Message<'_>) -> Revision {
     let asked_for = message.params.protocol_version().unwrap_or_default();
     Revision::negotiated(&asked_for)
 }
 
-/// What an initialize reply says. A reply that is read for it is put together again.
+/// Reads what an `initialize` reply negotiates. Returns the reply again as JSON.
 async fn introduction_in(
     reply: Reply,
     message_bytes_max: usize,
@@ -68,7 +68,7 @@ async fn introduction_in(
     (reply, negotiated)
 }
 
-/// What the text of an initialize result negotiates; none where it is no result.
+/// What the text of an `initialize` result negotiates; none if it is no result.
 pub(in super::super) fn initialize_params(
     text: &[u8],
     session_header: Option<HeaderValue>,
@@ -81,7 +81,7 @@ pub(in super::super) fn initialize_params(
     })
 }
 
-/// The revision that an initialize result names; none where it is no result.
+/// The revision in an `initialize` result; none if it is no result.
 fn revision_in(text: &[u8]) -> Option<Box<str>> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! Clients for whom everything goes onto one stream, whatever that is: how their messages are served.
+//! Serving clients whose replies and other messages all go onto a single stream.
 
 mod answering;
 mod initialize;
@@ -12,15 +12,15 @@ use http::StatusCode;
 use crate::client_stream::OpenStream;
 use mooring_protocol::ErrorKind;
 
-/// Ends the stream of a session that is over.
+/// Ends the stream if the status says that its session has ended.
 pub(super) fn finish_if_over(stream: &OpenStream, status: StatusCode) {
     if is_session_over(status) {
-        tracing::info!(session = %stream.session.digest, "a client's session is over; its stream ends");
+        tracing::info!(session = %stream.session.digest, "session ended; closing its stream");
         stream.finish();
     }
 }
 
-/// Whether a status says that the session is over.
+/// Whether a status says that the session has ended.
 fn is_session_over(status: StatusCode) -> bool {
     status == ErrorKind::SessionNotFound.status()
 }

@@ -1,6 +1,6 @@
-//! Reading the reply to a client's message: what of it goes onto the stream, and how it ends.
+//! Reads the reply to a client's message and writes its messages onto the client's stream.
 //!
-//! Invariant: only messages go onto the stream, and of a reply to a request nothing does after its answer.
+//! Invariant: only JSON-RPC messages are written, and nothing of a reply after the response.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use super::answering::StreamContext;
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::{Id, Message, Reply, ReplyMessages};
 
-/// How long to wait before the rest of a reply is asked for, where the server does not say.
+/// Pause before an interrupted reply is resumed, unless the server specifies one.
 const RESUME_PAUSE: Duration = Duration::from_secs(1);
-/// ... and at most, whatever the server says.
+/// Longest such pause, whatever the server specifies.
 const RESUME_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How the reading of one reply ended.
 pub(super) enum ReplyEnd {
-    /// Nothing is left to be said.
+    /// The reply is complete.
     Done,
-    /// It ended early.
+    /// It was interrupted.
     Early(EarlyEnd),
 }
 
-/// What a reply that ended early said about going on.
+/// What is known of an interrupted reply.
 pub(super) struct EarlyEnd {
     pub(super) status: StatusCode,
     pub(super) last_event_id: Option<HeaderValue>,
     pub(super) pause: Duration,
-    /// The `error` of an answer that names no request.
+    /// The `error` of a response without a request id.
     pub(super) nameless_error: Option<Box<str>>,
     pub(super) said_something: bool,
 }
 
-/// Writes the messages of one reply onto the stream, up to the answer to `awaited`, or all of them where nothing is.
+/// Writes the messages of one reply onto the stream, up to the response to `awaited`, or all of them if there is none.
 pub(super) async fn pass_on(
     context: &StreamContext,
     awaited: Option<Id<'_>>,
@@ -62,7 +62,7 @@ pub(super) async fn pass_on(
             }
             Ok(None) => break,
             Err(error) => {
-                tracing::info!(session = %context.stream.session.digest, %error, "a reply broke off");
+                tracing::info!(session = %context.stream.session.digest, %error, "a reply was interrupted");
                 break;
             }
         }
@@ -78,27 +78,27 @@ pub(super) async fn pass_on(
     })
 }
 
-/// What a text of a reply is to the stream.
+/// A message of a reply.
 enum Part {
-    /// It goes onto it, and with it perhaps the answer.
+    /// Written onto the stream. Breaks if it is the awaited response.
     Message(ControlFlow<()>),
-    /// An error that names no request: in a reply, it is about the request.
+    /// An error without a request id: within a reply, it is about the request.
     NamelessError(Box<str>),
 }
 
-/// None for what is no message, which has no place on the stream.
+/// None for anything but a JSON-RPC message.
 fn part_of(text: &[u8], awaited: Option<Id<'_>>) -> Option<Part> {
     let message = match Message::parse(text, Sender::Upstream) {
         Ok(message) => message,
         Err(error) => {
-            tracing::warn!(%error, "a reply to a legacy client holds what is no message; it is dropped");
+            tracing::warn!(%error, "a reply contained an invalid message, which was dropped");
             return None;
         }
     };
     let is_response = message.kind().is_response();
     if is_response && message.id().is_none() {
         let error = message.outcome().unwrap_or("{}");
-        tracing::warn!(%error, "an error that names no request");
+        tracing::warn!(%error, "a reply contained an error without a request id");
         return Some(Part::NamelessError(error.into()));
     }
     let is_answer = is_response && awaited.is_some() && message.id() == awaited;

@@ -1,4 +1,4 @@
-//! Approvals: what waits for somebody, and what was decided.
+//! Approvals: pending and decided ones.
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -14,7 +14,7 @@ use super::{blocking, body, json};
 use mooring_code::skills::{ChangeError, Skill, SkillStatus};
 use mooring_store::{rfc3339, unix_now_ms};
 
-/// Where an approval is.
+/// The status of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ApprovalStatus {
     Pending,
@@ -39,14 +39,14 @@ impl ApprovalStatus {
         match skill.status {
             SkillStatus::Pending if skill.is_expired(now_ms) => Self::Expired,
             SkillStatus::Pending => Self::Pending,
-            // It was approved before it was revoked.
+            // A revoked version was approved before.
             SkillStatus::Approved | SkillStatus::Revoked => Self::Approved,
             SkillStatus::Rejected => Self::Rejected,
         }
     }
 }
 
-/// Why it is rejected.
+/// The reason for a rejection.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RejectionBody {
@@ -54,7 +54,7 @@ struct RejectionBody {
     reason: String,
 }
 
-/// `GET /servers/{id}/skills/approvals`: for those who do not approve, those of their own skills.
+/// `GET /servers/{id}/skills/approvals`: all of them for approvers, otherwise those of the caller's own skills.
 pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem> {
     let query = context.query(&["status"])?;
     let words = ApprovalStatus::ALL.map(ApprovalStatus::as_str).join(", ");
@@ -73,7 +73,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     Ok(json(StatusCode::OK, &json!({"approvals": approvals})))
 }
 
-/// None where nobody had to approve it, or where it is not wanted.
+/// None if the skill needed no approval, or the status is not `wanted`.
 fn told(skill: &Skill, wanted: Option<ApprovalStatus>, now_ms: u64) -> Option<Value> {
     let id = skill.approval_id.as_ref()?;
     let standing = ApprovalStatus::of(skill, now_ms);
@@ -126,7 +126,7 @@ pub(super) async fn reject(
     )
 }
 
-/// The approval that the path names, where the principal decides about it; and who decides.
+/// The id of the approval in the path, if the caller may decide about it, and the caller's principal.
 async fn seen(context: &GovernanceContext) -> Result<(String, String), Problem> {
     context.query(&[])?;
     context.needs(GovernanceRight::SkillsApprove)?;

@@ -1,4 +1,4 @@
-//! The body of a request: JSON of a known shape.
+//! The body of a request: JSON of a known schema.
 
 use axum::extract::Request;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use super::problem::{Code, Problem};
 use crate::http::request_body::RequestBodyError;
 use crate::http::{App, host_origin_guard};
 
-/// Reads the body as JSON; one without a body is an empty object.
+/// Parses the body as JSON; an empty body is an empty object.
 pub(super) async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Problem> {
     let (head, body) = request.into_parts();
     let bytes = app.request_bodies.read(body).await.map_err(unread)?;

@@ -1,4 +1,4 @@
-//! Who asks what of which code server: what every request here begins with.
+//! The context of every request here: caller, code server and path.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::identity::{Identity, identify};
 use mooring_code::server::{CodeServer, GovernedServer};
 use mooring_code::skills::Viewer;
 
-/// A request that names somebody, and a code server that is there.
+/// An authenticated request for an existing code server.
 pub(super) struct GovernanceContext {
     pub(super) app: Arc<App>,
     pub(super) server: Arc<CodeServer>,
     pub(super) identity: Identity,
     pub(super) principal: Principal,
     query: Option<String>,
-    /// The part of the path behind the server's id: a run, a skill, an approval.
+    /// The part of the path after the server's id: a run, a skill, an approval.
     named: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
             .await
             .map_err(|_| Problem::internal())?;
         let identity = identify(&app.auth, peer.ip(), &parts.headers)?;
-        // Identities are checked against the same limits.
+        // `identify` enforces the same limits, so this does not fail.
         let principal =
             Principal::parse(identity.principal.as_bytes()).map_err(|_| Problem::internal())?;
         let params = RawPathParams::from_request_parts(parts, app)
@@ -58,17 +58,17 @@ impl FromRequestParts<Arc<App>> for GovernanceContext {
 }
 
 impl GovernanceContext {
-    /// Whether the principal may do everything.
+    /// Whether the caller is an administrator.
     pub(super) fn is_admin(&self) -> bool {
         rights::is_admin(&self.app.auth, &self.identity)
     }
 
-    /// Whether the principal may do this.
+    /// Whether the caller has this right.
     pub(super) fn may(&self, right: GovernanceRight) -> bool {
         rights::may(&self.app.auth, &self.identity, right)
     }
 
-    /// Refuses a principal who may not do this.
+    /// Refuses a caller without this right.
     pub(super) fn needs(&self, right: GovernanceRight) -> Result<(), Problem> {
         if self.may(right) {
             return Ok(());
@@ -80,23 +80,23 @@ impl GovernanceContext {
         ))
     }
 
-    /// What the server keeps for people to look at.
+    /// The server's runs, events and skills.
     pub(super) fn governed(&self) -> Result<GovernedServer, Problem> {
         Ok(self.server.governed()?)
     }
 
-    /// What the path names.
+    /// The id or name in the path.
     pub(super) fn named(&self) -> &str {
         self.named.as_deref().unwrap_or_default()
     }
 
-    /// The parameters, of which only these may be there.
+    /// The query parameters; only those of `known` are accepted.
     pub(super) fn query(&self, known: &[&str]) -> Result<Query, Problem> {
         Query::parse(self.query.as_deref().unwrap_or_default(), known)
     }
 
-    /// Whose things a list is to have: those of `user`, where that is asked for; else everybody's for those who may see
-    /// them, and one's own for others.
+    /// Whose items a list contains: those of `user` if given; otherwise everyone's for callers with the right to see
+    /// them, and the caller's own for others.
     pub(super) fn whose(&self, user: Option<&str>) -> Result<Option<String>, Problem> {
         let own = self.identity.principal.as_str();
         match user {
@@ -110,12 +110,12 @@ impl GovernanceContext {
         }
     }
 
-    /// Whether what is this principal's is to be seen.
+    /// Whether the caller may see this user's items.
     pub(super) fn sees_of(&self, user: &str) -> bool {
         self.identity.principal == user || self.may(GovernanceRight::ServersRead)
     }
 
-    /// The eyes that skills are seen with.
+    /// The caller as a viewer of skills.
     pub(super) fn viewer(&self) -> Viewer {
         Viewer {
             principal: self.identity.principal.clone(),

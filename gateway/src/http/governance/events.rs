@@ -12,7 +12,7 @@ use super::{blocking, json};
 use mooring_code::records::{EventFilter, RecordsError, RunId, RunStatus};
 use mooring_code::server::GovernedServer;
 
-/// How many events a list has unless it is asked for more.
+/// Default length of a list.
 const USUAL: usize = 100;
 /// Most events of one list.
 const MOST: usize = 1_000;
@@ -33,7 +33,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     Ok(json(StatusCode::OK, &json!({"events": events})))
 }
 
-/// The events, each with where its run is now.
+/// The events, each with the current status of its run.
 fn with_status(
     governed: &GovernedServer,
     filter: &EventFilter,
@@ -55,7 +55,7 @@ fn with_status(
     Ok(with_status.collect())
 }
 
-/// None where the run's record is gone before its events.
+/// None if the run's record is already deleted.
 fn status(governed: &GovernedServer, id: &str) -> Option<RunStatus> {
     let run = governed
         .records

@@ -1,4 +1,4 @@
-//! The REST side of code servers: their runs, sessions, security events and skills, for people and their tools.
+//! The REST interface of code servers: their runs, sessions, security events and skills, for operators and their tools.
 //!
 //! ```text
 //! GET  /servers/{id}/code/runs                       ?limit= &status= &user= &before=
@@ -15,8 +15,8 @@
 //! POST /servers/{id}/skills/{skill id}/revoke
 //! ```
 //!
-//! Invariants: what a principal may not see is answered as if it were not there. An error has a code that others script
-//! against, and names no path of the host.
+//! Invariants: what a principal may not see is reported as not found. An error has a stable code and contains no path
+//! of the host.
 
 mod approvals;
 mod body;
@@ -45,7 +45,7 @@ use tokio::task::spawn_blocking;
 use self::problem::Problem;
 use super::{App, reply};
 
-/// The routes, to be guarded as all others are.
+/// The routes; the caller adds the host and origin guard.
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/servers/{id}/code/runs", get(runs::list))
@@ -78,19 +78,19 @@ async fn not_allowed() -> Problem {
     )
 }
 
-/// A reply that is this JSON.
+/// A JSON response.
 fn json(status: StatusCode, value: &Value) -> Response {
     reply::json(status, value.to_string())
 }
 
-/// Works on the volume, on a thread of its own.
+/// Runs work on the volume on a blocking thread.
 async fn blocking<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Problem> {
     match spawn_blocking(work).await {
         Ok(done) => done.map_err(Into::into),
         Err(error) => {
-            tracing::error!(%error, "a request about runs or skills ended by itself");
+            tracing::error!(%error, "a request about runs or skills panicked");
             Err(Problem::internal())
         }
     }

@@ -1,4 +1,4 @@
-//! What a request is refused with: one table of codes and statuses.
+//! Errors of the REST interface: one table of codes and statuses.
 //!
 //! The body is `{"error": {"code": "...", "message": "..."}}`.
 
@@ -14,52 +14,52 @@ use mooring_code::server::Failure;
 use mooring_code::skills::{ChangeError, CreateError, SkillsError};
 use mooring_store::StoreError;
 
-/// Why a request is refused. Others script against the words.
+/// Why a request is refused. Clients rely on the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// Nobody is named as the sender.
+    /// The sender is not authenticated.
     Unauthenticated,
     /// The sender may not do this.
     Forbidden,
     /// No code server has this id.
     ServerNotFound,
-    /// There is no such run, or none that the sender may see.
+    /// The run does not exist, or is not visible to the sender.
     RunNotFound,
-    /// Likewise a skill.
+    /// Likewise for a skill.
     SkillNotFound,
-    /// Likewise an approval.
+    /// Likewise for an approval.
     ApprovalNotFound,
     /// A parameter is unknown, repeated, or has no valid value.
     InvalidQuery,
-    /// The body is no JSON of this shape.
+    /// The body is not JSON of this schema.
     InvalidBody,
     /// The Content-Type is not application/json.
     UnsupportedMediaType,
     /// The body is longer than the limit.
     BodyTooLarge,
-    /// The path has other methods.
+    /// The path does not support this method.
     MethodNotAllowed,
-    /// The skill cannot be made so.
+    /// The skill is invalid.
     SkillInvalid,
-    /// Its source has a pattern of dangerous code.
+    /// Its source matches a pattern of dangerous code.
     SkillBlocked,
-    /// The server has as many skills as it may.
+    /// The server has its maximum number of skills.
     SkillsFull,
-    /// The skill is not so that this can be done with it.
+    /// The skill's status does not allow this.
     SkillStatus,
     /// It was not approved in time.
     ApprovalExpired,
-    /// The run goes on.
+    /// The run is still running.
     RunRunning,
-    /// Its record cannot be run again.
+    /// Its record cannot be replayed.
     RunNotReplayable,
-    /// The settings do not allow it.
+    /// The settings do not allow replays.
     ReplayDisabled,
-    /// The replay was refused as a run of its own would have been.
+    /// The replay was refused as an ordinary run would have been.
     ReplayRefused,
-    /// Too much ran lately.
+    /// The rate limit for runs is reached.
     RateLimited,
-    /// The volume or the store cannot be used at present.
+    /// The volume or the store is unavailable.
     Unavailable,
     /// A defect of the gateway.
     Internal,
@@ -96,7 +96,7 @@ impl Code {
     }
 }
 
-/// A request that is refused.
+/// The reason for a refusal.
 #[derive(Debug)]
 pub(super) struct Problem {
     code: Code,
@@ -105,7 +105,7 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// With a message for the caller's eyes.
+    /// An error with a message for the caller.
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
         let retry_after_seconds = matches!(code, Code::Unavailable).then_some(1);
         Self {
@@ -115,22 +115,22 @@ impl Problem {
         }
     }
 
-    /// A defect.
+    /// A defect of the gateway.
     pub(super) fn internal() -> Self {
         Self::new(Code::Internal, "internal error")
     }
 
-    /// No run, or none that is to be seen.
+    /// The run does not exist or is not visible.
     pub(super) fn no_run() -> Self {
         Self::new(Code::RunNotFound, "there is no such run")
     }
 
-    /// No skill, or none that is to be seen.
+    /// The skill does not exist or is not visible.
     pub(super) fn no_skill() -> Self {
         Self::new(Code::SkillNotFound, "there is no such skill")
     }
 
-    /// No approval, or none that is to be seen.
+    /// The approval does not exist or is not visible.
     pub(super) fn no_approval() -> Self {
         Self::new(Code::ApprovalNotFound, "there is no such approval")
     }
@@ -179,7 +179,7 @@ impl From<RecordsError> for Problem {
             RecordsError::NoRun => Self::no_run(),
             RecordsError::Unreadable => Self::new(Code::Unavailable, error.to_string()),
             RecordsError::Server(cause) | RecordsError::Read(cause) => {
-                tracing::warn!(%error, %cause, "records were not read");
+                tracing::warn!(%error, %cause, "run records could not be read");
                 Self::unavailable()
             }
         }
@@ -191,7 +191,7 @@ impl From<SkillsError> for Problem {
         match &error {
             SkillsError::Unreadable => Self::new(Code::Unavailable, error.to_string()),
             SkillsError::Server(cause) | SkillsError::Read(cause) => {
-                tracing::warn!(%error, %cause, "skills were not read");
+                tracing::warn!(%error, %cause, "skills could not be read");
                 Self::unavailable()
             }
         }
@@ -229,7 +229,7 @@ impl From<ChangeError> for Problem {
 }
 
 fn unwritten(cause: &std::io::Error) -> Problem {
-    tracing::warn!(%cause, "a change of skills was not stored");
+    tracing::warn!(%cause, "a change to skills could not be stored");
     Problem::unavailable()
 }
 
@@ -252,7 +252,7 @@ impl From<ReplayError> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        tracing::warn!(%error, "sessions were not listed");
+        tracing::warn!(%error, "sessions could not be listed");
         Self::new(Code::Unavailable, "the session store is not available")
     }
 }

@@ -1,4 +1,4 @@
-//! The parameters of a request. An unknown one is refused: a filter that was misspelt must not list everything.
+//! Query parameters. Unknown ones are refused: a misspelled filter must not list everything.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use super::problem::{Code, Problem};
 pub(super) struct Query(BTreeMap<String, String>);
 
 impl Query {
-    /// Reads them.
+    /// Parses them.
     pub(super) fn parse(text: &str, known: &[&str]) -> Result<Self, Problem> {
         let mut values = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -35,12 +35,12 @@ impl Query {
         Ok(Self(values))
     }
 
-    /// A text.
+    /// The text of a parameter.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A value that `read` makes of a text; `shape` says what is read.
+    /// A parameter parsed by `read`; `shape` describes the valid values in errors.
     pub(super) fn read<T>(
         &self,
         name: &str,
@@ -56,7 +56,7 @@ impl Query {
         }
     }
 
-    /// One of the words of an enumeration.
+    /// A variant of an enumeration.
     pub(super) fn choice<T: FromStr + VariantNames>(
         &self,
         name: &str,
@@ -65,7 +65,7 @@ impl Query {
         self.read(name, &words, |word| word.parse().ok())
     }
 
-    /// How many are asked for, from 1.
+    /// The requested length of a list, from 1.
     pub(super) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
         let shape = format!("a number from 1 to {most}");
         let read = |text: &str| text.parse().ok().filter(|limit| (1..=most).contains(limit));

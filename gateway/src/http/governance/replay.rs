@@ -1,4 +1,4 @@
-//! `POST .../replay {mode}`: runs a recorded run again, in the session of who asks.
+//! `POST .../replay {mode}`: replays a recorded run in the caller's session.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use mooring_code::replay::{ReplayMode, ReplayRequest};
 use mooring_code::server::Repeater;
 use mooring_metrics as metrics;
 
-/// What is asked for.
+/// The body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReplayBody {
     mode: Option<String>,
 }
 
-/// Runs it again. What was begun goes on whoever still waits.
+/// Replays the run. It is completed even if the caller disconnects.
 pub(super) async fn replay(
     context: GovernanceContext,
     request: Request,
@@ -56,7 +56,7 @@ pub(super) async fn replay(
             return Err(error.into());
         }
         Err(error) => {
-            tracing::error!(%error, "a replay ended by itself");
+            tracing::error!(%error, "a replay panicked");
             return Err(Problem::internal());
         }
     };

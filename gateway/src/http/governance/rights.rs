@@ -1,27 +1,27 @@
-//! Who may do what. Roles are those that the proxy names, called like ContextForge's permissions; `admin` has all of
-//! them. Without authentication there is one principal, who may do everything.
+//! Permissions. The proxy names the caller's roles, which are called like ContextForge's permissions; `admin` includes
+//! all of them. Without authentication there is one principal, with all rights.
 
 use crate::identity::Identity;
 use mooring_settings::AuthSettings;
 
-/// The role that may do everything.
+/// The role that includes all others.
 const ADMIN: &str = "admin";
 
-/// What not everybody may do.
+/// The rights that need a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GovernanceRight {
     /// See the runs, sessions and events of others.
     ServersRead,
-    /// Make skills.
+    /// Create skills.
     SkillsCreate,
-    /// Approve and reject them.
+    /// Approve and reject skills.
     SkillsApprove,
-    /// Revoke them.
+    /// Revoke skills.
     SkillsRevoke,
 }
 
 impl GovernanceRight {
-    /// The role that gives it.
+    /// The role that grants the right.
     pub(super) const fn role(self) -> &'static str {
         match self {
             Self::ServersRead => "servers.read",
@@ -32,12 +32,12 @@ impl GovernanceRight {
     }
 }
 
-/// Whether it may do everything.
+/// Whether the caller is an administrator.
 pub(super) fn is_admin(auth: &AuthSettings, identity: &Identity) -> bool {
     matches!(auth, AuthSettings::None) || identity.roles.iter().any(|role| role == ADMIN)
 }
 
-/// Whether it may do this.
+/// Whether the caller has this right.
 pub(super) fn may(auth: &AuthSettings, identity: &Identity, right: GovernanceRight) -> bool {
     is_admin(auth, identity) || identity.roles.iter().any(|role| role == right.role())
 }

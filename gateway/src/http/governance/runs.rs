@@ -1,4 +1,4 @@
-//! Runs: listed, newest first, and shown.
+//! Listing runs, newest first, and showing one.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::{blocking, json};
 use mooring_code::records::{RunFilter, RunId, RunRecord};
 
-/// How many runs a list has unless it is asked for more.
+/// Default length of a list.
 const USUAL: usize = 50;
 /// Most runs of one list.
 const MOST: usize = 500;
@@ -46,7 +46,7 @@ pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem
     Ok(json(StatusCode::OK, &run.to_json()))
 }
 
-/// The run that the path names, where the principal may see it.
+/// The run in the path, if the caller may see it.
 pub(super) async fn seen(context: &GovernanceContext) -> Result<RunId, Problem> {
     let id = RunId::parse(context.named()).ok_or_else(Problem::no_run)?;
     let governed = context.governed()?;

@@ -1,4 +1,4 @@
-//! The code sessions of a server, as the store knows them: those of the whole fleet.
+//! The code sessions of a server in the store: those of the whole fleet.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -14,11 +14,11 @@ use mooring_code::place::CodePlace;
 use mooring_store::rfc3339;
 use mooring_store::{Family, SessionKey, SessionQuery};
 
-/// How many sessions a list has unless it is asked for more.
+/// Default length of a list.
 const USUAL: usize = 50;
 /// Most sessions of one list.
 const MOST: usize = 500;
-/// Most pages that are asked of the store for one list.
+/// Most pages that are requested from the store for one list.
 const PAGES_MAX: usize = 20;
 
 /// `GET /servers/{id}/code/sessions`

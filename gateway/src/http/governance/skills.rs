@@ -1,4 +1,4 @@
-//! Skills: listed, shown, made and revoked.
+//! Listing, showing, creating and revoking skills.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use mooring_code::skills::{CreateError, NewSkill, Scope, Skill, SkillStatus};
 use mooring_settings::Language;
 use mooring_store::unix_now_ms;
 
-/// What is to be made.
+/// The body that creates a skill.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NewSkillBody {
@@ -52,8 +52,8 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     Ok(json(StatusCode::OK, &json!({"skills": skills})))
 }
 
-/// `GET /servers/{id}/skills/{name}`: the newest version that is to be seen, or the one that is asked for, with its source
-/// and all others without.
+/// `GET /servers/{id}/skills/{name}`: the newest visible version or the requested one with its source, and all others
+/// without.
 pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
     let query = context.query(&["version"])?;
     let version: Option<u32> =
@@ -156,7 +156,7 @@ pub(super) async fn revoke(
     Ok(json(StatusCode::OK, &told))
 }
 
-/// A body that says nothing.
+/// An empty body.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EmptyBody {}
@@ -167,8 +167,9 @@ pub(super) async fn all(governed: &GovernedServer) -> Result<Vec<Skill>, Problem
     blocking(move || governed.skills.all(&governed.server)).await
 }
 
-/// Says whether a version is to be seen: by those of its scope where it is approved, by those of its scope who decide
-/// about skills, by who made it, and by an admin. What the visitor may do is asked once for all versions.
+/// A filter for the versions that the caller may see: approved versions of the caller's scopes, all versions of these
+/// scopes for callers with the right to approve or revoke, the caller's own, and all for an admin. The caller's rights
+/// are evaluated once for all versions.
 pub(super) fn sees(context: &GovernanceContext) -> impl Fn(&Skill) -> bool {
     let (viewer, is_admin) = (context.viewer(), context.is_admin());
     let decides =
@@ -181,7 +182,7 @@ pub(super) fn sees(context: &GovernanceContext) -> impl Fn(&Skill) -> bool {
     }
 }
 
-/// The newest approved version of each name in each scope.
+/// The newest approved version for each name and scope.
 type Newest<'a> = HashMap<(&'a str, &'a Scope), u32>;
 
 fn newest(all: &[Skill]) -> Newest<'_> {
@@ -194,7 +195,7 @@ fn newest(all: &[Skill]) -> Newest<'_> {
     newest
 }
 
-/// As it is told. The version that is mounted for all of its scope is active.
+/// The skill as JSON. The newest approved version in its scope, which is the one that sessions mount, is active.
 fn told(governed: &GovernedServer, skill: &Skill, newest: &Newest<'_>) -> Value {
     let of: (&str, &Scope) = (&skill.name, &skill.scope);
     let is_newest = newest
@@ -204,8 +205,8 @@ fn told(governed: &GovernedServer, skill: &Skill, newest: &Newest<'_>) -> Value 
     skill.to_json(governed.server.as_str(), is_active, unix_now_ms())
 }
 
-/// The scope of a new skill: the one that is asked for, or that of the server. Where the server has one it is the only
-/// one; else a principal may name itself and its teams, and an admin anybody.
+/// The scope of a new skill: the requested one, or that of the server. If the settings give the server a scope, no
+/// other is allowed; otherwise a principal may choose itself and its teams, and an admin any scope.
 fn scope(
     context: &GovernanceContext,
     governed: &GovernedServer,

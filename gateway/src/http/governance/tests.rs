@@ -1,4 +1,4 @@
-//! What needs no gateway: paths, parameters, rights and refusals.
+//! Parts that need no gateway: paths, parameters, rights and refusals.
 
 #![allow(
     clippy::unwrap_used,

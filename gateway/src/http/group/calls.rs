@@ -1,4 +1,4 @@
-//! What goes to one member of a group: the one that the request names, or that has what it names.
+//! Requests for a single member of a group: the one that the request's name or URI resolves to.
 
 use super::GroupMessage;
 use super::member_reply::own_result;
@@ -8,15 +8,15 @@ use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
 use mooring_router::affinity::RebindNotice;
 use mooring_settings::GroupNames;
 
-/// As much of a name as an error repeats, in characters.
+/// Longest part of a name that an error repeats, in characters.
 const SHOWN_MAX: usize = 60;
 
-/// The member that is meant, and how it knows what is meant.
+/// The resolved member, and the name to use there.
 struct NamedMember<'a> {
     member: &'a Member,
-    /// Its own name for it, where that is another than the group's.
+    /// The member's own name, if it differs from the group's.
     renamed: Option<&'a str>,
-    /// The moves met while it was looked for.
+    /// Rebinds that happened while the member was looked up.
     moved: Vec<RebindNotice>,
 }
 
@@ -72,7 +72,7 @@ impl GroupMessage<'_> {
         let mut moved = Vec::new();
         match self.holder(&uri, &mut moved).await {
             Some(member) => self.pass(member, &moved).await,
-            // To subscribe at a member that does not have it would promise news that never come.
+            // A subscription at a member without the resource would promise updates that never come.
             None if method == Method::ResourcesSubscribe => {
                 self.unknown(Listing::Resources, &uri).await
             }
@@ -100,12 +100,12 @@ impl GroupMessage<'_> {
         })
     }
 
-    /// The member that lists the resource, or a template that it may come from.
+    /// The member that lists the resource, or a template that its URI matches.
     async fn holder(&self, uri: &str, moved: &mut Vec<RebindNotice>) -> Option<&Member> {
         let (group, scope) = (&self.context.group, self.scope());
         let mut upstreams = group.members().iter().filter(|m| m.upstream().is_some());
         if let (Some(only), None) = (upstreams.next(), upstreams.next()) {
-            // Code has no resources, so nobody else can have it.
+            // Code servers have no resources, so no other member can have it.
             return Some(only);
         }
         for listing in [Listing::Resources, Listing::Templates] {
@@ -116,8 +116,8 @@ impl GroupMessage<'_> {
         None
     }
 
-    /// A resource that nobody lists may be there all the same: the members are asked one after another, until one
-    /// answers with a result. Neither reading nor unsubscribing does any harm at the others.
+    /// An unlisted resource may still exist: the members are tried one after another, until one returns a result.
+    /// Reading and unsubscribing are harmless at the others.
     async fn ask_in_turn(&self, method: Method, uri: &str, mut moved: Vec<RebindNotice>) -> Reply {
         if let Err(reply) = self.attend().await {
             return reply;
@@ -141,7 +141,7 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// Nobody was asked on this way, so the session has to be looked at: a client whose session is over must hear that.
+    /// No member was called, so the session still has to be checked: a client whose session has ended must learn that.
     async fn unknown(&self, listing: Listing, name: &str) -> Reply {
         if let Err(reply) = self.attend().await {
             return reply;

@@ -1,7 +1,6 @@
-//! The GET stream of a group: those of all members as one.
+//! The GET stream of a group: the merged streams of all members.
 //!
-//! Invariant: a member without such a stream, or one
-//! that cannot be reached, takes nothing from the others.
+//! Invariant: a member without a stream, or an unreachable one, does not affect the others.
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, future, stream};
@@ -16,7 +15,7 @@ use mooring_protocol::header::LAST_EVENT_ID;
 use mooring_protocol::{ErrorBody, ErrorKind, EventStream, Reply, ReplyBody};
 use mooring_router::affinity::{Session, StreamHold, StreamKind};
 
-/// The stream of messages that answer nothing, or of what came after an event.
+/// The stream of messages that answer no request, or of those after an event.
 pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
@@ -64,7 +63,7 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
     }
 }
 
-/// Makes the session's unrelated stream this worker's, once for all members. Whoever resumes it is the one who had it.
+/// Claims the session's unrelated stream for this gateway, once for all members. A client that resumes already had it.
 async fn hold(context: &GroupContext, session: &Session) -> Result<Option<StreamHold>, Box<Reply>> {
     if context.headers.contains_key(LAST_EVENT_ID) {
         return Ok(None);
@@ -91,7 +90,7 @@ fn no_stream() -> Reply {
     }
 }
 
-/// The member is to go on after this event of its own.
+/// Sets the member's own event id to resume after.
 fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
     match id.map(HeaderValue::from_str) {
         Some(Ok(id)) => {
@@ -103,13 +102,13 @@ fn resume_after(headers: &mut HeaderMap, id: Option<&str>) {
     }
 }
 
-/// One member's events, their ids marked; none where it has no stream.
+/// One member's events with marked ids; none if it has no stream.
 async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> {
     let server = member.server.id.clone();
     let reply = match stateful::open_stream(&member, &session, None).await {
         Ok(reply) => reply,
         Err(error) => {
-            tracing::info!(session = %session.digest, %server, %error, "a member's stream could not be opened");
+            tracing::info!(session = %session.digest, %server, %error, "stream of a group's member could not be opened");
             return None;
         }
     };
@@ -119,7 +118,7 @@ async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> 
                 future::ready(match event {
                     Ok(event) => Some(Ok(mark_event(event, server.as_str(), Source::Unrelated))),
                     Err(error) => {
-                        tracing::info!(%server, %error, "a member's stream broke off");
+                        tracing::info!(%server, %error, "stream of a group's member was interrupted");
                         None
                     }
                 })
@@ -128,15 +127,15 @@ async fn open(member: UpstreamContext, session: Session) -> Option<EventStream> 
         }
         _ => {
             if reply.status != StatusCode::METHOD_NOT_ALLOWED {
-                tracing::info!(session = %session.digest, %server, status = %reply.status, "a member refused its stream");
+                tracing::info!(session = %session.digest, %server, status = %reply.status, "member of a group refused its stream");
             }
             None
         }
     }
 }
 
-/// The events of all members in one stream, which ends when all have ended; none where no member has a stream. It begins
-/// with the first member that opened its own.
+/// Merges the events of all members into one stream, which ends when all have ended; none if no member has a stream. It
+/// starts as soon as the first member's stream is open.
 async fn merge<F>(opening: impl IntoIterator<Item = F>) -> Option<EventStream>
 where
     F: Future<Output = Option<EventStream>> + Send + 'static,

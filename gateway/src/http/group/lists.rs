@@ -1,4 +1,4 @@
-//! What a group asks of all its members and answers itself: lists, and the log level.
+//! Requests that a group sends to all its members and answers itself: lists, and the log level.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::group::Failure;
 use crate::http::answer;
 use mooring_protocol::{ErrorKind, Listing, Method, Reply, call};
 
-/// The params of a list.
+/// The params of a list request.
 #[derive(Default, Deserialize)]
 struct ListParams {
     #[serde(default)]
@@ -18,12 +18,12 @@ struct ListParams {
 }
 
 impl GroupMessage<'_> {
-    /// All members' lists as one, on one page.
+    /// The merged lists of all members, on one page.
     pub(super) async fn list(&self, listing: Listing) -> Reply {
         let params = self.message.raw_params().unwrap_or("{}");
         match serde_json::from_str(params) {
             Ok(ListParams { cursor: None }) => {}
-            // The list has one page, so no cursor was ever given.
+            // The list has one page, so no cursor is valid.
             Ok(_) => return self.refuse_params("unknown cursor"),
             Err(cause) => return self.refuse_params(cause),
         }
@@ -38,13 +38,13 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// The level is every member's. Those without logging have nothing to set.
+    /// Sets the level at every member that has logging.
     pub(super) async fn set_level(&self) -> Reply {
         let Some(level) = self.message.params.level() else {
             return self.refuse_params("logging/setLevel needs a level");
         };
         let session_router = &self.context.app.session_router;
-        // Also the look whether there is such a session.
+        // This also checks that the session exists.
         if let Err(cause) = session_router.note_log_level(&self.session, &level).await {
             return answer::store(&cause, self.message.id());
         }
@@ -57,7 +57,7 @@ impl GroupMessage<'_> {
             match gathered.outcome {
                 Ok(result) => is_set |= result.is_some(),
                 Err(cause) => {
-                    tracing::warn!(session = %self.session.digest, server = %server.id, error = %cause, "a member of a group did not take the log level");
+                    tracing::warn!(session = %self.session.digest, server = %server.id, error = %cause, "member of a group refused the log level");
                     failure = failure.or(Some((server, cause)));
                 }
             }
@@ -69,7 +69,7 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// No member has answered, and this is why the first has not.
+    /// The reply if no member answered: the first member's failure.
     pub(super) async fn failed(&self, server: &str, failure: &Failure) -> Reply {
         let reply = self.refused_by_member(failure);
         if failure.is_of_the_session() {

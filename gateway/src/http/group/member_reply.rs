@@ -1,6 +1,6 @@
-//! A member's reply on its way to the group's client, and the group's own replies.
+//! Relaying a member's reply to the group's client, and the group's own replies.
 //!
-//! Invariant: event ids are marked with their member, and a loss of state that was met on the way is told.
+//! Invariant: event ids are marked with their member, and every rebind on the way is reported.
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt, future, stream};
@@ -12,7 +12,7 @@ use mooring_protocol::{Event, Id, Reply, ReplyBody, ReplyError, call, mark};
 use mooring_router::affinity::RebindNotice;
 use mooring_upstream::ANSWER_BYTES_MAX;
 
-/// The reply of the member `server` to the client's own message, which is a success. `moved` is what was met before it was sent.
+/// The successful reply of the member `server` to the client's own message. `moved` are the rebinds before it was sent.
 pub(super) fn passed(reply: Reply, server: &str, moved: &[RebindNotice]) -> Reply {
     let body = match reply.body {
         ReplyBody::Events(events) => {
@@ -21,7 +21,7 @@ pub(super) fn passed(reply: Reply, server: &str, moved: &[RebindNotice]) -> Repl
             ReplyBody::Events(Box::pin(warnings(moved).chain(marked)))
         }
         body if moved.is_empty() => body,
-        // What tells of a move is events: the answer becomes the last one.
+        // Rebinds are reported as events before the response.
         body => {
             let answer = async move {
                 let text = body.read_text(ANSWER_BYTES_MAX).await?;
@@ -34,13 +34,13 @@ pub(super) fn passed(reply: Reply, server: &str, moved: &[RebindNotice]) -> Repl
     Reply { body, ..reply }
 }
 
-/// Names the member in a JSON-RPC error: its own, or the gateway's on its behalf. An error of the whole session stays as
-/// it is.
+/// Adds the member's id to a JSON-RPC error: the member's, or the gateway's on its behalf. Errors of the whole session
+/// are unchanged.
 pub(super) async fn name_member(reply: Reply, server: &str) -> Reply {
     if reply.status == StatusCode::NOT_FOUND {
         return reply;
     }
-    // A refusal was read whole before it was passed on.
+    // Refusals have been read completely.
     let body = match reply.body {
         ReplyBody::Json(text) => ReplyBody::Json(member_named_in(&text, server).unwrap_or(text)),
         body => body,
@@ -48,7 +48,7 @@ pub(super) async fn name_member(reply: Reply, server: &str) -> Reply {
     Reply { body, ..reply }
 }
 
-/// The JSON-RPC error with the member before its message; none where the text is no such error.
+/// The JSON-RPC error with the member's id before its message; none if the text is no such error.
 fn member_named_in(text: &[u8], server: &str) -> Option<Bytes> {
     let mut body: Value = serde_json::from_slice(text).ok()?;
     let message = body.pointer_mut("/error/message")?;
@@ -57,14 +57,14 @@ fn member_named_in(text: &[u8], server: &str) -> Option<Bytes> {
     Some(Bytes::from(body.to_string()))
 }
 
-/// A result of the group's own, which tells of the moves that were met while it was made.
+/// A result of the group itself, with reports of the rebinds that happened meanwhile.
 pub(super) fn own_result(id: Option<Id<'_>>, result: &str, moved: &[RebindNotice]) -> Reply {
     let id = id.map_or("null", |id| id.as_json());
     let text = call::result(id, result);
     let Some(first) = moved.first() else {
         return Reply::json(StatusCode::OK, text);
     };
-    // A result has one mark; the warnings tell of every move.
+    // A result has one mark; there is a warning for every rebind.
     let text = mark::mark_result(&text, &first.told()).unwrap_or(text);
     let answer = stream::iter([Ok(Event::message(text))]);
     Reply::events(warnings(moved).chain(answer))
