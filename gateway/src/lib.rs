@@ -1,7 +1,7 @@
-//! The stateless MCP gateway as clients see it: listeners, paths, commands and the wiring of the crates beside this one.
+//! The stateless MCP gateway as clients see it: listeners, paths, commands and the wiring of the other crates.
 //!
-//! [`http`] checks and answers requests; [`group`] makes one server of several; [`client_stream`] and [`legacy`] are streams
-//! to clients without per-request replies. Where a message goes is `mooring-router`'s to decide.
+//! [`http`] checks and answers requests; [`group`] merges several servers into one; [`client_stream`] and [`legacy`]
+//! are streams to clients without per-request replies. `mooring-router` decides where a message goes.
 
 mod background;
 pub mod cli;

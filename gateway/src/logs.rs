@@ -1,5 +1,5 @@
-//! Structured logs on standard error, as text or JSON. Lines of this workspace's crates are written from the
-//! configured level on; libraries only when they warn, because their debug lines repeat headers and bodies.
+//! Structured logs on stderr, as text or JSON. Crates of this workspace log from the configured level on, libraries
+//! only from `warn` on, because their debug lines contain headers and bodies.
 
 use std::io::IsTerminal;
 
@@ -10,21 +10,21 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use mooring_settings::{LogFormat, LogLevel, LogSettings};
 
-/// Every crate of the workspace starts with this.
+/// Prefix of the targets of this workspace's crates.
 const OWN_TARGETS: &str = "mooring";
 
 /// Logs could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Something in this process already takes the log lines.
+    /// A log subscriber is already installed in this process.
     #[error("cannot start logging")]
     Start(#[source] TryInitError),
 }
 
-/// Sends the log lines of this process to standard error from now on.
+/// Sends the log lines of this process to stderr.
 ///
 /// # Errors
-/// When it was done before in this process.
+/// If a subscriber was installed before.
 pub fn start(settings: &LogSettings) -> Result<(), LogError> {
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let layer = match settings.format {

@@ -1,5 +1,5 @@
-//! The binary `mooring`: settings first and whole, then logs, then serving. A process that cannot run says why
-//! in one message and ends with a documented exit code.
+//! The binary `mooring`: reads all settings first, then starts logging, then serves. A process that cannot run reports
+//! the reason in one message and ends with a documented exit code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -20,29 +20,29 @@ use mooring_gateway::{
 use mooring_settings::{Environment, Flags, LoadedSettings, Settings, SettingsError, generate};
 use mooring_upstream::stdio::supervisor;
 
-/// Most threads for what blocks: one for each run that may go on at once (`code.runs_at_once` goes to 1024), and some
-/// for files and housekeeping. They are made when they are needed.
+/// Most blocking threads: one for each concurrent run (`code.runs_at_once` is at most 1024), and some for files and
+/// housekeeping. They are created on demand.
 const BLOCKING_THREADS_MAX: usize = 1024 + 256;
-/// How long the process waits at its end for threads that block.
+/// How long the process waits for blocking threads when it ends.
 const BLOCKING_PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
-    // Before anything else: started under the helper's name, this binary builds the walls around one run.
+    // Must come first: executed under the helper's name, this binary builds the isolation layers of one run.
     if mooring_sandbox::is_helper() {
         mooring_sandbox::helper();
     }
-    // Or stands above the child process of a session and ends it.
+    // Or it supervises the child process of a session, and ends it.
     if supervisor::is_supervisor() {
         return supervisor::supervise();
     }
-    // Or proves that a lock holds between two processes.
+    // Or it tests that file locks work between two processes.
     if volume::is_second_process() {
         return volume::second_process();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // A reader that has gone away changes nothing about the exit code.
+            // A closed stdout does not change the exit code.
             let _ = error.print();
             let is_mistake = error.use_stderr();
             return ExitCode::from(if is_mistake {
@@ -74,7 +74,7 @@ fn run_stdio(arguments: StdioArguments) -> u8 {
     run_gateway(&flags, |settings| serve_stdio(settings, options))
 }
 
-/// Runs a gateway to its end: settings first and whole, then logs, then `serve`.
+/// Runs a gateway until it stops: reads all settings, starts logging, then calls `serve`.
 fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     flags: &Flags,
     serve: impl FnOnce(Settings) -> S,
@@ -94,7 +94,7 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
         Err(error) => return complain(&error, EXIT_FAILURE),
     };
     let served = runtime.block_on(serve(loaded.settings));
-    // Runs were told to end; what then still blocks must not keep the process.
+    // Runs were cancelled; what still blocks must not delay the exit.
     runtime.shutdown_timeout(BLOCKING_PATIENCE);
     match served {
         Ok(()) => EXIT_CLEAN,
@@ -106,7 +106,7 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
     }
 }
 
-/// One thread needs no hand-over between threads, which is most of what a small request costs.
+/// A single thread avoids hand-overs between threads, which dominate the cost of a small request.
 fn runtime(threads: usize) -> std::io::Result<tokio::runtime::Runtime> {
     let mut builder = match threads {
         0 | 1 => tokio::runtime::Builder::new_current_thread(),
@@ -139,7 +139,7 @@ fn run_config(command: ConfigCommand) -> u8 {
     }
 }
 
-/// Tries everything that the settings name.
+/// Checks everything that the settings name.
 fn run_doctor(arguments: DoctorArguments) -> u8 {
     let loaded = match load(arguments.serve) {
         Ok(loaded) => loaded,
@@ -165,7 +165,7 @@ fn run_doctor(arguments: DoctorArguments) -> u8 {
     }
 }
 
-/// Asks a running gateway.
+/// Queries a running gateway.
 fn run_client(command: ClientCommand) -> u8 {
     let runtime = match runtime(1) {
         Ok(runtime) => runtime,
@@ -180,7 +180,7 @@ fn run_client(command: ClientCommand) -> u8 {
     }
 }
 
-/// Works on the store.
+/// Runs a command on the store.
 fn run_sessions(arguments: SessionsArguments) -> u8 {
     let runtime = match runtime(1) {
         Ok(runtime) => runtime,
@@ -233,7 +233,7 @@ fn verdict(loaded: &LoadedSettings, checks: &[SettingsCheck]) -> String {
     text
 }
 
-/// Prints to standard output; a reader that has gone away (`| head`) is no failure.
+/// Prints to stdout; a closed pipe (`| head`) is not an error.
 fn print(text: &str) -> u8 {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -243,7 +243,7 @@ fn print(text: &str) -> u8 {
     }
 }
 
-/// Says on standard error why the process ends, with every cause, and returns `code`.
+/// Prints the reason for the exit to stderr, with every cause, and returns `code`.
 fn complain(error: &dyn std::error::Error, code: u8) -> u8 {
     let mut text = format!("mooring: {error}");
     let mut cause = error.source();
@@ -252,7 +252,7 @@ fn complain(error: &dyn std::error::Error, code: u8) -> u8 {
         text.push_str(&error.to_string());
         cause = error.source();
     }
-    // Where standard error is closed, the exit code has to say it alone.
+    // If stderr is closed, only the exit code is left.
     let _ = writeln!(std::io::stderr(), "{text}");
     code
 }

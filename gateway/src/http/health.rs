@@ -1,6 +1,6 @@
-//! For operators and their load balancers: liveness, readiness with each part's state, and metrics.
+//! Liveness, readiness with the state of each part, and metrics.
 //!
-//! Invariant: names of servers and workers, and what they do, are shown to peers only that the settings let see them.
+//! Invariant: names and state of servers and gateways are shown only to peers that the settings allow to see them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use mooring_settings::ProbeDetail;
 use mooring_store::StoreMode;
 use mooring_upstream::{self as upstream, Server, ServerHealth};
 
-/// The process runs.
+/// The process is running.
 pub(super) async fn healthz() -> Response {
     reply::json(StatusCode::OK, r#"{"status":"ok"}"#)
 }
 
-/// The process can serve: 200 also while degraded, because a fleet that all leaves the load balancer at once serves
-/// nobody; 503 only when nothing can be served.
+/// Whether the process can serve. 200 also while degraded, because a load balancer that loses the whole fleet at once
+/// serves no requests; 503 only if nothing can be served.
 pub(super) async fn readyz(
     State(app): State<Arc<App>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -43,7 +43,7 @@ pub(super) async fn readyz(
     };
     let store_word = word;
     if app.relay.stopping.is_cancelled() {
-        // What is under way is finished; load balancers send nothing new.
+        // Open requests are finished; load balancers must send no new ones.
         (http_status, word) = (StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
     match &code {
@@ -90,7 +90,7 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
             "last_contact": contact.map(|contact| json!({
                 "at_ms": contact.at_ms,
                 "outcome": contact.outcome().as_str(),
-                // Whoever asks is not known: what a program wrote is for its clients and for the log.
+                // The caller is not identified: output of programs is only for their clients and the log.
                 "cause": contact.failure.map(|cause| cause.text),
             })),
         });
@@ -105,7 +105,7 @@ fn servers(app: &App, code: Option<&CodeState>) -> serde_json::Map<String, serde
     upstream.chain(code).collect()
 }
 
-/// Prometheus text.
+/// Metrics in Prometheus text format.
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -146,7 +146,7 @@ fn sees_detail(app: &App, peer: SocketAddr) -> bool {
     }
 }
 
-/// The moment as Unix milliseconds.
+/// A time in Unix milliseconds.
 fn since_ms(since: std::time::SystemTime) -> u64 {
     since
         .duration_since(std::time::UNIX_EPOCH)

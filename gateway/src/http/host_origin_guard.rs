@@ -1,7 +1,7 @@
 //! The host and origin guard: checks the Host and Origin headers of every request before its path is looked at.
 //!
-//! A web page can make a browser send requests to any address, and DNS rebinding can make the gateway look like the
-//! page's own origin; the Host and Origin headers tell (MCP 2025-11-25, transports, security warning).
+//! A web page can make a browser send requests to any address, and DNS rebinding can make the gateway appear to have
+//! the page's own origin. The Host and Origin headers reveal both (MCP 2025-11-25, transports, security warning).
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::{App, answer, cors};
 use mooring_protocol::header::MOORING_DEGRADED;
 use mooring_protocol::{ErrorBody, ErrorKind};
 
-/// Checks Host and Origin, answers the browsers of allowed origins, and tells in every reply whether it was served without
-/// the store.
+/// Checks Host and Origin, answers CORS preflights of allowed origins, and sets a header on every reply that was served
+/// without the store.
 pub(super) async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let reply = match host_of(&request) {
         Err(reason) => refused(&ErrorBody::new(ErrorKind::InvalidRequest).detail(reason)),
@@ -39,7 +39,7 @@ fn refused(error: &ErrorBody<'_>) -> Response {
     to_http(answer::error(error))
 }
 
-/// Serves a request of a host and an origin that are allowed.
+/// Serves a request whose host and origin are allowed.
 async fn allowed(request: Request, next: Next) -> Response {
     let origin = request.headers().get(ORIGIN).cloned();
     let mut reply = match cors::is_preflight(request.method(), request.headers()) {
@@ -50,8 +50,8 @@ async fn allowed(request: Request, next: Next) -> Response {
     reply
 }
 
-/// The one host that a request names, by its Host header, its target (RFC 9112, 3.2.2) or its authority (RFC 9113, 8.3.1).
-/// One that names two is refused: a proxy may have gone by the other.
+/// The one host of a request, from its Host header, its target (RFC 9112, 3.2.2) or its authority (RFC 9113, 8.3.1). A
+/// request with two different hosts is refused: a proxy may have used the other one.
 fn host_of(request: &Request) -> Result<Option<&str>, &'static str> {
     let mut headers = request.headers().get_all(HOST).iter();
     let header = match (headers.next(), headers.next()) {
@@ -87,17 +87,17 @@ fn is_origin_allowed(app: &App, headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether a POST may be answered with JSON and with events, as the protocol asks of its clients.
+/// Whether the client accepts JSON and events in replies to a POST, as the protocol requires.
 pub(super) fn accepts_both(headers: &HeaderMap) -> bool {
     accepts(headers, "application", "json") && accepts_events(headers)
 }
 
-/// Whether a GET may be answered with events.
+/// Whether the client accepts events in the reply to a GET.
 pub(super) fn accepts_events(headers: &HeaderMap) -> bool {
     accepts(headers, "text", "event-stream")
 }
 
-/// Whether the body is said to be JSON.
+/// Whether the Content-Type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     media_types(headers, &CONTENT_TYPE).any(|(kind, subtype)| {
         kind.eq_ignore_ascii_case("application") && subtype.eq_ignore_ascii_case("json")
@@ -111,7 +111,8 @@ fn accepts(headers: &HeaderMap, kind: &str, subtype: &str) -> bool {
     })
 }
 
-/// The media ranges of a header (RFC 9110, 12.5.1); weights do not matter where every range has to do.
+/// The media ranges of a header (RFC 9110, 12.5.1). Weights are ignored, since every required type only has to be
+/// acceptable.
 fn media_types<'a>(
     headers: &'a HeaderMap,
     name: &'a HeaderName,

@@ -1,7 +1,7 @@
 //! HTTP+SSE of MCP 2024-11-05: `GET .../sse` opens a client's stream, `POST .../messages` sends a message to its server.
 //!
-//! Invariant: a POST is served by the worker that holds the stream, and by no other; one whose stream is open nowhere is
-//! answered with 404, upon which the client begins anew. The session id that its query holds is a secret and never logged.
+//! Invariant: a POST is served only by the gateway that has the stream. If no gateway has it, the reply is 404, upon
+//! which the client starts over. The session id in the query is a secret and never logged.
 
 mod delivery;
 mod opening;
@@ -22,9 +22,9 @@ use super::{App, answer, host_origin_guard};
 use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::Session;
 
-/// How the query names the session.
+/// The query parameter with the session id.
 const SESSION_PARAMETER: &str = "sessionId";
-/// What the paths end with.
+/// Suffix of the paths that open a stream.
 const STREAM_PATH: &str = "/sse";
 const MESSAGES_PATH: &str = "/messages";
 
@@ -46,7 +46,7 @@ async fn open_stream(
     id: Option<Path<String>>,
     request: Request,
 ) -> Result<Response, Box<Reply>> {
-    // Newer clients try a POST first, and take this answer for the sign of a legacy server.
+    // Newer clients try a POST first, and recognize an older server by this reply.
     if request.method() != HttpMethod::GET {
         return Err(not_allowed("GET"));
     }
@@ -59,7 +59,7 @@ async fn open_stream(
     let path = request.uri().path();
     let before = path.strip_suffix(STREAM_PATH).unwrap_or_default();
     let endpoint = format!("{before}{MESSAGES_PATH}?{SESSION_PARAMETER}=");
-    // A client that goes away while its session begins must not leave the session behind.
+    // If the client disconnects while its session begins, the session must still be cleaned up.
     let opening = tokio::spawn(opening::open(app, server, principal, endpoint));
     opening
         .await
@@ -87,7 +87,7 @@ async fn take_message(
         return Err(not_allowed("POST"));
     }
     let (principal, server) = admitted(&app, id, peer, &request)?;
-    // The reply has no content, so it does not matter what the client accepts.
+    // The reply has no content, so Accept is not checked.
     if !host_origin_guard::is_json(request.headers()) {
         return Err(refused(&ErrorBody::new(ErrorKind::UnsupportedMediaType)));
     }
@@ -97,7 +97,7 @@ async fn take_message(
     let (head, body) = request.into_parts();
     let body = app.request_bodies.read(body).await;
     let body = body.map_err(|error| refused(&error.into()))?;
-    // What the client has sent it has sent, whether it waits for the answer or not.
+    // A message is delivered also if the client disconnects before the reply.
     let delivering =
         tokio::spawn(
             async move { delivery::deliver(&app, session, server, head.headers, body).await },
@@ -106,7 +106,7 @@ async fn take_message(
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }
 
-/// Who asks, and which server.
+/// The caller and the server.
 fn admitted(
     app: &App,
     id: Option<Path<String>>,
@@ -116,7 +116,7 @@ fn admitted(
     let caller = caller(app, peer, request.headers());
     let (principal, _) = caller.map_err(|error| refused(&error))?;
     let target = app.target_of_path(id).map_err(|error| refused(&error))?;
-    // Configured ids are checked against the same limits.
+    // The settings enforce the same limits, so this does not fail.
     let server = ServerName::parse(target.id().as_bytes())
         .map_err(|_| refused(&ErrorBody::new(ErrorKind::ServerNotFound)))?;
     Ok((principal, server))
@@ -139,7 +139,7 @@ fn session_id(uri: &Uri) -> Result<SessionId, ErrorBody<'static>> {
     if values.any(|other| other != value) {
         return Err(invalid("the query names two sessions"));
     }
-    // What cannot be an id of the gateway's is no session of its.
+    // A value that cannot be a session id belongs to no session.
     SessionId::parse(value.as_bytes()).map_err(|_| ErrorBody::new(ErrorKind::SessionNotFound))
 }
 

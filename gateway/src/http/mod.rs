@@ -1,4 +1,4 @@
-//! The HTTP surface: paths, checks that come before anything else, and statuses.
+//! The HTTP surface: paths, the checks of every request, and statuses.
 //!
 //! Invariant: a request that fails a check reaches neither the store nor an upstream.
 
@@ -54,34 +54,34 @@ use mooring_router::pooled::Pool;
 use mooring_settings::{AuthSettings, ListenSettings};
 use mooring_upstream::Servers;
 
-/// Everything a request may need.
+/// The state shared by all requests.
 #[derive(Debug)]
 pub struct App {
     /// The upstream servers.
     pub servers: Arc<Servers>,
-    /// The servers whose calls are runs of a program.
+    /// The agent servers.
     pub agents: AgentServers,
-    /// The servers that run code; none where none is configured.
+    /// The code servers; none if none is configured.
     pub code: Option<CodeServers>,
-    /// The servers that consist of several of the others.
+    /// The groups.
     pub groups: Groups,
-    /// The id of the server that `/mcp` means, of any kind.
+    /// The id of the server behind `/mcp`, of any kind.
     pub default_server: Option<Box<str>>,
-    /// Sessions that are kept.
+    /// Stateful sessions.
     pub session_router: SessionRouter,
-    /// Upstream sessions for those that are not.
+    /// Upstream sessions that stateless requests share.
     pub pool: Pool,
-    /// The streams of clients of HTTP+SSE that are open here.
+    /// The open streams of clients of HTTP+SSE.
     pub legacy: Streams,
-    /// What is heard.
+    /// Settings of the listener for clients.
     pub listen: ListenSettings,
     /// How request bodies are read.
     pub request_bodies: RequestBodies,
-    /// Who is heard.
+    /// Settings of authentication.
     pub auth: AuthSettings,
-    /// What is relayed.
+    /// Limits of relaying replies.
     pub relay: RelayOptions,
-    /// What `/metrics` shows.
+    /// Renders `/metrics`.
     pub metrics: PrometheusHandle,
 }
 
@@ -104,13 +104,13 @@ pub fn router(app: Arc<App>) -> Router {
     probe_routes().merge(guarded).with_state(app)
 }
 
-/// The routes of a connection beyond the limit: health probes and metrics, and a 503 for everything else.
+/// The routes of a connection beyond the limit: health probes and metrics; every other path returns 503.
 pub fn probe_router(app: Arc<App>) -> Router {
     probe_routes().fallback(full).with_state(app)
 }
 
-/// Probes and scrapers come by the address of a container, which is no name that the gateway could know; what they read
-/// holds no session and no secret.
+/// Not subject to the host check: probes and scrapers use the address of a container, which the gateway cannot know.
+/// Their replies contain neither sessions nor secrets.
 fn probe_routes() -> Router<Arc<App>> {
     Router::new()
         .route("/healthz", get(health::healthz))
@@ -125,7 +125,7 @@ async fn full() -> Response {
     ))
 }
 
-/// The way that requests of the gateway's own take to its servers.
+/// Access to the servers for requests that the gateway itself makes.
 pub(crate) fn upstreams(app: &Arc<App>) -> Arc<dyn Upstreams> {
     Arc::new(nested_servers::NestedServers(Arc::clone(app)))
 }

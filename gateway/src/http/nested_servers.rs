@@ -1,5 +1,5 @@
-//! Requests that begin inside the gateway: calls of code, and requests for the list of tools. They take the way of
-//! every other request.
+//! Requests that begin inside the gateway: calls of code, and requests for lists of tools. They are served like every
+//! other request.
 
 use std::error::Error;
 use std::fmt;
@@ -22,10 +22,10 @@ use mooring_protocol::header::{MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
 use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, Session};
 
-/// In whose name the gateway looks at servers.
+/// The principal of the gateway's own requests.
 const VISITOR: &[u8] = b"mooring";
 
-/// The servers of this gateway, as code and the catalog reach them.
+/// The servers of this gateway, for code and the catalog.
 pub(super) struct NestedServers(pub(super) Arc<App>);
 
 impl fmt::Debug for NestedServers {
@@ -49,7 +49,7 @@ impl Upstreams for NestedServers {
             lane: None,
             client_gone: CancellationToken::new(),
         };
-        // The session is kept whatever the server's setting is: code has no other.
+        // The session is stateful whatever the server's setting: code has no other.
         on_its_own(async move {
             match Message::parse(&text, Sender::Client) {
                 Ok(message) => stateful::post_in(&context, session, &text, &message).await,
@@ -128,7 +128,7 @@ impl NestedServers {
     }
 }
 
-/// What was begun is finished, whoever still waits: no half-made binding is left behind.
+/// Runs the request to its end even if the caller stops waiting, so that no binding is left half made.
 fn on_its_own(work: impl Future<Output = Reply> + Send + 'static) -> BoxFuture<'static, Reply> {
     let task = tokio::spawn(work);
     task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))

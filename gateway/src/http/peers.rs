@@ -1,4 +1,4 @@
-//! Serves the forwarded requests of peers.
+//! Serves requests that peers forward.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::reply::to_http;
 use super::{App, legacy};
 use mooring_peers::{Forward, Operation, PeerService, Verdict};
 
-/// Serves what peers forward to this gateway.
+/// The endpoint for peers.
 #[derive(Debug)]
 pub struct PeerEndpoint {
     app: Arc<App>,
@@ -18,7 +18,7 @@ pub struct PeerEndpoint {
 }
 
 impl PeerEndpoint {
-    /// Nobody has asked anything yet.
+    /// An endpoint without requests so far.
     #[must_use]
     pub const fn new(app: Arc<App>) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl PeerEndpoint {
         }
     }
 
-    /// When another worker last asked something.
+    /// When a peer last sent a request.
     #[must_use]
     pub fn asked_at(&self) -> Option<Instant> {
         *self.asked_at.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,7 +1,7 @@
-//! Replies as HTTP: the one place where a [`Reply`] becomes a response, and events become server-sent events.
+//! Writes replies as HTTP: the one module that turns a [`Reply`] into a response, and events into server-sent events.
 //!
-//! Invariant: a stream that is silent for [`KEEP_ALIVE`] says so with a comment, and no proxy on the way is to hold events
-//! back or to store them.
+//! Invariant: a stream sends a comment after each [`KEEP_ALIVE`] of silence, and its headers tell proxies neither to
+//! buffer nor to cache it.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -19,10 +19,10 @@ use mooring_protocol::event::comment;
 use mooring_protocol::header::{MCP_SESSION_ID, X_ACCEL_BUFFERING, X_MCP_SESSION_ID};
 use mooring_protocol::{Event, Reply, ReplyBody};
 
-/// How long a stream may be silent before a comment keeps it open, well under the usual 60 s of proxies.
+/// Interval of comments on a silent stream, well under the 60 s idle timeout usual for proxies.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The response that a reply is.
+/// Converts a reply to an HTTP response.
 pub(super) fn to_http(reply: Reply) -> Response {
     let Reply {
         status,
@@ -66,7 +66,7 @@ fn typed(content_type: &'static str, body: Body) -> Response {
     response
 }
 
-/// A response of events, each chunk a whole one.
+/// A response of events; each chunk is one whole event.
 pub(super) fn event_stream<E>(
     chunks: impl Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
 ) -> Response
@@ -79,7 +79,7 @@ where
     });
     let mut response = typed("text/event-stream", body);
     let headers: &mut HeaderMap = response.headers_mut();
-    // nginx, `proxy_buffering`.
+    // Disables buffering by nginx (`proxy_buffering`).
     headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     headers.insert(
         CACHE_CONTROL,
@@ -88,7 +88,7 @@ where
     response
 }
 
-/// Events with a comment after each silence.
+/// Events, with a comment after each period of silence.
 struct KeepAlive<S> {
     chunks: S,
     silence: Pin<Box<Sleep>>,

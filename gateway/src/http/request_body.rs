@@ -1,8 +1,8 @@
-//! Reading request bodies whole, each within a size and a time, and all together within one budget of bytes.
+//! Reads whole request bodies, each limited in size and time, and all together by one budget of bytes.
 //!
-//! Invariant: what is held of all bodies, from the first byte that is read of one to the moment at which nothing refers
-//! to it any more, never exceeds the budget. A body that no longer fits is refused rather than made to wait: bodies that
-//! wait for each other with a part of the budget each would never be complete.
+//! Invariant: the memory of all bodies, from the first byte read until the last reference is dropped, never exceeds the
+//! budget. A body that does not fit is refused and does not wait: bodies that hold parts of the budget while waiting
+//! for each other would deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use http_body_util::BodyExt;
 
 use mooring_protocol::{ErrorBody, ErrorKind};
 
-/// How long a request's body may take to arrive: a client that sends it byte by byte must not hold memory for ever.
+/// How long a body may take to arrive: a client that sends it byte by byte must not occupy memory indefinitely.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads request bodies within their limits.
@@ -22,11 +22,11 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct RequestBodies {
     /// Most bytes of one body.
     bytes_max: usize,
-    /// What is left of the budget, in bytes.
+    /// Unused bytes of the budget.
     left: Arc<AtomicUsize>,
 }
 
-/// Why a body was not read to its end.
+/// Why a body was not read completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestBodyError {
     #[error("the body did not arrive within {} s", READ_TIMEOUT.as_secs())]
@@ -50,14 +50,14 @@ impl From<RequestBodyError> for ErrorBody<'static> {
     }
 }
 
-/// A part of the budget, given back when it is dropped.
+/// A part of the budget, returned on drop.
 #[derive(Debug)]
 struct BudgetShare {
     left: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-/// A body and its part of the budget.
+/// A body with its part of the budget.
 struct HeldBody {
     bytes: Bytes,
     _share: BudgetShare,
@@ -73,10 +73,10 @@ impl RequestBodies {
         }
     }
 
-    /// The whole body of a request. Its bytes count towards the budget until the last reference to them is gone.
+    /// Reads a whole body. Its bytes count towards the budget until the last reference is dropped.
     ///
     /// # Errors
-    /// See [`RequestBodyError`]; the rest of the body is not read then.
+    /// See [`RequestBodyError`]; the rest of the body is not read.
     pub(super) async fn read(&self, body: Body) -> Result<Bytes, RequestBodyError> {
         match tokio::time::timeout(READ_TIMEOUT, self.collect(body)).await {
             Ok(read) => read,

@@ -1,4 +1,4 @@
-//! Requests of stateful sessions: a record in the store says where each goes.
+//! Requests of stateful sessions, routed by their record in the store.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use mooring_router::dispatch::{
 use mooring_upstream::Outgoing;
 use mooring_upstream::connection::event_id::{EventId, StreamName};
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post(
     context: &UpstreamContext,
     body: &Bytes,
@@ -42,7 +42,7 @@ pub(super) async fn post(
     }
 }
 
-/// One message of a session that has begun.
+/// Serves one message of an existing session.
 pub(super) async fn post_in(
     context: &UpstreamContext,
     session: Session,
@@ -75,7 +75,7 @@ pub(super) async fn post_in(
     pass_up(context, session, body, message, up).await
 }
 
-/// Sends a message that may be sent, and passes its reply on.
+/// Sends a message upstream and relays the reply.
 async fn pass_up(
     context: &UpstreamContext,
     session: Session,
@@ -146,8 +146,8 @@ async fn pass_up(
     .unwrap_or_else(|cause| answer::exchange(&cause, message.id()))
 }
 
-/// Delivers a call. Where its client disconnects before the reply begins, and the server says nothing for long after that, it
-/// goes on without its turn.
+/// Delivers a call. If the client disconnects before the reply begins, and the server then stays silent for
+/// [`SILENT_MAX`], the call continues without its turn.
 async fn deliver_in_turn(
     context: &UpstreamContext,
     call: &Call<'_>,
@@ -164,12 +164,12 @@ async fn deliver_in_turn(
         () = is_silent => {}
     }
     if turn.take().is_some() {
-        tracing::info!(session = %call.session.digest, "a call whose client disconnected has no reply yet; its turn is released");
+        tracing::info!(session = %call.session.digest, "turn released: the client disconnected and the server is silent");
     }
     delivered.await
 }
 
-/// The stream of messages that answer nothing, or of what came after an event.
+/// Serves the stream of messages that answer no request, or the events after `Last-Event-ID`.
 pub(super) async fn get(context: &UpstreamContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
@@ -184,7 +184,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Reply {
         .unwrap_or_else(|cause| answer::delivery_error(&cause, None))
 }
 
-/// Opens the server's stream of messages that answer nothing, or what came after the event that the headers name.
+/// Opens the server's stream of messages that answer no request, or resumes after the event in the headers.
 pub(super) async fn open_stream(
     context: &UpstreamContext,
     session: &Session,
@@ -215,7 +215,7 @@ pub(super) async fn open_stream(
     Ok(relay_stream(delivered, session, server, guards, &context.app.relay).await?)
 }
 
-/// Makes the session's unrelated stream this worker's. Whoever resumes by an event id may resume the stream of a call,
+/// Claims the session's unrelated stream for this gateway. Not for a client that resumes a call's stream by event id,
 /// of which there may be several.
 async fn hold(
     context: &UpstreamContext,
@@ -235,7 +235,7 @@ async fn hold(
         .map_err(|cause| Box::new(answer::hold_error(&cause)))
 }
 
-/// The client is done.
+/// Ends the session at its client's request.
 pub(super) async fn delete(context: &UpstreamContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
@@ -294,18 +294,19 @@ async fn initialize(
     }
 }
 
-/// What may be done where the message may have been delivered.
+/// Whether a message that may have been delivered may be sent again.
 fn repeat<'a>(message: &Message<'_>, tool: Option<&'a str>) -> RetrySafety<'a> {
     match (message.kind(), message.method(), tool) {
         (Kind::Request, Method::ToolsCall, Some(tool)) => RetrySafety::ByTool(tool),
-        // Of a method that the gateway does not know it cannot say what repeating it does.
+        // The effect of repeating an unknown method is unknown.
         (Kind::Request, Method::ToolsCall | Method::Other, _) => RetrySafety::Never,
         (Kind::Request, ..) => RetrySafety::Harmless,
         (Kind::Notification | Kind::Result | Kind::Error, ..) => RetrySafety::Never,
     }
 }
 
-/// A notification to a lost upstream session has no reader left; the next request makes the new session and tells.
+/// A notification to a lost upstream session is dropped: the next request makes a new upstream session and reports the
+/// loss.
 fn delivery_error(cause: &DeliverError, message: &Message<'_>) -> Reply {
     match (cause, message.kind()) {
         (DeliverError::Lost, Kind::Notification) => {
@@ -316,7 +317,7 @@ fn delivery_error(cause: &DeliverError, message: &Message<'_>) -> Reply {
     }
 }
 
-/// Notes what a later upstream session would have to be told. That it cannot be noted is no reason to fail the call.
+/// Stores settings that a later upstream session needs. The call does not fail if they cannot be stored.
 async fn note(context: &UpstreamContext, session: &Session, message: &Message<'_>) {
     let session_router = &context.app.session_router;
     let noted = match message.method() {
@@ -343,6 +344,6 @@ async fn note(context: &UpstreamContext, session: &Session, message: &Message<'_
         _ => return,
     };
     if let Err(cause) = noted {
-        tracing::info!(session = %session.digest, %cause, "a setting was not noted for a later upstream session");
+        tracing::info!(session = %session.digest, %cause, "a setting could not be stored for later upstream sessions");
     }
 }

@@ -1,4 +1,4 @@
-//! Requests of stateless sessions: no record, no store, any instance.
+//! Requests of stateless sessions: without record or store, at any instance.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -15,10 +15,10 @@ use mooring_router::dispatch::{PendingRequest, relay_shared};
 use mooring_router::pooled::PooledError;
 use mooring_upstream::{HandshakeError, Outgoing};
 
-/// What a minted id begins with. Nothing stands behind it, so any id of this form is as good as any other.
+/// Prefix of session ids here. No state belongs to them, so every id with this prefix is valid.
 const STATELESS_PREFIX: &str = "unkept-";
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post(
     context: &UpstreamContext,
     body: &Bytes,
@@ -31,12 +31,12 @@ pub(super) async fn post(
     let lane = match session_id(&context.headers) {
         Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => lane_of(id.as_str()),
         Ok(_) => return answer::plain(ErrorKind::SessionNotFound, message.id()),
-        // A client that names no session is told apart too: two of them may use one id at the same time.
+        // Clients without a session id are told apart too: two of them may use the same request id concurrently.
         Err(ErrorKind::SessionMissing) => Lane(rand::random()),
         Err(kind) => return answer::plain(kind, message.id()),
     };
     if message.kind() != Kind::Request && message.method() != Method::Cancelled {
-        // The gateway made the handshake itself, and nobody asked this client anything.
+        // The gateway made the handshake itself and sends such clients no requests.
         return Reply::empty(StatusCode::ACCEPTED);
     }
     if message.method() == Method::Ping
@@ -54,7 +54,7 @@ pub(super) async fn post(
         .revision(revision.as_str());
     let pool = &context.app.pool;
     if message.kind() != Kind::Request {
-        // Which instance has the call that is cancelled is not kept; the others do not know its id and ignore it.
+        // The instance of a cancelled call is not recorded; the others ignore the unknown id.
         pool.tell_all(
             &context.server,
             &context.principal,
@@ -87,7 +87,7 @@ pub(super) async fn post(
     }
 }
 
-/// There is no stream of unrelated messages over a shared upstream session.
+/// Shared upstream sessions have no stream of unrelated messages.
 pub(super) fn get(_visit: &UpstreamContext) -> Reply {
     answer::error(
         &ErrorBody::new(ErrorKind::MethodNotAllowed)
@@ -95,7 +95,7 @@ pub(super) fn get(_visit: &UpstreamContext) -> Reply {
     )
 }
 
-/// There is nothing to end.
+/// There is no session to end.
 pub(super) fn delete(context: &UpstreamContext) -> Reply {
     match session_id(&context.headers) {
         Ok(id) if id.as_str().starts_with(STATELESS_PREFIX) => Reply::empty(StatusCode::NO_CONTENT),
@@ -116,7 +116,7 @@ async fn initialize(
         .await;
     let session = match introduced {
         Ok(session) => session,
-        // The server has become stateful since its instances were last asked.
+        // The server has become stateful since its instances were last probed.
         Err(PooledError::Handshake(HandshakeError::SessionAssigned)) => {
             return stateful::post(context, body, message, revision).await;
         }
@@ -138,7 +138,7 @@ async fn initialize(
     }
 }
 
-/// Tells the clients of one pooled session apart, alike on every worker.
+/// A lane for the clients of one pooled session, the same at every gateway.
 fn lane_of(id: &str) -> Lane {
     let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(id.as_bytes()));
     Lane(u64::from_be_bytes([a, b, c, d, e, f, g, h]))

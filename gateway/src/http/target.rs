@@ -1,4 +1,4 @@
-//! What a path leads to. Here alone it is decided by a server's kind.
+//! The server that a path identifies. Only here requests are dispatched by a server's kind.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use mooring_code::server::CodeServer;
 use mooring_protocol::{ErrorBody, ErrorKind};
 use mooring_upstream::Server;
 
-/// How many servers an error names.
+/// Most servers that an error lists.
 const IDS_SHOWN_MAX: usize = 20;
 
 /// A server, by its kind.
 #[derive(Clone, Debug)]
 pub(super) enum ServerTarget {
-    /// Upstream MCP servers, to which requests are sent.
+    /// An upstream MCP server.
     Upstream(Arc<Server>),
-    /// Code, which the gateway answers itself.
+    /// A code server, which the gateway answers itself.
     Code(Arc<CodeServer>),
     /// A command-line agent, which the gateway runs for each call.
     Agent(Arc<AgentServer>),
-    /// Several of the others as one.
+    /// Several other servers as one.
     Group(Arc<Group>),
 }
 
@@ -49,10 +49,10 @@ impl App {
         upstream().or_else(code).or_else(agent).or_else(group)
     }
 
-    /// The server that a path names; where it names none, the default one.
+    /// The server in a path; the default one if the path has none.
     ///
     /// # Errors
-    /// `ServerNotFound`, with the servers that there are.
+    /// `ServerNotFound`, with the existing servers.
     pub(super) fn target_of_path(
         &self,
         id: Option<Path<String>>,
@@ -77,7 +77,7 @@ impl App {
         })
     }
 
-    /// The ids of the servers, as many as an error shows.
+    /// The ids of the servers, as many as an error lists.
     fn server_ids(&self) -> String {
         let upstreams = self.servers.iter().map(|server| server.id.as_str());
         let code = self.code.iter().flat_map(|servers| servers.iter());

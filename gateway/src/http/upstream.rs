@@ -1,8 +1,9 @@
-//! Requests for an upstream server: whether the session of each is stateful.
+//! Requests for an upstream server: dispatches them by whether their session is stateful.
 //!
-//! Where no setting decides, only an `initialize` depends on what this gateway knows of the server. A later request with a
-//! session id belongs to a stateful session; one without goes over the pool, which then shares no upstream session that
-//! has an id. Invariant: gateways that know different things of a server serve each other's clients.
+//! If no setting decides, only `initialize` depends on what this gateway has learned about the server. A later request
+//! with a session id belongs to a stateful session; one without uses the pool, which then shares no upstream session
+//! that has an id. Invariant: gateways that have learned different things about a server can serve each other's
+//! clients.
 
 use bytes::Bytes;
 
@@ -13,7 +14,7 @@ use mooring_protocol::{Message, Reply, Revision};
 use mooring_settings::Affinity;
 use mooring_upstream::Statefulness;
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post(
     context: &UpstreamContext,
     body: &Bytes,
@@ -32,7 +33,7 @@ pub(super) async fn post(
     }
 }
 
-/// A stream of what answers no request.
+/// Serves a stream of messages that answer no request.
 pub(super) async fn get(context: &UpstreamContext) -> Reply {
     if continues_stateful(context) {
         stateful::get(context).await
@@ -41,7 +42,7 @@ pub(super) async fn get(context: &UpstreamContext) -> Reply {
     }
 }
 
-/// The client is done.
+/// Ends the session at its client's request.
 pub(super) async fn delete(context: &UpstreamContext) -> Reply {
     if continues_stateful(context) {
         stateful::delete(context).await
@@ -50,14 +51,14 @@ pub(super) async fn delete(context: &UpstreamContext) -> Reply {
     }
 }
 
-/// Whether the session that an `initialize` asks for is stateful. One that began with a stream always is.
+/// Whether an `initialize` begins a stateful session. A session that began with a stream is always stateful.
 fn begins_stateful(context: &UpstreamContext) -> bool {
     let server = &context.server;
     server.keeps_new_sessions()
         || (server.affinity == Affinity::ByServer && context.begun.is_some())
 }
 
-/// Whether the session that a later request belongs to is stateful.
+/// Whether a later request belongs to a stateful session.
 fn continues_stateful(context: &UpstreamContext) -> bool {
     match context.server.affinity {
         Affinity::Kept => true,

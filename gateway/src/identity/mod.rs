@@ -1,5 +1,5 @@
-//! Who a request is from. A pure function of the settings, the peer's address and the request's headers:
-//! either a whole, valid identity comes out or a typed refusal, and no header value is ever in a message.
+//! The identity of a request: a pure function of the settings, the peer's address and the headers. It returns a
+//! complete, valid identity or a typed refusal; no header value appears in a message.
 
 mod trusted_header;
 
@@ -10,22 +10,22 @@ use http::{HeaderMap, StatusCode};
 
 use mooring_settings::AuthSettings;
 
-/// The principal of everybody where authentication is off.
+/// The principal of every caller while authentication is off.
 pub const LOCAL_PRINCIPAL: &str = "local";
 
-/// Who a request is from.
+/// The identity of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who owns the sessions made by this request: 1 to 320 bytes, no control characters, never `*`.
+    /// Owner of the sessions of this request: 1 to 320 bytes, no control characters, never `*`.
     pub principal: String,
-    /// The principal's teams, each once, in the order given.
+    /// The principal's teams, without duplicates, in the order given.
     pub teams: Vec<String>,
-    /// The principal's roles, each once, in the order given.
+    /// The principal's roles, without duplicates, in the order given.
     pub roles: Vec<String>,
 }
 
 impl Identity {
-    /// Everybody on this machine, where authentication is off.
+    /// The identity of every caller while authentication is off.
     pub fn local() -> Self {
         Self {
             principal: LOCAL_PRINCIPAL.to_owned(),
@@ -35,7 +35,7 @@ impl Identity {
     }
 }
 
-/// Which of the identity headers a refusal is about.
+/// The identity header that a refusal is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdentityHeader {
     /// Names the principal.
@@ -56,19 +56,19 @@ impl fmt::Display for IdentityHeader {
     }
 }
 
-/// Why nobody can be named as the sender of a request.
+/// Why a request has no identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// The peer may not say who a request is from.
+    /// The peer is not trusted to name the sender.
     #[error("the peer is not a trusted proxy")]
     PeerNotTrusted,
     /// The proxy named no user.
     #[error("the request names no user")]
     UserMissing,
-    /// A header stands there twice: perhaps the proxy's beside a client's forged one.
+    /// A header occurs twice: one may be the proxy's and the other forged by the client.
     #[error("the {0} header is repeated")]
     Repeated(IdentityHeader),
-    /// A value is no UTF-8, too long, empty or has control characters.
+    /// A value is not UTF-8, too long, empty or contains control characters.
     #[error("the {0} header has no valid value")]
     Invalid(IdentityHeader),
     /// More teams or roles than one request may carry.
@@ -77,7 +77,7 @@ pub enum IdentityError {
 }
 
 impl IdentityError {
-    /// 403 where the peer has no say, 401 where it named nobody.
+    /// 403 if the peer is not trusted, 401 otherwise.
     pub fn status(self) -> StatusCode {
         match self {
             Self::PeerNotTrusted => StatusCode::FORBIDDEN,
@@ -88,10 +88,10 @@ impl IdentityError {
     }
 }
 
-/// Who a request is from that came over a connection from `peer`.
+/// The identity of a request over a connection from `peer`.
 ///
 /// # Errors
-/// See [`IdentityError`]; the caller answers with its status and changes nothing.
+/// See [`IdentityError`]; the caller answers with its status and does nothing else.
 pub fn identify(
     settings: &AuthSettings,
     peer: IpAddr,

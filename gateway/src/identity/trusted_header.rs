@@ -1,5 +1,5 @@
-//! Identity from the headers of a proxy that has checked the user. Only listed peers are believed, and a header
-//! that stands there twice is refused, because one of the two may be the client's own.
+//! Identity from the headers of an authenticating proxy. Only configured peers are trusted, and a repeated header is
+//! refused, because one of the two may be the client's own.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ const PRINCIPAL_BYTES_MAX: usize = 320;
 const ITEMS_MAX: usize = 64;
 /// Longest team or role in bytes.
 const ITEM_BYTES_MAX: usize = 128;
-/// The store's word for every principal; nobody can be called that.
+/// Selects all principals in the store, so no principal can have this name.
 const EVERYBODY: &str = "*";
 
 pub(super) fn identify(
@@ -52,7 +52,7 @@ fn principal(headers: &HeaderMap, name: &HeaderName) -> Result<String, IdentityE
     is_valid.then(|| text.to_owned()).ok_or(invalid)
 }
 
-/// The items of a comma-separated header, each once; an absent header has none.
+/// The items of a comma-separated header, without duplicates; an absent header has none.
 fn items(
     headers: &HeaderMap,
     name: &HeaderName,
@@ -79,7 +79,7 @@ fn items(
     Ok(items)
 }
 
-/// The one value of a header, as UTF-8.
+/// The only value of a header, as UTF-8.
 fn only_value<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

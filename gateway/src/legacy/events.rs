@@ -1,6 +1,6 @@
 //! A stream as the events of a response.
 //!
-//! Invariant: a response that is dropped, because the client is gone or the gateway stops, ends its stream.
+//! Invariant: dropping the response, because the client disconnected or the gateway stops, ends the stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::streams::StreamSlot;
 use crate::client_stream::OpenStream;
 
-/// The events of one client's stream, as they are written.
+/// The events of one client's stream, as written.
 #[derive(Debug)]
 pub struct StreamEvents {
     stream: Arc<OpenStream>,
@@ -23,7 +23,7 @@ pub struct StreamEvents {
 }
 
 impl StreamEvents {
-    /// The events of this stream, until it is over or the gateway stops.
+    /// The events of this stream, until it ends or the gateway stops.
     #[must_use]
     pub fn new(stream: Arc<OpenStream>, slot: StreamSlot, stopping: &CancellationToken) -> Self {
         Self {

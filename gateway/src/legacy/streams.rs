@@ -1,7 +1,7 @@
-//! The streams that are open at this worker, by the session that each is.
+//! The open streams of this gateway, by session.
 //!
-//! Invariant: a session has at most one stream here, for every stream is a new session; and there are never more than
-//! [`STREAMS_MAX`] connections of them.
+//! Invariant: a session has at most one stream here, since every stream begins a new session, and there are never more
+//! than [`STREAMS_MAX`] of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use crate::client_stream::{OpenStream, Wire};
 use mooring_router::affinity::Session;
 use mooring_store::SessionKey;
 
-/// Most streams open at one worker at the same time.
+/// Most concurrently open streams of one gateway.
 const STREAMS_MAX: usize = 10_000;
 
-/// The streams of one worker. Cheap to clone.
+/// The streams of one gateway. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Streams(Arc<Shared>);
 
@@ -24,11 +24,11 @@ pub struct Streams(Arc<Shared>);
 struct Shared {
     open: Mutex<HashMap<SessionKey, Arc<OpenStream>>>,
     slots: Arc<Semaphore>,
-    /// Told whenever a session's end is complete.
+    /// Notified whenever a stream and its session have ended.
     fewer: Notify,
 }
 
-/// The place of one stream among those that may be open.
+/// A permit for one open stream.
 #[derive(Debug)]
 pub struct StreamSlot(
     #[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit,
@@ -46,18 +46,18 @@ impl Default for Streams {
 
 impl Streams {
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<OpenStream>>> {
-        // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+        // Every statement leaves the map consistent, so the guard of a poisoned lock is safe to use.
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a stream; none where too many are open.
+    /// A permit for a stream; none if too many are open.
     #[must_use]
     pub fn slot(&self) -> Option<StreamSlot> {
         let permit = Arc::clone(&self.0.slots).try_acquire_owned().ok()?;
         Some(StreamSlot(permit))
     }
 
-    /// Enters the stream of a new session.
+    /// Registers the stream of a new session.
     #[must_use]
     pub fn enter(
         &self,
@@ -71,19 +71,19 @@ impl Streams {
         stream
     }
 
-    /// The stream of this session, if it is here.
+    /// The stream of this session, if this gateway has it.
     #[must_use]
     pub fn find(&self, key: &SessionKey) -> Option<Arc<OpenStream>> {
         self.lock().get(key).cloned()
     }
 
-    /// Removes a stream whose session is over.
+    /// Removes a stream whose session has ended.
     pub fn remove(&self, key: &SessionKey) {
         self.lock().remove(key);
         self.0.fewer.notify_waiters();
     }
 
-    /// Returns when every stream is over and its session ended.
+    /// Returns when all streams and their sessions have ended.
     pub async fn all_over(&self) {
         loop {
             let fewer = self.0.fewer.notified();

@@ -1,7 +1,7 @@
-//! What a client connection waits for, and since when.
+//! What a client connection is waiting for, and since when.
 //!
-//! Invariant: while a request is open nothing is overdue. Otherwise the connection either waits for the rest of a head, of
-//! which something has come (the first is waited for from the start), or is idle.
+//! Invariant: nothing is overdue while a request is open. Otherwise the connection either waits for the rest of a
+//! partly received head (for the first head from the start), or is idle.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::head_lines::HeadLines;
 
-/// What one connection does.
+/// The activity of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionActivity {
     header_timeout: Duration,
@@ -26,22 +26,22 @@ pub(super) struct ConnectionActivity {
 #[derive(Debug)]
 struct State {
     requests_open: usize,
-    /// Whether a part of a head may have come.
+    /// Whether a head may have been partly received.
     is_in_head: bool,
-    /// In HTTP/2, what comes between two requests need not be a head.
+    /// With HTTP/2, data between requests is not necessarily a head.
     is_multiplexed: bool,
-    /// When the wait for the head, or the idle time, has begun.
+    /// Start of the wait for the head, or of the idle time.
     since: Instant,
-    /// The lines of the head.
+    /// Checks the line ends of the head.
     lines: HeadLines,
 }
 
-/// A request that is open; it ends by being dropped.
+/// An open request, until it is dropped.
 #[derive(Debug)]
 pub(super) struct OpenRequest(Arc<ConnectionActivity>);
 
 impl ConnectionActivity {
-    /// A connection that was just accepted.
+    /// The activity of a connection that was just accepted.
     pub(super) fn begin(header_timeout: Duration, idle_timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             header_timeout,
@@ -56,7 +56,7 @@ impl ConnectionActivity {
         })
     }
 
-    /// A head has come whole.
+    /// A complete head was received.
     pub(super) fn open_request(self: &Arc<Self>, version: Version) -> OpenRequest {
         let mut state = self.state();
         state.requests_open += 1;
@@ -65,8 +65,8 @@ impl ConnectionActivity {
         OpenRequest(Arc::clone(self))
     }
 
-    /// Waits until the connection has waited for too long, and says for what. A later head than the first may take up to
-    /// twice its time: idle connections are looked at no more often.
+    /// Waits until the connection is overdue, and returns why. Heads after the first may take up to twice the limit,
+    /// because idle connections are checked no more often.
     pub(super) async fn overdue(&self) -> &'static str {
         loop {
             let Some((at, what)) = self.deadline() else {
@@ -93,7 +93,7 @@ impl ConnectionActivity {
         }
     }
 
-    /// Notes what was read.
+    /// Records received bytes.
     fn note_read(&self, read: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         if state.requests_open > 0 || state.is_multiplexed {
@@ -120,7 +120,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// A stream whose reads are noted.
+/// A stream whose reads are recorded.
 #[derive(Debug)]
 pub(super) struct TrackedStream<S> {
     stream: S,
@@ -185,7 +185,7 @@ mod tests {
     const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
     const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
-    /// How long it takes until this connection is overdue, and with what.
+    /// The time until this connection is overdue, and the reason.
     async fn overdue(activity: &ConnectionActivity) -> (Duration, &'static str) {
         let begun = Instant::now();
         let what = activity.overdue().await;
@@ -212,7 +212,7 @@ mod tests {
         let waited = tokio::time::timeout(IDLE_TIMEOUT * 10, activity.overdue());
         assert!(waited.await.is_err());
         drop(second);
-        // A frame that belongs to no request, as a ping, is no head.
+        // A frame that belongs to no request, such as a ping, is not a head.
         activity.note_read(b"GET /").unwrap();
         let (after, what) = overdue(&activity).await;
         assert_eq!(after.as_secs(), IDLE_TIMEOUT.as_secs());

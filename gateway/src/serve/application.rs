@@ -1,4 +1,4 @@
-//! From settings and the parts that can fail to what every request may need.
+//! Builds the shared state of all requests from settings and parts that were opened before.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use mooring_settings::{self as settings, Settings};
 use mooring_store::{SessionAccess, Store};
 use mooring_upstream::{Client, ClientError, ClientOptions};
 
-/// Where processes that share an embedded store lock conversations, beside its file.
+/// Directory of locks on conversations, beside the file of an embedded store that processes share.
 const AGENT_LOCKS: &str = "agent-locks";
 
-/// What was opened before.
+/// The parts that were opened before.
 pub(crate) struct GatewayParts {
     pub(crate) store: Store,
     pub(crate) worker: WorkerId,
-    /// How this worker reaches the others; none where it does not.
+    /// The client to other gateways; none without a fleet.
     pub(crate) peers: Option<PeerClient>,
-    /// The keys of the fleet, where there are some.
+    /// The fleet's keys, if there are any.
     pub(crate) ring: Option<KeyRing>,
 }
 
-/// All that a request may need.
+/// Builds the shared state of all requests.
 pub(crate) async fn assemble(
     settings: &Settings,
     parts: GatewayParts,
@@ -86,7 +86,7 @@ pub(crate) async fn assemble(
     }))
 }
 
-/// The servers whose calls are runs of a program. Over an embedded store other processes may run the same ones.
+/// The agent servers. Processes that share an embedded store may run the same conversations.
 fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentServers, NameError> {
     let servers = settings
         .servers
@@ -109,7 +109,7 @@ fn agents(settings: &Settings, session_router: &SessionRouter) -> Result<AgentSe
     )
 }
 
-/// The servers that run code, where some are configured.
+/// The code servers, if any are configured.
 async fn code_servers(
     settings: &Settings,
     session_router: &SessionRouter,
@@ -139,13 +139,13 @@ async fn code_servers(
     Ok(Some(servers.await?))
 }
 
-/// What code and agent servers see of the router.
+/// The router as code and agent servers use it.
 fn session_access(session_router: &SessionRouter) -> Arc<dyn SessionAccess> {
     Arc::new(session_router.clone())
 }
 
-/// The addresses of the store, which no code is to reach whatever else it may. Those of this machine are found when they
-/// are needed.
+/// Addresses of the store, which code must never reach. This machine's own addresses are determined when they are
+/// needed.
 async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
     let host = match &settings.store.location {
         settings::StoreLocation::Redis(url) => url.host(),
@@ -156,7 +156,7 @@ async fn store_addresses(settings: &Settings) -> Vec<IpAddr> {
     };
     match tokio::net::lookup_host(host).await {
         Ok(addresses) => addresses.map(|address| address.ip()).collect(),
-        // The store could not be reached by this name either.
+        // The store could not be reached by an unresolvable name either.
         Err(_) => Vec::new(),
     }
 }
@@ -185,7 +185,7 @@ pub(super) fn client(settings: &Settings) -> Result<Client, ClientError> {
     Client::new(options, needs_tls)
 }
 
-/// What this worker will own, and how it reaches what others own.
+/// The connections that this gateway owns, and how it reaches those of others.
 fn owned(settings: &Settings, peers: Option<PeerClient>) -> Result<OwnedConnections, NameError> {
     let upstream = &settings.upstream;
     let options = ConnectionSettings {

@@ -1,8 +1,8 @@
 //! The MCP endpoint of a group: several servers, one session.
 //!
-//! What is for one member goes the way of that member's own endpoint, over the same record. What is for all of them is
-//! asked of all and answered here. Invariant: a request is answered once, and what a member did not say is never made
-//! up: who is missing is named.
+//! Requests for one member are served like at that member's own endpoint, over the group's session record. Requests for
+//! all members are sent to all and answered here. Invariant: a request is answered once, and nothing is invented for a
+//! member that did not answer: it is reported as missing.
 
 mod calls;
 mod listen;
@@ -46,15 +46,15 @@ pub(super) struct GroupContext {
     /// The principal's teams.
     pub(super) teams: Teams,
     pub(super) headers: HeaderMap,
-    /// The session that an `initialize` opens; none where it begins one.
+    /// The session that an `initialize` opens; if none, it creates one.
     pub(super) begun: Option<Session>,
-    /// What tells the client from others of its session, where there may be others.
+    /// Tells the clients of one session apart, where there may be several.
     pub(super) lane: Option<Lane>,
     /// Cancelled when the client no longer waits for the reply.
     pub(super) client_gone: CancellationToken,
 }
 
-/// One message.
+/// Serves one message.
 pub(super) async fn post(
     context: &GroupContext,
     body: &Bytes,
@@ -79,7 +79,7 @@ pub(super) async fn post(
         (Kind::Result | Kind::Error, _) | (Kind::Notification, Method::Progress) => {
             group_message.to_whom_it_answers().await
         }
-        // The gateway completed the members' handshakes itself.
+        // The gateway has completed the members' handshakes itself.
         (Kind::Notification, Method::Initialized) => match group_message.attend().await {
             Ok(()) => Reply::empty(StatusCode::ACCEPTED),
             Err(reply) => reply,
@@ -89,7 +89,7 @@ pub(super) async fn post(
     }
 }
 
-/// The client is done.
+/// Ends the session at its client's request.
 pub(super) async fn delete(context: &GroupContext) -> Reply {
     let session = match context.session() {
         Ok(session) => session,
@@ -98,7 +98,7 @@ pub(super) async fn delete(context: &GroupContext) -> Reply {
     end(&context.app, &session).await
 }
 
-/// One message of a session, on its way through the group.
+/// A message of a session of the group.
 #[derive(Debug)]
 struct GroupMessage<'a> {
     context: &'a GroupContext,
@@ -126,7 +126,7 @@ impl GroupMessage<'_> {
                 self.to_resource(method).await
             }
             Method::LoggingSetLevel => self.set_level().await,
-            // Of a method that it does not know the group cannot say whom it is for.
+            // For a method that it does not know, the group cannot tell which member is meant.
             _ => match self.attend().await {
                 Ok(()) => self.refuse(ErrorKind::MethodNotFound),
                 Err(reply) => reply,
@@ -134,14 +134,14 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// Slides the session's time to live, and so makes sure that it is there and the client's.
+    /// Extends the session's TTL. Fails unless the session is live and the caller's.
     async fn attend(&self) -> Result<(), Reply> {
         attend(self.context, &self.session)
             .await
             .map_err(|cause| answer::store(&cause, self.message.id()))
     }
 
-    /// The session's record, if it is live and the client's.
+    /// The session's record, if it is live and the caller's.
     async fn record(&self) -> Result<RecordView, Reply> {
         let gone = || answer::plain(ErrorKind::SessionNotFound, self.message.id());
         match self
@@ -163,7 +163,7 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// Whom members are asked for.
+    /// On whose behalf members are queried.
     fn scope(&self) -> Scope {
         Scope {
             session_router: self.context.app.session_router.clone(),
@@ -173,19 +173,19 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// The message as it came goes to a member.
+    /// Relays the unchanged message to a member.
     async fn pass(&self, member: &Member, moved: &[RebindNotice]) -> Reply {
         self.pass_message(member, self.body, self.message, moved)
             .await
     }
 
-    /// The message in another form goes to a member.
+    /// Relays a rewritten message to a member.
     async fn pass_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Reply {
         let body = Bytes::from(text);
         match Message::parse(&body, Sender::Client) {
             Ok(message) => self.pass_message(member, &body, &message, moved).await,
             Err(cause) => {
-                tracing::error!(%cause, "a renamed request is no message");
+                tracing::error!(%cause, "a rewritten request is invalid");
                 self.refuse(ErrorKind::Internal)
             }
         }
@@ -204,7 +204,7 @@ impl GroupMessage<'_> {
                 stateful::post(&context, body, message, self.revision).await
             }
             Member::Code(server) => {
-                // No binding is asked for on this way, which would say that there is no such session.
+                // No binding is resolved for code, which would have checked the session.
                 if let Err(reply) = self.attend().await {
                     return reply;
                 }
@@ -239,7 +239,7 @@ impl GroupContext {
         named_session(&self.app, &self.headers, &self.principal)
     }
 
-    /// The same request at a member that runs code.
+    /// The same request at a member of kind `code`.
     fn at_code(&self, server: &Arc<CodeServer>) -> CodeContext {
         CodeContext {
             app: Arc::clone(&self.app),
@@ -248,12 +248,12 @@ impl GroupContext {
                 principal: self.principal.clone(),
                 teams: Arc::clone(&self.teams),
             },
-            // The session id in them is the group's, and says nothing to code.
+            // The session id in them is the group's, which means nothing to the code server.
             headers: HeaderMap::new(),
         }
     }
 
-    /// The same request at one of the members.
+    /// The same request at an upstream member.
     fn at(&self, server: &Arc<Server>) -> UpstreamContext {
         UpstreamContext {
             app: Arc::clone(&self.app),

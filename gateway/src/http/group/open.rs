@@ -1,7 +1,7 @@
 //! A client initializes at a group: one record, and every member initialized.
 //!
-//! The members are bound here and not at their first message, because the group can only say what it can do when its
-//! members have said what they can.
+//! Members are bound here and not at their first message, since the group's capabilities depend on those of its
+//! members.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use mooring_protocol::{ErrorBody, ErrorKind, Message, Reply, Revision, call};
 use mooring_router::affinity::{InitializeRequest, OpenError, ResolveError, Session};
 use mooring_upstream::Server;
 
-/// Why a member is not in the group's answer.
+/// Why a member is missing from the group's `initialize` result.
 #[derive(Debug, thiserror::Error)]
 enum AbsenceReason {
-    /// It is not bound.
+    /// It could not be bound.
     #[error(transparent)]
     Settle(#[from] ResolveError),
-    /// Its answer has no result that is an object.
+    /// Its reply has no result that is an object.
     #[error("its answer is no initialize result")]
     Invalid,
-    /// It takes too long. What was begun goes on, and its first use finds it.
+    /// It timed out. The handshake continues, and the member is usable later.
     #[error("it did not answer in time")]
     Late,
 }
 
-/// The client's handshake.
+/// Serves the client's `initialize`.
 pub(super) async fn initialize(
     context: &GroupContext,
     message: &Message<'_>,
@@ -68,7 +68,7 @@ pub(super) async fn initialize(
         match answer {
             Ok(result) => introduced.push(MemberInitializeResult { server, result }),
             Err(cause) => {
-                tracing::warn!(session = %session.digest, group = %context.group.id, server, error = %cause, "a member is missing from its group");
+                tracing::warn!(session = %session.digest, group = %context.group.id, server, error = %cause, "member missing from the group's initialize result");
                 missing.push(server);
                 first = first.or(Some((server, cause)));
             }
@@ -78,7 +78,7 @@ pub(super) async fn initialize(
         if context.begun.is_none()
             && let Err(cause) = session_router.close(&session).await
         {
-            tracing::info!(session = %session.digest, %cause, "an unused session was not ended; it will expire");
+            tracing::info!(session = %session.digest, %cause, "an unused session could not be ended; it will expire");
         }
         return match first {
             Some((server, cause)) => name_member(absent(&cause, message), server).await,
@@ -98,7 +98,7 @@ pub(super) async fn initialize(
     with_session_id(reply, session.id.as_str())
 }
 
-/// The session, with its client's params: one that has begun with a stream, or a new one.
+/// The session, with its client's params: the one that began with a stream, or a new one.
 async fn begin(
     context: &GroupContext,
     request: &InitializeRequest<'_>,
@@ -127,7 +127,7 @@ async fn ask(
     }
 }
 
-/// Binds the member. The task outlives the limit, so that no half-made binding is left behind.
+/// Binds the member. The task continues after the timeout, so that no binding is left half made.
 async fn upstream(
     context: &GroupContext,
     session: &Session,
@@ -160,7 +160,7 @@ fn code(
     }
 }
 
-/// Why a member could not be initialized.
+/// The reply if a member could not be initialized.
 fn absent(cause: &AbsenceReason, message: &Message<'_>) -> Reply {
     match cause {
         AbsenceReason::Settle(cause) => answer::resolve_error(cause, message.id()),

@@ -1,4 +1,4 @@
-//! What a client tells a group: notifications, and answers to what its members asked.
+//! A client's one-way messages to a group: notifications, and responses to requests of its members.
 
 use futures_util::future::join_all;
 use http::StatusCode;
@@ -9,8 +9,8 @@ use crate::http::{answer, stateful};
 use mooring_protocol::{ErrorBody, ErrorKind, Reply, rewrite_up};
 
 impl GroupMessage<'_> {
-    /// An answer, or progress on a request of a member: the epoch in its id says over which binding that came, and an
-    /// epoch is never given twice within a record.
+    /// Relays a response to, or progress on, a request of a member. The epoch in the request's id identifies the
+    /// binding, since no two bindings of a record ever have the same epoch.
     pub(super) async fn to_whom_it_answers(&self) -> Reply {
         let epoch = match rewrite_up(self.message, None) {
             Ok(up) => up.refers_to.map(|request| request.epoch),
@@ -37,8 +37,8 @@ impl GroupMessage<'_> {
         }
     }
 
-    /// A notification is for every member that there is an upstream session at; a member that knows nothing of what it
-    /// is about ignores it.
+    /// Relays a notification to every member that has an upstream session; members ignore those that do not concern
+    /// them.
     pub(super) async fn to_all_bound(&self) -> Reply {
         if let Err(reply) = self.attend().await {
             return reply;
@@ -58,7 +58,7 @@ impl GroupMessage<'_> {
         }));
         for (server, status) in told.await {
             if !status.is_success() {
-                tracing::info!(session = %self.session.digest, server = %server.id, %status, "a member of a group did not take a notification");
+                tracing::info!(session = %self.session.digest, server = %server.id, %status, "member of a group refused a notification");
             }
         }
         Reply::empty(StatusCode::ACCEPTED)

@@ -1,4 +1,4 @@
-//! A message of a client on its way to the worker that holds its stream.
+//! Delivers a client's message to the gateway that has its stream.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use mooring_router::affinity::{ConnectionKey, Session, StreamKind};
 use mooring_store::SessionKey;
 use mooring_upstream::{SendError, is_forwarded};
 
-/// A message that was POSTed for a stream of this worker.
+/// A message POSTed for a stream of this gateway.
 #[derive(Debug)]
 pub struct StreamMessage {
-    /// The session that the stream is.
+    /// The stream's session.
     pub key: SessionKey,
-    /// Who POSTed it.
+    /// The principal that POSTed it.
     pub principal: Principal,
-    /// The server of the path that it was POSTed to.
+    /// The server in the path of the POST.
     pub server: ServerName,
-    /// The fence of the stream's binding, where another worker has read it.
+    /// The epoch of the stream's binding, if another gateway read it from the record.
     pub epoch: Option<u64>,
-    /// The client's headers, as far as [`carried`] says.
+    /// The client's headers that [`carried`] selects.
     pub headers: HeaderMap,
     /// The message.
     pub body: Bytes,
 }
 
-/// Delivers to the stream, wherever it is open.
+/// Delivers the message to the stream, at whichever gateway it is open.
 pub(super) async fn deliver(
     app: &Arc<App>,
     session: Session,
@@ -42,7 +42,7 @@ pub(super) async fn deliver(
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply {
-    // What is no message is refused where it arrives.
+    // Invalid messages are refused by the gateway that receives them.
     let id = match Message::parse(&body, Sender::Client) {
         Ok(message) => message.id().map(|id| Box::<str>::from(id.as_json())),
         Err(cause) => return answer::error(&ErrorBody::from(&cause)),
@@ -67,12 +67,12 @@ pub(super) async fn deliver(
         .stream_owner(&session, StreamKind::Legacy)
         .await
     {
-        // A worker of this name that does not have the stream has lost it.
+        // The record names this gateway, which has no such stream: the stream is lost.
         Ok(Some((owner, _))) if owner.worker == *session_router.worker() => not_found(),
         Ok(Some((owner, epoch))) => match pass_on(app, &owner, epoch, message).await {
             Ok(reply) => reply,
             Err(cause) => {
-                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "a legacy client's message was not forwarded");
+                tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "message for a legacy client's stream could not be forwarded");
                 answer::plain(kind_of(&cause), id)
             }
         },
@@ -102,7 +102,7 @@ async fn pass_on(
     passed_on.await
 }
 
-/// What the client is told. A stream that its worker does not have, or is about to end, is over.
+/// The client's error. A stream that its gateway does not have, or is about to close, has ended.
 fn kind_of(cause: &SendError) -> ErrorKind {
     match cause {
         SendError::Elsewhere | SendError::Ended(_) | SendError::OwnerDraining => {
@@ -113,10 +113,10 @@ fn kind_of(cause: &SendError) -> ErrorKind {
     }
 }
 
-/// Serves a message that a peer forwarded, also if that peer goes away meanwhile.
+/// Serves a message that a peer forwarded, also if that peer disconnects meanwhile.
 ///
 /// # Errors
-/// The verdict, where it is for no stream of this worker.
+/// The verdict to return if the message is for no stream of this gateway.
 pub(in super::super) async fn serve_forward(
     app: &Arc<App>,
     forward: Forward,
@@ -136,7 +136,7 @@ pub(in super::super) async fn serve_forward(
     Ok(delivered.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
 }
 
-/// Delivers to a stream that is open at this worker: 202, or why not. A request is answered on the stream.
+/// Delivers to a stream of this gateway: 202, or an error. A request is answered on the stream.
 pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
     let StreamMessage {
         key,
@@ -176,8 +176,8 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
     Reply::empty(StatusCode::ACCEPTED)
 }
 
-/// Delivers what has no answer. It is served before the POST is answered, so that what the client sends next cannot
-/// overtake it.
+/// Delivers a message that has no response, and waits for it before the POST is answered, so that the client's next
+/// message cannot overtake it.
 async fn tell(context: StreamContext, body: Bytes) -> Reply {
     let Ok(message) = Message::parse(&body, Sender::Client) else {
         return answer::plain(ErrorKind::InvalidRequest, None);
@@ -193,7 +193,7 @@ async fn tell(context: StreamContext, body: Bytes) -> Reply {
     reply
 }
 
-/// What of a client's headers goes with its message: what goes upstream, and the revision.
+/// The client's headers to send with its message: those that are forwarded upstream, and the revision.
 fn carried(headers: &HeaderMap) -> HeaderMap {
     headers
         .iter()

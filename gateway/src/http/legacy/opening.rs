@@ -1,6 +1,6 @@
-//! Opening a stream, which begins a session; and the end of both.
+//! Opens a stream, which begins a session, and ends both.
 //!
-//! Invariant: a session that began with a stream ends with it, whatever ends the stream.
+//! Invariant: a session that began with a stream ends with it, for whatever reason.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use mooring_protocol::{ErrorBody, ErrorKind, Reply};
 use mooring_router::affinity::{InFlight, InFlightKind, StreamHold, StreamKind};
 use mooring_store::StoreError;
 
-/// Begins a session for a client of `server`. `endpoint` is where it is to POST, short of the session's id.
+/// Begins a session for a client of `server`. `endpoint` is the URL to POST to, without the session's id.
 pub(super) async fn open(
     app: Arc<App>,
     server: ServerName,
@@ -36,11 +36,11 @@ pub(super) async fn open(
         Ok(session) => session,
         Err(cause) => return refused(answer::open_error(&cause, None)),
     };
-    // Keeps the session from expiring while its client has nothing to say.
+    // Keeps the session from expiring while its client sends nothing.
     let in_flight = session_router
         .active_bindings()
         .begin(&session, &server, InFlightKind::Stream);
-    // While the store is away nobody else knows of the session, and the stream is held without a binding.
+    // While the store is away, no other gateway knows of the session, and the stream has no binding.
     let hold = match session_router
         .hold_stream(&session, StreamKind::Legacy)
         .await
@@ -49,7 +49,7 @@ pub(super) async fn open(
         Err(cause) => {
             let ending = session_router.close(&session).await;
             if let Err(error) = ending {
-                tracing::info!(session = %session.digest, %error, "a session without a stream was not ended; it will expire");
+                tracing::info!(session = %session.digest, %error, "a session whose stream could not be opened was not ended; it will expire");
             }
             return refused(answer::hold_error(&cause));
         }
@@ -65,7 +65,7 @@ pub(super) async fn open(
         hold,
         in_flight,
     ));
-    // There is room: nothing was written yet.
+    // The queue is empty, so this does not wait.
     let _ = stream.say_endpoint(&endpoint).await;
     Ok(event_stream(events))
 }
@@ -83,10 +83,10 @@ async fn end_session(
         Ok(_) => {
             tracing::info!(session = %session.digest, "a legacy client's session ended with its stream");
         }
-        // It was ended before, or has expired.
+        // It had ended or expired before.
         Err(StoreError::Refused(_)) => {}
         Err(error) => {
-            tracing::warn!(session = %session.digest, %error, "a session whose stream is over was not ended; it will expire");
+            tracing::warn!(session = %session.digest, %error, "the session of a closed stream could not be ended; it will expire");
         }
     }
     drop((hold, in_flight));

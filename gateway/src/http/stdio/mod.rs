@@ -1,12 +1,12 @@
-//! The client on standard input and output: each of its lines is a message, which is served as if it had come over Streamable
-//! HTTP; everything for it goes onto one stream of lines.
+//! The client on stdin and stdout: each line is a message, served as if it had arrived over Streamable HTTP; everything
+//! to the client goes onto one stream of lines.
 //!
-//! A client that is restarted for each call finds its session again by a name (see
-//! [`mooring_router::affinity::SessionStart`]). Several processes may have the same session open at once; each has a lane of its own in it, so
-//! that the ids of their requests do not meet.
+//! A client that is restarted for each call continues its session by name (see
+//! [`mooring_router::affinity::SessionStart`]). Several processes may use one session concurrently; each has its own
+//! lane, so that their request ids do not collide.
 //!
-//! Invariant: every request is answered, also one that is not understood, or the client is told that the session is over. A
-//! line that is too long to be read is answered without an id: what it asked is not known.
+//! Invariant: every request is answered, also an invalid one, or the client learns that the session has ended. A line
+//! that is too long is answered without an id, since it is not parsed.
 
 mod opening;
 
@@ -26,16 +26,16 @@ use mooring_protocol::envelope::Sender;
 use mooring_protocol::{ErrorBody, ErrorKind, Kind, Lane, Message, Method, call};
 use mooring_router::affinity::{InFlight, Session};
 
-/// How long the session of this client is kept.
+/// The lifetime of this client's session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// For whoever names it next, until it was idle for its time to live.
+    /// It can be continued by this name, until it was idle for its TTL.
     Named(Box<str>),
-    /// As long as this process lives.
+    /// It ends with this process.
     OneProcess,
 }
 
-/// One client, and what it has under way.
+/// A client and its calls in progress.
 #[derive(Debug)]
 pub struct StdioClient {
     app: Arc<App>,
@@ -45,24 +45,24 @@ pub struct StdioClient {
     keeping: Keeping,
     lane: Lane,
     written: mpsc::Sender<Bytes>,
-    /// None until the client has initialized.
+    /// None before `initialize`.
     open: Option<Open>,
-    /// The session that is about to be opened, if it is kept.
+    /// The session that is being opened, if it is stateful.
     opening: Option<Session>,
     calls: JoinSet<()>,
     over: CancellationToken,
 }
 
-/// What there is of a client that has initialized.
+/// The state of an initialized client.
 #[derive(Debug)]
 struct Open {
     context: StreamContext,
-    /// Keeps the session from expiring while this process lives; none at servers that keep no session.
+    /// Keeps the session from expiring while this process runs; none at servers that keep no session.
     in_flight: Option<InFlight>,
 }
 
 impl StdioClient {
-    /// A client of this server; none where there is no such server. What it is to read goes to `written`.
+    /// A client of this server; none if the server does not exist. Messages to the client are sent to `written`.
     pub fn new(
         app: Arc<App>,
         server: &ServerName,
@@ -85,14 +85,14 @@ impl StdioClient {
         })
     }
 
-    /// Cancelled when the session is over, by whomever: the client has to start anew.
+    /// Cancelled when the session has ended for any reason: the client has to start over.
     #[must_use]
     pub fn over(&self) -> CancellationToken {
         self.over.clone()
     }
 
-    /// Takes one line. Requests are answered later, in any order; everything else is served before this returns, so that
-    /// what comes next cannot overtake it.
+    /// Handles one line. Requests are answered later, in any order; everything else is served before this returns, so
+    /// that later messages cannot overtake it.
     pub async fn take(&mut self, line: Bytes) {
         while self.calls.try_join_next().is_some() {}
         if line.trim_ascii().is_empty() {
@@ -106,31 +106,31 @@ impl StdioClient {
             (Some(_), Kind::Request) => self.begin_call(&line, &message).await,
             (Some(_), _) => self.tell(&line, &message).await,
             (None, Kind::Request) => self.take_first(&line, &message).await,
-            // There is nobody yet whom it could be for.
+            // Before `initialize` there is no session to deliver it to.
             (None, _) => {}
         }
     }
 
-    /// Refuses a line that is longer than `bytes_max`, whatever it says.
+    /// Refuses a line longer than `bytes_max`.
     pub async fn refuse_long(&self, bytes_max: usize) {
         let body =
             ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {bytes_max} bytes"));
         self.say_error(&body).await;
     }
 
-    /// Returns when every request was answered.
+    /// Returns when every request is answered.
     pub async fn answered(&mut self) {
         while self.calls.join_next().await.is_some() {}
     }
 
-    /// Lets go of the session, and ends it where it was for this process alone.
+    /// Leaves the session, and ends it if it was only for this process.
     pub async fn leave(mut self) {
         self.calls.shutdown().await;
         let session_router = &self.app.session_router;
         if let Some(session) = &self.opening
             && let Err(error) = session_router.close(session).await
         {
-            tracing::info!(%error, "a session that was not opened was not ended; it will expire");
+            tracing::info!(%error, "a session that failed to open could not be ended; it will expire");
         }
         let Some(Open { context, in_flight }) = self.open else {
             return;
@@ -139,13 +139,13 @@ impl StdioClient {
             && in_flight.is_some()
             && let Err(error) = session_router.close(&context.stream.session).await
         {
-            tracing::info!(%error, "the session of this process was not ended; it will expire");
+            tracing::info!(%error, "the session of this process could not be ended; it will expire");
         }
         context.stream.finish();
     }
 
     async fn say(&self, message: &str) {
-        // Where nobody reads any more, nobody misses it.
+        // If stdout is closed, the message is dropped.
         let _ = self.written.send(Wire::Lines.message(message)).await;
     }
 
@@ -153,7 +153,7 @@ impl StdioClient {
         self.say(&String::from_utf8_lossy(&error.to_bytes())).await;
     }
 
-    /// A request before the session is open.
+    /// Handles a request before the session is open.
     async fn take_first(&mut self, line: &Bytes, message: &Message<'_>) {
         match (message.method(), message.id()) {
             (Method::Initialize, _) => self.initialize(line, message).await,
@@ -184,17 +184,18 @@ impl StdioClient {
             answer_request(&context, &line).await;
             drop(call);
         });
-        // It begins before the next line is looked at, so that a cancellation finds it.
+        // Lets the call start before the next line is handled, so that a cancellation finds it.
         tokio::task::yield_now().await;
     }
 
-    /// What has no answer.
+    /// Handles a message without a response.
     async fn tell(&self, line: &Bytes, message: &Message<'_>) {
         let Some(open) = &self.open else {
             return;
         };
         let context = &open.context;
-        // Also where the session goes on: whoever opened it may have died before it said that it is initialized.
+        // Also sent in a continued session: the process that opened it may have died before it sent
+        // `notifications/initialized`.
         let reply = serve(context, line, message).await;
         finish_if_over(&context.stream, reply.status);
         if !reply.status.is_success() {
@@ -206,7 +207,7 @@ impl StdioClient {
         }
     }
 
-    /// Passes on what is written onto the stream, until that is over.
+    /// Copies the stream's messages to the output until the stream ends.
     fn write_from(&self, stream: &Arc<OpenStream>) {
         let (stream, written, over) = (Arc::clone(stream), self.written.clone(), self.over.clone());
         tokio::spawn(async move {

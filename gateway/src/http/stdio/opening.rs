@@ -1,6 +1,6 @@
-//! The client's `initialize`: its session is begun, or found and gone on with.
+//! The client's `initialize`: begins its session, or continues an existing one.
 //!
-//! Invariant: a session that could not be opened is ended, so that nobody waits for its answer.
+//! Invariant: a session that could not be opened is ended, so that no other process waits for its result.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use mooring_router::affinity::{InFlightKind, OpenError, Session, SessionStart};
 use mooring_settings::Affinity;
 
 impl StdioClient {
-    /// Opens the server, or goes on where an earlier process of the client was.
+    /// Opens the server, or continues the session of an earlier process of this client.
     pub(super) async fn initialize(&mut self, line: &Bytes, message: &Message<'_>) {
         let keeps_sessions = match &self.target {
-            // One process serves one client, so there is nothing to gain by not keeping its session.
+            // One process serves one client, so a stateless session would save nothing.
             ServerTarget::Upstream(server) => server.affinity != Affinity::Off,
             ServerTarget::Group(_) => true,
             ServerTarget::Code(_) | ServerTarget::Agent(_) => false,
@@ -99,8 +99,8 @@ impl StdioClient {
         Ok(Session::mint(prefix, self.principal.clone())?)
     }
 
-    /// Opens the server in a session that has just begun, and keeps its answer for those that continue it. A session that
-    /// could not be opened is ended.
+    /// Opens the server in a new session, and stores the result for processes that continue it. Ends the session if
+    /// that fails.
     async fn initialize_new_session(
         &self,
         context: &StreamContext,
@@ -121,7 +121,7 @@ impl StdioClient {
             Some(result) => session_router.note_answer(session, result).await,
             None => {
                 if let Err(error) = session_router.close(session).await {
-                    tracing::info!(session = %session.digest, %error, "a session that could not be opened was not ended; it will expire");
+                    tracing::info!(session = %session.digest, %error, "a session that failed to open could not be ended; it will expire");
                 }
             }
         }
@@ -129,7 +129,7 @@ impl StdioClient {
     }
 }
 
-/// The client's answer where its session goes on.
+/// The response to `initialize` in a continued session.
 fn go_on(context: &StreamContext, message: &Message<'_>, result: &str) -> String {
     let id = message.id().map_or("null", |id| id.as_json());
     let text = call::result(id, result);
@@ -143,7 +143,7 @@ fn go_on(context: &StreamContext, message: &Message<'_>, result: &str) -> String
     text
 }
 
-/// The text of a reply that was made here and is whole.
+/// The text of a reply that was made here and is complete.
 fn text_of(reply: &Reply) -> String {
     match &reply.body {
         ReplyBody::Json(text) => String::from_utf8_lossy(text).into_owned(),
