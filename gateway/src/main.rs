@@ -216,7 +216,7 @@ fn verdict(loaded: &LoadedSettings, checks: &[SettingsCheck]) -> String {
         some => some,
     };
     let mut text = format!(
-        "the settings are right; listen.address is {}; servers: {servers}\n",
+        "configuration is valid; listen.address is {}; servers: {servers}\n",
         settings.listen.address
     );
     for remark in &loaded.remarks {

@@ -1,7 +1,7 @@
-//! What is looked at before anything is opened, by `serve`, `config check` and `doctor` alike: the files and programs that
-//! the settings name.
+//! Checks by `serve`, `config check` and `doctor` before anything is opened: the files and programs that the settings
+//! name.
 //!
-//! Invariant: nothing is made, started or sent.
+//! Invariant: the checks create, start and send nothing.
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ use mooring_peers::fleet::KeyRing;
 use mooring_settings::{FleetKeysFile, ServerKind, Settings};
 use mooring_upstream::stdio::StartError;
 
-/// How a check went.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckOutcome {
-    /// It is as it should be.
+    /// No problem.
     Ok,
-    /// Something will not work, and the rest will.
+    /// Something will not work; the rest will.
     Warning,
     /// The gateway cannot serve.
     Problem,
 }
 
 impl CheckOutcome {
-    /// The word for people.
+    /// As printed for people.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,22 +38,22 @@ impl CheckOutcome {
     }
 }
 
-/// One thing that was looked at.
+/// A check and its outcome.
 #[derive(Clone, Debug, Serialize)]
 pub struct SettingsCheck {
-    /// A setting, or `server ID`.
+    /// The setting, or `server ID`.
     pub subject: String,
-    /// How it went.
+    /// The outcome.
     pub outcome: CheckOutcome,
-    /// What was found, without secrets.
+    /// Details, without secrets.
     pub detail: String,
-    /// What to do; none where there is nothing to do.
+    /// How to fix it; none if nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
 }
 
 impl SettingsCheck {
-    /// All is well.
+    /// A passed check.
     pub(super) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
@@ -63,7 +63,7 @@ impl SettingsCheck {
         }
     }
 
-    /// Something is wrong.
+    /// A failed check.
     pub(super) fn wrong(
         outcome: CheckOutcome,
         subject: impl Into<String>,
@@ -79,7 +79,7 @@ impl SettingsCheck {
     }
 }
 
-/// Looks at every file and program that the settings name.
+/// Checks every file and program that the settings name.
 #[must_use]
 pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     let mut checks = Vec::new();
@@ -98,7 +98,7 @@ pub fn check_files(settings: &Settings) -> Vec<SettingsCheck> {
     checks
 }
 
-/// The first problem, as `serve` refuses to start with it.
+/// Fails with the first problem, which keeps `serve` from starting.
 ///
 /// # Errors
 /// [`ServeError::Unavailable`].
@@ -116,7 +116,7 @@ pub fn refuse_problems(checks: &[SettingsCheck]) -> Result<(), ServeError> {
     }
 }
 
-/// A file beside the store is made where it is missing.
+/// A key file beside the store is generated if it is missing.
 fn fleet_keys(settings: &Settings) -> Option<SettingsCheck> {
     const SUBJECT: &str = "worker.fleet_keys_file";
     let path = match &settings.worker.peers.fleet_keys_file {
@@ -147,7 +147,7 @@ fn key_file<E: std::error::Error>(
     }
 }
 
-/// An error with every cause.
+/// An error with its whole chain of causes.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let (mut text, mut source) = (error.to_string(), error.source());
     while let Some(cause) = source {
@@ -157,16 +157,16 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Where other servers are served, code that cannot be run harms none of them.
+/// If other servers are configured too, code that cannot run does not affect them.
 fn base_dir(settings: &Settings) -> Option<SettingsCheck> {
     let code = settings.code.as_ref()?;
     let path = &code.base_dir;
-    // The directory is made where it is missing: what matters is the one in which that is done.
+    // A missing directory is created, so the nearest existing parent has to be writable.
     let there = path.ancestors().find(|path| path.exists())?;
     let subject = "code.base_dir";
     let reason = match access(there, Access::WRITE_OK | Access::EXEC_OK) {
         _ if !there.is_dir() => "not a directory".to_owned(),
-        // Its file system takes no directory from anybody, root included.
+        // Nobody can create directories in these file systems, not even root.
         _ if there.starts_with("/proc") || there.starts_with("/sys") => "not a disk".to_owned(),
         Ok(()) => {
             return Some(SettingsCheck::ok(
@@ -193,7 +193,7 @@ fn base_dir(settings: &Settings) -> Option<SettingsCheck> {
     ))
 }
 
-/// The programs of servers of the kinds `stdio` and `agent` that cannot be started now.
+/// The programs of servers of the kinds `stdio` and `agent` that cannot be started.
 fn programs(settings: &Settings) -> impl Iterator<Item = SettingsCheck> {
     servers::programs(settings).map(|(id, found)| {
         let subject = format!("server {id}");

@@ -1,7 +1,7 @@
-//! One client connection, from its first byte to its end.
+//! One client connection, from accept to close.
 //!
-//! Invariant: a connection in which no request is open ends by itself, by the time that its next head may take or by the
-//! time that it may be idle. A request that is open is never cut by either.
+//! Invariant: a connection without an open request is closed when the limit for its next head or for its idle time is
+//! reached. Neither limit ever cuts an open request.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -26,38 +26,37 @@ use tower::Service;
 use super::activity::{ConnectionActivity, OpenRequest, TrackedStream};
 use super::connection_limits::ConnectionPermit;
 
-/// Longest head of a request in HTTP/1, in bytes; a longer one gets 431. Also the most that is read ahead of a body.
+/// Longest head of an HTTP/1 request, in bytes; a longer one gets 431. Also the read-ahead limit for a body.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Longest list of header fields in HTTP/2, in bytes as RFC 9113 counts them (6.5.2).
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
-/// How much of one body a client may send ahead of its being read, in HTTP/2.
+/// Flow-control window of one HTTP/2 stream.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// How much of all bodies of one connection together.
+/// Flow-control window of one HTTP/2 connection.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// How long an HTTP/2 connection may be silent until its client is asked whether it is there, and how long the answer may
-/// take.
+/// How long an HTTP/2 connection may be silent before it is pinged, and how long the reply may take.
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// See [`PING_AFTER`].
 const PONG_WITHIN: Duration = Duration::from_secs(20);
-/// How long the head may take in a connection that is for health probes alone.
+/// Limit for the head in a connection for health probes only.
 const PROBE_HEADER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What all client connections have in common.
+/// The configuration of all client connections.
 #[derive(Debug)]
 pub(super) struct ClientConnectionOptions {
-    /// All paths.
+    /// All routes.
     pub(super) router: Router,
-    /// What is served in connections beyond the limit: health probes and metrics, and a 503 for everything else.
+    /// The routes of connections beyond the limit: health probes and metrics; every other path returns 503.
     pub(super) probe_router: Router,
-    /// How long the head of a request may take.
+    /// Limit for the head of a request.
     pub(super) header_timeout: Duration,
-    /// How long a connection may be without a request.
+    /// Limit for a connection without an open request.
     pub(super) idle_timeout: Duration,
-    /// Most requests at a time in one HTTP/2 connection; none where HTTP/2 is not spoken.
+    /// Most concurrent requests in one HTTP/2 connection; none if HTTP/2 is disabled.
     pub(super) http2_streams_max: Option<u32>,
 }
 
-/// Serves a connection until its client ends it, a time limit does, or `closing`, which lets open requests finish.
+/// Serves a connection until the client or a time limit ends it, or until `closing`, which lets open requests finish.
 pub(super) async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
@@ -65,7 +64,7 @@ pub(super) async fn serve_connection(
     options: Arc<ClientConnectionOptions>,
     closing: CancellationToken,
 ) {
-    // Events are small writes; Nagle's algorithm would hold each back for the client's delayed acknowledgment.
+    // Events are small writes, which Nagle's algorithm would delay until the client acknowledges the previous one.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -89,7 +88,7 @@ pub(super) async fn serve_connection(
         tokio::select! {
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%peer, %error, "a client connection broke");
+                    tracing::debug!(%peer, %error, "client connection failed");
                 }
                 return;
             }
@@ -98,7 +97,7 @@ pub(super) async fn serve_connection(
                 connection.as_mut().graceful_shutdown();
             }
             what = overdue.as_mut() => {
-                tracing::debug!(%peer, what, "a client connection was closed");
+                tracing::debug!(%peer, what, "client connection closed");
                 return;
             }
         }
@@ -123,7 +122,7 @@ fn builder(options: &ClientConnectionOptions) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// One request in HTTP/1, and no more.
+/// One HTTP/1 request, without keep-alive.
 fn probe_builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder
@@ -133,12 +132,12 @@ fn probe_builder() -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Its request is open until the body has ended.
+/// Keeps the request open until the reply's body has ended.
 fn track(reply: Response<Body>, open: OpenRequest) -> Response<TrackedBody> {
     reply.map(|body| TrackedBody { body, _open: open })
 }
 
-/// The body of a reply, whose request is open as long as it is.
+/// The body of a reply; its request is open while it exists.
 #[derive(Debug)]
 struct TrackedBody {
     body: Body,

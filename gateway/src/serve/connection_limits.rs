@@ -1,8 +1,8 @@
-//! How many client connections there may be, in all and from one address.
+//! Limits of client connections, in total and per peer address.
 //!
-//! Beyond the limit in all, a few more connections are admitted for health probes and scrapers alone, so that an operator
-//! sees a gateway that is full and not one that is dead. Invariant: every admitted connection holds a permit, and gives it
-//! back by dropping it.
+//! Beyond the total limit, a few connections are admitted for health probes and scrapers only, so that operators can
+//! tell an overloaded gateway from a dead one. Invariant: every admitted connection has a permit, and returns it on
+//! drop.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,32 +14,32 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use mooring_metrics::ConnectionRefusal;
 
-/// Connections beyond the limit in all, in which only health probes and metrics are answered.
+/// Connections beyond the total limit, for health probes and metrics only.
 const PROBE_CONNECTIONS_MAX: usize = 64;
-/// The part of an IPv6 address that tells one network of clients from another: whoever has one has all addresses in it.
+/// The length of an IPv6 prefix that counts as one peer, since a host usually has all its addresses.
 const IPV6_NETWORK_BITS: u32 = 64;
 
-/// The limits, and what counts towards them.
+/// The limits, and the connections that count towards them.
 #[derive(Debug)]
 pub(super) struct ConnectionLimits {
     all: Arc<Semaphore>,
     probes: Arc<Semaphore>,
     per_peer_max: usize,
-    /// Load balancers: the connections of many clients come from their addresses.
+    /// Load balancers, whose addresses have the connections of many clients.
     trusted_peers: Vec<IpNet>,
     by_peer: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// The right to have one connection open.
+/// A permit for one open connection.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     _all: OwnedSemaphorePermit,
     _peer: Option<PeerPermit>,
-    /// Whether only health probes and metrics are answered.
+    /// Whether the connection is for health probes and metrics only.
     pub(super) is_for_probes: bool,
 }
 
-/// One connection of a peer that may have only so many.
+/// One connection of a peer with a limit.
 #[derive(Debug)]
 struct PeerPermit {
     peer: IpAddr,
@@ -62,7 +62,7 @@ impl ConnectionLimits {
     /// Admits a connection of this peer.
     ///
     /// # Errors
-    /// Which limit it is over.
+    /// The limit that is reached.
     pub(super) fn admit(
         self: &Arc<Self>,
         peer: IpAddr,
@@ -120,7 +120,7 @@ impl Drop for PeerPermit {
     }
 }
 
-/// What connections are counted by: an IPv4 address, or an IPv6 network.
+/// The address or network that connections are counted by: an IPv4 address, or an IPv6 network.
 fn network_of(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             limits.by_peer().len(),
             0,
-            "nothing is remembered of peers that left"
+            "peers without connections are forgotten"
         );
     }
 

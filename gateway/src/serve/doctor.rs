@@ -1,7 +1,7 @@
-//! `mooring doctor`: tries everything that the settings name, and says what is wrong and what to do.
+//! `mooring doctor`: checks everything that the settings name, and reports problems and how to fix them.
 //!
-//! Invariant: no session, key or record of a running gateway is touched: sessions are made in memory, and what is started
-//! is ended. Servers are asked the way that a client's request goes.
+//! Invariant: no session, key or record of a running gateway is touched: sessions are made in memory, and everything
+//! that is started is ended. Servers are queried like by a client.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,14 +27,14 @@ use mooring_settings::{LoadedSettings, OnUnavailable, Settings, StoreLocation};
 use mooring_store::{self as store, StoreOptions, StorePlace};
 use mooring_upstream::ContactOutcome;
 
-/// Longest wait for what listens on the gateway's own port.
+/// Timeout for a response from the gateway's own port.
 const PORT_WITHIN: Duration = Duration::from_secs(2);
-/// Longest wait for one server beyond its own limits.
+/// Timeout for one server, in addition to its own limits.
 const SERVER_WITHIN: Duration = Duration::from_secs(90);
-/// What this process is known by: no other can reach it.
+/// The address in this process's heartbeats: peers cannot reach it.
 const ADDRESS: &str = "-";
 
-/// Everything that was looked at.
+/// All checks and their outcomes.
 #[derive(Debug)]
 pub struct Diagnosis(Vec<SettingsCheck>);
 
@@ -46,7 +46,7 @@ impl Diagnosis {
         !self.0.iter().any(is_problem)
     }
 
-    /// For people: a line for each check, what to do below it, and the count of problems.
+    /// The report for people: one line per check, advice below it, and the number of problems.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
@@ -76,7 +76,7 @@ impl Diagnosis {
         text
     }
 
-    /// For programs.
+    /// The report as JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         let document = json!({ "healthy": self.is_healthy(), "checks": self.0 });
@@ -84,7 +84,7 @@ impl Diagnosis {
     }
 }
 
-/// Looks at files, programs, ports, the store, the sandbox and every server.
+/// Checks files, programs, ports, the store, the sandbox and every server.
 ///
 /// # Errors
 /// This process could not be set up.
@@ -106,7 +106,7 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
     );
     let files = check_files(&settings);
     let is_servable = refuse_problems(&files).is_ok();
-    // Those that are asked below say more. What keeps one server from working is a problem to whoever asks.
+    // Servers that are queried below give more detail. A warning about one server is reported as a problem here.
     let is_asked = |check: &SettingsCheck| {
         let id = check.subject.strip_prefix("server ");
         is_servable && id.is_some_and(|id| servers::is_asked_for_tools(&settings, id))
@@ -136,7 +136,7 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
     Ok(Diagnosis(checks))
 }
 
-/// Whether the gateway may listen there, or does.
+/// Whether the gateway can listen at the address, or already does.
 async fn port(subject: &str, address: SocketAddr) -> SettingsCheck {
     let error = match TcpListener::bind(address).await {
         Ok(_) => return SettingsCheck::ok(subject, format!("{address} is free")),
@@ -174,7 +174,7 @@ async fn is_gateway(address: SocketAddr) -> bool {
     asking.await.unwrap_or(false)
 }
 
-/// Whether the store can be used. A file that is not there is not made.
+/// Whether the store is usable. A missing file is not created.
 async fn store(settings: &Settings) -> SettingsCheck {
     let subject = format!("store ({})", settings.store.location);
     if let StoreLocation::Embedded { path } = &settings.store.location
@@ -195,7 +195,7 @@ async fn store(settings: &Settings) -> SettingsCheck {
     }
 }
 
-/// The sandbox and every server, by a gateway that keeps its sessions in memory and listens nowhere.
+/// Checks the sandbox and every server with a gateway that keeps its sessions in memory and has no listener.
 async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     let recorder = record_metrics()?;
     let worker = format!("doctor:{:016x}", rand::random::<u64>());
@@ -232,7 +232,7 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     Ok(checks)
 }
 
-/// The sandbox, its runtimes and the directory of its sessions.
+/// Checks the sandbox, its runtimes and the directory of its sessions.
 async fn code(app: &App) -> Vec<SettingsCheck> {
     let Some(servers) = &app.code else {
         return Vec::new();
@@ -273,7 +273,7 @@ async fn code(app: &App) -> Vec<SettingsCheck> {
     checks
 }
 
-/// Lists the tools of every server that is somewhere else, or is a program.
+/// Lists the tools of every server that is remote or a program.
 async fn ask_servers(settings: &Settings, app: &Arc<App>) -> Vec<SettingsCheck> {
     let mountable = servers::mountable(settings).unwrap_or_default();
     let upstreams = upstreams(app);
@@ -300,7 +300,7 @@ async fn ask(app: &App, upstreams: &Arc<dyn Upstreams>, server: &MountableServer
     SettingsCheck::wrong(CheckOutcome::Problem, subject, detail, advice(outcome))
 }
 
-/// The message of a JSON-RPC error; another text as it is.
+/// The message of a JSON-RPC error; any other text unchanged.
 fn said(text: &str) -> String {
     let message = |json: &str| -> Option<String> {
         let error: Value = serde_json::from_str(json).ok()?;
@@ -310,7 +310,7 @@ fn said(text: &str) -> String {
     from.and_then(message).unwrap_or_else(|| text.to_owned())
 }
 
-/// What to do about a server that is away.
+/// How to fix an unreachable server.
 const fn advice(outcome: ContactOutcome) -> &'static str {
     match outcome {
         ContactOutcome::Ok => "look at the server's own log",

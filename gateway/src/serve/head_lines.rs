@@ -1,24 +1,24 @@
-//! The line ends of a request's head.
+//! Checks the line ends of request heads.
 //!
-//! The parser takes a line feed alone for the end of a line, as RFC 9112 allows (2.2); a proxy in front may not, and would
-//! then see another request than the gateway does. Invariant: every line of a head that passes here ends with CR and LF. A
-//! head that a client sends before the reply to its request before has ended is not looked at.
+//! The HTTP parser accepts a bare line feed as the end of a line, as RFC 9112 allows (2.2). A proxy in front may not,
+//! and would then see a different request than the gateway. Invariant: every line of an accepted head ends with CR LF.
+//! A head that is pipelined before the previous reply has ended is not checked.
 
 use std::io;
 
-/// How far a head has come.
+/// The state of the check.
 #[derive(Debug, Default)]
 pub(super) struct HeadLines {
-    /// Whether anything but line ends has come: the parser skips empty lines before a request.
+    /// Whether anything except line ends was received: the parser skips empty lines before a request.
     has_begun: bool,
     last_is_carriage_return: bool,
-    /// Whether nothing has come in the line so far.
+    /// Whether the current line is still empty.
     is_line_empty: bool,
     is_complete: bool,
 }
 
 impl HeadLines {
-    /// Looks at what has come next.
+    /// Checks the next bytes.
     ///
     /// # Errors
     /// A line ends without CR.
@@ -69,7 +69,7 @@ mod tests {
                 is_good,
                 "{what:?}"
             );
-            // The same, byte by byte.
+            // Again, byte by byte.
             let mut lines = HeadLines::default();
             let checked = bytes.chunks(1).try_for_each(|byte| lines.check(byte));
             assert_eq!(checked.is_ok(), is_good, "{what:?}");

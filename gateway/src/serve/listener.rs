@@ -1,8 +1,8 @@
-//! The accept loop: every client connection is admitted within the limits, served by a task of its own, and ended without
+//! The accept loop: each client connection is admitted within the limits, served by its own task, and closed without
 //! losing a request when the gateway stops.
 //!
-//! Invariant: a connection that was established before the stop is served before the listener closes; all later ones are
-//! refused, and clients go elsewhere.
+//! Invariant: connections established before the stop are served before the listener closes; later ones are refused, so
+//! clients use another gateway.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use super::connection::{ClientConnectionOptions, serve_connection};
 use super::connection_limits::ConnectionLimits;
 use mooring_metrics as metrics;
 
-/// How long the first request of a connection that was just accepted may be on its way when the gateway stops.
+/// How long a stopping gateway waits for the first request of a connection that was just accepted.
 const LINGER: Duration = Duration::from_millis(200);
-/// After the stop, a wait for a connection that the system has already: it is there, or it is not.
+/// After the stop, the timeout for accepting connections that are already in the backlog.
 const AT_HAND: Duration = Duration::from_millis(1);
-/// How long nothing is accepted after the system had no file or memory for a connection.
+/// How long nothing is accepted after the system ran out of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The listener for clients.
@@ -48,7 +48,7 @@ impl ClientListener {
                             let closing = closing.clone();
                             connections.spawn(serve_connection(stream, peer, permit, options, closing));
                         }
-                        // The socket closes here: nothing of the peer is read.
+                        // Dropping the socket closes it; nothing was read from the peer.
                         Err(refused) => metrics::client_connection_refused(refused),
                     }
                 }
@@ -62,7 +62,7 @@ impl ClientListener {
     }
 }
 
-/// The next connection; none where the gateway stops and the system has no more.
+/// The next connection; none if the gateway is stopping and the backlog is empty.
 async fn next(
     listener: &TcpListener,
     stopping: &CancellationToken,
@@ -80,7 +80,7 @@ async fn next(
     }
 }
 
-/// An error of one connection concerns nobody else; any other is the system's, and passes.
+/// Pauses after an error of the system, which is temporary. Errors of a single connection need no pause.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(

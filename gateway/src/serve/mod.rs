@@ -1,7 +1,7 @@
-//! Serving: from checked settings to a running worker, and to its clean end.
+//! Serving: from checked settings to a running gateway, and to its clean stop.
 //!
-//! Order matters: what can fail is opened before the port is bound, the worker announces itself before it serves, and
-//! on the way out it says that it is gone after it has stopped accepting.
+//! The order matters: everything that can fail is opened before the port is bound, the gateway sends its first
+//! heartbeat before it serves, and when stopping it deregisters after it has stopped accepting.
 
 mod activity;
 pub(crate) mod application;
@@ -45,18 +45,18 @@ use self::listener::ClientListener;
 use self::peers::{PeerPort, Peers};
 pub use self::stdio::{StdioOptions, serve_stdio};
 
-/// How long the connections that live here are given after the last reply, at least.
+/// Minimum time to close owned connections after the last reply.
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
 
-/// Why serving did not start, or ended before it was asked to.
+/// Why serving failed to start, or stopped unexpectedly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A service that is needed is away or cannot be used; exit code 69.
+    /// A required service is unavailable or unusable; exit code 69.
     #[error("{service} cannot be used: {reason}")]
     Unavailable {
-        /// Which service, without credentials.
+        /// The service, without credentials.
         service: String,
-        /// What is wrong, and how to mend it.
+        /// What is wrong, and how to fix it.
         reason: String,
     },
     /// The address could not be bound.
@@ -64,33 +64,33 @@ pub enum ServeError {
     Bind {
         /// The address as configured.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The metrics recorder could not be installed.
     #[error("metrics cannot be recorded")]
     Metrics(#[source] metrics_exporter_prometheus::BuildError),
-    /// The client to upstream instances could not be made.
+    /// The HTTP client to upstream instances could not be created.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The servers of kind `code` could not be made.
+    /// The code servers could not be created.
     #[error("the code servers cannot be made")]
     Code(#[from] mooring_code::server::CodeServersError),
-    /// A configured name is not one that the store takes.
+    /// A configured name is invalid in the store.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// There is no server of this id to be served alone; exit code 64.
+    /// `mooring stdio` was given an unknown server id; exit code 64.
     #[error("there is no server `{id}` in the settings; there is {known}")]
     NoServer {
-        /// What was asked for.
+        /// The given id.
         id: String,
-        /// The ids that there are, as a list.
+        /// The existing ids, as a list.
         known: String,
     },
-    /// The session of the only client was ended by somebody else, or has expired.
+    /// The session of the only client was ended by another process, or has expired.
     #[error("the session is over; the client may start again")]
     SessionOver,
-    /// The accept loop ended by itself, which would be a defect.
+    /// The accept loop ended, which would be a defect.
     #[error("the accept loop stopped")]
     Accept(#[source] tokio::task::JoinError),
     /// The server ended by itself.
@@ -98,7 +98,7 @@ pub enum ServeError {
     Run(#[source] std::io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT. SIGHUP stops it where its terminal is gone, and is logged otherwise.
+/// Serves until SIGTERM or SIGINT. SIGHUP stops the process only if its terminal is gone, otherwise it is logged.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -161,7 +161,7 @@ fn record_metrics() -> Result<PrometheusHandle, ServeError> {
     Ok(recorder)
 }
 
-/// All that serving needs, and nothing of it serves yet.
+/// Everything that serving needs, before anything is served.
 struct PreparedGateway {
     app: Arc<App>,
     listener: TcpListener,
@@ -201,7 +201,7 @@ async fn assemble(
     })
 }
 
-/// Asks the servers that decide themselves whether their sessions are kept. Nothing waits for their answers.
+/// Probes servers that decide themselves whether they are stateful. Nothing waits for the results.
 fn ask_servers(app: &Arc<App>) {
     for server in app.servers.iter() {
         if server.affinity == Affinity::ByServer {
@@ -221,8 +221,8 @@ fn ask_servers(app: &Arc<App>) {
     }
 }
 
-/// Finishes what is under way here, and then lets go of what lives here. `tasks` go on meanwhile: as long as it beats, what
-/// is under way is nobody else's.
+/// Finishes calls in owned connections, then closes those connections. `tasks` continue meanwhile: while heartbeats are
+/// sent, no other gateway takes these connections over.
 async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     let session_router = &app.session_router;
     if let Some(code) = &app.code {
@@ -231,22 +231,23 @@ async fn wind_down(app: &App, tasks: JoinSet<()>, patience_ends_at: Instant) {
     app.agents.stop_runs().await;
     let deadline = patience_ends_at.max(Instant::now() + LET_GO_WITHIN);
     session_router.owned_connections().finish(deadline).await;
-    // A legacy session ends with its stream. Whoever is cut off here leaves an owned binding of a worker that is gone.
+    // A legacy session ends with its stream. One that is cut here leaves an owned binding of a gateway that is gone.
     if tokio::time::timeout_at(deadline, app.legacy.all_over())
         .await
         .is_err()
     {
-        tracing::info!("sessions of legacy clients were left to their time to live");
+        tracing::info!("sessions of legacy clients did not end in time and will expire");
     }
     drop(tasks);
-    // From here on others may take over what lives here; they do so where they are told that this worker stops.
+    // From here on other gateways may take over the owned connections. They do so when they learn that this gateway
+    // stops.
     if let Err(error) = session_router.store().gone(session_router.worker()).await {
-        tracing::info!(%error, "the store was not told that this worker is gone; its beat will lapse");
+        tracing::info!(%error, "deregistering failed; the heartbeat will lapse");
     }
     session_router.owned_connections().let_go().await;
 }
 
-/// The listener for clients, with the limits of the settings.
+/// The listener for clients, with the limits from the settings.
 fn client_listener(
     listener: TcpListener,
     app: &Arc<App>,
@@ -274,8 +275,8 @@ fn client_listener(
     }
 }
 
-/// Accepts until a signal, then lets open calls finish for as long as `patience` lasts, and answers when that ends.
-/// Streams that answer no call end at once: their clients open them again, at another worker.
+/// Accepts until a signal, then lets open calls finish for as long as `patience`, and returns when that ends. Streams
+/// that answer no call end immediately: their clients reopen them at another gateway.
 async fn run(
     listener: ClientListener,
     app: &App,
@@ -299,7 +300,7 @@ async fn run(
     }
 }
 
-/// The configured name, and an id of this run of it.
+/// The configured name with a random id for this process.
 fn worker_id(settings: &Settings, address: SocketAddr) -> Result<WorkerId, NameError> {
     let name = settings.worker.name.resolve(address.port());
     let boot = rand::random::<u64>();

@@ -1,9 +1,9 @@
-//! How many files the process may have open: each client connection is one, and most need another one to an upstream.
+//! The limit of open files: each client connection needs one, and most need another to an upstream.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one, which is what a server may do without asking, and gives the limit that holds
-/// from then on; none where there is none.
+/// Raises the soft limit to the hard one, which needs no privileges, and returns the resulting limit; none if there is
+/// no limit.
 pub(super) fn raise_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -16,14 +16,14 @@ pub(super) fn raise_limit() -> Option<u64> {
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(error) => {
-            tracing::warn!(%error, limit = limit.current, "the limit of open files could not be raised");
+            tracing::warn!(%error, limit = limit.current, "the open files limit could not be raised");
             limit.current
         }
     }
 }
 
-/// At most `configured` client connections, and no more than half of the files that there may be: the other half is for
-/// upstream connections, child processes and the store.
+/// The smaller of `configured` and half of the open files limit: the other half is for upstream connections, child
+/// processes and the store.
 pub(super) fn connections_max(configured: usize, open_files_max: Option<u64>) -> usize {
     let half = open_files_max.map_or(usize::MAX, |files| {
         usize::try_from(files / 2).unwrap_or(usize::MAX)

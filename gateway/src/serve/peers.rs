@@ -1,6 +1,6 @@
-//! The fleet's side of a worker: its keys, and the private listener by which the others reach it.
+//! The fleet's keys, and the private listener at which peers reach this gateway.
 //!
-//! Processes that share an embedded store are a fleet like any other: their key lies beside the store's file.
+//! Processes that share an embedded store are a fleet too: their key is a file beside the store's.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use mooring_peers::{self as peer, ListenerOptions, PeerClient};
 use mooring_settings::{FleetKeysFile, PeerSettings};
 use mooring_store::Store;
 
-/// Workers that asked something within this time may be about to ask again.
+/// A peer that sent a request within this time may be about to send another.
 const ASKED_LATELY: Duration = Duration::from_secs(30);
-/// How long after this worker is gone it still answers those that were told before where something lives.
+/// How long a deregistered gateway still answers peers that have just read from the store that it owns a connection.
 const ASKED_LATE_WITHIN: Duration = Duration::from_millis(500);
-/// How long forwarded calls may take to end after the last connection was closed here.
+/// Timeout for open forwarded calls after the listener was stopped.
 const STOP_WITHIN: Duration = Duration::from_secs(1);
 
-/// The keys of the fleet and the private listener, where there are some.
+/// The fleet's keys and the private listener, if keys are configured.
 ///
 /// # Errors
 /// `Unavailable` without usable keys, `Bind` without the port.
@@ -42,8 +42,8 @@ pub(super) async fn open(
     Ok((Some(ring), Some(peers)))
 }
 
-/// The keys of the fleet. A store that serves from memory is shared with nobody, and nothing is
-/// written beside its file: the key is this process's own.
+/// The fleet's keys. A store that serves from memory is not shared, and nothing can be written beside its file: the key
+/// is random then.
 fn key_ring(settings: &PeerSettings, store: &Store) -> Result<Option<KeyRing>, ServeError> {
     let read = match &settings.fleet_keys_file {
         Some(FleetKeysFile::Given(path)) => KeyRing::read(path),
@@ -57,25 +57,25 @@ fn key_ring(settings: &PeerSettings, store: &Store) -> Result<Option<KeyRing>, S
     })
 }
 
-/// Which port the private listener binds.
+/// The port that the private listener binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerPort {
     /// The one of `worker.peer_listen`.
     Configured,
-    /// A free one, for processes that run beside others with the same settings.
+    /// A free one, for processes that run alongside others with the same settings.
     Free,
 }
 
-/// The private listener, and how its worker is told from others.
+/// The private listener, with its certificate and address.
 pub(super) struct Peers {
     listener: TcpListener,
     tls: FleetTls,
-    /// What the others are told: `host:port`.
+    /// Where peers reach it: `host:port`.
     pub(super) address: Box<str>,
 }
 
 impl Peers {
-    /// Binds the private listener, and makes this boot's certificate.
+    /// Binds the private listener, and generates the certificate of this process.
     async fn bind(
         settings: &PeerSettings,
         port: PeerPort,
@@ -105,7 +105,7 @@ impl Peers {
         })
     }
 
-    /// Begins to serve the others.
+    /// Starts to serve peers.
     pub(super) fn serve(self, app: &Arc<App>) -> PeerListener {
         let stopping = CancellationToken::new();
         let options = ListenerOptions {
@@ -123,7 +123,7 @@ impl Peers {
         }
     }
 
-    /// How this worker reaches the others.
+    /// The client to peers.
     pub(super) fn client(&self) -> PeerClient {
         PeerClient::new(&self.tls)
     }
@@ -137,10 +137,10 @@ pub(super) struct PeerListener {
 }
 
 impl PeerListener {
-    /// Accepts nothing more, and waits for a moment for what is under way. Nothing lives here any more.
+    /// Stops accepting, after a short wait for late requests. This gateway owns no connections any more.
     ///
-    /// A worker that was told before that something lives here may ask for it only now: it is told that this one stops. Where
-    /// nobody listened, it could not know whether its call ran.
+    /// A peer that has read from the store that this gateway owns a connection may send its request only now. It gets
+    /// the reply that this gateway is stopping; if the port were closed, the peer could not know whether its call ran.
     pub(super) async fn stop(self) {
         let asked_at = self.service.asked_at();
         if asked_at.is_some_and(|asked_at| asked_at.elapsed() < ASKED_LATELY) {

@@ -1,4 +1,4 @@
-//! From configured servers to those that requests find: upstream servers, and how connections to them are made.
+//! Builds upstream servers and their connectors from the settings.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use mooring_upstream::{
     StatefulnessSeen,
 };
 
-/// What stands for the instance in the bindings of a server that is started here.
+/// Replaces the instance in bindings of servers that the gateway starts.
 const STARTED_HERE: &[u8] = b"stdio";
-/// Messages that may wait in each direction of a child's streams.
+/// Most queued messages in each direction of a child's streams.
 const MESSAGES_WAITING_MAX: usize = 256;
 
 /// The servers whose tools code may call.
@@ -42,7 +42,7 @@ pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, Nam
         .collect()
 }
 
-/// Whether this is a server that can be asked for its tools: one somewhere else, or a program that speaks MCP.
+/// Whether this server can list tools: it is remote, or a program that speaks MCP.
 pub(super) fn is_asked_for_tools(settings: &Settings, id: &str) -> bool {
     let kind = settings.server(id).map(|server| &server.kind);
     kind.is_some_and(is_upstream)
@@ -96,7 +96,7 @@ fn started(id: ServerName, stdio: &StdioServerSettings) -> Result<Server, NameEr
     };
     let here = Instance {
         name: InstanceName::parse(STARTED_HERE)?,
-        // Never dialled: its connections are pipes.
+        // Never dialed: the connections are pipes.
         uri: Uri::default(),
         reach: Reach::default(),
         statefulness: StatefulnessSeen::default(),
@@ -125,7 +125,7 @@ fn instances(configured: &[mooring_settings::Instance]) -> Result<Vec<Arc<Instan
         .collect()
 }
 
-/// The servers that start a program, and whether it can be started now.
+/// The servers that start a program, each with whether it can be started now.
 pub(super) fn programs(
     settings: &Settings,
 ) -> impl Iterator<Item = (&str, Result<(), StartFailure>)> {
@@ -150,7 +150,7 @@ pub(super) fn programs(
     })
 }
 
-/// Says of servers that start a program which is not there that they are away, before anybody calls them.
+/// Marks servers whose program is missing as unreachable, before they are called.
 pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
     for (id, found) in programs(settings) {
         let (Err(failure), Some(server)) = (found, servers.get(id)) else {
@@ -164,7 +164,7 @@ pub(super) fn note_missing_programs(settings: &Settings, servers: &Servers) {
     }
 }
 
-/// How connections that live in this worker are made.
+/// Makes the connectors of owned connections.
 pub(super) fn dials(settings: &Settings) -> Result<HashMap<ServerName, Connector>, NameError> {
     let mut dials = HashMap::new();
     for configured in &settings.servers {

@@ -1,13 +1,13 @@
-//! The signals that end a process in order: SIGTERM, SIGINT, and SIGHUP where it says that the terminal is gone.
+//! The signals that stop the process: SIGTERM, SIGINT, and SIGHUP if the terminal is gone.
 //!
-//! Invariant: SIGHUP never ends a process undrained. Service managers send it for "read the settings again"; settings are
-//! read at the start only, so that it is logged and nothing else happens.
+//! Invariant: SIGHUP never ends a process without draining it. Service managers send it to reload settings; since
+//! settings are only read at the start, it is logged and otherwise ignored.
 
 use std::io::IsTerminal as _;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Returns when the process is to stop.
+/// Returns when the process has to stop.
 pub(super) async fn stop_requested() {
     let interrupted = tokio::signal::ctrl_c();
     let hung_up = hang_up(std::io::stderr().is_terminal());
@@ -19,7 +19,7 @@ pub(super) async fn stop_requested() {
                 () = hung_up => {}
             }
         }
-        // Without a handler the signal ends the process, which is what it asks for.
+        // Without a handler the signal kills the process, as is its purpose.
         Err(_) => {
             tokio::select! {
                 _ = interrupted => {}
@@ -29,7 +29,7 @@ pub(super) async fn stop_requested() {
     }
 }
 
-/// Returns at SIGHUP where there was a terminal; otherwise logs each and never returns.
+/// Returns on SIGHUP if the process had a terminal; otherwise logs each one and never returns.
 async fn hang_up(has_terminal: bool) {
     let mut hung_up: Signal = match signal(SignalKind::hangup()) {
         Ok(hung_up) => hung_up,

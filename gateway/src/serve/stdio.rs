@@ -1,12 +1,11 @@
-//! Serving one client over standard input and output, in a process of its own: what clients start for themselves, some of
-//! them anew for each call.
+//! Serves one client over stdin and stdout, in a process that the client starts, in some cases for each call.
 //!
-//! Invariant: what the client asked is answered before the process ends by itself. It ends when the client has nothing more
-//! to say, or reads no more.
+//! Invariant: the client's requests are answered before the process exits, which happens when stdin is closed or the
+//! client stops reading stdout.
 //!
-//! Such processes forward to each other, and to gateways over the same store, as the gateways of a fleet do. What one owns
-//! ends with it: the calls that others forwarded are finished first, and the next message of such a session starts a new
-//! process or connection at whoever got it, and is marked.
+//! Such processes forward to each other, and to gateways over the same store, like the gateways of a fleet. Owned
+//! connections end with the process: forwarded calls are finished first. The next message of such a session starts a
+//! new process or connection at the gateway that receives it, and the reply reports the loss.
 
 mod pipes;
 
@@ -25,27 +24,27 @@ use crate::background;
 use crate::http::{App, Keeping, StdioClient};
 use mooring_settings::{ServerKind, ServerSettings, Settings};
 
-/// Lines that were read and not yet taken.
+/// Most lines that are read ahead.
 const LINES_WAITING_MAX: usize = 16;
-/// Messages that wait for standard output.
+/// Most messages queued for stdout.
 const WRITTEN_WAITING_MAX: usize = 16;
-/// How long what was said last may take to be written where the client may not read any more.
+/// Timeout for writing the remaining messages to a client that may have stopped reading.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
-/// The address of a process that owns nothing: there is nothing to be forwarded to it.
+/// The address of a process that owns no connections: peers forward nothing to it.
 const NO_ADDRESS: &str = "-";
 
-/// Whom a process serves over standard input and output.
+/// The client of a process that serves over stdin and stdout.
 #[derive(Clone, Debug)]
 pub struct StdioOptions {
     /// The server's id.
     pub server: String,
-    /// Who the client is.
+    /// The client's principal.
     pub principal: String,
-    /// How long its session is kept.
+    /// The lifetime of its session.
     pub keeping: Keeping,
 }
 
-/// Serves the client until its input ends and everything it asked is answered, or until SIGTERM or SIGINT.
+/// Serves the client until stdin is closed and all requests are answered, or until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// See [`ServeError`].
@@ -90,9 +89,9 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
         listener.stop().await;
     }
     match result {
-        // All of it is wanted, however slowly it is read.
+        // Every response is delivered, however slowly it is read.
         Ok(StdioEnd::Answered) => output.written().await,
-        // Whoever does not read must not keep the process.
+        // A client that does not read must not block the exit.
         Ok(StdioEnd::Stopped) | Err(_) => {
             let _ = tokio::time::timeout(LAST_WORDS_WITHIN, output.written()).await;
         }
@@ -100,7 +99,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     result.map(|_| ())
 }
 
-/// Waits for the calls that other processes forwarded here, for `patience` at most and not after a signal.
+/// Waits for calls that other processes forwarded, for at most `patience` or until a signal.
 async fn finish_forwarded(app: &App, patience: Duration) {
     tokio::select! {
         () = app.session_router.owned_connections().finish(Instant::now() + patience) => {}
@@ -108,7 +107,7 @@ async fn finish_forwarded(app: &App, patience: Duration) {
     }
 }
 
-/// A worker of its own: many such processes may live at once, and none of them replaces another.
+/// A unique id: many such processes may run at once, and none replaces another.
 fn worker_id(settings: &Settings) -> Result<WorkerId, NameError> {
     let boot = rand::random::<u64>();
     let name = settings
@@ -118,15 +117,15 @@ fn worker_id(settings: &Settings) -> Result<WorkerId, NameError> {
     WorkerId::parse(format!("{name}:{boot:016x}").as_bytes())
 }
 
-/// Why the client is served no longer.
+/// Why serving ended.
 enum StdioEnd {
-    /// It has nothing more to say, and everything is answered.
+    /// stdin is closed and every request is answered.
     Answered,
-    /// The process is told to stop, or nobody reads what it says.
+    /// A signal arrived, or stdout is closed.
     Stopped,
 }
 
-/// Serves until there is a reason to end.
+/// Serves until one of the reasons to end.
 async fn converse(
     mut client: StdioClient,
     mut arriving: mpsc::Receiver<Line>,
@@ -166,10 +165,10 @@ fn no_server(settings: &Settings, id: &str) -> ServeError {
     }
 }
 
-/// The settings without the servers that this one has nothing to do with: what is not there need not be started.
+/// The settings without servers that this one does not use, so that those are not started.
 ///
 /// # Errors
-/// There is no such server.
+/// The server does not exist.
 fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
     let Some(server) = settings.server(id).cloned() else {
         return Err(no_server(&settings, id));
@@ -187,7 +186,7 @@ fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
         .filter(|other| is_needed(other))
         .any(|other| matches!(other.kind, ServerKind::Code(_)));
     if !runs_code {
-        // Agents cost nothing until they are run, and are counted together.
+        // Agents cost nothing until they run, and share their limits.
         let is_agent = |other: &ServerSettings| matches!(other.kind, ServerKind::Agent(_));
         settings
             .servers
@@ -196,7 +195,7 @@ fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
     }
     for server in &mut settings.servers {
         if let ServerKind::Stdio(stdio) = &mut server.kind {
-            // A client that is gone leaves no process here: this one ends with it.
+            // The process ends with its client, so idle children need no timeout.
             stdio.idle_timeout = None;
         }
     }

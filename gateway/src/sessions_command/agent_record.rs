@@ -1,4 +1,4 @@
-//! What the labels of an agent's session say of it: its parent and its last use.
+//! The parent and last use in the labels of an agent's session.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use mooring_agent::place::{LAST_RUN_LABEL, PARENT_LABEL};
 use mooring_agent::session_file::{Entry, PARENT_BYTES_MAX};
 use mooring_store as store;
 
-/// What came of a run that was not one.
+/// Marks a last use that came from an import and not from a run.
 const IMPORTED: &str = "imported";
 
-/// The labels of an entry's record.
+/// The labels of an imported entry.
 pub(super) fn labels(entry: &Entry) -> BTreeMap<LabelName, LabelValue> {
-    // What was read is no longer than a label may be.
+    // What was read is never longer than a label may be.
     const { assert!(PARENT_BYTES_MAX <= LABEL_VALUE_BYTES_MAX) };
     let last_run = format!("{} {IMPORTED}", entry.updated_at_ms);
     store::labels(&[
@@ -24,7 +24,7 @@ pub(super) fn labels(entry: &Entry) -> BTreeMap<LabelName, LabelValue> {
     ])
 }
 
-/// The parent as the client wrote it.
+/// The parent as the client named it.
 pub(super) fn parent(record: &RecordView) -> Option<&str> {
     label(record, PARENT_LABEL)
 }
@@ -36,7 +36,7 @@ fn label<'r>(record: &'r RecordView, name: &str) -> Option<&'r str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// The end of the last run; where none is noted, the last use.
+/// The end of the last run; if there was none, the record's last use.
 pub(super) fn used_at_ms(record: &RecordView) -> u64 {
     let noted = label(record, LAST_RUN_LABEL).and_then(|run| run.split(' ').next()?.parse().ok());
     noted.unwrap_or_else(|| record.last_used_at.unix_ms())

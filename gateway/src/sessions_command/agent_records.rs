@@ -1,12 +1,11 @@
-//! The records of one principal's sessions at one server of kind `agent`, as what they hold: parent, agent's session,
+//! The records of one principal's sessions at one server of kind `agent`, as entries of parent, agent's session and
 //! last use.
 //!
-//! The last use is that of the label `last_run`, which every run changes. What is imported has the file's there, while
-//! the record itself was last used when it was imported: no store lets anybody say when a use was. So that such a
-//! session does not live for longer than it would have, its record is given what is left of its time to live; the first
-//! run gives it the whole again.
+//! The last use is in the label `last_run`, which every run updates. An import writes the file's value there, while the
+//! record itself counts as used at the import: no store accepts a past time of use. So that such a session does not
+//! live longer than it otherwise would, its record gets only the rest of its TTL; the first run restores the whole TTL.
 //!
-//! Invariant: an agent's session is replaced only from the epoch that was read, so a run that ended meanwhile wins.
+//! Invariant: an agent's session is replaced only at the epoch that was read, so a run that ended meanwhile wins.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +26,12 @@ use mooring_agent::session_file::Entry;
 use mooring_router::affinity::Session;
 use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
-/// Why a binding is moved, for people.
+/// The reason in the rebind, for operators.
 const REASON: &[u8] = b"imported";
-/// What the store knows under a parent.
+/// The state of a parent in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AgentSessionState {
-    /// Nothing that an agent could resume.
+    /// No session that an agent can resume.
     Nothing,
     /// A session that was ended on purpose.
     Ended {
@@ -43,21 +42,21 @@ pub(super) enum AgentSessionState {
     Held {
         /// When it was last used, in milliseconds since 1970.
         used_at_ms: u64,
-        /// The fence of what it is resumed by.
+        /// The epoch of the binding.
         epoch: u64,
     },
 }
 
-/// What became of an entry.
+/// The outcome of storing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PutOutcome {
-    /// A session began with it.
+    /// A new session has it.
     Created,
-    /// A session that was there has it now.
+    /// An existing session has it now.
     Replaced,
-    /// A run that ended meanwhile has put its own there.
+    /// A run that ended meanwhile stored its own session.
     Overtaken,
-    /// The principal holds as many sessions as it may, and has used them all later.
+    /// The principal is at its session cap, and all its sessions were used later.
     NoRoom,
 }
 
@@ -90,7 +89,7 @@ impl<'a> AgentRecords<'a> {
         })
     }
 
-    /// What the store knows of a parent.
+    /// The state of a parent in the store.
     pub(super) async fn known(&self, parent: &str) -> Result<AgentSessionState, SessionsError> {
         let session = self.session(parent)?;
         let record = match self.store.get(&session.key).await {
@@ -111,7 +110,7 @@ impl<'a> AgentRecords<'a> {
         })
     }
 
-    /// Puts an entry into the store, in the place of what is known there.
+    /// Stores an entry, replacing the state that was read.
     pub(super) async fn put(
         &self,
         entry: &Entry,
@@ -170,7 +169,7 @@ impl<'a> AgentRecords<'a> {
         let replaced = self.conversations.replace(session, epoch, &id, REASON);
         match replaced.await {
             Ok(SaveOutcome::Now) => {}
-            // It was ended or moved since it was looked at.
+            // It was ended or rebound since it was read.
             Ok(SaveOutcome::Superseded)
             | Err(SaveError::Store(StoreError::Refused(
                 Refusal::NoSession | Refusal::Ended | Refusal::Stale(_),
@@ -181,7 +180,7 @@ impl<'a> AgentRecords<'a> {
         Ok(PutOutcome::Replaced)
     }
 
-    /// Notes the entry's last use in a record that was there.
+    /// Writes the entry's last use into an existing record.
     async fn label(&self, key: &SessionKey, create: CreateRequest) -> Result<(), SessionsError> {
         let touch = TouchRequest {
             principal: create.principal,

@@ -8,7 +8,7 @@ use super::{Outcome, SessionsError};
 use crate::cli::OwnerArguments;
 use mooring_agent::session_file;
 
-/// What stands for standard output.
+/// Selects stdout.
 const STANDARD_OUTPUT: &str = "-";
 
 pub(super) async fn run(

@@ -1,7 +1,7 @@
 //! `mooring sessions import`
 //!
-//! Invariant: of the file's session and the store's under one parent, the one used later stays, and importing a file
-//! twice is importing it once.
+//! Invariant: for each parent the session that was used later stays, and importing a file twice equals importing it
+//! once.
 
 use std::path::Path;
 
@@ -13,19 +13,19 @@ use crate::client::table::{printable, shortened};
 use mooring_agent::session_file::{self, Entry, ReadError, SessionFileContents};
 use mooring_store::unix_now_ms;
 
-/// What stands for standard input.
+/// Selects stdin.
 const STANDARD_INPUT: &str = "-";
 
-/// Which of two sessions under one parent stays.
+/// The policy for a parent that has a session in both the file and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnKnown {
-    /// The one used later.
+    /// Keep the one that was used later.
     KeepNewer,
-    /// The file's.
+    /// Take the file's.
     Overwrite,
 }
 
-/// How the entries fared.
+/// Numbers of entries by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     created: usize,
@@ -57,7 +57,7 @@ pub(super) async fn run(
         .iter()
         .map(|skipped| remark(&skipped.key, &skipped.reason.to_string()))
         .collect();
-    // The ones used last are looked at last, so that at the cap they are the ones that stay.
+    // The most recently used come last, so that at the cap they are the ones that stay.
     entries.sort_by_key(|entry| entry.updated_at_ms);
     let mut counts = Counts::default();
     for (taken, entry) in entries.iter().enumerate() {
@@ -94,7 +94,7 @@ fn read(file: &Path, now_ms: u64, owner: &Owner) -> Result<SessionFileContents, 
     }
 }
 
-/// None where the store's own stays.
+/// None if the store's session stays.
 async fn import(
     records: &AgentRecords<'_>,
     entry: &Entry,
@@ -120,7 +120,7 @@ fn no_room(owner: &Owner) -> String {
     )
 }
 
-/// A line about an entry that is not taken.
+/// A line about a skipped entry.
 fn remark(key: &str, reason: &str) -> String {
     format!("skipped \"{}\": {reason}", shortened(key))
 }

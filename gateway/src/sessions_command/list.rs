@@ -14,7 +14,7 @@ use crate::cli::SessionKind;
 use crate::client::table::{cell, table};
 use mooring_store::{Family, SessionQuery, Store, literal_pattern};
 
-/// Which sessions are listed.
+/// Selects the sessions to list.
 #[derive(Clone, Debug)]
 pub(super) struct ListFilter {
     principal: Option<Principal>,
@@ -44,7 +44,7 @@ impl ListFilter {
         })
     }
 
-    /// A client's session is at the servers that it is bound to; any other is at the one that its key names.
+    /// A client's session is listed at the servers that it is bound to; any other at the one in its key.
     fn query(&self, family: Family) -> SessionQuery {
         let server = self.server.as_ref();
         let named = |server: &ServerName| format!("{}:*", literal_pattern(server.as_str())).into();

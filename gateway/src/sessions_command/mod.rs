@@ -1,8 +1,8 @@
-//! `mooring sessions`: the sessions of the store that the settings name, without a gateway in between. What is done here
-//! is what a gateway over the same store does, by the same commands; gateways may run meanwhile.
+//! `mooring sessions`: works on the sessions of the store that the settings name, without a gateway, by the commands
+//! that gateways use. Gateways may run meanwhile.
 //!
-//! Invariant: where the store cannot be reached, nothing is done: no command is served from memory. What is printed for
-//! people holds no control characters, and no secret but an agent's session in `show` and in an export.
+//! Invariant: if the store is unreachable, nothing is done: no command is served from memory. Text printed for people
+//! contains no control characters, and no secret except an agent's session in `show` and in an export.
 
 mod agent_record;
 mod agent_records;
@@ -28,14 +28,14 @@ use mooring_agent::session_file::{ReadError, WriteError};
 use mooring_settings::SettingsError;
 use mooring_store::{OpenError, StoreError};
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What is printed.
+    /// The text to print.
     pub text: String,
-    /// What is said on standard error, a line each.
+    /// Lines for stderr.
     pub remarks: Vec<String>,
-    /// Whether nothing at all could be done with what was given.
+    /// Whether none of the given entries could be used.
     pub is_fruitless: bool,
 }
 
@@ -48,71 +48,71 @@ impl Outcome {
     }
 }
 
-/// Why a command came to nothing.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionsError {
-    /// The settings that say where the store is cannot be used.
+    /// The settings that name the store are unusable.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A flag has no valid value.
     #[error("{0}")]
     Flag(String),
-    /// A flag's value is no name.
+    /// A flag's value is not a valid name.
     #[error("--{flag} cannot be used")]
     Name {
         /// The flag.
         flag: &'static str,
-        /// What is wrong.
+        /// The reason.
         source: NameError,
     },
     /// The store cannot be opened.
     #[error("the store ({location}) is not available")]
     Open {
-        /// Where it is, without credentials.
+        /// Its location, without credentials.
         location: String,
-        /// Why.
+        /// The reason.
         source: OpenError,
     },
-    /// The store's file cannot be written, so that nothing done would last.
+    /// The store's file cannot be written, so that changes would be lost.
     #[error("the store ({location}) cannot be written; what was done is lost")]
     Unwritable {
-        /// Where it is.
+        /// Its location.
         location: String,
     },
-    /// The store was opened, and did not do what it was asked.
+    /// The store was opened, but a command failed.
     #[error("the store did not answer as it should")]
     Store(#[from] StoreError),
-    /// The store does not know all its sessions at present.
+    /// The store's session index is not complete yet.
     #[error("the store is still looking through its sessions; ask again in a moment")]
     Incomplete,
-    /// A key of the store, or a name in a record, cannot be made.
+    /// A session's key, or a name in its record, is invalid.
     #[error("the session cannot be stored")]
     Record(#[from] NameError),
-    /// The import stopped in the middle: what was taken stays.
+    /// The import failed part-way; the sessions that it imported stay.
     #[error("the import stopped after {taken} of {of} sessions; it can be repeated")]
     Stopped {
-        /// How many were taken.
+        /// How many were imported.
         taken: usize,
         /// How many there are.
         of: usize,
-        /// Why.
+        /// The reason.
         source: Box<SessionsError>,
     },
-    /// The file that is imported cannot be used.
+    /// The file to import is unusable.
     #[error("{} cannot be imported", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: ReadError,
     },
-    /// The file that is exported cannot be written.
+    /// The export file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// No session is named so.
+    /// No session matches.
     #[error("the store has no such session")]
     NoSuchSession,
-    /// Several sessions are named so.
+    /// Several sessions match.
     #[error("several sessions are named so; give more digits, or the place")]
     SeveralSessions,
 }
@@ -147,7 +147,7 @@ impl SessionsError {
     }
 }
 
-/// Does what is asked, and says what came of it.
+/// Runs the command and returns what to print.
 ///
 /// # Errors
 /// See [`SessionsError`].

@@ -1,4 +1,4 @@
-//! What a server of kind `agent` says of its sessions.
+//! The session settings of a server of kind `agent`.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::SessionsError;
 use mooring_settings::{ServerKind, Settings};
 
-/// How long sessions may be idle, and how many one principal may hold.
+/// The TTL of idle sessions, and the session cap of a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) session_ttl: Duration,
@@ -14,7 +14,7 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// What the settings say of this server.
+    /// Reads them from this server's settings.
     pub(super) fn of(settings: &Settings, server: &str) -> Result<Self, SessionsError> {
         match settings.server(server).map(|server| &server.kind) {
             Some(ServerKind::Agent(agent)) => Ok(Self {

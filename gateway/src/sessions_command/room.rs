@@ -1,6 +1,6 @@
-//! Room for a session: what a principal may hold is bounded, also for what is imported.
+//! Makes room for an imported session within the principal's session cap.
 //!
-//! Invariant: no session is ended for one that was used earlier.
+//! Invariant: no session is evicted for one that was used earlier.
 
 use mooring_session::Refusal;
 use mooring_session::record::Standing;
@@ -13,13 +13,13 @@ use super::select::select;
 use mooring_agent::session_file::Entry;
 use mooring_store::{Family, SessionKey, SessionQuery, StoreError};
 
-/// Most sessions that are ended to make room for one.
+/// Most evictions for one new session.
 const ROUNDS_MAX: usize = 4;
 
 impl AgentRecords<'_> {
-    /// Makes the record, and says whether it is new. None where there is no room for it: at the cap, the session that was
-    /// used longest ago is ended if it is idle and was used earlier than this one. The store's own order does not tell which
-    /// that is: what was imported, it has seen used when it was.
+    /// Creates the record, and returns whether it is new; none if there is no room. At the cap, the principal's least
+    /// recently used session is ended if it is idle and was used earlier than this one. The store's own order is not
+    /// used: it counts an import as a use.
     pub(super) async fn create(
         &self,
         key: &SessionKey,
@@ -42,7 +42,7 @@ impl AgentRecords<'_> {
         Ok(None)
     }
 
-    /// Of the principal's sessions at all agents.
+    /// The least recently used of the principal's sessions at all agents.
     async fn least_recently_used(&self) -> Result<Option<SessionKey>, SessionsError> {
         let query = SessionQuery {
             family: Family::Agent,
@@ -72,7 +72,7 @@ impl AgentRecords<'_> {
         };
         match ended.await {
             Err(StoreError::Refused(Refusal::Busy(_))) => Ok(false),
-            // It went by itself.
+            // It has already ended.
             Err(StoreError::Refused(Refusal::NoSession)) => Ok(true),
             ended => Ok(ended?),
         }

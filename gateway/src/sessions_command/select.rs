@@ -1,4 +1,4 @@
-//! Finding sessions in the store: many by what they have in common, one by what `list` shows for it.
+//! Finds sessions in the store: many by a query, or one by its place or digest.
 
 use mooring_session::Refusal;
 use mooring_session::view::RecordView;
@@ -6,29 +6,29 @@ use mooring_session::view::RecordView;
 use super::SessionsError;
 use mooring_store::{Family, PAGE_MAX, SessionKey, SessionQuery, Store, StoreError};
 
-/// Fewest digits of a digest that name a session.
+/// Fewest digits of a digest prefix.
 const DIGEST_DIGITS_MIN: usize = 4;
-/// How many digits a digest has.
+/// Number of digits of a digest.
 const DIGEST_DIGITS: usize = 8;
-/// What separates the parts of a place: server, user and language or parent.
+/// Separates the parts of a place: server, user and language or parent.
 const PART_SEPARATOR: char = ':';
 
-/// A session as the store has it.
+/// A session in the store.
 #[derive(Clone, Debug)]
 pub(super) struct StoredSession {
     pub(super) key: SessionKey,
     pub(super) record: RecordView,
 }
 
-/// What a query found.
+/// The result of a query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) sessions: Vec<StoredSession>,
-    /// Whether the store knew all its sessions.
+    /// Whether the store's session index was complete.
     pub(super) is_complete: bool,
 }
 
-/// Every session that a query asks for, page by page, up to `limit` that `is_wanted`.
+/// Every session that matches a query, page by page, up to `limit` sessions for which `is_wanted` is true.
 pub(super) async fn select(
     store: &Store,
     mut query: SessionQuery,
@@ -57,7 +57,7 @@ pub(super) async fn select(
     }
 }
 
-/// The one session that is named so: by its place, or by its digest or the beginning of that.
+/// The only session with this place, digest or prefix of a digest.
 pub(super) async fn the_one(store: &Store, named: &str) -> Result<StoredSession, SessionsError> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let is_digest =
@@ -79,7 +79,7 @@ pub(super) async fn the_one(store: &Store, named: &str) -> Result<StoredSession,
     }
 }
 
-/// What stands at a place; sessions that are over too, for as long as the store remembers them.
+/// The sessions at a place; also ended ones, while the store has their tombstones.
 async fn at_place(store: &Store, place: &str) -> Result<Vec<StoredSession>, SessionsError> {
     let mut found = Vec::new();
     for family in [Family::Code, Family::Agent] {

@@ -1,7 +1,7 @@
-//! `mooring sessions show|end`, and what a session is shown by.
+//! `mooring sessions show|end`, and the fields that are shown of a session.
 //!
-//! Invariant: the id of a client's session, and what a server gave for it, are secrets: their digests are shown. What an
-//! agent is resumed by is shown whole, because people resume it by hand.
+//! Invariant: the id of a client's session and upstream session ids are secrets, of which only digests are shown. An
+//! agent's session is shown in full, because people resume it by hand.
 
 use mooring_session::Refusal;
 use mooring_session::rules::{EndCondition, EndRequest};
@@ -16,7 +16,7 @@ use mooring_secrets::digest;
 use mooring_store::rfc3339;
 use mooring_store::{Family, SessionKey, StoreError};
 
-/// What a session is shown by.
+/// The fields that are shown of a session.
 const SHOWN: [(&str, &str); 9] = [
     ("session", "/session"),
     ("kind", "/kind"),
@@ -44,7 +44,7 @@ pub(super) async fn show(
     }))
 }
 
-/// Ends the session. What it leaves at servers or on a volume, the gateways over the store clean up.
+/// Ends the session. Gateways over the store clean up what it leaves at servers and on volumes.
 pub(super) async fn end(target: &StoreTarget, named: &str) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
     let found = the_one(&store, named).await?;
@@ -173,7 +173,7 @@ const fn kind(family: Family) -> &'static str {
     }
 }
 
-/// Server, user and language or parent; none for a client's session, whose key is a secret.
+/// Server, user and language or parent; none for a client's session, whose key is secret.
 fn place<'k>(prefix: &str, key: &'k SessionKey) -> Option<&'k str> {
     if key.family() == Family::Mcp {
         return None;

@@ -1,4 +1,4 @@
-//! Which store, which server and whose sessions a command is about.
+//! The store, server and owner that a command works on.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::logs;
 use mooring_settings::{Environment, Flags, LogLevel, LogSettings, Settings};
 use mooring_store::{self as store, Store, StoreOptions, StorePlace, WhenAway};
 
-/// How long the initialize params of clients would be kept. These commands keep none.
+/// TTL of initialize params in the store. These commands store none.
 const NO_PARAMS: Duration = Duration::from_secs(1);
 
-/// The settings of the gateways whose sessions are meant.
+/// The settings that name the store.
 #[derive(Debug)]
 pub(super) struct StoreTarget {
     settings: Settings,
 }
 
-/// Whose sessions at which server, and what that server says of them.
+/// The owner and server of sessions, and that server's session policy.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) server: ServerName,
@@ -30,7 +30,7 @@ pub(super) struct Owner {
 }
 
 impl StoreTarget {
-    /// What the flags and the settings say.
+    /// Loads the settings, with the flags applied.
     pub(super) fn load(arguments: &StoreArguments) -> Result<Self, SessionsError> {
         let flags = Flags {
             config: arguments.config.clone(),
@@ -38,7 +38,7 @@ impl StoreTarget {
             ..Flags::default()
         };
         let settings = Settings::load(&Environment::of_process(), &flags)?.settings;
-        // What the store has to say of its state is for whoever gave the command. It may have been started before.
+        // Logs of the store are shown to the user. Logging may have been started before.
         let _ = logs::start(&LogSettings {
             level: LogLevel::Warn,
             ..settings.log.clone()
@@ -51,8 +51,8 @@ impl StoreTarget {
         Self { settings }
     }
 
-    /// Opens the store. One that cannot be reached is an error, whatever the settings say: what memory took in its place
-    /// would be gone with this process.
+    /// Opens the store. An unreachable store is an error whatever the settings say: sessions kept in memory instead
+    /// would end with this process.
     pub(super) async fn open(&self) -> Result<Store, SessionsError> {
         let mut options = StoreOptions::of(&self.settings.store, NO_PARAMS);
         if let StorePlace::Redis { when_away, .. } = &mut options.place {
@@ -68,7 +68,7 @@ impl StoreTarget {
         Ok(store)
     }
 
-    /// Whether what was done so far is in the store, and not in the memory of this process.
+    /// Fails unless everything so far is in the store and not only in this process's memory.
     pub(super) fn check(&self, store: &Store) -> Result<(), SessionsError> {
         if store.is_degraded() {
             return Err(SessionsError::Unwritable {
@@ -78,12 +78,12 @@ impl StoreTarget {
         Ok(())
     }
 
-    /// What every key of the store starts with.
+    /// The prefix of every key in the store.
     pub(super) fn key_prefix(&self) -> &str {
         &self.settings.store.key_prefix
     }
 
-    /// Whose sessions at which server are meant.
+    /// The owner and server that the arguments select.
     pub(super) fn owner(&self, arguments: &OwnerArguments) -> Result<Owner, SessionsError> {
         let server = self.server(arguments.server.as_deref())?;
         let policy = Policy::of(&self.settings, server)?;

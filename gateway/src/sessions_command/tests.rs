@@ -1,4 +1,4 @@
-//! The commands over a store of their own: what an import takes, what it leaves, and what an export gives back.
+//! The commands over a store in a file: what is imported and kept, and what an export writes.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use mooring_store::{rfc3339, unix_now_ms};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A store in a file, and settings with one agent, which keeps three sessions.
+/// A store in a file, and settings with one agent, which has a cap of three sessions.
 struct Scene {
     directory: TempDir,
     target: StoreTarget,
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// A file: parent, agent's session, last use.
+/// A sessions.json: parent, agent's session, last use.
 fn text(sessions: &[(&str, &str, u64)]) -> String {
     let member = |(parent, session, at): &(&str, &str, u64)| {
         let value = json!({"claudeSessionId": session, "updatedAt": rfc3339(*at)});

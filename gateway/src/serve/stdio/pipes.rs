@@ -1,7 +1,7 @@
-//! Standard input and output, each with a thread of its own: reading and writing them may block for as long as the client
-//! likes, and a thread that blocks must not keep the process from ending.
+//! stdin and stdout, each with its own thread: reads and writes may block indefinitely, and a blocked thread must not
+//! keep the process from exiting.
 //!
-//! Invariant: a line is written whole and at once, in the order in which it was handed over.
+//! Invariant: each line is written whole and immediately, in order.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -13,35 +13,35 @@ use tokio::sync::{mpsc, watch};
 
 use mooring_upstream::stdio::{Lines, LongLinePolicy};
 
-/// How much is read at once.
+/// Size of one read.
 const READ_BYTES: usize = 64 * 1024;
-/// How often is looked whether somebody still reads standard output.
+/// Interval of checks whether stdout still has a reader.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What was read.
+/// A line of input.
 #[derive(Debug)]
 pub(super) enum Line {
-    /// A line, without its end.
+    /// A line, without its terminator.
     Whole(Bytes),
-    /// A line that was longer than may be; it was skipped.
+    /// A line beyond the limit; it was skipped.
     TooLong,
 }
 
-/// Standard output, as it is written.
+/// The state of stdout.
 pub(super) struct Output {
     is_over: watch::Receiver<bool>,
 }
 
-/// Reads standard input until its end, in lines of at most `bytes_max` bytes.
+/// Reads stdin until it is closed, in lines of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// The thread cannot be started.
+/// The thread could not be started.
 pub(super) fn read(lines: mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
     std::thread::Builder::new()
         .name("mooring-stdin".to_owned())
         .spawn(move || {
             if let Err(error) = read_all(&lines, bytes_max) {
-                tracing::error!(%error, "standard input cannot be read");
+                tracing::error!(%error, "stdin could not be read");
             }
         })
         .map(drop)
@@ -49,7 +49,7 @@ pub(super) fn read(lines: mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()
 
 fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
     let mut input = io::stdin().lock();
-    // One byte more tells a line that is too long from the longest.
+    // One byte more distinguishes a line that is too long from the longest one.
     let mut lines = Lines::new(bytes_max.saturating_add(1), LongLinePolicy::Cut);
     let mut chunk = vec![0; READ_BYTES];
     let pass_on = |line: Bytes| {
@@ -70,7 +70,7 @@ fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
         lines
             .buffer()
             .extend_from_slice(chunk.get(..length).unwrap_or_default());
-        // No line is refused where long ones are cut.
+        // With long lines cut, no line is refused.
         while let Ok(Some(line)) = lines.next_line() {
             if !pass_on(line) {
                 return Ok(());
@@ -83,10 +83,10 @@ fn read_all(to: &mpsc::Sender<Line>, bytes_max: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what it is given to standard output, until nobody is left who could give it more.
+/// Writes messages to stdout until all senders are dropped.
 ///
 /// # Errors
-/// The thread cannot be started.
+/// The thread could not be started.
 pub(super) fn write(mut lines: mpsc::Receiver<Bytes>) -> io::Result<Output> {
     let (over, is_over) = watch::channel(false);
     std::thread::Builder::new()
@@ -96,24 +96,24 @@ pub(super) fn write(mut lines: mpsc::Receiver<Bytes>) -> io::Result<Output> {
             while let Some(line) = lines.blocking_recv() {
                 let written = output.write_all(&line).and_then(|()| output.flush());
                 if let Err(error) = written {
-                    tracing::info!(%error, "standard output cannot be written to");
+                    tracing::info!(%error, "stdout could not be written");
                     break;
                 }
             }
-            // Whoever waited for it may have gone.
+            // The receiver may be gone already.
             let _ = over.send(true);
         })?;
     Ok(Output { is_over })
 }
 
 impl Output {
-    /// Returns when all was written, or cannot be.
+    /// Returns when everything is written, or cannot be written.
     pub(super) async fn written(mut self) {
-        // An error says the same: the thread has ended.
+        // An error also means that the thread has ended.
         let _ = self.is_over.wait_for(|is_over| *is_over).await;
     }
 
-    /// Returns when nobody reads standard output any more.
+    /// Returns when stdout is closed.
     pub(super) async fn closed(&self) {
         let mut is_over = self.is_over.clone();
         let looked = async {
@@ -128,7 +128,7 @@ impl Output {
     }
 }
 
-/// Whether somebody may still read standard output: of a pipe and a socket the system tells, of a file nobody can.
+/// Whether stdout may still have a reader: the system knows for a pipe or socket, but not for a file.
 fn has_reader() -> bool {
     let output = io::stdout();
     let mut looked_at = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::empty())];
