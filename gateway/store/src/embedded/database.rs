@@ -1,7 +1,7 @@
-//! Transitions over the file: read the row, let the rules decide, write what they changed.
+//! Transitions on the file: read the row, apply the rules, write what changed.
 //!
-//! Invariants: what is decided in a transaction is decided over what that transaction read; the column `last_used_at`
-//! is exact to [`USE_STEP`], whatever the record itself says.
+//! Invariants: a transaction decides only on what it read itself; the column `last_used_at` is exact to [`USE_STEP`],
+//! also if the record was not written.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ use crate::status::StatusCell;
 use crate::transition::Access;
 use crate::waking::{BindingChange, PriorBinding, SettledScope, WakingTransition};
 
-/// A busy thread takes a purging step after this many commands that wrote.
+/// A busy thread purges once per this many writing commands.
 const PURGE_EVERY: u32 = 256;
 
-/// The database, as its thread holds it.
+/// The database, owned by its thread.
 pub(super) struct Database {
     pub(super) connection: FileConnection,
-    /// Where the file is, or ought to be while this works in memory.
+    /// The path of the file, also while this works in memory.
     pub(super) path: PathBuf,
     pub(super) status: Arc<StatusCell>,
     pub(super) known_workers: KnownWorkers,
@@ -43,25 +43,25 @@ pub(super) struct Database {
     departures: Departures,
     tuning: Tuning,
     pub(super) written_since_purge: u32,
-    /// Where REAP continues for a family, in the order of its index; none for the front.
+    /// Position in each family's index at which the next REAP continues; none for the start.
     pub(super) reaped_to: HashMap<Family, (i64, i64)>,
 }
 
-/// What a transition came to.
+/// The outcome of a transition.
 enum Outcome<R, A> {
     Done(TransitionResult<R, A>),
-    /// It has to write, and was tried without the write lock.
+    /// It has to write, but runs without the write lock.
     NeedsWriteLock,
 }
 
-/// The answer of a transition that was carried out.
+/// The result of a completed transition.
 struct TransitionResult<R, A> {
     reply: R,
-    /// What else was done.
+    /// The result of the additional work.
     also: A,
-    /// The binding that it moved, as it was before.
+    /// The binding that it rebound, as it was before.
     moved: Option<PriorBinding>,
-    /// The use that has to be noted beside the record.
+    /// The time of use to write beside the record.
     used_at: Option<Timestamp>,
 }
 
@@ -96,7 +96,7 @@ impl Database {
         Ok(reply)
     }
 
-    /// Carries out a transition and something else, or neither: the transaction is committed after `also` has succeeded.
+    /// Runs a transition and additional work, both or neither: the transaction is committed only if `also` succeeds.
     pub(super) fn transition_and<T: WakingTransition, A>(
         &mut self,
         key: &SessionKey,
@@ -277,7 +277,7 @@ impl Database {
         })
     }
 
-    /// Does work that writes in a transaction that may, with the workers as they are now.
+    /// Runs work in a writing transaction, with the current workers.
     pub(super) fn write<R>(
         &mut self,
         work: impl Fn(&Transaction<'_>, &mut KnownWorkers, &Clock) -> Result<R, TransactionError>,

@@ -1,10 +1,10 @@
-//! What SQLite's errors mean for a caller.
+//! Maps SQLite's errors to those of the store.
 
 use rusqlite::ErrorCode;
 
 use crate::error::NotReady;
 
-/// Sorts an error of SQLite. The text of its own message is kept only where no case of ours says more.
+/// Classifies an error of SQLite. Its message is kept only if no variant is more specific.
 pub(super) fn not_ready(error: &rusqlite::Error) -> NotReady {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => NotReady::Locked,

@@ -1,7 +1,8 @@
-//! The file as it lies in its directory: which one it is, who may make or move it now, and where a damaged one goes.
+//! The database file: its identity, the lock under which it is created or moved, and where a damaged one is moved to.
 //!
-//! Invariants: the file is made, brought up to date and moved aside under one lock between processes, so no process moves
-//! away what another has just made; a connection to a file that lies there no more deletes nothing of the one in its place.
+//! Invariants: the file is created, migrated and moved aside under one lock between processes, so no process moves away
+//! a file that another has just created; a connection to a file that is no longer in place deletes nothing of its
+//! replacement.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -15,18 +16,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
-/// What SQLite keeps beside a file, and the file itself.
+/// Suffixes of the file itself and of the files that SQLite keeps beside it.
 const PARTS: [&str; 3] = ["", "-wal", "-shm"];
-/// What the name of the lock ends with.
+/// Suffix of the lock file.
 const LOCK: &str = "-lock";
-/// Longest wait for the lock. Its holder makes a few tables, and may wait for SQLite's own lock meanwhile.
+/// Timeout for the lock. Its owner creates a few tables, and may wait for SQLite's own lock meanwhile.
 const LOCK_WITHIN: Duration = Duration::from_secs(30);
-/// How long to wait before the lock is tried again.
+/// Pause between attempts to lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// How many names are tried for what is moved aside.
+/// Most names to try for a file that is moved aside.
 const NAMES_TRIED: u128 = 100;
 
-/// Which file it is, whatever its name is.
+/// The identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -34,7 +35,7 @@ pub(super) struct FileId {
 }
 
 impl FileId {
-    /// The file that lies there now.
+    /// The file that is currently at this path.
     pub(super) fn at(path: &Path) -> Result<Self> {
         let found = fs::metadata(path)?;
         Ok(Self {
@@ -44,7 +45,7 @@ impl FileId {
     }
 }
 
-/// The lock under which the file is made, brought up to date or moved aside; given back when dropped.
+/// The lock under which the file is created, migrated or moved aside; released on drop.
 #[derive(Debug)]
 pub(super) struct FileLock(#[expect(dead_code, reason = "held, never read")] File);
 
@@ -76,12 +77,12 @@ impl FileLock {
     }
 }
 
-/// What a database in memory is for.
+/// The role of a database in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
-    /// It replaces a file that cannot be written.
+    /// A replacement for a file that cannot be written.
     Copy,
-    /// It is the store itself.
+    /// The store itself.
     Store,
 }
 
@@ -91,19 +92,20 @@ enum Place {
     Memory(MemoryUse),
 }
 
-/// A connection, and which file it is to.
+/// A connection, and the identity of its file.
 #[derive(Debug)]
 pub(super) struct FileConnection {
-    /// Closed before the lock below it is given back.
+    /// Closed before the lock below is released.
     connection: Connection,
     lock: Option<FileLock>,
     place: Place,
 }
 
 impl FileConnection {
-    /// A connection to the file that lay there with this id before and after it was made.
+    /// A connection to the file that had this id both before and after connecting.
     pub(super) fn file(connection: Connection, path: &Path, id: FileId) -> rusqlite::Result<Self> {
-        // The last connection to a file deletes the log beside it by its name, whosesoever that is by then.
+        // Otherwise the last connection to a file deletes the log beside it by name, even if that belongs to another
+        // file by then.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(Self {
             connection,
@@ -120,7 +122,7 @@ impl FileConnection {
         }
     }
 
-    /// What the database is for, if it is in memory.
+    /// The role of the database if it is in memory.
     pub(super) const fn memory_use(&self) -> Option<MemoryUse> {
         match self.place {
             Place::File(..) => None,
@@ -128,7 +130,7 @@ impl FileConnection {
         }
     }
 
-    /// Whether its file is what lies under its name still.
+    /// Whether its file is still the one at its path.
     pub(super) fn is_in_place(&self) -> bool {
         match &self.place {
             Place::File(path, id) => FileId::at(path).ok() == Some(*id),
@@ -152,8 +154,8 @@ impl DerefMut for FileConnection {
 }
 
 impl Drop for FileConnection {
-    /// The last one that closes writes the log back and deletes it, if no other file can be put there meanwhile. Otherwise
-    /// the log stays, and the next process that opens the file reads it.
+    /// The last connection to close checkpoints and deletes the log, if no other file can be put in place meanwhile.
+    /// Otherwise the log stays, and the next process that opens the file reads it.
     fn drop(&mut self) {
         let lock = match &self.place {
             Place::File(path, _) => FileLock::try_take(path).ok(),
@@ -167,7 +169,7 @@ impl Drop for FileConnection {
     }
 }
 
-/// Makes the directory, for its owner alone.
+/// Creates the directory, accessible to its owner only.
 pub(super) fn make_directory(directory: &Path) -> Result<()> {
     fs::DirBuilder::new()
         .recursive(true)
@@ -175,7 +177,7 @@ pub(super) fn make_directory(directory: &Path) -> Result<()> {
         .create(directory)
 }
 
-/// Makes the file before SQLite opens it, because SQLite gives it, and the log beside it, the usual permissions.
+/// Creates the file before SQLite opens it, since SQLite would give it and its log the default permissions.
 pub(super) fn make_private(path: &Path) -> Result<()> {
     let made = OpenOptions::new()
         .write(true)
@@ -184,7 +186,7 @@ pub(super) fn make_private(path: &Path) -> Result<()> {
         .open(path);
     match made {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        // A log without a file was left by an earlier file, and does not belong to this one.
+        // A log without a file is from an earlier file and does not belong to this one.
         made => made.map(drop).and_then(|()| {
             let is_left = |part: &&&str| !part.is_empty() && beside(path, part).exists();
             match PARTS.iter().find(is_left) {
@@ -200,12 +202,13 @@ fn put_log_aside(path: &Path) -> Result<()> {
     tracing::error!(
         file = %path.display(),
         moved_to = %moved_to.display(),
-        "the sessions' file is gone, and its log is not: that was moved aside, and a new file is begun"
+        "session file missing but its log present: the log was moved aside and a new file created"
     );
     Ok(())
 }
 
-/// Moves the file and what is beside it to `<name>.corrupt-<unix ms>`, and answers where that is. Called under the lock.
+/// Moves the file, and those that SQLite keeps beside it, to `<name>.corrupt-<unix ms>` and returns that path. Called
+/// under the lock.
 pub(super) fn put_aside(path: &Path) -> Result<PathBuf> {
     move_parts(path, &PARTS)
 }

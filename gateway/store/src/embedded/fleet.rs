@@ -1,4 +1,4 @@
-//! Workers, turns and rates: what a command of no record, or of more than the record, does in the file.
+//! Workers, turns and rates: commands on no record, or on more than one record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,8 +85,8 @@ impl EmbeddedStore {
         .await
     }
 
-    /// The thread is asked to look who is alive; the news itself is taken here, so that none is lost with a caller who
-    /// goes away while the thread works.
+    /// The thread is asked to check which workers are alive; the events are taken here, so that none is lost if the
+    /// caller goes away while the thread works.
     pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,
@@ -98,7 +98,7 @@ impl EmbeddedStore {
                 database.queues.advance(workers);
                 Ok(())
             });
-            // A thread that is too busy to look now looks at the next command.
+            // If the thread is too busy, the next command makes the check.
             drop(looked.await);
         };
         Ok(self.queues.wait(worker, timeout, look).await)
@@ -148,7 +148,7 @@ impl Database {
     }
 }
 
-/// A stored rate that does not read as one, which only a hand can have written, counts as none.
+/// A stored rate that cannot be parsed, which must have been edited by hand, counts as none.
 fn spent(connection: &Connection, name: &str) -> rusqlite::Result<Option<TheoreticalArrivalTime>> {
     let text = connection
         .prepare_cached("SELECT spent FROM rates WHERE name = ?1")?

@@ -1,6 +1,6 @@
-//! What is done beside the commands: uses are noted, and what is over is dropped, a bounded step at a time.
+//! Work besides the commands: recording uses and deleting expired rows, in small steps.
 //!
-//! Invariant: no command fails for it, and none waits long.
+//! Invariant: it fails no command and delays none for long.
 
 use std::time::Duration;
 
@@ -12,16 +12,17 @@ use super::row::{self, stored_number};
 use super::schema::BUSY_TIMEOUT;
 use crate::key::SessionKey;
 
-/// Most ended tombstones dropped in one step, so that no command waits for long behind one.
+/// Most ended tombstones deleted in one step, so that no command waits for long.
 const PURGE_STEP: u32 = 64;
-/// A use that changes no record is noted beside it when this long has passed since the last that was, so that a cap ends
-/// the session that was not used for longest.
+/// A use that does not change its record is written beside it if the last written one is at least this old, so that the
+/// session cap evicts the least recently used session.
 pub(super) const USE_STEP: Millis = Millis::new(1_000);
-/// Longest wait for the write lock for anything of this. What cannot be done now is done with the next.
+/// Timeout for the write lock. Work that has to wait longer is left to the next step.
 const BESIDE_WITHIN: Duration = Duration::from_millis(5);
 
 impl Database {
-    /// Notes a use beside a record that was not written for it. It takes no long wait, and its failure fails no command.
+    /// Writes a use beside a record that was not written otherwise. It waits only briefly, and a failure fails no
+    /// command.
     pub(super) fn note_use(&mut self, key: &SessionKey, used_at: Timestamp) {
         let noted = self.connection.busy_timeout(BESIDE_WITHIN).and_then(|()| {
             self.connection
@@ -32,22 +33,22 @@ impl Database {
         });
         let restored = self.connection.busy_timeout(BUSY_TIMEOUT);
         if let Err(error) = noted.and(restored) {
-            tracing::debug!(%error, "a use could not be noted");
+            tracing::debug!(%error, "a session's use could not be recorded");
         }
     }
 
-    /// Drops some tombstones and params whose time is over. What cannot be dropped now is dropped later.
+    /// Deletes some expired tombstones and params. Whatever fails is retried in the next step.
     pub(super) fn purge(&mut self) {
         self.written_since_purge = 0;
         match self.mended(|database| Ok(database.has_lapsed()?)) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
-                tracing::error!(%error, "nobody can tell which sessions are over");
+                tracing::error!(%error, "expired-session scan failed");
                 return;
             }
         }
-        // Where it fails, the usual time is waited.
+        // If this fails, the default timeout applies.
         let _ = self.connection.busy_timeout(BESIDE_WITHIN);
         let dropped = self.write(|transaction, _, clock| {
             let now = stored_number(clock.now().unix_ms());
@@ -78,16 +79,16 @@ impl Database {
             Ok(count)
         });
         if let Err(error) = self.connection.busy_timeout(BUSY_TIMEOUT) {
-            tracing::debug!(%error, "the time that is waited for other processes could not be set");
+            tracing::debug!(%error, "busy timeout could not be restored");
         }
         match dropped {
             Ok(0) => {}
-            Ok(count) => tracing::debug!(count, "ended tombstones dropped"),
-            Err(error) => tracing::error!(%error, "ended tombstones could not be dropped"),
+            Ok(count) => tracing::debug!(count, "ended tombstones deleted"),
+            Err(error) => tracing::error!(%error, "ended tombstones could not be deleted"),
         }
     }
 
-    /// Whether there is anything to drop: to ask needs no write lock.
+    /// Whether there is anything to delete: reading needs no write lock.
     fn has_lapsed(&self) -> rusqlite::Result<bool> {
         self.connection
             .prepare_cached(

@@ -1,12 +1,10 @@
-//! Which workers live, as the processes of one machine tell each other through the file.
+//! The live workers, which the processes of one machine share through the file.
 //!
-//! Other processes' beats arrive as rows with the wall-clock time of the beat, because no monotonic clock is shared
-//! across a restart. The rules count on a monotonic clock, though, so a beat is dated only once, when this process
-//! first sees it: from then on it lapses on this process's own monotonic clock, and a wall clock that is set while
-//! processes run neither kills nor revives anybody.
+//! Heartbeats of other processes arrive as rows with a wall-clock time, because no monotonic clock survives a restart.
+//! The rules need monotonic times, so this process dates a heartbeat once, when it first reads it. From then on the
+//! heartbeat expires by this process's monotonic clock, and setting the wall clock neither kills nor revives a worker.
 //!
-//! Invariant: the order of rows is the order in which boots appeared, so that every process agrees on which boot of a
-//! name is the latest.
+//! Invariant: rows are in the order in which boots appeared, so all processes agree which boot of a name is the latest.
 
 use std::collections::HashMap;
 
@@ -21,33 +19,33 @@ use super::row::{read_number, stored_number};
 use crate::clock::Clock;
 use crate::fleet::WORKER_GRACE;
 
-/// How long the row of a worker that no longer beats is kept.
+/// How long the row of a silent worker is kept.
 const FORGOTTEN_AFTER: Millis = Millis::new(7 * 24 * 60 * 60 * 1_000);
 
-/// How many boots of one name are kept: the living one, and the earlier ones that the rules remember.
+/// Boots of one name that are kept: the live one, and the retired ones that the rules remember.
 const BOOTS_KEPT: i64 = RETIRED_BOOTS_MAX as i64 + 1;
 
-/// How many workers are kept that are gone or beat no more: processes that serve one client each come and go all day.
+/// Gone or silent workers that are kept: processes that serve a single client come and go all day.
 const GONE_KEPT: i64 = 256;
 
-/// The workers this process has heard of, through the file and by itself.
+/// The workers that this process knows, from the file and its own.
 #[derive(Debug)]
 pub(super) struct KnownWorkers {
     pub(super) workers: Workers,
-    /// SQLite's `data_version` when the rows were last read: it changes when another connection commits.
+    /// SQLite's `data_version` when the rows were last read. It changes when another connection commits.
     version: Option<i64>,
-    /// The rows as they were last read.
+    /// The rows when they were last read.
     rows: HashMap<Box<str>, WorkerBeat>,
 }
 
-/// What distinguishes one beat of a worker from its next.
+/// Distinguishes consecutive heartbeats of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WorkerBeat {
     last_beat_at: u64,
     state: WorkerState,
 }
 
-/// What a worker last said.
+/// The last state that a worker reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 enum WorkerState {
@@ -65,12 +63,12 @@ impl KnownWorkers {
         }
     }
 
-    /// The next look is at another file, or at a copy.
+    /// Forces the next refresh to read the rows, since the file or copy has changed.
     pub(super) const fn forget_version(&mut self) {
         self.version = None;
     }
 
-    /// Takes in what other processes have written since the last look. Called inside a transaction.
+    /// Reads what other processes have written since the last refresh. Called inside a transaction.
     pub(super) fn refresh(
         &mut self,
         connection: &Connection,
@@ -95,7 +93,7 @@ impl KnownWorkers {
         Ok(())
     }
 
-    /// Rows that a hand has made unreadable are passed over: they name no worker that could be asked for.
+    /// Unreadable rows, which must have been edited by hand, are skipped: they name no worker.
     fn take_in(
         &mut self,
         row: &Row<'_>,
@@ -142,7 +140,7 @@ impl KnownWorkers {
         Ok(Some((name, seen)))
     }
 
-    /// Notes a beat of a worker of this process, and tells the others.
+    /// Records a heartbeat of a worker of this process, and writes it for the others.
     pub(super) fn beat(
         &mut self,
         connection: &Connection,
@@ -209,7 +207,7 @@ impl KnownWorkers {
         Ok(())
     }
 
-    /// Notes that a worker is gone, and tells the others. Answers whether it was alive.
+    /// Records that a worker is gone, and writes that for the others. Returns whether it was alive.
     pub(super) fn gone(
         &mut self,
         connection: &Connection,

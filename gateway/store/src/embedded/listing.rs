@@ -1,7 +1,7 @@
 //! LIST over the file.
 //!
-//! The columns find candidates, and the records decide. Invariant: one call looks at a bounded number of rows, so a page
-//! may be short and still have a next one.
+//! Columns select candidates, and the records decide. Invariant: one call examines a bounded number of rows, so a page
+//! may be short and still have a successor.
 
 use mooring_session::Tuning;
 use mooring_session::context::{Context, NoIndex};
@@ -21,7 +21,7 @@ use crate::error::StoreError;
 use crate::key::SessionKey;
 use crate::query::{Cursor, PAGE_MAX, SessionPage, SessionQuery};
 
-/// Most rows that one call looks at.
+/// Most rows that one call examines.
 const EXAMINED_MAX: usize = 2_000;
 
 impl EmbeddedStore {
@@ -38,7 +38,7 @@ impl EmbeddedStore {
     }
 }
 
-/// A query, read.
+/// A parsed query.
 struct Search {
     filter: Filter,
     order: Order,
@@ -47,7 +47,7 @@ struct Search {
     prefix: String,
 }
 
-/// A session's place in the order of creation; the ordinal orders those of one moment.
+/// A session's position by time of creation; the ordinal breaks ties.
 #[derive(Clone, Copy)]
 struct Place {
     created_at: i64,
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// A statement in the making.
+/// A statement under construction.
 struct Statement {
     sql: String,
     values: Vec<Value>,
@@ -127,7 +127,7 @@ impl Database {
     }
 }
 
-/// A record and its key; none where the record cannot be read, or is not of this gateway's prefix.
+/// A record and its key; none if the record cannot be read, or the key does not have this gateway's prefix.
 fn read(row: &Row<'_>, prefix: &str) -> Result<Option<(SessionKey, Record)>, TransactionError> {
     let key = row.get_ref(2)?.as_bytes().unwrap_or_default();
     let Some(key) = SessionKey::named(prefix, key) else {
@@ -138,7 +138,7 @@ fn read(row: &Row<'_>, prefix: &str) -> Result<Option<(SessionKey, Record)>, Tra
     Ok(record.ok().map(|record| (key, record)))
 }
 
-/// The rows behind the cursor that the columns admit.
+/// The rows after the cursor that match by their columns.
 fn candidates(search: &Search, now: Timestamp) -> Statement {
     let now = Value::from(stored_number(now.unix_ms()));
     let mut statement = Statement {

@@ -1,7 +1,7 @@
-//! A copy of the file in memory, for as long as the file cannot be written, and the way back.
+//! A copy of the file in memory, used while the file cannot be written, and how it is written back.
 //!
-//! Invariant: what changed in the copy is written to the file in one transaction, row by row, and only over a row that is
-//! as the copy found it: what another process has changed meanwhile stays.
+//! Invariant: changes in the copy are written to the file in one transaction, row by row, and only over rows that are
+//! as they were copied: changes by other processes stay.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, pa
 use super::row;
 use super::tables::{self, SCHEMA_VERSION, version};
 
-/// What is copied, all columns in their order.
+/// The copied tables, with all their columns.
 const TABLES: [&str; 6] = [
     "sessions", "bindings", "workers", "inits", "numbers", "rates",
 ];
-/// What a session is, but for its place in the order of the file.
+/// The columns of a session except its position in the file.
 const SESSION: &str = "key, fields, principal, lifecycle, created_at, last_used_at, over_at, holds, \
                        tombstone_ends_at, highest_number";
 
-/// `changed` has the key of each row that is not as the file has it, and the fields that the file had.
+/// `changed` has the key of each row that differs from the file, and the fields in the file.
 const CHANGES: &str = "
 CREATE TABLE changed (key TEXT PRIMARY KEY, base TEXT) STRICT, WITHOUT ROWID;
 CREATE TRIGGER session_made AFTER INSERT ON sessions BEGIN
@@ -33,12 +33,12 @@ CREATE TRIGGER session_dropped AFTER DELETE ON sessions BEGIN
 END;
 ";
 
-/// How much of the file is in the copy.
+/// How much of the file was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// Everything that was committed.
     Whole,
-    /// The file itself, without the log beside it.
+    /// The file without its write-ahead log.
     WithoutLog,
     /// Nothing: the file cannot be read either.
     Nothing,
@@ -54,16 +54,16 @@ impl Extent {
     }
 }
 
-/// What came of writing the copy back.
+/// The result of writing back.
 #[derive(Debug, Default)]
 pub(super) struct WrittenBack {
-    /// How many sessions were written.
+    /// Number of sessions that were written.
     pub(super) written: usize,
-    /// The keys of those that others have changed meanwhile.
+    /// Keys of sessions that other processes have changed meanwhile.
     pub(super) overruled: Vec<String>,
 }
 
-/// A copy of what can be read: over the connection that there is, over one that only reads, or of nothing.
+/// Copies whatever can be read: through the existing connection, through a read-only one, or nothing.
 pub(super) fn make(
     open: Option<&Connection>,
     path: &Path,
@@ -76,7 +76,7 @@ pub(super) fn make(
     if let Some(copy) = plain.ok().and_then(|connection| of(&connection).ok()) {
         return Ok((copy, Extent::Whole));
     }
-    // Where the directory cannot be written, there is nowhere to put what the log needs beside it.
+    // If the directory is not writable, SQLite cannot create what it needs to read the log.
     let as_it_lies = as_it_lies(path).and_then(|uri| {
         Connection::open_with_flags(uri, read_only | OpenFlags::SQLITE_OPEN_URI).ok()
     });
@@ -97,7 +97,7 @@ fn as_it_lies(path: &Path) -> Option<String> {
     Some(format!("file:{escaped}?immutable=1"))
 }
 
-/// A database in memory that holds nothing.
+/// An empty database in memory.
 pub(super) fn empty() -> rusqlite::Result<Connection> {
     let mut memory = Connection::open_in_memory()?;
     let transaction = memory.transaction()?;
@@ -110,7 +110,7 @@ fn of(source: &Connection) -> rusqlite::Result<Connection> {
     let mut memory = empty()?;
     let copy = memory.transaction()?;
     copy.execute_batch("DELETE FROM numbers")?;
-    // One moment of all tables.
+    // A consistent snapshot of all tables.
     let source = source.unchecked_transaction()?;
     if version(&source)? != SCHEMA_VERSION {
         return Err(rusqlite::Error::InvalidQuery);
@@ -138,13 +138,13 @@ fn copy_rows(source: &Connection, copy: &Connection, table: &str) -> rusqlite::R
     Ok(())
 }
 
-/// Writes to the file what changed in the copy. It fails where the file still cannot be written, and changes nothing then.
+/// Writes the changes in the copy to the file. If the file still cannot be written, this fails and changes nothing.
 pub(super) fn write_back(
     memory: &Connection,
     file: &mut Connection,
 ) -> rusqlite::Result<WrittenBack> {
     let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Numbers that were given in memory are not given again.
+    // Numbers that were assigned in memory are not assigned again.
     let floor = row::stored_number(row::read_floor(memory)?);
     row::raise_floor(&transaction, floor)?;
     let mut done = WrittenBack::default();
@@ -156,7 +156,7 @@ pub(super) fn write_back(
             .prepare_cached("SELECT fields FROM sessions WHERE key = ?1")?
             .query_row([&key], |row| row.get(0))
             .optional()?;
-        // Changed by another process, or dropped by it because it was over.
+        // Another process has changed it, or deleted it after it expired.
         if there != base {
             done.overruled.push(key);
             continue;
@@ -166,7 +166,7 @@ pub(super) fn write_back(
             .query_row([&key], |row| row.get(0))
             .optional()?;
         write_session(memory, &transaction, &key)?;
-        // A use of another process's that changed nothing else.
+        // Another process has only recorded a use.
         transaction
             .prepare_cached(
                 "UPDATE sessions SET last_used_at = max(last_used_at, ?2) WHERE key = ?1",
@@ -206,7 +206,8 @@ fn write_session(memory: &Connection, file: &Connection, key: &str) -> rusqlite:
     Ok(())
 }
 
-/// Workers that beat meanwhile, and initialize params that are kept for longer. Rates continue from the file's.
+/// Writes workers that sent heartbeats meanwhile, and initialize params with a longer TTL. Rates continue from the
+/// file's.
 fn write_others(memory: &Connection, file: &Connection) -> rusqlite::Result<()> {
     let mut workers = memory.prepare(
         "SELECT worker, name, address, ttl_ms, last_beat_at, state FROM workers ORDER BY ordinal",

@@ -1,7 +1,7 @@
-//! What is done where the file fails: a damaged one gives way to a new one, and one that cannot be written to memory.
+//! Handles failures of the file: a damaged one is replaced by a new one, an unwritable one by memory.
 //!
-//! Invariants: each is logged as an error; a command that failed for it is tried once more over what took its place; a
-//! file that another process has put in the place of this one's is found before the next command.
+//! Invariants: each replacement is logged as an error; a command that failed because of it is retried once; if another
+//! process has replaced the file, that is noticed before the next command.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -17,10 +17,10 @@ use super::schema::{self, Check};
 use crate::error::{NotReady, OpenError, StoreError};
 use crate::status::{StatusCell, StoreMode};
 
-/// Opens the file, or begins in memory where it can be neither made nor opened.
+/// Opens the file, or starts in memory if it can be neither created nor opened.
 ///
 /// # Errors
-/// The file is a newer version's, or another process has it locked for too long.
+/// The file has a newer version, or another process has locked it for too long.
 pub(super) fn open(path: &Path, status: &StatusCell) -> Result<FileConnection, OpenError> {
     schema::open(path, Check::Usual).or_else(|error| {
         if !is_unwritable(&error) {
@@ -32,7 +32,7 @@ pub(super) fn open(path: &Path, status: &StatusCell) -> Result<FileConnection, O
 
 fn is_unwritable(error: &OpenError) -> bool {
     match error {
-        // Who has the lock for so long is at work on the file.
+        // The process that holds the lock for so long is still using the file.
         OpenError::Place { source, .. } => source.kind() != ErrorKind::TimedOut,
         OpenError::Directory { .. } => true,
         OpenError::File { source, .. } => cannot_be_written(source),
@@ -40,7 +40,7 @@ fn is_unwritable(error: &OpenError) -> bool {
     }
 }
 
-/// Whether the error says that the disk is full, or that the file or its directory cannot be written.
+/// Whether the error means that the disk is full, or that the file or its directory is not writable.
 fn cannot_be_written(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -75,7 +75,7 @@ fn copied(
 }
 
 impl Database {
-    /// Does the work, and once more where the file failed and something has taken its place.
+    /// Runs the work, and a second time if the file failed and was replaced.
     pub(super) fn mended<R>(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<R, TransactionError>,
@@ -90,8 +90,8 @@ impl Database {
         done.map_err(StoreError::from)
     }
 
-    /// Goes over to the file that lies under the name, where another process has put one there. Says whether it did: what
-    /// were written to the file of before would be lost.
+    /// Switches to the file at the path if another process has replaced it, and returns whether it did. Writes to the
+    /// earlier file would be lost.
     fn follow(&mut self) -> bool {
         if self.connection.is_in_place() {
             return true;
@@ -100,7 +100,7 @@ impl Database {
         self.open_again(Check::Usual)
     }
 
-    /// Whether something has taken the place of the file that failed so.
+    /// Replaces the file after such an error, and returns whether it did.
     fn mend(&mut self, error: &rusqlite::Error) -> bool {
         if self.connection.memory_use().is_some() {
             return false;
@@ -140,7 +140,7 @@ impl Database {
         }
     }
 
-    /// Writes back what changed in memory, where the file can be written again.
+    /// Writes the changes in memory back if the file is writable again.
     pub(super) fn return_to_file(&mut self) {
         if self.connection.memory_use() != Some(MemoryUse::Copy) {
             return;
@@ -162,13 +162,13 @@ impl Database {
         for key in &done.overruled {
             tracing::warn!(
                 session = %mooring_secrets::digest::short(key),
-                "another process has changed a session in the file meanwhile: what happened in memory is dropped"
+                "session changed in the file by another process meanwhile: changes in memory discarded"
             );
         }
         tracing::info!(
             file = %self.path.display(),
             written = done.written,
-            "the sessions' file can be written again, and has what happened in memory"
+            "session file writable again; changes in memory written back"
         );
         self.serve_from(opened);
         self.status.set(StoreMode::Normal);

@@ -1,19 +1,20 @@
 //! The embedded store: one SQLite file, shared safely by the processes of one machine.
 //!
-//! Every transition is one `BEGIN IMMEDIATE` transaction over one row, decided by the rules, so two processes never
-//! decide over the same state; one that changes nothing (most ROUTEs) waits for no write lock, and its use is noted while
-//! no other process writes. A process may be killed at any moment: SQLite's write-ahead log keeps what was committed and
-//! drops the rest. `synchronous` is `NORMAL`: a power cut may lose the last commits, never the file's integrity.
+//! Every transition is one `BEGIN IMMEDIATE` transaction on one row, decided by the rules, so two processes never
+//! decide on the same state. A transition that changes nothing (most ROUTEs) does not wait for the write lock; its use
+//! is recorded while no other process writes. A process may be killed at any moment: SQLite's write-ahead log keeps
+//! committed transactions and drops the rest. `synchronous` is `NORMAL`: a power failure may lose the last commits, but
+//! not the integrity of the file.
 //!
-//! Processes that are started for one call each share the file too: it is made and brought up to date under a lock
-//! ([`file`]) and checked before it is used ([`schema`]). If it is damaged or cannot be written, sessions continue without
-//! it ([`mend`], [`memory_copy`]).
+//! Short-lived processes, started for one call each, share the file too: it is created and migrated under a lock
+//! ([`file`]) and checked before use ([`schema`]). If it is damaged or cannot be written, sessions continue without it
+//! ([`mend`], [`memory_copy`]).
 //!
-//! Caps, lists, placement by load and the reaper use columns beside the records, so they are the same for all processes.
-//! Turns and events are those of one process: each process keeps order for itself, and a caller that waits for another
-//! process's claim asks again from time to time.
+//! Caps, lists, placement by load and the reaper use columns beside the records, so they apply across processes. Turns
+//! and events are per process: each process orders its own calls, and a caller that waits for another process's claim
+//! polls.
 //!
-//! SQLite blocks, so one thread of its own does all the work of a process; callers reach it through a bounded channel.
+//! SQLite blocks, so one dedicated thread does all the work of a process; callers reach it through a bounded channel.
 
 mod database;
 mod failure;
@@ -49,43 +50,43 @@ use super::queues::Queues;
 use super::status::{StatusCell, StoreMode};
 use super::waking::WakingTransition;
 
-/// Most commands that wait for the thread. Beyond it callers wait for room.
+/// Most commands queued for the thread. Beyond it callers wait for room.
 const QUEUE_MAX: usize = 1_024;
-/// How long a command may wait for its turn and for other processes' write locks before it is refused as busy.
+/// How long a command may wait in the queue and for other processes' write locks before it is refused as busy.
 const WAIT_MAX: Duration = Duration::from_secs(14);
-/// How often the thread looks for ended tombstones, busy or not: a worker that beats never leaves it idle for long.
+/// Interval of purging ended tombstones, busy or not: heartbeats alone keep the thread from being idle.
 const PURGE_INTERVAL: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce(&mut Database) + Send>;
 
-/// The handle of the thread that owns the database. Dropping it ends the thread after the work already queued.
+/// Handle of the thread that owns the database. Dropping it ends the thread after the queued work.
 #[derive(Debug)]
 pub(super) struct EmbeddedStore {
     jobs: flume::Sender<Job>,
-    /// The turns and news of this process.
+    /// The turns and events of this process.
     queues: Arc<Queues>,
     prefix: Arc<str>,
     status: Arc<StatusCell>,
-    /// Whether no other process can see the sessions.
+    /// Whether the sessions are invisible to other processes.
     is_private: bool,
 }
 
 impl EmbeddedStore {
-    /// Opens or makes the file, and starts the thread. Where the file can be neither made nor opened, the store begins in
-    /// memory, degraded.
+    /// Opens or creates the file, and starts the thread. If the file can be neither created nor opened, the store
+    /// starts in memory, degraded.
     ///
     /// # Errors
-    /// The file is locked for too long or is of a newer version, or the thread cannot start.
+    /// The file is locked for too long or has a newer version, or the thread cannot be started.
     pub(super) fn open(path: &Path, clock: Clock, prefix: &str) -> Result<Self, OpenError> {
         let status = StatusCell::new(StoreMode::Normal);
         let connection = mend::open(path, &status)?;
         Self::start(connection, path, status, clock, prefix)
     }
 
-    /// The same without a file: the sessions end with the process.
+    /// Starts the store without a file: the sessions end with the process.
     ///
     /// # Errors
-    /// The thread cannot start.
+    /// The thread cannot be started.
     pub(super) fn in_memory(clock: Clock, prefix: &str) -> Result<Self, OpenError> {
         let path = Path::new(":memory:");
         let connection = memory_copy::empty().map_err(|source| OpenError::File {
@@ -128,12 +129,12 @@ impl EmbeddedStore {
         })
     }
 
-    /// Whether no other process can see the sessions.
+    /// Whether the sessions are invisible to other processes.
     pub(super) const fn is_private(&self) -> bool {
         self.is_private
     }
 
-    /// Whether the file serves, or memory in its place.
+    /// Whether the file is in use, or memory in its place.
     pub(super) fn status(&self) -> Arc<StatusCell> {
         Arc::clone(&self.status)
     }
@@ -170,14 +171,14 @@ impl EmbeddedStore {
             .await
     }
 
-    /// Has the thread do the work. Work that was queued is done even if the caller no longer waits.
+    /// Runs work on the thread. Queued work is done even if the caller no longer waits.
     async fn ask<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Database) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |database| {
-            // The caller may be gone; what was done stays done.
+            // If the caller is gone, the work stays done.
             drop(reply.send(work(database)));
         });
         let asked = async {
@@ -191,8 +192,8 @@ impl EmbeddedStore {
     }
 }
 
-/// What the thread does, until the handle is dropped. A process that lives for one call only drops some of what is over
-/// too, at its start.
+/// The loop of the thread, until the handle is dropped. It purges once at the start, so that processes that live for a
+/// single call do so too.
 fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
     database.purge();
     let mut purged_at = Instant::now();
@@ -211,12 +212,12 @@ fn work(queue: &flume::Receiver<Job>, database: &mut Database) {
     database.return_to_file();
 }
 
-/// What can go wrong inside a transaction.
+/// Errors inside a transaction.
 #[derive(Debug)]
 enum TransactionError {
-    /// The answer of the store is this error.
+    /// An error that is the store's reply.
     Store(StoreError),
-    /// SQLite failed.
+    /// A failure of SQLite.
     Sqlite(rusqlite::Error),
 }
 

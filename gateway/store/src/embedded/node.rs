@@ -1,7 +1,7 @@
-//! What the file knows beside the record at hand: how full instances are, and what a principal holds.
+//! Facts beyond the current record: the load of instances, and the sessions of a principal.
 //!
-//! Asked only where a rule needs it, within the transaction of the command. Invariant: a question that fails fails the
-//! command; it is never taken for an answer.
+//! Queried only if a rule needs them, within the command's transaction. Invariant: a failed query fails the command; it
+//! is never taken for an answer.
 
 use std::cell::RefCell;
 
@@ -15,14 +15,14 @@ use super::row::{read_number, stored_number};
 use crate::key::SessionKey;
 use crate::queues::Queues;
 
-/// Most bindings counted at one instance, so that no BIND takes long. Instances that are fuller count as equally full,
-/// and sessions spread over them by the hash of their keys.
+/// Most bindings counted at one instance, so that no BIND takes long. Fuller instances count as equally full, and
+/// sessions are spread over them by the hash of their keys.
 const COUNTED_MAX: u32 = 1_000;
-/// Most bindings looked at for it: those of sessions that are over, which an instance that is away collects, are among
-/// them.
+/// Most bindings examined for the count. They include those of expired sessions, which pile up at an unreachable
+/// instance.
 const EXAMINED_MAX: u32 = 4_000;
 
-/// The file, asked from within the command over one record.
+/// Queries on the file on behalf of the command on one record.
 pub(super) struct FileNode<'a> {
     connection: &'a Connection,
     key: &'a SessionKey,
@@ -30,7 +30,7 @@ pub(super) struct FileNode<'a> {
     mono: Monotonic,
     departures: &'a Departures,
     queues: &'a Queues,
-    /// The first question that failed.
+    /// The error of the first failed query.
     failure: RefCell<Option<rusqlite::Error>>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> FileNode<'a> {
         }
     }
 
-    /// Whether every question was answered.
+    /// Fails if a query failed.
     pub(super) fn check(&self) -> rusqlite::Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
@@ -89,7 +89,7 @@ impl<'a> FileNode<'a> {
 
     fn held(&self, principal: &Principal) -> rusqlite::Result<PrincipalSessions> {
         let key = self.key.secret();
-        // The bare column beside min() is that of the row with the minimum.
+        // In SQLite, a bare column beside min() is from the row with the minimum.
         self.connection
             .prepare_cached(
                 "SELECT count(*), key, min(last_used_at) FROM sessions

@@ -1,4 +1,4 @@
-//! REAP over the file: the tombstones that still hold something and that no process is cleaning up.
+//! REAP on the file: tombstones with open resources that no process is cleaning up.
 
 use mooring_session::context::Liveness;
 use mooring_session::names::WorkerId;
@@ -14,7 +14,7 @@ use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 use crate::query::PAGE_MAX;
 
-/// Most rows that one call looks at. Those that others own or clean up are among them.
+/// Most rows that one call examines, including those that other workers own or clean up.
 const EXAMINED_MAX: u32 = 2_000;
 
 impl EmbeddedStore {
@@ -34,9 +34,8 @@ impl EmbeddedStore {
 }
 
 impl Database {
-    /// Those that have waited longest come first. Where more of them than one call looks at are others', of another
-    /// family or put off, the next call for this family continues behind them, and from the front again when it has come
-    /// to the end.
+    /// The oldest come first. If one call examines its maximum of rows that belong to others or other families or are
+    /// postponed, the next call for this family continues after them, and starts over after reaching the end.
     fn reap(
         &mut self,
         worker: &WorkerId,
@@ -44,7 +43,7 @@ impl Database {
         count: usize,
         prefix: &str,
     ) -> Result<Vec<SessionKey>, TransactionError> {
-        // A copy in memory does not see that others use what it takes for over.
+        // A copy in memory does not show whether others still use sessions that look expired in it.
         if self.connection.memory_use() == Some(MemoryUse::Copy) {
             return Ok(Vec::new());
         }
@@ -91,7 +90,8 @@ impl Database {
     }
 }
 
-/// What is owned is named to its owner while that lives, and to anybody when it is dead: as the index names it.
+/// Like the module's index: resources with an owner are returned to that owner while it is alive, and to every worker
+/// once it is dead.
 fn is_due(record: &Record, worker: &WorkerId, workers: &dyn Liveness, now: Timestamp) -> bool {
     let is_being_cleaned = record.cleaning.as_ref().is_some_and(|it| it.is_live(now));
     let mut owners = record

@@ -1,9 +1,8 @@
-//! Rows of `sessions` and `bindings`: a record's fields, and beside them the columns that questions over many records go
-//! by.
+//! Rows of `sessions` and `bindings`: a record's fields, and columns for queries over many records.
 //!
-//! Invariants: the fields are the record, and the columns say the same of it, because they are only ever written
-//! together; what a question finds by a column is decided by the fields. Fields that this version does not know are kept.
-//! One column says more: `last_used_at` counts uses too that the record was not written for.
+//! Invariants: the fields are the record, and the columns agree with it, because both are always written together;
+//! columns only select, and the fields decide. Fields unknown to this version are preserved. Only `last_used_at` has
+//! more than the record: it also counts uses for which the record was not written.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::TransactionError;
 
-/// One record's fields by name, as a person reads them with the sqlite3 shell.
+/// One record's fields by name, readable in the sqlite3 shell.
 pub(super) type Fields = BTreeMap<String, String>;
 
 /// A row of `sessions`.
@@ -28,9 +27,9 @@ pub(super) struct SessionRow {
     pub(super) highest_number: u64,
 }
 
-/// What the columns say of the times of a record.
+/// A record's times in columns.
 pub(super) struct Times<'a> {
-    /// When the session was last used.
+    /// The last use of the session.
     pub(super) used_at: Timestamp,
     pub(super) tuning: &'a Tuning,
 }
@@ -63,7 +62,7 @@ pub(super) fn load(
     }))
 }
 
-/// Reads the column `fields`.
+/// Parses the column `fields`.
 pub(super) fn parse(json: &str) -> Result<Fields, Refusal> {
     serde_json::from_str(json).map_err(|_| unreadable())
 }
@@ -82,7 +81,7 @@ fn unreadable() -> Refusal {
     Refusal::Corrupt(CorruptRecord::field(b"fields"))
 }
 
-/// Writes the record under the key, over the fields that were there before.
+/// Writes the record under the key, over its earlier fields.
 pub(super) fn save(
     transaction: &Transaction<'_>,
     key: &str,
@@ -99,7 +98,7 @@ pub(super) fn save(
     fields.extend(changes.set);
     let json = serde_json::to_string(&fields).map_err(|_| unreadable())?;
     save_session(transaction, key, &json, record, times)?;
-    // A mere use changes no binding.
+    // A change of use or deadline alone changes no binding.
     if written != RecordChange::Life {
         save_bindings(transaction, key, record)?;
     }
@@ -117,7 +116,7 @@ pub(super) fn save_session(
     let holds = !record.bindings.is_empty() || record.content_hash.is_some();
     let (lifecycle, over_at) = match life.lifecycle {
         Lifecycle::Active => ("active", life.expires_at),
-        // Whatever the clock says.
+        // Independent of the clock.
         Lifecycle::Ended => ("ended", Timestamp::default()),
     };
     transaction
@@ -168,7 +167,7 @@ pub(super) fn save_bindings(
     Ok(())
 }
 
-/// Drops the row of a record that is gone, and remembers its numbers.
+/// Deletes the row of a record that is gone, but keeps its numbers.
 pub(super) fn remove(
     transaction: &Transaction<'_>,
     key: &str,
@@ -192,12 +191,12 @@ pub(super) fn raise_floor(transaction: &Transaction<'_>, to: i64) -> rusqlite::R
     Ok(())
 }
 
-/// SQLite's integers are signed; the times and numbers of the rules stay far below that.
+/// SQLite's integers are signed; times and numbers of the rules are far below the limit.
 pub(super) fn stored_number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A number that [`stored_number`] wrote; a negative one, which only a hand can have written, reads as zero.
+/// Reads a number written by [`stored_number`]; a negative one, which must have been edited by hand, reads as zero.
 pub(super) fn read_number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column)
         .map(|number| u64::try_from(number).unwrap_or(0))

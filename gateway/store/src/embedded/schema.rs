@@ -1,8 +1,8 @@
-//! How the file is opened.
+//! Opens the file.
 //!
-//! Invariants: `PRAGMA user_version` says which schema the file has; a newer one is refused, and an older one is brought
-//! up to date; only the file's owner may read it, because it holds session ids; a file that is damaged is moved aside,
-//! never deleted, and nothing else is taken for damage.
+//! Invariants: `PRAGMA user_version` is the file's schema version; a newer one is refused, and an older one migrated;
+//! only the file's owner may read it, because it contains session ids; a damaged file is moved aside, never deleted,
+//! and no other error counts as damage.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use super::file::{self, FileConnection, FileId, FileLock};
 use super::tables::{self, SCHEMA_VERSION, version};
 use crate::error::OpenError;
 
-/// How long SQLite waits for another process's write lock. Shorter than a caller waits for its answer.
+/// SQLite's timeout for another process's write lock. Shorter than a caller's timeout.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(12);
-/// Largest file that is looked through whenever it is opened. Of a larger one, damage shows where it is met.
+/// Largest file that is checked whenever it is opened. Damage in a larger one is found when it is read.
 const CHECKED_BYTES_MAX: i64 = 8 * 1_024 * 1_024;
 
-/// How closely a file is looked at before it is used.
+/// How thoroughly a file is checked before use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Its pages, where it is not large.
+    /// Its pages, unless it is large.
     Usual,
-    /// Everything: something was found damaged.
+    /// Everything, since damage was found.
     Whole,
 }
 
-/// Opens the file, makes it and its directory where they are missing, and brings the tables into place. Of many
-/// processes that do so at once one makes them, and the others find them made.
+/// Opens the file, creating it and its directory if they are missing, and migrates its tables. If several processes do
+/// so concurrently, one creates them and the others find them.
 pub(super) fn open(path: &Path, check: Check) -> Result<FileConnection, OpenError> {
     if check == Check::Usual
         && let Some(opened) = as_it_stands(path)
@@ -49,7 +49,7 @@ pub(super) fn open(path: &Path, check: Check) -> Result<FileConnection, OpenErro
                 file = %path.display(),
                 moved_to = %moved_to.display(),
                 error = %source,
-                "the sessions' file is damaged: it was moved aside, and a new one is begun"
+                "session file damaged: moved aside, and a new one created"
             );
             make(path, check)
         }
@@ -64,7 +64,7 @@ fn of_place(path: &Path, source: std::io::Error) -> OpenError {
     }
 }
 
-/// Whether the error says that the file is no database, or not a whole one.
+/// Whether the error means that the file is not a database, or an incomplete one.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
@@ -72,7 +72,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// The file where nothing has to be done to it, for which no lock is needed.
+/// The file if it needs no changes; this needs no lock.
 fn as_it_stands(path: &Path) -> Option<FileConnection> {
     let id = FileId::at(path).ok()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -90,7 +90,7 @@ fn as_it_stands(path: &Path) -> Option<FileConnection> {
     opened.is_in_place().then_some(opened)
 }
 
-/// The file, made where it is missing. Called under the lock.
+/// The file, created if it is missing. Called under the lock.
 fn make(path: &Path, check: Check) -> Result<FileConnection, OpenError> {
     let failed = |source| OpenError::File {
         path: path.to_owned(),
@@ -111,7 +111,7 @@ fn make(path: &Path, check: Check) -> Result<FileConnection, OpenError> {
     Ok(opened)
 }
 
-/// Answers the version that the file has now.
+/// Prepares the file and returns its version.
 fn prepare(connection: &mut Connection, check: Check) -> rusqlite::Result<i64> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let found = version(connection)?;
@@ -121,7 +121,7 @@ fn prepare(connection: &mut Connection, check: Check) -> rusqlite::Result<i64> {
     look_through(connection, check)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     settle(connection)?;
-    // A process of an earlier release, which knows no lock, may make the tables too: the second one finds them.
+    // A process of an earlier release, which does not lock, may create the tables too: the second one finds them.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tables::bring_up_to_date(&transaction)?;
     transaction.commit()?;
@@ -132,7 +132,7 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")
 }
 
-/// Fails, as SQLite does where it meets damage, where there is any.
+/// Fails with the error of SQLite if the check finds damage.
 fn look_through(connection: &Connection, check: Check) -> rusqlite::Result<()> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let pragma = match check {

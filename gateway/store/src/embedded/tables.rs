@@ -1,7 +1,7 @@
-//! The tables of each version of the file, and how a file of an earlier version becomes one of this.
+//! The tables of the file, and its migration from earlier versions.
 //!
-//! Invariant: a file is brought from its version to this one in the transaction that found its version; a process that
-//! is killed meanwhile leaves it as it was.
+//! Invariant: a file is migrated in the same transaction that reads its version; if the process is killed meanwhile,
+//! the file is unchanged.
 
 use mooring_session::Tuning;
 use rusqlite::{Connection, Transaction, params};
@@ -11,9 +11,9 @@ use super::row;
 /// The version of the tables below.
 pub(super) const SCHEMA_VERSION: i64 = 2;
 
-/// `fields` is a JSON object of the same field names and values that a record has in Redis, and is the record; the other
-/// columns, and all of `bindings`, are for queries over many records. `over_at` is when the record stops being
-/// active: its deadline, or 0 where it was ended. `last_used_at` counts uses that the record was not written for.
+/// `fields` is the record: a JSON object with the same field names and values as a record in Redis. The other columns,
+/// and all of `bindings`, are for queries over many records. `over_at` is when the record stops being active: its
+/// deadline, or 0 if it was ended. `last_used_at` also counts uses for which the record was not written.
 const SESSIONS: &str = "
 CREATE TABLE sessions (
     ordinal INTEGER PRIMARY KEY,
@@ -57,7 +57,7 @@ CREATE TABLE rates (
 CREATE INDEX rates_by_lapse ON rates (lapses_at);
 ";
 
-/// What has been the same since the first version.
+/// Tables that are unchanged since the first version.
 const OTHERS: &str = "
 CREATE TABLE workers (
     ordinal INTEGER PRIMARY KEY,
@@ -86,7 +86,7 @@ pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Brings the tables into place, whatever version the file has.
+/// Creates or migrates the tables, from whatever version the file has.
 pub(super) fn bring_up_to_date(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     match version(transaction)? {
         0 => {
@@ -103,7 +103,7 @@ pub(super) fn bring_up_to_date(transaction: &Transaction<'_>) -> rusqlite::Resul
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
-/// Version 1 had the fields alone, under the key.
+/// Version 1 had only key and fields.
 fn from_version_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(
         "DROP INDEX sessions_by_end;
@@ -125,7 +125,7 @@ fn from_version_1(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
                 row::save_session(transaction, &key, &json, &record, &times)?;
                 row::save_bindings(transaction, &key, &record)?;
             }
-            // Requests for it are still answered that it is corrupt, until its tombstone ends.
+            // Requests for it are still refused as corrupt, until its tombstone ends.
             Err(_) => keep_unreadable(transaction, &key, &json, old.get(2)?, old.get(3)?)?,
         }
     }
