@@ -1,15 +1,15 @@
-//! The scan for dangerous patterns: a run that would only fail at a wall is answered at once, with what to do instead.
+//! The scan for dangerous patterns: a run that the sandbox would stop is refused at once, with the reason.
 //!
-//! It is advice in front of the sandbox and no wall: whoever wants to get past it can. So it errs on the side of
+//! It is advice and no isolation: a caller can evade it, and the sandbox is what protects. So it errs on the side of
 //! harmless code. Of the 19 Python patterns of the system that the seeds describe, eight are here; `eval`, `exec`,
 //! `__import__`, `compile`, `globals`, `getattr`, `setattr`, `delattr`, `vars`, `dir` and `__class__.` are not, because
 //! ordinary code uses them and inside the sandbox they reach nothing. Of its six for TypeScript all but `eval` are.
 //!
 //! Patterns look at code without its comments and, but for those about what a string says, without the text of its
-//! strings: what stands in a string does not run. (What an f-string or a template literal computes counts as text.)
+//! strings: the text of a string does not run. (What an f-string or a template literal computes counts as text.)
 //!
-//! There is this one list, for runs and for skills alike, and settings, examples and charts repeat none of it: where they say
-//! nothing, it is what a server has.
+//! There is this one list, for runs and for skills alike. Settings, examples and charts repeat none of it: it applies
+//! where they set no patterns.
 //!
 //! Invariant: the time of a scan is linear in the length of the code, whatever the patterns.
 
@@ -20,16 +20,16 @@ use regex::Regex;
 use self::mask::{MaskedCode, mask_code};
 use mooring_settings::Language;
 
-/// Which reading of the code a pattern is matched against.
+/// The reading of the code that a pattern is matched against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternScope {
     /// Code without comments and without the text of strings.
-    AtCode,
+    Code,
     /// Code without comments.
-    AtStringsToo,
+    Strings,
 }
 
-/// The patterns that a server has unless its settings name others: name, what it looks at, expression.
+/// The patterns that a server has unless its settings name others: name, scope, expression.
 type DefaultPattern = (&'static str, PatternScope, &'static str);
 
 /// A name that is called, and that is no attribute of something else.
@@ -39,51 +39,26 @@ macro_rules! call {
     };
 }
 
+#[rustfmt::skip]
 const PYTHON: [DefaultPattern; 8] = [
-    (
-        "os.system",
-        PatternScope::AtCode,
-        r"\bos\s*\.\s*system\s*\(",
-    ),
-    (
-        "subprocess",
-        PatternScope::AtCode,
-        r"\bsubprocess\s*\.\s*\w",
-    ),
-    (
-        "open of a system path",
-        PatternScope::AtStringsToo,
-        r#"(?:^|[^.\w])open\s*\(\s*[rRbBuUfF]{0,2}["']{1,3}/(?:etc|proc|sys)(?:/|["'])"#,
-    ),
-    (
-        "__subclasses__",
-        PatternScope::AtCode,
-        r"\b__subclasses__\b",
-    ),
-    ("__bases__", PatternScope::AtCode, r"\b__bases__\b"),
-    ("__mro__", PatternScope::AtCode, r"\b__mro__\b"),
-    ("breakpoint", PatternScope::AtCode, call!("breakpoint")),
-    ("__builtins__", PatternScope::AtCode, r"\b__builtins__\b"),
+    ("os.system", PatternScope::Code, r"\bos\s*\.\s*system\s*\("),
+    ("subprocess", PatternScope::Code, r"\bsubprocess\s*\.\s*\w"),
+    ("open of a system path", PatternScope::Strings,
+        r#"(?:^|[^.\w])open\s*\(\s*[rRbBuUfF]{0,2}["']{1,3}/(?:etc|proc|sys)(?:/|["'])"#),
+    ("__subclasses__", PatternScope::Code, r"\b__subclasses__\b"),
+    ("__bases__", PatternScope::Code, r"\b__bases__\b"),
+    ("__mro__", PatternScope::Code, r"\b__mro__\b"),
+    ("breakpoint", PatternScope::Code, call!("breakpoint")),
+    ("__builtins__", PatternScope::Code, r"\b__builtins__\b"),
 ];
 
+#[rustfmt::skip]
 const TYPESCRIPT: [DefaultPattern; 5] = [
-    ("Deno.run", PatternScope::AtCode, r"\bDeno\s*\.\s*run\b"),
-    (
-        "Deno.Command",
-        PatternScope::AtCode,
-        r"\bDeno\s*\.\s*Command\b",
-    ),
-    ("fetch", PatternScope::AtCode, call!("fetch")),
-    (
-        "import from a URL",
-        PatternScope::AtStringsToo,
-        r#"\bfrom\s*["']https?:"#,
-    ),
-    (
-        "dynamic import of a URL",
-        PatternScope::AtStringsToo,
-        r#"\bimport\s*\(\s*["'`]https?:"#,
-    ),
+    ("Deno.run", PatternScope::Code, r"\bDeno\s*\.\s*run\b"),
+    ("Deno.Command", PatternScope::Code, r"\bDeno\s*\.\s*Command\b"),
+    ("fetch", PatternScope::Code, call!("fetch")),
+    ("import from a URL", PatternScope::Strings, r#"\bfrom\s*["']https?:"#),
+    ("dynamic import of a URL", PatternScope::Strings, r#"\bimport\s*\(\s*["'`]https?:"#),
 ];
 
 /// The first match of a forbidden pattern.
@@ -94,7 +69,7 @@ pub struct PatternMatch {
     pub pattern: Box<str>,
     /// The line, from 1.
     pub line: usize,
-    /// What stands there, trimmed, at most [`PatternMatch::TEXT_CHARS_MAX`] characters of it.
+    /// The line itself, trimmed, at most [`PatternMatch::TEXT_CHARS_MAX`] characters of it.
     pub text: Box<str>,
 }
 
@@ -113,7 +88,7 @@ pub struct Patterns {
 #[derive(Debug, Clone)]
 struct Pattern {
     name: Box<str>,
-    looks: PatternScope,
+    scope: PatternScope,
     expression: Regex,
 }
 
@@ -165,19 +140,16 @@ impl Patterns {
             without_comments,
             without_strings,
         } = mask_code(language, code);
-        let first = patterns
-            .iter()
-            .filter_map(|pattern| {
-                let looked_at = match pattern.looks {
-                    PatternScope::AtCode => &without_strings,
-                    PatternScope::AtStringsToo => &without_comments,
-                };
-                // Most expressions take the character before the name with them; the last one met is the pattern's.
-                let found = pattern.expression.find(looked_at)?;
-                Some((found.end(), pattern))
-            })
-            .min_by_key(|(end, _)| *end);
-        match first {
+        let matches = patterns.iter().filter_map(|pattern| {
+            let text = match pattern.scope {
+                PatternScope::Code => &without_strings,
+                PatternScope::Strings => &without_comments,
+            };
+            // Most expressions include the character before the name; the last one matched is the pattern's.
+            let found = pattern.expression.find(text)?;
+            Some((found.end(), pattern))
+        });
+        match matches.min_by_key(|(end, _)| *end) {
             None => Ok(()),
             Some((end, pattern)) => Err(match_at(pattern, code, end)),
         }
@@ -207,28 +179,22 @@ fn list(
     standard: &[DefaultPattern],
 ) -> Result<Vec<Pattern>, regex::Error> {
     let Some(configured) = configured else {
-        return standard.iter().map(Pattern::standard).collect();
+        let standard = standard.iter().map(|(name, scope, expression)| {
+            Ok(Pattern {
+                name: (*name).into(),
+                scope: *scope,
+                expression: Regex::new(expression)?,
+            })
+        });
+        return standard.collect();
     };
-    Ok(configured.iter().map(Pattern::configured).collect())
-}
-
-impl Pattern {
-    fn standard((name, looks, expression): &DefaultPattern) -> Result<Self, regex::Error> {
-        Ok(Self {
-            name: (*name).into(),
-            looks: *looks,
-            expression: Regex::new(expression)?,
-        })
-    }
-
-    fn configured(expression: &Regex) -> Self {
-        Self {
-            name: expression.as_str().into(),
-            // Whether it means a string or code nobody knows, so it sees both.
-            looks: PatternScope::AtStringsToo,
-            expression: expression.clone(),
-        }
-    }
+    // Whether it means a string or code is unknown, so it is matched against both.
+    let configured = configured.iter().map(|expression| Pattern {
+        name: expression.as_str().into(),
+        scope: PatternScope::Strings,
+        expression: expression.clone(),
+    });
+    Ok(configured.collect())
 }
 
 #[cfg(test)]

@@ -41,8 +41,11 @@ pub(super) async fn run(
 
 /// Parses a duration such as `30m` into milliseconds.
 pub(super) fn length_ms(text: &str) -> Result<u64, ClientError> {
-    let wrong =
-        || ClientError::Flag("--since must be a number followed by s, m, h or d, such as 12h".to_owned());
+    let wrong = || {
+        ClientError::Flag(
+            "--since must be a number followed by s, m, h or d, such as 12h".to_owned(),
+        )
+    };
     let unit = text.chars().next_back().ok_or_else(wrong)?;
     let seconds: u64 = match unit {
         's' => 1,

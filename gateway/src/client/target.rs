@@ -57,8 +57,9 @@ impl GatewayTarget {
         let mut headers = HeaderMap::new();
         for ((name, value), flag) in names.into_iter().zip(given).zip(["user", "teams", "roles"]) {
             if let Some(value) = value {
-                let value = HeaderValue::from_bytes(value.as_bytes())
-                    .map_err(|_| ClientError::Flag(format!("--{flag} contains control characters")))?;
+                let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| {
+                    ClientError::Flag(format!("--{flag} contains control characters"))
+                })?;
                 headers.insert(name, value);
             }
         }

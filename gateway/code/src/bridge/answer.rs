@@ -48,10 +48,8 @@ impl Answer {
             Err(error) => failed(error),
         };
         let rest = frame(id, outcome, bytes_max).unwrap_or_else(|| {
-            let error = CallError::new(
-                CallErrorKind::Limit,
-                format!("the result is longer than {bytes_max} bytes"),
-            );
+            let error =
+                CallErrorKind::Limit.error(format!("the result is longer than {bytes_max} bytes"));
             frame(id, failed(&error), usize::MAX).unwrap_or_default()
         });
         Self { id, rest }

@@ -49,11 +49,10 @@ pub(super) enum CallRefusal {
 impl From<&CallRefusal> for CallError {
     fn from(refusal: &CallRefusal) -> Self {
         match refusal {
-            CallRefusal::Invalid(why) => Self::new(CallErrorKind::Invalid, why.as_str()),
-            CallRefusal::TooDeep { most } => Self::new(
-                CallErrorKind::Limit,
-                format!("the arguments are nested deeper than {most}"),
-            ),
+            CallRefusal::Invalid(why) => CallErrorKind::Invalid.error(why.as_str()),
+            CallRefusal::TooDeep { most } => {
+                CallErrorKind::Limit.error(format!("the arguments are nested deeper than {most}"))
+            }
         }
     }
 }

@@ -134,7 +134,7 @@ impl<C: Callee> BridgeServer<C> {
         if self.served.calls >= self.limits.calls_max {
             let most = self.limits.calls_max;
             let why = format!("the run has made {most} calls, which is the most");
-            self.refuse(id, CallError::new(CallErrorKind::Limit, why));
+            self.refuse(id, CallErrorKind::Limit.error(why));
             return self.note(Violation::TooManyCalls { most });
         }
         let call = match request.call(self.limits.depth_max) {
@@ -174,7 +174,7 @@ impl<C: Callee> BridgeServer<C> {
                     return;
                 };
                 tracing::error!(%error, "tool call task failed");
-                let error = CallError::new(CallErrorKind::Internal, "the gateway failed");
+                let error = CallErrorKind::Internal.error("the gateway failed");
                 let bytes_max = self.limits.result_bytes_max;
                 self.answers
                     .push_back(Answer::new(id, &Err(error), bytes_max));

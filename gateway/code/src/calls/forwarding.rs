@@ -55,7 +55,9 @@ impl Callee for ForwardingCallee {
             name: &call.tool,
             arguments: &call.arguments,
         };
-        let text = serde_json::to_string(&params).map_err(|_| internal_error())?;
+        let text = serde_json::to_string(&params).map_err(|_| {
+            CallErrorKind::Internal.error("internal error: the call could not be serialized")
+        })?;
         let text = call::again(&id_json, Method::ToolsCall, Some(&text));
         let mut open = Open {
             forwarding: self,
@@ -75,38 +77,31 @@ impl Callee for ForwardingCallee {
 
 impl ForwardingCallee {
     fn check(&self, call: &NestedCall) -> Result<(), CallError> {
-        let name = || format!("{}/{}", call.server, call.tool);
-        match self.policy.verdict(&call.server, &call.tool) {
+        let NestedCall { server, tool, .. } = call;
+        let denied = |message: String| Err(CallErrorKind::Denied.error(message));
+        match self.policy.verdict(server, tool) {
             CallVerdict::Allowed => {}
             CallVerdict::NoneAllowed => {
-                return Err(denied("code may not call tools on this server"));
+                return denied("code may not call tools on this server".to_owned());
             }
             CallVerdict::Denied => {
-                return Err(denied(format!(
-                    "the policy of this server denies {}",
-                    name()
-                )));
+                return denied(format!("the policy of this server denies {server}/{tool}"));
             }
             CallVerdict::NotAllowed => {
-                let message = format!("the policy of this server does not allow {}", name());
-                return Err(denied(message));
+                return denied(format!(
+                    "the policy of this server does not allow {server}/{tool}"
+                ));
             }
         }
-        if self
-            .code_servers
-            .iter()
-            .any(|id| id.as_str() == &*call.server)
-        {
-            return Err(CallError::new(
-                CallErrorKind::Recursion,
-                format!("{} runs code itself, and code cannot call it", call.server),
-            ));
+        if self.code_servers.iter().any(|id| id.as_str() == &**server) {
+            return Err(CallErrorKind::Recursion.error(format!(
+                "{server} runs code itself, and code cannot call it"
+            )));
         }
         if !self.is_mounted(call) {
-            return Err(CallError::new(
-                CallErrorKind::NotMounted,
-                format!("no tool {} is mounted in this session", name()),
-            ));
+            return Err(CallErrorKind::NotMounted.error(format!(
+                "no tool {server}/{tool} is mounted in this session"
+            )));
         }
         Ok(())
     }
@@ -123,10 +118,8 @@ impl ForwardingCallee {
             .get_or_try_init(|| self.upstreams.save_initialize_params(&self.session));
         saved.await.copied().map_err(|error| {
             tracing::info!(session = %self.session.digest, %error, "initialize params of a code session not stored");
-            CallError::new(
-                CallErrorKind::Unavailable,
-                "the session store is not available; nothing was called",
-            )
+            CallErrorKind::Unavailable
+                .error("the session store is not available; nothing was called")
         })
     }
 
@@ -137,16 +130,16 @@ impl ForwardingCallee {
         loop {
             let text = match messages.next().await {
                 Ok(Some(text)) => text,
-                Ok(None) | Err(ReplyError::Broken(_)) => return Err(connection_lost()),
-                Err(error) => {
-                    return Err(CallError::new(CallErrorKind::Limit, error.to_string()));
+                Ok(None) | Err(ReplyError::Broken(_)) => {
+                    return Err(CallErrorKind::OutcomeUnknown
+                        .error("connection lost during the call, which may have run"));
                 }
+                Err(error) => return Err(CallErrorKind::Limit.error(error.to_string())),
             };
             let Ok(message) = Message::parse(&text, Sender::Upstream) else {
-                return Err(CallError::new(
-                    CallErrorKind::Unavailable,
-                    "the server's answer is not an MCP message",
-                ));
+                return Err(
+                    CallErrorKind::Unavailable.error("the server's answer is not an MCP message")
+                );
             };
             match message.kind() {
                 Kind::Result | Kind::Error => return outcome(&message, is_served),
@@ -208,24 +201,6 @@ impl Drop for Open<'_> {
 struct Params<'a> {
     name: &'a str,
     arguments: &'a Map<String, Value>,
-}
-
-fn internal_error() -> CallError {
-    CallError::new(
-        CallErrorKind::Internal,
-        "internal error: the call could not be serialized",
-    )
-}
-
-fn denied(message: impl Into<String>) -> CallError {
-    CallError::new(CallErrorKind::Denied, message)
-}
-
-fn connection_lost() -> CallError {
-    CallError::new(
-        CallErrorKind::OutcomeUnknown,
-        "connection lost during the call, which may have run",
-    )
 }
 
 fn error_response(message: &Message<'_>, detail: &str) -> Bytes {

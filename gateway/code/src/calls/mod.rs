@@ -40,16 +40,6 @@ pub struct CallError {
     pub(crate) message: String,
 }
 
-impl CallError {
-    /// An error.
-    pub(crate) fn new(kind: CallErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
-    }
-}
-
 /// What went wrong with a call. Others script against the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
@@ -77,6 +67,16 @@ pub(crate) enum CallErrorKind {
     Diverged,
     /// A defect of the gateway's.
     Internal,
+}
+
+impl CallErrorKind {
+    /// An error of this kind.
+    pub(crate) fn error(self, message: impl Into<String>) -> CallError {
+        CallError {
+            kind: self,
+            message: message.into(),
+        }
+    }
 }
 
 /// What answers calls.

@@ -35,15 +35,13 @@ pub(super) fn outcome(message: &Message<'_>, is_served: bool) -> Result<Value, C
     let text = message.outcome().unwrap_or("null");
     match message.kind() {
         Kind::Result => match serde_json::from_str::<ToolResult>(text) {
-            Ok(result) if result.is_error => Err(CallError::new(
-                CallErrorKind::ToolError,
-                shortened(&words(&result.content)),
-            )),
+            Ok(result) if result.is_error => {
+                Err(CallErrorKind::ToolError.error(shortened(&words(&result.content))))
+            }
             Ok(result) => Ok(value(result)),
-            Err(_) => Err(CallError::new(
-                CallErrorKind::ToolError,
-                "the server's answer is not a tool result",
-            )),
+            Err(_) => {
+                Err(CallErrorKind::ToolError.error("the server's answer is not a tool result"))
+            }
         },
         _ => Err(rpc_error(text, is_served)),
     }
@@ -51,10 +49,7 @@ pub(super) fn outcome(message: &Message<'_>, is_served: bool) -> Result<Value, C
 
 fn rpc_error(text: &str, is_served: bool) -> CallError {
     let Ok(error) = serde_json::from_str::<RpcError>(text) else {
-        return CallError::new(
-            CallErrorKind::ToolError,
-            "the server answered with an error",
-        );
+        return CallErrorKind::ToolError.error("the server answered with an error");
     };
     let is = |kind: ErrorKind| error.code == i64::from(kind.code());
     let kind = if is(ErrorKind::OutcomeUnknown) {
@@ -66,7 +61,7 @@ fn rpc_error(text: &str, is_served: bool) -> CallError {
     } else {
         CallErrorKind::Unavailable
     };
-    CallError::new(kind, shortened(&error.message))
+    kind.error(shortened(&error.message))
 }
 
 /// The structured content; else the one text, read as JSON where it is an object or an array; else all content.

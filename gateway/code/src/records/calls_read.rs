@@ -94,7 +94,7 @@ fn outcome(line: CallEndLine<'_>) -> RecordedOutcome {
         (Some(result), _) => RecordedOutcome::Result(result.into_owned()),
         (None, Some(error)) => {
             let kind = error.kind.parse().unwrap_or(CallErrorKind::Internal);
-            RecordedOutcome::Error(CallError::new(kind, error.message))
+            RecordedOutcome::Error(kind.error(error.message))
         }
         (None, None) => RecordedOutcome::Omitted,
     }

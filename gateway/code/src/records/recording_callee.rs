@@ -68,8 +68,6 @@ const fn event_kind(kind: CallErrorKind) -> EventKind {
 }
 
 fn internal_error() -> CallError {
-    CallError::new(
-        CallErrorKind::Internal,
-        "internal error, or the gateway is stopping: the call was not completed",
-    )
+    CallErrorKind::Internal
+        .error("internal error, or the gateway is stopping: the call was not completed")
 }

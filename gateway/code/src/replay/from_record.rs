@@ -124,7 +124,7 @@ impl FromRecord {
             None => DivergenceKind::UnknownCall,
         };
         let found = divergence(state.made, &call.server, &call.tool, what);
-        let error = CallError::new(CallErrorKind::Diverged, divergence_text(&found));
+        let error = CallErrorKind::Diverged.error(divergence_text(&found));
         state.total = state.total.saturating_add(1);
         if state.divergences.len() < LISTED_MAX {
             state.divergences.push(found);

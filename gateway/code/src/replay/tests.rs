@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::calls::{CallError, CallErrorKind, Callee, NestedCall};
+use crate::calls::{CallErrorKind, Callee, NestedCall};
 use crate::records::call_key;
 use crate::records::{RecordedCall, RecordedCalls, RecordedOutcome};
 
@@ -73,7 +73,7 @@ fn a_call_is_known_by_its_arguments_whatever_their_order() {
 
 #[tokio::test]
 async fn calls_are_answered_in_any_order_and_equal_ones_in_theirs() {
-    let failed = CallError::new(CallErrorKind::ToolError, "it failed");
+    let failed = CallErrorKind::ToolError.error("it failed");
     let from = FromRecord::new(recorded(vec![
         (call("count", json!({})), result(json!(1))),
         (call("other", json!({"a": 1})), result(json!("other"))),

@@ -36,7 +36,7 @@ pub use self::keeping::keep_records;
 use self::mounting::MountedCache;
 pub use self::replaying::Repeater;
 pub use self::services::CodeServersError;
-pub(crate) use self::services::{CodeServersInfo, CodeStorage, Services};
+pub(crate) use self::services::{CodeStorage, Services};
 pub use self::state::CodeState;
 use crate::calls::{RunClient, Upstreams};
 use crate::catalog::MountableServer;
@@ -106,15 +106,15 @@ impl CodeServers {
         answer_timeout: Duration,
         sessions: Arc<dyn SessionAccess>,
     ) -> Result<Self, CodeServersError> {
-        let info = CodeServersInfo {
-            ids: servers.iter().map(|(id, _)| id.clone()).collect(),
-            session_ttls: (servers.iter())
-                .map(|(_, server)| server.policy.session_ttl)
-                .collect(),
-            addresses: Arc::new(addresses),
+        let services = Services::open(
+            settings,
+            servers,
+            mountable,
+            addresses,
             answer_timeout,
-        };
-        let services = Arc::new(Services::open(settings, info, mountable, sessions).await?);
+            sessions,
+        );
+        let services = Arc::new(services.await?);
         let by_id = servers
             .iter()
             .map(|(id, server)| {

@@ -16,9 +16,9 @@ use crate::patterns::Patterns;
 use crate::proxy::AddressPolicy;
 use crate::records::{Records, RecordsOptions};
 use crate::skills::Skills;
-use crate::tokens::{MapOptions, TokenKey, TokenKeyError};
+use crate::tokens::{TokenKey, TokenKeyError};
 use crate::volume::{SecondProcess, Volume, VolumeOptions, VolumeProblem};
-use mooring_settings::{CodeSettings, OnDenoAbsent, RecordSettings};
+use mooring_settings::{CodeServerSettings, CodeSettings, OnDenoAbsent, RecordSettings};
 use mooring_store::{SessionAccess, SessionKey};
 
 /// How many runs may wait for each run slot.
@@ -44,19 +44,6 @@ pub enum CodeServersError {
     Thread(#[from] tokio::task::JoinError),
 }
 
-/// What all code servers need to know of each other.
-#[derive(Debug)]
-pub(crate) struct CodeServersInfo {
-    /// Their ids.
-    pub(super) ids: Arc<[ServerName]>,
-    /// How long their sessions may be idle.
-    pub(super) session_ttls: Vec<Duration>,
-    /// Where code may connect to that may use the network.
-    pub(super) addresses: Arc<AddressPolicy>,
-    /// Longest wait for a server's list of tools.
-    pub(super) answer_timeout: Duration,
-}
-
 /// The volume and the stores on it.
 #[derive(Debug)]
 pub(crate) struct CodeStorage {
@@ -79,8 +66,8 @@ pub struct Services {
     pub(super) is_replay_enabled: bool,
     /// Where code may connect to that may use the network.
     pub(super) addresses: Arc<AddressPolicy>,
-    /// How maps of tokens are kept.
-    pub(super) token_maps: MapOptions,
+    /// The key that maps of tokens are encrypted with; none where they are not.
+    pub(super) token_key: Option<TokenKey>,
     pub(crate) patterns: Patterns,
     /// The same for servers that let code use the network.
     pub(super) patterns_with_raw_http: Patterns,
@@ -103,8 +90,10 @@ impl Services {
     /// Opens the volume and proves the sandbox.
     pub(super) async fn open(
         settings: &CodeSettings,
-        info: CodeServersInfo,
+        servers: &[(ServerName, CodeServerSettings)],
         mountable: Vec<MountableServer>,
+        addresses: AddressPolicy,
+        answer_timeout: Duration,
         sessions: Arc<dyn SessionAccess>,
     ) -> Result<Self, CodeServersError> {
         let patterns = Patterns::new(
@@ -115,8 +104,8 @@ impl Services {
             Some(path) => Some(TokenKey::read(path)?),
             None => None,
         };
-        let session_ttls = info.session_ttls;
-        let session_ttl_max = session_ttls.iter().max().copied().unwrap_or_default();
+        let session_ttls = || servers.iter().map(|(_, server)| server.policy.session_ttl);
+        let session_ttl_max = session_ttls().max().unwrap_or_default();
         let volume = VolumeOptions {
             base_dir: settings.base_dir.clone(),
             session_ttl: session_ttl_max,
@@ -145,10 +134,10 @@ impl Services {
         }
         let shared = volume.as_ref().ok().map(Volume::base_dir);
         let catalog_ttl = settings.records.catalog_ttl;
-        let catalog = Catalog::new(mountable, shared, catalog_ttl, info.answer_timeout);
+        let catalog = Catalog::new(mountable, shared, catalog_ttl, answer_timeout);
         Ok(Self {
-            addresses: info.addresses,
-            token_maps: MapOptions { key: token_key },
+            addresses: Arc::new(addresses),
+            token_key,
             is_replay_enabled: settings.records.replay_enabled,
             storage: volume.map(|volume| CodeStorage {
                 records: Records::new(
@@ -163,8 +152,8 @@ impl Services {
             patterns,
             on_deno_absent: settings.runtimes.on_deno_absent,
             session_ttl_max,
-            session_ttl_min: session_ttls.iter().min().copied().unwrap_or_default(),
-            ids: info.ids,
+            session_ttl_min: session_ttls().min().unwrap_or_default(),
+            ids: servers.iter().map(|(id, _)| id.clone()).collect(),
             catalog,
             stops: RunRegistry::default(),
             run_slots: RunSlots::new(settings.runs_at_once.get()),

@@ -26,7 +26,7 @@ impl CodeServer {
         let services = Arc::clone(&self.services);
         Some(move |session: &SessionDirectory| {
             let directory = session.host().try_clone_to_owned().map_err(Failure::Stop)?;
-            let map = TokenMap::open(directory, &services.token_maps)?;
+            let map = TokenMap::open(directory, services.token_key.as_ref())?;
             Ok(Arc::new(Tokenizer::new(settings, map)))
         })
     }
@@ -53,10 +53,8 @@ impl<C: Callee> Callee for ArgumentTokenizer<C> {
             let arguments = Value::Object(call.arguments);
             let hidden = spawn_blocking(move || tokenizer.hide_value(arguments)).await;
             let Ok(Ok(Value::Object(arguments))) = hidden else {
-                return Err(CallError::new(
-                    CallErrorKind::Unavailable,
-                    "personal data could not be tokenized; the tool was not called",
-                ));
+                return Err(CallErrorKind::Unavailable
+                    .error("personal data could not be tokenized; the tool was not called"));
             };
             call.arguments = arguments;
         }

@@ -38,22 +38,9 @@ pub enum ChangeError {
     /// It waited too long.
     #[error("the skill was not approved in time: make it again")]
     Expired,
-    /// The files could not be read.
+    /// The files could not be read or written.
     #[error(transparent)]
-    Read(#[from] SkillsError),
-    /// The lock was held all the while.
-    #[error("the skills of this server are being changed; try again")]
-    Busy,
-    /// The files could not be written.
-    #[error("the decision could not be stored")]
-    Write(#[source] io::Error),
-}
-
-/// Why a server's skills could not be changed.
-enum StepError {
-    Read(SkillsError),
-    Busy,
-    Write(io::Error),
+    Skills(#[from] SkillsError),
 }
 
 impl Skills {
@@ -77,7 +64,7 @@ impl Skills {
             let (directory, file) = skill.path();
             // What a killed process left under this version never counted.
             area.replace(&directory, &file, new.source.as_bytes())
-                .map_err(CreateError::Write)?;
+                .map_err(SkillsError::Write)?;
             index.versions.insert(skill.name.clone(), skill.version);
             index.skills.push(skill.clone());
             Ok(skill)
@@ -171,46 +158,26 @@ impl Skills {
     }
 
     /// Changes the index under the lock, and makes the new one count.
-    fn change<E: From<StepError>>(
+    fn change<E: From<SkillsError>>(
         &self,
         server: &ServerName,
         change: impl FnOnce(&Area, &mut SkillIndex) -> Result<Skill, E>,
     ) -> Result<Skill, E> {
-        let area = self.area(server).map_err(StepError::Read)?;
+        let area = self.area(server)?;
         let _lock = area
             .lock(LOCK, LOCK_WITHIN)
             .map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock => StepError::Busy,
-                _ => StepError::Write(error),
+                io::ErrorKind::WouldBlock => SkillsError::Busy,
+                _ => SkillsError::Write(error),
             })?;
-        let before = self.index(server, &area).map_err(StepError::Read)?;
+        let before = self.index(server, &area)?;
         let mut index = SkillIndex::clone(&before);
         let skill = change(&area, &mut index)?;
         index.revision = index.revision.saturating_add(1);
-        index::commit(&area, &index).map_err(StepError::Write)?;
+        index::commit(&area, &index).map_err(SkillsError::Write)?;
         index::remove_old(&area, index.revision);
         // What is left of it goes another time.
         let _ = area.remove_leftovers("", unix_now_ms(), LIES_MS);
         Ok(skill)
-    }
-}
-
-impl From<StepError> for CreateError {
-    fn from(error: StepError) -> Self {
-        match error {
-            StepError::Read(error) => Self::Read(error),
-            StepError::Busy => Self::Busy,
-            StepError::Write(error) => Self::Write(error),
-        }
-    }
-}
-
-impl From<StepError> for ChangeError {
-    fn from(error: StepError) -> Self {
-        match error {
-            StepError::Read(error) => Self::Read(error),
-            StepError::Busy => Self::Busy,
-            StepError::Write(error) => Self::Write(error),
-        }
     }
 }

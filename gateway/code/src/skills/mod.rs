@@ -48,7 +48,7 @@ pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 /// Longest description, in characters.
 pub(crate) const DESCRIPTION_CHARS_MAX: usize = 10_000;
 
-/// Why skills could not be read.
+/// Why skills could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SkillsError {
     /// The server's name cannot be part of a path.
@@ -60,6 +60,12 @@ pub enum SkillsError {
     /// What is there was written by a later version, or is not whole.
     #[error("the skills of this server cannot be read by this version of the gateway")]
     Unreadable,
+    /// The lock was held all the while.
+    #[error("the skills of this server are being changed; try again")]
+    Busy,
+    /// They could not be written.
+    #[error("the skills of this server could not be written")]
+    Write(#[source] io::Error),
 }
 
 /// The skills of all servers on a volume. Cheap to clone.

@@ -1,7 +1,5 @@
 //! A skill to be made: what it must be, and whether there is room for it.
 
-use std::io;
-
 use super::index::SkillIndex;
 use super::name::{self, NameError};
 use super::scope::Scope;
@@ -56,15 +54,9 @@ pub enum CreateError {
     /// The server has as many skills as it may.
     #[error("skill limit of this server reached: revoke some skills")]
     Full,
-    /// The files could not be read.
+    /// The files could not be read or written.
     #[error(transparent)]
-    Read(#[from] SkillsError),
-    /// The lock was held all the while.
-    #[error("the skills of this server are being changed; try again")]
-    Busy,
-    /// The files could not be written.
-    #[error("the skill could not be stored")]
-    Write(#[source] io::Error),
+    Skills(#[from] SkillsError),
 }
 
 pub(super) fn check(new: &NewSkill, patterns: &Patterns) -> Result<(), CreateError> {

@@ -1,5 +1,6 @@
 //! References from one place of a schema to another.
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::limits;
@@ -10,29 +11,6 @@ pub(super) fn target<'a>(root: &'a Value, pointer: &str) -> Option<&'a Value> {
         return None;
     }
     let path = pointer.strip_prefix('#')?;
-    if !path.contains('%') {
-        return root.pointer(path);
-    }
-    let decoded: Vec<u8> = percent_decoded(path.as_bytes());
-    root.pointer(std::str::from_utf8(&decoded).ok()?)
-}
-
-/// `%7B` is what a reference, which is a URL, has for `{`.
-fn percent_decoded(mut bytes: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(bytes.len());
-    while let [first, rest @ ..] = bytes {
-        let hex = |digit: &u8| char::from(*digit).to_digit(16);
-        match (first, rest) {
-            (b'%', [high, low, after @ ..]) if hex(high).is_some() && hex(low).is_some() => {
-                let code = hex(high).unwrap_or(0) * 16 + hex(low).unwrap_or(0);
-                decoded.push(u8::try_from(code).unwrap_or(b'?'));
-                bytes = after;
-            }
-            _ => {
-                decoded.push(*first);
-                bytes = rest;
-            }
-        }
-    }
-    decoded
+    // A reference is a URL, which has `%7B` for `{`.
+    root.pointer(&percent_decode_str(path).decode_utf8().ok()?)
 }

@@ -20,6 +20,6 @@ mod tokenizing;
 mod tests;
 
 pub use key::{TokenKey, TokenKeyError};
-pub(crate) use map::{MapOptions, TokenMap, TokensError};
+pub(crate) use map::{TokenMap, TokensError};
 pub(crate) use tokenizer::Tokenizer;
 pub(crate) use tokenizing::TokenizingCallee;

@@ -55,14 +55,11 @@ impl<C: Callee> Callee for TokenizingCallee<C> {
             Err(CallError { kind, message }) => {
                 let hidden = work(tokenizer, move |tokens| tokens.hide_text(&message)).await;
                 Err(match hidden {
-                    Ok(message) => CallError::new(kind, message),
+                    Ok(message) => kind.error(message),
                     // What is known of the call stays known; only the words are lost.
-                    Err(error) => CallError::new(
-                        kind,
-                        format!(
-                            "the error's message is withheld, as it may hold personal data: {error}"
-                        ),
-                    ),
+                    Err(error) => kind.error(format!(
+                        "the error's message is withheld, as it may hold personal data: {error}"
+                    )),
                 })
             }
         }
@@ -70,15 +67,11 @@ impl<C: Callee> Callee for TokenizingCallee<C> {
 }
 
 fn not_called(error: TokensError) -> CallError {
-    CallError::new(
-        CallErrorKind::Unavailable,
-        format!("the tool was not called: {error}"),
-    )
+    CallErrorKind::Unavailable.error(format!("the tool was not called: {error}"))
 }
 
 fn withheld(error: TokensError) -> CallError {
-    CallError::new(
-        CallErrorKind::OutcomeUnknown,
-        format!("the tool ran, and its answer is withheld, as it may hold personal data: {error}"),
-    )
+    CallErrorKind::OutcomeUnknown.error(format!(
+        "the tool ran, and its answer is withheld, as it may hold personal data: {error}"
+    ))
 }

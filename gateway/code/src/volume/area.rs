@@ -79,6 +79,11 @@ impl Area {
         format!("{}/{path}", self.root)
     }
 
+    /// Opens a directory; none where there is none.
+    fn open_existing(&self, path: &str) -> Result<Option<OwnedFd>, Errno> {
+        directory::existing(directory::open_directory(self.base(), self.path(path)))
+    }
+
     /// Takes the last step of a path in the directory above it: only a step to a single name follows no link.
     fn in_parent<T>(
         &self,
@@ -96,10 +101,9 @@ impl Area {
     /// It has more than `bytes_max` bytes (`FileTooLarge`), is no file, or the file system refused.
     pub(crate) fn read(&self, path: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-        let file = match directory::open(self.base(), self.path(path), flags, Mode::empty()) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(errno.into()),
+        let opened = directory::open(self.base(), self.path(path), flags, Mode::empty());
+        let Some(file) = directory::existing(opened)?.map(File::from) else {
+            return Ok(None);
         };
         let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
         let mut bytes = Vec::new();
@@ -116,10 +120,8 @@ impl Area {
     /// # Errors
     /// The file system refused.
     pub(crate) fn names(&self, path: &str) -> io::Result<Vec<String>> {
-        let directory = match directory::open_directory(self.base(), self.path(path)) {
-            Ok(directory) => directory,
-            Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(errno) => return Err(errno.into()),
+        let Some(directory) = self.open_existing(path)? else {
+            return Ok(Vec::new());
         };
         let mut names = directory::names(directory.as_fd())?.collect::<Result<Vec<_>, _>>()?;
         names.retain(|name| !name.starts_with(NEW_PREFIX));
@@ -224,11 +226,7 @@ impl Area {
     pub(crate) fn remove(&self, path: &str) -> io::Result<bool> {
         let unlink =
             |parent: BorrowedFd<'_>, name: &str| fs::unlinkat(parent, name, AtFlags::empty());
-        match self.in_parent(path, unlink) {
-            Ok(()) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(directory::existing(self.in_parent(path, unlink))?.is_some())
     }
 
     /// Removes a directory where it is empty; says whether it did.
@@ -249,10 +247,8 @@ impl Area {
     /// # Errors
     /// The directory could not be read; single files are left for the next time.
     pub(crate) fn remove_leftovers(&self, path: &str, now_ms: u64, lies_ms: u64) -> io::Result<()> {
-        let directory = match directory::open_directory(self.base(), self.path(path)) {
-            Ok(directory) => directory,
-            Err(Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(errno.into()),
+        let Some(directory) = self.open_existing(path)? else {
+            return Ok(());
         };
         for name in directory::names(directory.as_fd())? {
             let name = name?;

@@ -56,7 +56,16 @@ pub(super) fn write_file(
     Ok(file)
 }
 
-/// What the system said.
+/// What was opened; none where there is nothing of that name.
+pub(super) fn existing<T>(opened: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// The error number of an I/O error.
 pub(crate) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

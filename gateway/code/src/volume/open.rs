@@ -135,10 +135,9 @@ pub(super) fn without_lock(
     incarnation: Incarnation,
     mounted: &MountManifest,
 ) -> Result<Option<OpenedSession>, SessionOpenError> {
-    let root = match open_root(handle) {
-        Ok(root) => root,
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(SessionOpenError::Open(errno)),
+    let root = directory::existing(open_root(handle)).map_err(SessionOpenError::Open)?;
+    let Some(root) = root else {
+        return Ok(None);
     };
     let Some(stamp) = stamp::read(root.as_fd())? else {
         return Ok(None);
@@ -325,9 +324,6 @@ fn retire(handle: &SessionHandle, stamp: &Stamp) -> Result<(), SessionOpenError>
 }
 
 fn has_journal(root: &OwnedFd) -> Result<bool, SessionOpenError> {
-    match fs::statat(root, JOURNAL, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(errno) => Err(SessionOpenError::Open(errno)),
-    }
+    let stat = directory::existing(fs::statat(root, JOURNAL, AtFlags::SYMLINK_NOFOLLOW));
+    Ok(stat.map_err(SessionOpenError::Open)?.is_some())
 }

@@ -55,10 +55,9 @@ impl Volume {
             Err(LockError::Busy { .. }) => return Ok(RetireOutcome::InUse),
             Err(error) => return Err(RetireError::Lock(error)),
         };
-        let root = match directory::open_directory(base, place.relative_path()) {
-            Ok(root) => root,
-            Err(Errno::NOENT) => return Ok(RetireOutcome::Absent),
-            Err(errno) => return Err(RetireError::Open(errno)),
+        let root = directory::open_directory(base, place.relative_path());
+        let Some(root) = directory::existing(root).map_err(RetireError::Open)? else {
+            return Ok(RetireOutcome::Absent);
         };
         // One without a stamp was never served: the process that was making it was killed.
         if let Some(stamp) = stamp::read(root.as_fd())? {

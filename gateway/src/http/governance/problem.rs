@@ -189,7 +189,10 @@ impl From<RecordsError> for Problem {
 impl From<SkillsError> for Problem {
     fn from(error: SkillsError) -> Self {
         match &error {
-            SkillsError::Unreadable => Self::new(Code::Unavailable, error.to_string()),
+            SkillsError::Unreadable | SkillsError::Busy => {
+                Self::new(Code::Unavailable, error.to_string())
+            }
+            SkillsError::Write(cause) => unwritten(cause),
             SkillsError::Server(cause) | SkillsError::Read(cause) => {
                 tracing::warn!(%error, %cause, "skills could not be read");
                 Self::unavailable()
@@ -207,9 +210,7 @@ impl From<CreateError> for Problem {
             }
             CreateError::Blocked(_) => Self::new(Code::SkillBlocked, message),
             CreateError::Full => Self::new(Code::SkillsFull, message),
-            CreateError::Busy => Self::new(Code::Unavailable, message),
-            CreateError::Read(error) => error.into(),
-            CreateError::Write(cause) => unwritten(&cause),
+            CreateError::Skills(error) => error.into(),
         }
     }
 }
@@ -221,9 +222,7 @@ impl From<ChangeError> for Problem {
             ChangeError::NoSkill => Self::no_skill(),
             ChangeError::Status(_) => Self::new(Code::SkillStatus, message),
             ChangeError::Expired => Self::new(Code::ApprovalExpired, message),
-            ChangeError::Busy => Self::new(Code::Unavailable, message),
-            ChangeError::Read(error) => error.into(),
-            ChangeError::Write(cause) => unwritten(&cause),
+            ChangeError::Skills(error) => error.into(),
         }
     }
 }

@@ -92,13 +92,10 @@ impl Callee for Tools {
             }
             "fail" => {
                 let message = call.arguments["message"].as_str().unwrap();
-                Err(CallError::new(CallErrorKind::ToolError, message))
+                Err(CallErrorKind::ToolError.error(message))
             }
             "panic" => panic!("a defect"),
-            other => Err(CallError::new(
-                CallErrorKind::NotMounted,
-                format!("{other} is not mounted"),
-            )),
+            other => Err(CallErrorKind::NotMounted.error(format!("{other} is not mounted"))),
         }
     }
 }

@@ -177,11 +177,8 @@ pub(super) struct Echo;
 impl Callee for Echo {
     async fn call(&self, call: NestedCall) -> Result<Value, CallError> {
         match &*call.tool {
-            "fail" => Err(CallError::new(CallErrorKind::ToolError, "it failed")),
-            "denied" => Err(CallError::new(
-                CallErrorKind::Denied,
-                "the policy forbids it",
-            )),
+            "fail" => Err(CallErrorKind::ToolError.error("it failed")),
+            "denied" => Err(CallErrorKind::Denied.error("the policy forbids it")),
             "hang" => std::future::pending().await,
             "null" => Ok(Value::Null),
             _ => Ok(Value::Object(call.arguments)),

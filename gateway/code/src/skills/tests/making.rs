@@ -110,5 +110,5 @@ fn an_index_of_a_later_version_stops_everything() {
     let seen = other.visible(&fixture.server, &viewer("ada", &[]));
     assert!(matches!(seen, Err(SkillsError::Unreadable)));
     let made = create(&other, new_skill("other", "x = 1\n"), false);
-    assert!(matches!(made, Err(CreateError::Read(_))));
+    assert!(matches!(made, Err(CreateError::Skills(_))));
 }

@@ -35,13 +35,6 @@ pub(super) const VALUE_BYTES_MAX: usize = 8 * 1024;
 /// Largest file of one session.
 pub(super) const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a map is opened with.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MapOptions {
-    /// What the file is encrypted with; none where it is not.
-    pub(crate) key: Option<TokenKey>,
-}
-
 /// The JSON type of a value: a number is restored as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ValueType {
@@ -70,12 +63,13 @@ struct State {
 }
 
 impl TokenMap {
-    /// Opens the map of the session whose host directory (`<session>/.mooring`) this is; makes it where there is none.
+    /// Opens the map of the session whose host directory (`<session>/.mooring`) this is; makes it where there is none. It
+    /// is encrypted with the key, if there is one.
     ///
     /// # Errors
     /// [`TokensError`] names the step.
-    pub(crate) fn open(directory: OwnedFd, options: &MapOptions) -> Result<Self, TokensError> {
-        let mut file = MapFile::open(&directory, options.key.as_ref())?;
+    pub(crate) fn open(directory: OwnedFd, key: Option<&TokenKey>) -> Result<Self, TokensError> {
+        let mut file = MapFile::open(&directory, key)?;
         let mut index = TokenIndex::default();
         file.read_appended(&mut index)?;
         Ok(Self {

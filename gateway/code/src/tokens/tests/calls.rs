@@ -61,10 +61,7 @@ async fn a_tool_gets_values_and_code_gets_tokens() {
 #[tokio::test]
 async fn errors_have_tokens_too() {
     let place = tempfile::tempdir().unwrap();
-    let error = CallError::new(
-        CallErrorKind::ToolError,
-        "no user ada@example.com, try +15551234567",
-    );
+    let error = CallErrorKind::ToolError.error("no user ada@example.com, try +15551234567");
     let layer = TokenizingCallee::new(Some(Arc::new(tokenizer(place.path()))), tool(Err(error)));
     let error = layer.call(call(&json!({}))).await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::ToolError);
@@ -100,7 +97,7 @@ async fn without_a_map_nothing_is_called_and_nothing_comes_back() {
     assert_eq!(error.kind, CallErrorKind::OutcomeUnknown);
     assert!(!error.message.contains("ada"), "{}", error.message);
 
-    let failing = CallError::new(CallErrorKind::ToolError, "no ada@example.com");
+    let failing = CallErrorKind::ToolError.error("no ada@example.com");
     let layer = TokenizingCallee::new(Some(tokenizer), tool(Err(failing)));
     let error = layer
         .call(call(&Value::Object(Map::new())))

@@ -37,8 +37,7 @@ fn directory(path: &Path) -> OwnedFd {
 }
 
 fn try_open(path: &Path, key: Option<&TokenKey>) -> Result<TokenMap, TokensError> {
-    let options = MapOptions { key: key.cloned() };
-    TokenMap::open(directory(path), &options)
+    TokenMap::open(directory(path), key)
 }
 
 /// A gateway's tokens for the session whose host directory this is.
