@@ -1,8 +1,8 @@
-//! Workers, lists and the reaper where Redis may be away: all of it is for the whole fleet, and none of it is served
-//! from memory.
+//! Workers, lists and the reaper of a store that falls back to memory. They concern the whole fleet, so none of them is
+//! served from memory.
 //!
-//! Invariant: nothing is named or claimed for cleaning while Redis is away or being reconciled. A session
-//! that was used meanwhile may look expired to it.
+//! Invariant: while Redis is away or being reconciled, no session is returned or claimed for cleaning up. A session
+//! that was used meanwhile may look expired to Redis.
 
 use mooring_session::names::WorkerId;
 use mooring_session::workers::Beat;
@@ -15,7 +15,7 @@ use crate::query::{SessionPage, SessionQuery};
 use crate::redis::RedisStore;
 
 impl FallbackStore {
-    /// A beat is for others to see, so it is not acknowledged by memory: a worker that others cannot hear must know.
+    /// Memory acknowledges no heartbeat: a worker must notice that its heartbeats do not reach the others.
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         self.shared.redis.beat(beat).await
     }
@@ -47,7 +47,7 @@ impl FallbackStore {
 }
 
 impl Shared {
-    /// Redis, where it serves everything at present.
+    /// Redis, if it currently serves every command.
     pub(super) async fn present(&self) -> Result<&RedisStore, StoreError> {
         match self.settled_phase().await? {
             Phase::Normal => Ok(&self.redis),

@@ -1,20 +1,20 @@
-//! What an outage cost: upstream sessions that no record names any more.
+//! Losses of an outage: upstream sessions that no record names any more.
 
 use mooring_session::names::{InstanceName, ServerName, UpstreamSession};
 
 use crate::key::SessionKey;
 
-/// One binding that was made or answered for while the store was away, and that the store refused on its return.
-/// The gateway deletes the upstream session where there is one, and logs what was lost.
+/// A binding that was made or used while the store was away, and that the store refused on its return. The gateway
+/// deletes its upstream session, if any, and logs the loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Whose binding it was.
+    /// The session of the binding.
     pub key: SessionKey,
-    /// The server it was for.
+    /// The server of the binding.
     pub server: ServerName,
-    /// Where it was.
+    /// The instance of the binding.
     pub instance: InstanceName,
-    /// What is to be deleted there.
+    /// The upstream session to delete there.
     pub upstream_session: Option<UpstreamSession>,
     /// Why it was lost.
     pub reason: LossReason,
@@ -24,14 +24,15 @@ pub struct Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "snake_case")]
 pub enum LossReason {
-    /// The store holds another binding, or the session ended or expired there: the server's answer wins, and what the
-    /// upstream session held is lost.
+    /// The store has another binding, or the session ended or expired there. The store's state wins, and the state in
+    /// the upstream session is lost.
     Overruled,
-    /// The session's client ended it while the store was away. Nothing is lost; only the clean-up was left.
+    /// The client ended the session while the store was away. Nothing is lost, but the upstream session has to be
+    /// deleted.
     Ended,
 }
 
-/// The losses, as they become known. Each is given out once.
+/// A queue of losses. Each is returned once.
 #[derive(Clone, Debug)]
 pub struct Losses(Option<flume::Receiver<Loss>>);
 
@@ -40,12 +41,12 @@ impl Losses {
         Self(Some(losses))
     }
 
-    /// Of a store that loses nothing.
+    /// For a store that has no losses.
     pub(crate) fn none() -> Self {
         Self(None)
     }
 
-    /// Waits for the next loss; none where there will never be another.
+    /// Waits for the next loss; none if there will be no more.
     pub async fn next(&self) -> Option<Loss> {
         self.0.as_ref()?.recv_async().await.ok()
     }

@@ -1,11 +1,11 @@
-//! Sessions served from memory while Redis is away, by the same rules, and what has to be sent to it when it
-//! returns.
+//! Serves sessions from memory while Redis is away, by the same rules, and collects what has to be sent to Redis when
+//! it returns.
 //!
-//! Code sessions are served whether they are known here or not: their paths are derived from their names, and locks on the
-//! volume hold without Redis. Of others only those that this gateway read or made.
+//! Code sessions are served even if they are unknown here: their paths are derived from their names, and file locks on
+//! the volume work without Redis. Other sessions are served only if this gateway read or created them.
 //!
-//! Invariants: a session that is not known here is answered with `UnavailableReason`, never with a refusal; no
-//! binding of a session that others know too is owned here; an END that was answered is in the journal until Redis has it.
+//! Invariants: an unknown session fails with `UnavailableReason`, never with a refusal; no binding is owned here if
+//! other gateways know its session; an END that was answered stays in the journal until Redis has executed it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,8 @@ use crate::key::{Family, InitDigest, SessionKey};
 use crate::rate::Rates;
 use crate::sessions::{SESSIONS_MAX, Sessions};
 
-/// Most sessions of one outage that are remembered, ended and expired ones included. Beyond it others are `UnavailableReason`.
+/// Most sessions of one outage, including ended and expired ones. Beyond it, unknown sessions fail with
+/// `UnavailableReason`.
 const REMEMBERED_MAX: usize = 2 * SESSIONS_MAX;
 
 /// Everything that is known without Redis.
@@ -32,9 +33,9 @@ const REMEMBERED_MAX: usize = 2 * SESSIONS_MAX;
 pub(crate) struct Memory {
     pub(super) shadow: Shadow,
     pub(super) inits: Inits,
-    /// The initialize params that Redis has not been given.
+    /// Initialize params that were not sent to Redis.
     pub(super) inits_owed: Vec<InitDigest>,
-    /// What passed this worker while Redis was away: each worker keeps the rates for itself.
+    /// Rates while Redis is away: each gateway counts for itself.
     pub(super) rates: Rates,
     pub(super) away_since: Timestamp,
     sessions: Sessions,
@@ -45,32 +46,32 @@ pub(crate) struct Memory {
 /// Where a session in memory came from.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
-    /// It was made while Redis was away.
+    /// It was created while Redis was away.
     Minted,
     /// It was read from Redis before.
     Read(ReadOrigin),
 }
 
-/// What Redis knew of a session before it went away, and what has to be sent to it.
+/// The state of a session in Redis before the outage, and the changes to send.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOrigin {
     /// The epoch of each binding that was read.
     pub(super) epochs: BTreeMap<ServerName, u64>,
     /// Whether the record was read, or just some of its bindings.
     pub(super) is_whole: bool,
-    /// All TOUCHes in one.
+    /// All TOUCHes, merged.
     pub(super) touch: Option<TouchRequest>,
 }
 
-/// An END that was answered and that Redis has to hear.
+/// An END that was answered but not executed by Redis.
 #[derive(Clone, Debug)]
 pub(super) struct PendingEnd {
     pub(super) request: EndRequest,
-    /// The upstream sessions that its caller knows of, and cleans up.
+    /// The upstream sessions that the reply named, which the caller cleans up.
     pub(super) told: Vec<UpstreamSession>,
 }
 
-/// Who is alive cannot be known while Redis is away, and nothing is taken from anybody on a guess.
+/// Liveness while Redis is away: it is unknown, so every worker counts as alive and none loses its connections.
 pub(super) struct EveryWorkerAlive;
 
 impl Liveness for EveryWorkerAlive {
@@ -104,7 +105,7 @@ impl Memory {
     /// Serves a transition while Redis is away.
     ///
     /// # Errors
-    /// `UnavailableReason` for what is not known here; otherwise what the rules refuse.
+    /// `UnavailableReason` for an unknown session; otherwise the refusals of the rules.
     pub(super) fn serve<T: MemoryTransition>(
         &mut self,
         key: &SessionKey,
@@ -134,7 +135,7 @@ impl Memory {
         Ok(reply)
     }
 
-    /// Takes up a session that was read before Redis went away, or a code session of this user. Says whether there is
+    /// Loads a session that was read before the outage, or a code session of this user, and returns whether there is
     /// one.
     fn recall(&mut self, key: &SessionKey, user: Option<&Principal>, now: Timestamp) -> bool {
         let read = self.shadow.believed(key, self.away_since);
@@ -169,7 +170,7 @@ impl Memory {
         let Some(Origin::Read(read)) = self.origins.get(key) else {
             return true;
         };
-        // Of an ended session nothing more needs to be known: it is refused.
+        // An ended session needs no state: it is refused.
         self.ends.contains_key(key)
             || match need {
                 RequiredKnowledge::Session => true,
@@ -184,7 +185,7 @@ impl Memory {
             }
     }
 
-    /// Whether the session is known here, and is another principal's.
+    /// Whether the session is known here and belongs to another principal.
     pub(super) fn is_foreign(&self, key: &SessionKey, principal: &Principal) -> bool {
         let record = self.sessions.record(key);
         record.is_some_and(|record| record.principal != *principal)
@@ -222,7 +223,7 @@ impl Memory {
         }
     }
 
-    /// The ENDs that Redis has to hear.
+    /// The ENDs to send to Redis.
     pub(super) fn ends(&self) -> Vec<(SessionKey, PendingEnd)> {
         self.ends
             .iter()
@@ -230,7 +231,7 @@ impl Memory {
             .collect()
     }
 
-    /// The sessions that have to be sent to Redis.
+    /// The sessions to send to Redis.
     pub(super) fn owed(&self) -> Vec<SessionKey> {
         self.origins.keys().cloned().collect()
     }
@@ -241,7 +242,7 @@ impl Memory {
         Some((origin.clone(), record.clone()))
     }
 
-    /// Redis knows of this session what there was to know.
+    /// Forgets a session that was sent to Redis.
     pub(super) fn settle(&mut self, key: &SessionKey) {
         self.ends.remove(key);
         self.origins.remove(key);
@@ -250,7 +251,7 @@ impl Memory {
     }
 }
 
-/// A record from what was read. Times that were not read are set so that the session does not lapse for want of them.
+/// A record from what was read. Times that were not read are set so that the session does not expire.
 fn record_of(key: &SessionKey, read: SessionSnapshot, now: Timestamp) -> Option<Record> {
     let ttl = read.record.as_ref().map_or(TTL_MAX, |record| record.ttl);
     let token = Token::parse(b"read-before-the-store-went-away").ok()?;

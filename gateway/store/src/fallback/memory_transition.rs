@@ -1,4 +1,4 @@
-//! What each transition needs to be served while Redis is away, and what is remembered of its answer while it is not.
+//! What each transition requires of memory to be served while Redis is away, and what is noted of its replies before.
 
 use mooring_session::names::{Principal, ServerName};
 use mooring_session::refusal::{Refusal, Stale};
@@ -17,7 +17,7 @@ use crate::redis::Wire;
 use crate::transition::Get;
 use crate::waking::WakingTransition;
 
-/// What memory must know of a session that it did not mint.
+/// What memory must know about a session that it did not create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequiredKnowledge<'a> {
     /// Its principal.
@@ -26,31 +26,30 @@ pub(crate) enum RequiredKnowledge<'a> {
     Record,
     /// A bound binding of this server without an owner.
     Binding(&'a ServerName),
-    /// Nothing that memory could know, unless it minted the session itself.
+    /// Only Redis has the knowledge, unless memory created the session.
     Store,
-    /// Redis, whichever session it is.
+    /// Always Redis.
     Redis,
 }
 
-/// A transition that may be served from memory.
+/// A transition that memory may serve.
 pub(crate) trait MemoryTransition: Wire + WakingTransition {
-    /// Whether it makes a session where there is none.
+    /// Whether it creates a missing session.
     const MINTS: bool = false;
 
-    /// What must be known.
+    /// The required knowledge.
     fn need(&self) -> RequiredKnowledge<'_>;
 
-    /// The principal that the request names, if that is enough to serve a code session: its files are found without its
-    /// record.
+    /// The principal in the request, if it suffices to serve a code session: its files are found without its record.
     fn user(&self) -> Option<&Principal> {
         None
     }
 
-    /// Notes what an answer of Redis showed.
+    /// Notes the state in a reply of Redis.
     fn note(&self, _key: &SessionKey, _reply: &Self::Reply, _shadow: &mut Shadow, _now: Timestamp) {
     }
 
-    /// Notes what has to be sent to Redis on its return beside the record itself.
+    /// Notes what has to be sent to Redis on its return in addition to the record.
     fn journal(&self, _key: &SessionKey, _reply: &Self::Reply, _memory: &mut Memory) {}
 
     /// Notes a refusal by Redis.
@@ -62,7 +61,7 @@ pub(crate) trait MemoryTransition: Wire + WakingTransition {
                     shadow.forget_binding(key, server);
                 }
             }
-            // A stranger's request says nothing about the session, and must not cost its owner anything.
+            // A foreign principal's request says nothing about the session, and must not affect it.
             _ => {}
         }
     }
@@ -179,7 +178,7 @@ impl MemoryTransition for UnbindRequest {
     }
 }
 
-/// What a session held is cleaned up by one worker of the fleet, and who that is can only be agreed on in Redis.
+/// Cleaning up a session is done by one worker of the fleet, which only Redis can choose.
 impl MemoryTransition for ClaimRequest {
     fn need(&self) -> RequiredKnowledge<'_> {
         RequiredKnowledge::Redis
@@ -192,7 +191,7 @@ impl MemoryTransition for ForgetRequest {
     }
 }
 
-/// Who else may own a binding of a session that others know too is for Redis to say.
+/// Only Redis knows whether another worker owns a binding of a session that others know.
 fn binding_or_store(server: &ServerName, ownership: Ownership) -> RequiredKnowledge<'_> {
     match ownership {
         Ownership::Shared => RequiredKnowledge::Binding(server),

@@ -1,15 +1,15 @@
-//! Redis with memory behind it: what is safe to serve while Redis cannot be reached is served, and sent to it when it
-//! returns.
+//! Redis with a fallback to memory: while Redis is unreachable, memory serves what it safely can, and the changes are
+//! sent to Redis when it returns.
 //!
-//! Only a failure of transport counts: a server that answers LOADING or READONLY is there, and its callers are told to
+//! Only transport failures count: a server that replies LOADING or READONLY is reachable, and its callers are told to
 //! retry. There are three phases, and every command is served in exactly one of them. *Normal*: by Redis; what this
-//! gateway reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by neither, while [`reconcile`] sends
-//! Redis what happened; callers wait for the command time-out at most, and then for one command.
+//! gateway reads is noted in the [`shadow`]. *Away*: by [`memory`]. *Reconciling*: by neither, while [`reconcile`]
+//! sends the changes to Redis; callers wait for at most the command timeout, plus one command.
 //!
-//! A command under way when Redis goes away may have been carried out there. It is then served from memory like one
-//! that was not sent, and that is safe: memory serves a BIND, REBIND or CONFIRM only over a binding it has read before,
-//! and what is sent to Redis on its return has the tokens of the attempts themselves, so that what Redis may already have
-//! is found and used, or wins.
+//! A command that is in flight when Redis goes away may have been executed there. It is then served from memory like
+//! one that was not sent. That is safe: memory serves a BIND, REBIND or CONFIRM only on a binding that it has read
+//! before, and reconciliation uses the tokens of the original attempts, so that what Redis already has is recognized
+//! and used, or wins.
 
 mod fleet;
 mod loss;
@@ -37,12 +37,12 @@ use super::queues::Queues;
 use super::redis::{LinkState, RedisStore, Resend};
 use super::status::{AnsweredBy, StatusCell, StoreMode};
 
-/// Most losses waiting to be picked up. Beyond it they are logged and dropped.
+/// Most queued losses. Beyond it they are logged and dropped.
 const LOSSES_MAX: usize = 10_000;
-/// The wait before another attempt to tell a Redis that answers and is not ready.
+/// Pause before the next attempt to reconcile with a Redis that replies but is not ready.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// By whom commands are served.
+/// Which part serves commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Normal,
@@ -50,7 +50,7 @@ enum Phase {
     Reconciling,
 }
 
-/// The handle of the store and of the task that watches over it, which ends with the handle.
+/// Handle of the store and of its supervisor task, which ends with the handle.
 #[derive(Debug)]
 pub(super) struct FallbackStore {
     shared: Arc<Shared>,
@@ -58,14 +58,14 @@ pub(super) struct FallbackStore {
     losses_taken: flume::Receiver<Loss>,
 }
 
-/// What commands and the supervisor share.
+/// State shared by commands and the supervisor.
 #[derive(Debug)]
 struct Shared {
     redis: RedisStore,
-    /// Changed only while the memory is locked, so that the holder of the lock knows the phase.
+    /// Changed only while the memory is locked, so that the lock's holder can rely on it.
     phase: watch::Sender<Phase>,
     memory: Mutex<Memory>,
-    /// The turns of this worker's own callers while Redis is away.
+    /// The turns of this gateway's callers while Redis is away.
     queues: Queues,
     status: StatusCell,
     losses: flume::Sender<Loss>,
@@ -80,7 +80,7 @@ impl Drop for FallbackStore {
 }
 
 impl FallbackStore {
-    /// Takes over a Redis, which may be away.
+    /// Wraps a Redis, which may be unreachable.
     pub(super) fn new(redis: RedisStore, command_timeout: Duration, prefix: &str) -> Self {
         let (losses, losses_taken) = flume::bounded(LOSSES_MAX);
         let clock = Clock::system();
@@ -113,7 +113,7 @@ impl FallbackStore {
         &self.shared.status
     }
 
-    /// The answer, and who gave it.
+    /// Runs a transition; returns the reply and what served it.
     pub(super) async fn run<T: MemoryTransition>(
         &self,
         key: &SessionKey,
@@ -134,14 +134,15 @@ impl FallbackStore {
             if let Some(result) = shared.serve_away(key, request) {
                 return result.map(|reply| (reply, AnsweredBy::Memory));
             }
-            // Redis came back meanwhile. It is asked (again) if there is time, and if asking again is harmless.
+            // Redis has returned meanwhile. The command is sent there if there is time, and if a repetition is
+            // harmless.
             if T::RESEND == Resend::Never || started.elapsed() >= shared.command_timeout {
                 return Err(StoreError::Away(UnavailableReason::Reconciling));
             }
         }
     }
 
-    /// Params are kept in memory too: they are few, and a session served from memory needs its own.
+    /// Params are stored in memory too: they are few, and a session served from memory needs its own.
     pub(super) async fn put_init(
         &self,
         digest: &InitDigest,
@@ -164,7 +165,7 @@ impl FallbackStore {
         Ok(())
     }
 
-    /// While Redis is away, the params there lapse by themselves.
+    /// While Redis is away, the params there expire.
     pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
         let shared = &self.shared;
         shared.memory().inits.delete(digest);
@@ -198,7 +199,7 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The phase, after the end of a reconciliation under way, for which it waits no longer than for a command.
+    /// The phase after a reconciliation in progress, which is waited for at most as long as for a command.
     async fn settled_phase(&self) -> Result<Phase, StoreError> {
         let phase = *self.phase.borrow();
         if phase != Phase::Reconciling {
@@ -212,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// The answer of memory; none where Redis came back before the memory was locked.
+    /// The reply of memory; none if Redis returned before the memory was locked.
     fn serve_away<T: MemoryTransition>(
         &self,
         key: &SessionKey,
@@ -252,7 +253,7 @@ impl Shared {
         }
     }
 
-    /// From now on memory serves, unless it does already.
+    /// Switches to memory, unless it serves already.
     fn go_away(&self) {
         let mut memory = self.memory();
         let is_new = self.phase.send_if_modified(|phase| {
@@ -272,7 +273,7 @@ impl Shared {
         let _memory = self.memory();
         self.phase.send_replace(next);
         if next == Phase::Normal {
-            // From now on Redis says whose turn it is.
+            // From here on Redis assigns turns.
             self.queues.dissolve(&EveryWorkerAlive);
             self.status.set(StoreMode::Normal);
         }
@@ -284,15 +285,15 @@ impl Shared {
             server = %loss.server,
             instance = %loss.instance,
             reason = %loss.reason,
-            "a binding made while the store was away does not hold"
+            "binding from the outage discarded"
         );
         if self.losses.try_send(loss).is_err() {
-            tracing::error!("losses are not collected: an upstream session is left to expire");
+            tracing::error!("loss queue full: an upstream session is left to expire");
         }
     }
 }
 
-/// Notices that Redis went away where no command does, and brings it back in when it returns.
+/// Notices that Redis went away without a failed command, and reconciles when it returns.
 async fn supervise(shared: Arc<Shared>) {
     let mut link = shared.redis.watch();
     let mut phase = shared.phase.subscribe();
@@ -321,7 +322,7 @@ async fn supervise(shared: Arc<Shared>) {
             match reconcile::reconcile(&shared).await {
                 Ok(()) => shared.enter(Phase::Normal),
                 Err(error) => {
-                    // A server that loads for minutes is worth one line.
+                    // A server that loads for minutes gets a single line.
                     if last_error.as_ref() != Some(&error) {
                         tracing::warn!(%error, "redis has returned but cannot be reconciled yet");
                         last_error = Some(error);

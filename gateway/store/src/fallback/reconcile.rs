@@ -1,9 +1,9 @@
-//! What is sent to Redis when it returns, before anything is served from it again.
+//! Sends the changes of an outage to Redis when it returns, before any command is served from it again.
 //!
-//! ENDs first, so that no session that its client ended comes back. Then each session that was minted or changed:
-//! created without reviving a tombstone, its bindings claimed with the tokens that made them and confirmed. The answer
-//! of Redis wins: what it refuses is reported as lost. Of a code session only the record is sent ([`tell_code`]). Every
-//! step may be repeated, so an outage in the middle only leaves the rest for the next return.
+//! ENDs are sent first, so that no session that its client ended reappears. Then each session that was created or
+//! changed: it is created without reviving a tombstone, and its bindings are claimed with their original tokens and
+//! confirmed. The state of Redis wins: what it refuses is reported as lost. Of a code session only the record is sent
+//! ([`send_code_session`]). Every step may be repeated, so after another outage the rest is sent at the next return.
 
 use std::collections::BTreeMap;
 
@@ -24,21 +24,21 @@ use super::memory::{Origin, PendingEnd, ReadOrigin};
 use crate::error::StoreError;
 use crate::key::{Family, SessionKey};
 
-/// Sessions reconciled at the same time.
+/// Most sessions reconciled concurrently.
 const AT_ONCE: usize = 32;
-/// How long a claim made for a binding that exists already may take to be confirmed.
+/// Lease of a claim for a binding that already exists.
 const LEASE: Millis = Millis::new(10_000);
 
-/// Whether Redis accepted what it was sent.
+/// Whether Redis accepted a binding.
 enum ReconcileOutcome {
     Held,
     Overruled,
 }
 
-/// Tells Redis everything.
+/// Sends all changes to Redis.
 ///
 /// # Errors
-/// Redis is away again, or not ready. What it has heard is settled; the rest stays for the next attempt.
+/// Redis is away again, or not ready. What was sent is forgotten here; the rest stays for the next attempt.
 pub(super) async fn reconcile(shared: &Shared) -> Result<(), StoreError> {
     let ends = shared.memory().ends();
     stream::iter(ends)
@@ -91,7 +91,7 @@ async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError
     Ok(())
 }
 
-/// Creates the record in Redis, without reviving a tombstone.
+/// The CREATE for a record, which does not revive a tombstone.
 fn creation(record: &Record) -> CreateRequest {
     CreateRequest {
         id: record.id.clone(),
@@ -104,8 +104,8 @@ fn creation(record: &Record) -> CreateRequest {
     }
 }
 
-/// A code session that was used while Redis was away is in use: what Redis saw expire meanwhile is created again, so that no
-/// reaper takes its files for those of a session that is over. One that was ended stays ended.
+/// A code session that was used during the outage is in use. If Redis saw it expire meanwhile it is created again, so
+/// that no reaper deletes its files. A session that was ended stays ended.
 async fn tell_code(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
     if record.life.standing(shared.clock.now()) != Standing::Active {
         return Ok(());
@@ -130,7 +130,7 @@ async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Resu
     let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();
     for (server, binding) in &record.bindings {
         let told = match (is_created, binding.phase) {
-            // Its initialization is under way, and will find that the claim is lost.
+            // Its initialization is in progress, and will find that the claim is lost.
             (true, Phase::Claimed { .. }) => ReconcileOutcome::Held,
             (true, Phase::Bound) => bind(shared, key, record, server, binding).await?,
             (false, _) => ReconcileOutcome::Overruled,
@@ -166,7 +166,7 @@ async fn tell_read(
             report_unless_held(shared, key, server, binding, &told);
         }
     }
-    // A session that was merely used is touched too: its use away from Redis counts.
+    // A session that was only used is touched too: the use counts.
     let touch = read.touch.unwrap_or_else(|| TouchRequest {
         principal: record.principal.clone(),
         ttl: None,
@@ -178,7 +178,7 @@ async fn tell_read(
     Ok(())
 }
 
-/// First bind wins: another worker may have bound the server meanwhile.
+/// The first bind wins: another gateway may have bound the server meanwhile.
 async fn bind(
     shared: &Shared,
     key: &SessionKey,
@@ -202,7 +202,7 @@ async fn bind(
     }
 }
 
-/// Moves the binding from the epoch it had before Redis went away.
+/// Rebinds from the epoch before the outage.
 async fn rebind(
     shared: &Shared,
     key: &SessionKey,
@@ -228,7 +228,8 @@ async fn confirm(
     mut held: BindingView,
 ) -> Result<ReconcileOutcome, StoreError> {
     if held.instance != binding.instance {
-        // The claim is one whose answer was lost when Redis went away, and was placed elsewhere. Its holder moves it.
+        // This is an earlier claim whose reply was lost when Redis went away, at another instance. This gateway has its
+        // token, and rebinds it.
         let rebind = rebind_to(record, &held.server, binding, held.epoch);
         match answered(shared.redis.run(key, &rebind).await)? {
             Some(rebound) if rebound.won => held = rebound.binding,
@@ -310,8 +311,8 @@ fn report_unless_held(
     }
 }
 
-/// An answer, or none where Redis refused. An answer that cannot be read counts as a refusal: it would not read better
-/// the next time.
+/// The reply, or none if Redis refused. An unreadable reply counts as a refusal, since the next one would be unreadable
+/// too.
 fn answered<R>(result: Result<R, StoreError>) -> Result<Option<R>, StoreError> {
     match result {
         Ok(reply) => Ok(Some(reply)),

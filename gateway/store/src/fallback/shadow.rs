@@ -1,6 +1,7 @@
-//! What this gateway itself read from Redis a moment ago: all that it may use while Redis is away.
+//! State that this gateway has recently read from Redis: all that it may use while Redis is away.
 //!
-//! Invariants: bounded; never consulted while Redis answers; holds only bindings that are bound and not owned.
+//! Invariants: it is bounded, it is never read while Redis is reachable, and it contains only bound bindings without an
+//! owner.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,13 +12,13 @@ use mooring_session::view::{BindingState, BindingView, RecordView};
 
 use crate::key::SessionKey;
 
-/// How long before Redis went away something may have been read to be believed.
+/// Longest time between a read and the start of the outage for the read to be usable.
 pub(super) const BELIEVED_FOR: Millis = Millis::new(60_000);
-/// Most sessions remembered. Beyond it those not used for longest are forgotten.
+/// Most sessions. Beyond it the least recently read are forgotten.
 pub(super) const SESSIONS_MAX: usize = 20_000;
 
-/// What was read, in two halves: reading moves a session to the young half; when that is full or a minute old, it
-/// becomes the old half, and what was not read since is forgotten at once. No entry is ever searched for.
+/// The sessions in two generations: reading moves a session to the young one; when that is full or a minute old, it
+/// becomes the old one, and sessions that were not read since are dropped at once. No search for old entries is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
     young: HashMap<SessionKey, SessionSnapshot>,
@@ -25,18 +26,18 @@ pub(crate) struct Shadow {
     turned_at: Timestamp,
 }
 
-/// What was read of one session.
+/// The state that was read of one session.
 #[derive(Clone, Debug)]
 pub(super) struct SessionSnapshot {
     pub(super) principal: Principal,
-    /// The whole record, where it was read. Its bindings are in `bindings`, which may be later.
+    /// The whole record, if it was read. Its bindings are in `bindings`, which may be more recent.
     pub(super) record: Option<RecordView>,
     pub(super) bindings: BTreeMap<ServerName, BindingSnapshot>,
     read_at: Timestamp,
 }
 
 impl SessionSnapshot {
-    /// That there is a session of this principal, and nothing else.
+    /// Only the existence of a session of this principal.
     pub(super) fn nothing_of(principal: Principal, now: Timestamp) -> Self {
         Self {
             principal,
@@ -47,7 +48,7 @@ impl SessionSnapshot {
     }
 }
 
-/// A binding and when it was read.
+/// A binding and the time of the read.
 #[derive(Clone, Debug)]
 pub(super) struct BindingSnapshot {
     pub(super) view: BindingView,
@@ -55,7 +56,7 @@ pub(super) struct BindingSnapshot {
 }
 
 impl Shadow {
-    /// Notes a binding as an answer showed it; one that may not be used while Redis is away is forgotten.
+    /// Notes a binding in a reply; forgets it if it may not be used while Redis is away.
     pub(super) fn note_binding(
         &mut self,
         key: &SessionKey,
@@ -70,7 +71,7 @@ impl Shadow {
         }
         let read = self.entry(key, principal, now);
         match read.bindings.get_mut(&view.server) {
-            // The hot path: a ROUTE that answers as the last one did.
+            // The hot path: a ROUTE with the same reply as before.
             Some(known) if known.view.epoch == view.epoch => known.read_at = now,
             _ => {
                 let view = view.clone();
@@ -80,7 +81,7 @@ impl Shadow {
         }
     }
 
-    /// Notes a whole record as an answer showed it.
+    /// Notes a whole record in a reply.
     pub(super) fn note_record(&mut self, key: &SessionKey, record: &RecordView, now: Timestamp) {
         if record.standing != Standing::Active {
             self.forget(key);
@@ -110,7 +111,7 @@ impl Shadow {
         }
     }
 
-    /// What may be believed of a session when Redis went away at `away_since`.
+    /// The usable state of a session if Redis went away at `away_since`.
     pub(super) fn believed(
         &self,
         key: &SessionKey,

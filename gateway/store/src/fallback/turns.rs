@@ -1,8 +1,8 @@
-//! Turns, events and rates where Redis may be away.
+//! Turns, events and rates of a store that falls back to memory.
 //!
-//! While it is, every gateway keeps the order of its own callers, and none across gateways: a session's calls stay in
-//! order as long as they reach one gateway. When Redis returns, the turns given meanwhile end: waiting callers are told
-//! to ask again, and a holder that renews says which turn it had.
+//! While Redis is away, every gateway orders its own callers, without order across gateways: a session's calls stay in
+//! order as long as they reach one gateway. When Redis returns, these turns end: waiting callers are told to enter
+//! again, and a holder that renews names the turn that it had.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ impl FallbackStore {
                         answered_by: AnsweredBy::Memory,
                     });
                 }
-                // Redis came back meanwhile, and says whose turn it is.
+                // Redis has returned meanwhile and assigns turns again.
                 shared.queues.dissolve(&EveryWorkerAlive);
             }
             if started.elapsed() >= shared.command_timeout {
@@ -58,7 +58,8 @@ impl FallbackStore {
         }
     }
 
-    /// A turn that memory gave is left there; every other is Redis's, where its lease lapses if it cannot be reached.
+    /// Releases a turn in memory if memory assigned it, otherwise in Redis, where its lease expires if Redis is
+    /// unreachable.
     pub(crate) async fn leave(
         &self,
         key: &SessionKey,
@@ -70,13 +71,13 @@ impl FallbackStore {
         }
         match shared.queues.leave(key, request, &EveryWorkerAlive) {
             Ok(()) => Ok(()),
-            // A call that has its turn from memory is not looked for among those that wait at Redis.
+            // A call that has its turn from memory is not queued in Redis.
             Err(refusal @ Refusal::Busy(_)) => Err(refusal.into()),
             Err(_) => shared.present().await?.leave(key, request).await,
         }
     }
 
-    /// Waits where the news is: at Redis, or in memory while it is away. When that changes, the wait ends early.
+    /// Waits for events in Redis, or in memory while it is away. A change between the two ends the wait early.
     pub(crate) async fn wait_for_events(
         &self,
         worker: &WorkerId,
