@@ -1,4 +1,4 @@
-//! Requests as the module's commands, in the grammar of its contract.
+//! Writes requests as commands of the module.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use super::reply::{self, Problem};
 use crate::key::SessionKey;
 use crate::transition::{Get, Transition};
 
-/// A transition that Redis can be asked for.
+/// A transition that Redis can execute.
 pub(crate) trait Wire: Transition {
-    /// Whether it is sent again where the connection is lost before the reply.
+    /// Whether it is sent again if the connection is lost before the reply.
     const RESEND: Resend = Resend::Once;
 
     /// Writes the command.
@@ -26,7 +26,7 @@ pub(crate) trait Wire: Transition {
     /// Reads the reply.
     fn read(&self, value: Value) -> Result<Self::Reply, Problem>;
 
-    /// Whether it names no place to go, or too many: nothing that could be sent.
+    /// Whether it names no instance or too many, so that it cannot be sent.
     fn is_without_instances(&self) -> bool {
         false
     }
@@ -154,7 +154,7 @@ impl Wire for RebindRequest {
 }
 
 impl Wire for UnbindRequest {
-    // The answer to a second UNBIND is STALE, which would say of one that succeeded that it did not.
+    // A repeated UNBIND returns STALE, as if the first one had failed.
     const RESEND: Resend = Resend::Never;
 
     fn write(&self, key: &SessionKey, command: &mut Cmd) {
@@ -182,7 +182,7 @@ impl Wire for ClaimRequest {
 }
 
 impl Wire for ForgetRequest {
-    // The answer to a second FORGET is NOSESSION, which would say of one that succeeded that it did not.
+    // A repeated FORGET returns NOSESSION, as if the first one had failed.
     const RESEND: Resend = Resend::Never;
 
     fn write(&self, key: &SessionKey, command: &mut Cmd) {

@@ -1,6 +1,6 @@
-//! Making one connection to Redis, and finding out whether the module that this gateway needs is behind it.
+//! Connects to Redis, and checks that the server has the module in a compatible version.
 //!
-//! Invariant: no connection is handed out on which a command of [`NEEDED`] is unknown.
+//! Invariant: a connection is returned only if the server knows every command of [`NEEDED`].
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use super::link::DownReason;
 use crate::error::OpenError;
 
-/// Every command of the module that this gateway sends. A module without one of them is too old for it, and is refused
-/// at the start, not at the first call that needs it.
+/// Every command of the module that this gateway sends. A module without one of them is too old and is refused at the
+/// start, not at the first call.
 const NEEDED: [&str; 21] = [
     "session.create",
     "session.touch",
@@ -37,10 +37,10 @@ const NEEDED: [&str; 21] = [
     "worker.wait",
 ];
 
-/// Nobody listens there.
+/// No process listens there.
 const REFUSED: &str = "connection refused";
 
-/// Where Redis is, and how long it may take to answer.
+/// The address of Redis, and its timeouts.
 #[derive(Debug)]
 pub(super) struct Dialer {
     client: Client,
@@ -50,10 +50,10 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Reads the URL. Nothing is sent yet.
+    /// Parses the URL. Nothing is sent yet.
     ///
     /// # Errors
-    /// The URL is refused.
+    /// The URL is invalid.
     pub(super) fn new(url: &str, command_timeout: Duration) -> Result<Self, OpenError> {
         let info = url.into_connection_info().map_err(OpenError::Url)?;
         let address = info.addr().to_string();
@@ -67,7 +67,7 @@ impl Dialer {
         })
     }
 
-    /// Connects and asks for the module, within twice the command time-out.
+    /// Connects and checks the module, within twice the command timeout.
     pub(super) async fn connect(&self) -> Result<MultiplexedConnection, DownReason> {
         self.try_connect().await.map_err(|down| match down {
             DownReason::Unreachable(problem) if self.is_tls && problem != REFUSED => {
@@ -101,7 +101,7 @@ impl Dialer {
     }
 }
 
-/// COMMAND INFO answers a list with one entry per name: null, or an empty list, where the name is unknown.
+/// COMMAND INFO returns one entry per name: null or an empty list if the command is unknown.
 fn is_complete(answer: &Value) -> Result<(), DownReason> {
     let entries = answer.as_sequence().unwrap_or(&[]);
     let is_known = |index: usize| {
@@ -121,7 +121,8 @@ fn is_complete(answer: &Value) -> Result<(), DownReason> {
     }
 }
 
-/// Only the kind of an error is kept, and what the system or TLS said: its text may repeat what the URL holds.
+/// Only the kind of an error is kept, and the message of the system or TLS: the text of others may contain parts of the
+/// URL.
 fn down(error: RedisError) -> DownReason {
     if error.kind() == redis::ErrorKind::AuthenticationFailed {
         return DownReason::Denied("authentication failed".to_owned());

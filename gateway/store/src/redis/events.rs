@@ -1,8 +1,8 @@
-//! WORKER.WAIT: the one command that blocks, on a connection of its own.
+//! WORKER.WAIT: the one blocking command, on its own connection.
 //!
-//! Invariants: what the server told is told to a caller, even where the one that asked for it went away before the
-//! answer came, because the wait runs in a task and the next caller takes up its result; at most one wait per worker is
-//! under way; a caller that asks again at once after a failure does not spin.
+//! Invariants: an event that the server delivered reaches a caller, even if the one that sent the wait goes away before
+//! the reply, because the wait runs in a task and the next caller takes its result; there is at most one wait per
+//! worker at a time; a caller that retries immediately after a failure does not spin.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,17 +25,17 @@ use crate::error::{StoreError, UnavailableReason};
 use crate::events::WorkerEvent;
 
 const COMMAND: &str = "WORKER.WAIT";
-/// How long a failure is kept back, so that asking again at once is harmless.
+/// How long a failure is delayed, so that immediate retries are harmless.
 const FAILURE_AFTER: Duration = Duration::from_millis(100);
 
-/// The lines of the workers that wait: one, unless one process runs several.
+/// The connections of workers that wait: one, unless one process runs several workers.
 #[derive(Debug)]
 pub(super) struct EventConnections {
     source: Source,
     lines: Mutex<HashMap<WorkerId, Arc<tokio::sync::Mutex<Line>>>>,
 }
 
-/// What a wait needs to reach the server.
+/// What a wait needs to connect.
 #[derive(Clone, Debug)]
 struct Source {
     dialer: Arc<Dialer>,
@@ -43,14 +43,14 @@ struct Source {
     prefix: Arc<str>,
 }
 
-/// One worker's connection, and the wait under way on it.
+/// One worker's connection, and the current wait on it.
 #[derive(Default)]
 struct Line {
     connection: Option<MultiplexedConnection>,
     wait: Option<JoinHandle<WaitResult>>,
 }
 
-/// What a wait came to, and its connection where that can be used again.
+/// The result of a wait, and its connection if it is reusable.
 struct WaitResult {
     connection: Option<MultiplexedConnection>,
     result: Result<Vec<WorkerEvent>, StoreError>,
@@ -99,7 +99,7 @@ impl EventConnections {
     ) -> Result<Vec<WorkerEvent>, StoreError> {
         let wait = wait.clamp(duration(WAIT_TIMEOUT_MIN), duration(WAIT_TIMEOUT_MAX));
         let line = self.line(worker);
-        // The task answers in time by itself. Only a wait that an earlier caller asked for may be longer than this one.
+        // The task has its own timeout. Only a wait that an earlier caller started may take longer than this one.
         let deadline = Instant::now() + wait + self.source.dialer.command_timeout;
         let Ok(mut line) = timeout_at(deadline, line.lock()).await else {
             return Ok(Vec::new());
@@ -183,7 +183,7 @@ impl Source {
         failed(error)
     }
 
-    /// Connects once the link that all other commands share is up: it knows when to try.
+    /// Connects once the shared link is up, whose task decides when to retry.
     async fn connect(&mut self, wait: Duration) -> Result<MultiplexedConnection, StoreError> {
         let is_up = |state: &LinkState| matches!(state, LinkState::Up(_));
         match timeout(wait, self.link.wait_for(is_up)).await {
@@ -199,8 +199,8 @@ fn duration(millis: Millis) -> Duration {
     Duration::from_millis(millis.get())
 }
 
-/// The answer of WORKER.WAIT. Items of sessions of others than this gateway's prefix, and events that a newer module
-/// may tell, are passed over.
+/// Parses the reply of WORKER.WAIT. Items for sessions outside this gateway's prefix, and unknown events of a newer
+/// module, are skipped.
 pub(super) fn parse_events(prefix: &str, value: Value) -> Result<Vec<WorkerEvent>, Problem> {
     let items = match value {
         Value::Nil => return Ok(Vec::new()),

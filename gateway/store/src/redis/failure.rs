@@ -1,7 +1,7 @@
-//! Error answers of the server, turned back into what the rules said.
+//! Maps error replies of the server to the refusals of the rules.
 //!
-//! The code word decides. Text is read only for what the code leaves open: which thing was stale or busy, who owns a
-//! binding, which cap was reached.
+//! The error code decides. The text is parsed only for details: which thing was stale or busy, who owns a binding,
+//! which cap was reached.
 
 use mooring_session::codec::CorruptRecord;
 use mooring_session::names::WorkerId;
@@ -9,10 +9,10 @@ use mooring_session::refusal::{Busy, Refusal, Stale};
 
 use crate::error::{NotReady, StoreError};
 
-/// What the module says to a CAP over keys that it does not index.
+/// The module's error for a CAP on keys that it does not index.
 const NO_PREFIX: &str = "CAP needs a key under one of mooring.prefixes";
 
-/// What there may not be more of.
+/// The quantities that are limited.
 const LIMITS: [&str; 7] = [
     "bindings",
     "labels",
@@ -23,7 +23,7 @@ const LIMITS: [&str; 7] = [
     "turn-waiters",
 ];
 
-/// The error that an error answer to `command` stands for.
+/// Maps an error reply to `command`.
 pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreError {
     let refusal = match code {
         "NOSESSION" => Some(Refusal::NoSession),
@@ -31,7 +31,7 @@ pub(super) fn of_server(command: &'static str, code: &str, text: &str) -> StoreE
         "DENIED" => Some(Refusal::Denied),
         "STALE" => Some(Refusal::Stale(stale(text))),
         "OWNED" => owner(text).map(Refusal::Owned),
-        // The server's own BUSY (a script that runs for too long) has another text.
+        // The server's own BUSY (a script runs for too long) has a different text.
         "BUSY" => busy(text).map(Refusal::Busy),
         "LIMIT" => limit(text),
         "WRONGTYPE" => Some(Refusal::Corrupt(CorruptRecord::field(b"(not a hash)"))),
@@ -93,7 +93,7 @@ fn owner(text: &str) -> Option<WorkerId> {
     WorkerId::parse(owner.as_bytes()).ok()
 }
 
-/// `<what> <value>` for a limit of the rules, `<value> <key>` for the cap that CREATE was given.
+/// Parses `<what> <value>` for a limit of the rules, and `<value> <key>` for the cap in CREATE.
 fn limit(text: &str) -> Option<Refusal> {
     let (what, value) = text.split_once(' ')?;
     if let Ok(cap) = what.parse() {
@@ -109,7 +109,7 @@ fn limit(text: &str) -> Option<Refusal> {
     })
 }
 
-/// The bytes that `escape_ascii` shows so. Keys are plain text but for those of somebody else's making.
+/// The bytes that `escape_ascii` has escaped. Keys that this project makes contain none.
 fn unescaped(text: &str) -> Option<Box<[u8]>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

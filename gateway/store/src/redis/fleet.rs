@@ -1,4 +1,4 @@
-//! The WORKER commands that do not wait.
+//! The WORKER commands except WORKER.WAIT.
 
 use mooring_session::names::{Address, WorkerId};
 use mooring_session::workers::{Beat, Drain};
@@ -35,7 +35,7 @@ impl RedisStore {
     }
 }
 
-/// The answer of WORKER.LIST.
+/// Parses the reply of WORKER.LIST.
 pub(super) fn workers(value: Value) -> Result<Vec<WorkerView>, Problem> {
     value
         .into_sequence()

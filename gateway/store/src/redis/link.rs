@@ -1,8 +1,8 @@
-//! The connection to Redis: one multiplexed connection, and the task that makes it anew.
+//! The multiplexed connection to Redis, and the task that reconnects it.
 //!
-//! Invariants: no caller waits longer than the command time-out, reconnecting included; while the server is known to
-//! be away, callers are told so at once; a connection is used only after the module was found behind it; a command is
-//! sent a second time at most once, and only where the rules answer a repetition as they did the first time.
+//! Invariants: no caller waits longer than the command timeout, reconnecting included; while the server is known to be
+//! away, callers fail at once; a connection is used only after the module was checked; a command is sent at most twice,
+//! and a second time only if the rules reply to a repetition as they did the first time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use super::dial::Dialer;
 use super::prefixes::{self, NotCovered};
 use crate::error::{OpenError, StoreError, UnavailableReason};
 
-/// The first wait after a failed attempt to connect; each further one is twice as long.
+/// The pause after a failed attempt to connect; it doubles with each further one.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// The longest wait between attempts to connect, and so about the longest time until a return is noticed.
+/// The longest pause between attempts to connect, and so about the longest delay until a return is noticed.
 const BACKOFF_MAX: Duration = Duration::from_millis(250);
-/// How often an open connection is tried while nobody may be using it.
+/// Interval of pings on a connection that may be unused.
 const PING_EVERY: Duration = Duration::from_secs(1);
 
-/// Whether a command is sent again after the connection was lost before its reply.
+/// Whether a command is sent again if the connection is lost before its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resend {
-    /// Once, within the command's time.
+    /// Once, within the command's timeout.
     Once,
-    /// Not at all: a repetition is answered differently.
+    /// Never: a repetition gets a different reply.
     Never,
 }
 
-/// Where the connection stands.
+/// The state of the connection.
 #[derive(Clone, Debug)]
 pub(crate) enum LinkState {
-    /// It is open, and the module is behind it.
+    /// Open, and the module was checked.
     Up(Connection),
-    /// It was lost a moment ago, and the first attempt to make it anew is under way.
+    /// Just lost; the first attempt to reconnect is in progress.
     Reconnecting,
     /// The last attempt to connect failed.
     Down(DownReason),
@@ -46,17 +46,17 @@ pub(crate) enum LinkState {
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DownReason {
-    /// The server cannot be reached.
+    /// The server is unreachable.
     Unreachable(String),
     /// The server refuses this client.
     Denied(String),
-    /// The server runs without the module.
+    /// The server has not loaded the module.
     NoModule,
     /// The server's module lacks these commands.
     OldModule(String),
 }
 
-/// An open connection, told apart from the ones before it.
+/// An open connection, with a number that distinguishes it from earlier ones.
 #[derive(Clone)]
 pub(crate) struct Connection {
     connection: MultiplexedConnection,
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// The handle of the connection and of the task that keeps it, which ends with the handle.
+/// Handle of the connection and of the task that maintains it, which ends with the handle.
 #[derive(Debug)]
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -79,7 +79,7 @@ pub(super) struct Link {
 #[derive(Debug)]
 struct Shared {
     dialer: Arc<Dialer>,
-    /// What the keys of this gateway's sessions start with.
+    /// The prefixes of this gateway's keys.
     heads: Vec<String>,
     state: watch::Sender<LinkState>,
 }
@@ -91,10 +91,10 @@ impl Drop for Link {
 }
 
 impl Link {
-    /// Tries to connect once, then keeps trying in the background.
+    /// Tries to connect once, then retries in the background.
     ///
     /// # Errors
-    /// The server was reached and refuses this client, or lacks what this gateway needs.
+    /// The server is reachable but refuses this client, or lacks what this gateway needs.
     pub(super) async fn open(dialer: Arc<Dialer>, heads: Vec<String>) -> Result<Self, OpenError> {
         let shared = Arc::new(Shared {
             dialer,
@@ -136,8 +136,7 @@ impl Link {
         self.shared.state.subscribe()
     }
 
-    /// Sends a command and waits for its reply, for the command time-out at most. An error answer of the server is a
-    /// reply.
+    /// Sends a command and waits for its reply, at most for the command timeout. An error from the server is a reply.
     pub(super) async fn send(&self, command: &Cmd, resend: Resend) -> Result<Value, StoreError> {
         let deadline = Instant::now() + self.shared.dialer.command_timeout;
         match self.shared.attempt(command, deadline).await {
@@ -166,12 +165,12 @@ impl Shared {
             },
             Err(_) => UnavailableReason::TimedOut,
         };
-        // What could not be read in time may be read by nobody else's command: the connection is not trusted again.
+        // A late reply must not be taken for that of a later command, so the connection is not reused.
         self.lose(number);
         Err(StoreError::Away(away))
     }
 
-    /// The open connection; waits only while the first attempt after a loss is under way.
+    /// The open connection; waits only during the first attempt after a loss.
     async fn connection(&self, deadline: Instant) -> Result<Connection, StoreError> {
         let of = |state: &LinkState| match state {
             LinkState::Up(connection) => Some(Ok(connection.clone())),
@@ -194,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// Gives up a connection, unless a later one has taken its place.
+    /// Gives up a connection, unless a later one has replaced it.
     fn lose(&self, number: u64) {
         self.state.send_if_modified(|state| {
             let is_current =
@@ -206,7 +205,7 @@ impl Shared {
         });
     }
 
-    /// Keeps a connection for as long as the store lives.
+    /// Maintains the connection for as long as the store exists.
     async fn keep(self: Arc<Self>, mut last: Result<u64, ()>) {
         let mut number = 1;
         let mut wait = BACKOFF_MIN;
@@ -223,27 +222,27 @@ impl Shared {
             }
             number += 1;
             let attempt = self.dialer.connect().await;
-            // A fleet that runs is not stopped for it: its sessions are routed all the same.
+            // A running fleet is not stopped for this: its sessions are still routed.
             if let Ok(connection) = &attempt
                 && let Some(NotCovered { head, prefixes }) = self.not_covered(connection).await
             {
                 tracing::error!(
                     %head,
                     %prefixes,
-                    "mooring.prefixes of redis does not cover keys of sessions: they are neither counted nor cleaned up"
+                    "mooring.prefixes of redis does not cover this gateway's keys: its sessions are neither counted nor cleaned up"
                 );
             }
             last = self.note(attempt, number);
         }
     }
 
-    /// What the server's prefixes do not cover of this gateway's keys.
+    /// This gateway's keys that the server's prefixes do not cover.
     async fn not_covered(&self, connection: &MultiplexedConnection) -> Option<NotCovered> {
         let mut connection = connection.clone();
         prefixes::not_covering(&mut connection, &self.heads, self.dialer.command_timeout).await
     }
 
-    /// Returns when the connection is lost, and finds that out by itself where nobody uses it.
+    /// Returns when the connection is lost, which pings detect if it is unused.
     async fn until_lost(&self, number: u64) {
         let mut changes = self.state.subscribe();
         let ping = redis::cmd("PING");
@@ -255,12 +254,12 @@ impl Shared {
                 return;
             }
             let deadline = Instant::now() + self.dialer.command_timeout;
-            // A failure has given up the connection already, which the next look at the state finds.
+            // A failed ping has given up the connection already; the next check of the state sees that.
             drop(self.attempt(&ping, deadline).await);
         }
     }
 
-    /// Notes and logs the outcome of an attempt to connect.
+    /// Stores and logs the outcome of an attempt to connect.
     fn note(
         &self,
         attempt: Result<MultiplexedConnection, DownReason>,

@@ -1,9 +1,9 @@
-//! The Redis store: every transition is one command of the mooring module, carried out by the server.
+//! The Redis store: every transition is one command of the mooring module, executed by the server.
 //!
-//! Nothing is decided here. [`dial`] makes connections, and [`link`] keeps the one that all commands share but the one
-//! that blocks, for which [`events`] has its own. [`command`] writes requests over a record, [`reply`] reads answers by field
-//! name, and [`failure`] turns error answers back into the rules' refusals by their code. [`sessions`],
-//! [`fleet`], [`turns`] and [`rate`] hold the rest, both ways.
+//! This module makes no decisions. [`dial`] connects; [`link`] maintains the connection shared by all commands except
+//! the blocking one, for which [`events`] has its own. [`command`] writes requests on a record, [`reply`] parses
+//! replies by field name, and [`failure`] maps error replies to refusals by their code. [`sessions`], [`fleet`],
+//! [`turns`] and [`rate`] have the other commands with their replies.
 
 mod command;
 mod dial;
@@ -45,11 +45,11 @@ pub(super) struct RedisStore {
 }
 
 impl RedisStore {
-    /// Makes the first connection and starts the task that keeps it. An unreachable server is no error here.
+    /// Makes the first connection and starts the task that maintains it. An unreachable server is not an error here.
     ///
     /// # Errors
-    /// The URL is refused, or the server was reached and refuses this client, or has no module that knows
-    /// every command that this gateway sends, or one that does not index keys under `prefix`.
+    /// The URL is invalid, or the server is reachable but refuses this client, has no module that knows every command
+    /// of this gateway, or does not index keys under `prefix`.
     pub(super) async fn open(
         url: &str,
         prefix: &str,
@@ -64,12 +64,12 @@ impl RedisStore {
         })
     }
 
-    /// Where the server is, without credentials.
+    /// The server's address, without credentials.
     pub(super) fn address(&self) -> &str {
         self.link.address()
     }
 
-    /// Whether there is a connection, and every change of it.
+    /// Whether there is a connection, with every change.
     pub(super) fn watch(&self) -> watch::Receiver<LinkState> {
         self.link.watch()
     }
@@ -80,7 +80,7 @@ impl RedisStore {
         request: &T,
     ) -> Result<T::Reply, StoreError> {
         if request.is_without_instances() {
-            // The rules' own words, which the text of a server's answer cannot be turned back into.
+            // The same refusal as by the rules, which could not be parsed from the server's error.
             return Err(StoreError::Refused(Refusal::Argument(NameError {
                 what: "INSTANCES",
                 problem: Problem::Range(1, mooring_session::limits::INSTANCES_MAX as u64),
@@ -137,7 +137,7 @@ impl RedisStore {
     }
 }
 
-/// The error that a reply which does not read as it must comes to.
+/// The error for an unexpected reply.
 fn unreadable(command: &'static str) -> impl FnOnce(reply::Problem) -> StoreError {
     move |problem| StoreError::Reply {
         command,

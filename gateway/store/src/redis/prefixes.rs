@@ -1,7 +1,7 @@
-//! Whether the module indexes this gateway's keys: its `mooring.prefixes` has to cover `store.key_prefix`.
+//! Checks that the module indexes this gateway's keys: its `mooring.prefixes` has to cover `store.key_prefix`.
 //!
-//! Records under other keys are kept and routed as ever, but nothing counts, lists or cleans them up. Invariant: where
-//! the server does not let this client ask, the answer is that nothing is known against it.
+//! Records under other keys are stored and routed, but not counted, listed or cleaned up. Invariant: if the server does
+//! not let this client read the setting, the check passes.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const SETTING: &str = "mooring.prefixes";
 /// Keys that the server does not index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotCovered {
-    /// What they start with.
+    /// Their prefix.
     pub(super) head: String,
-    /// What the server indexes.
+    /// The prefixes that the server indexes.
     pub(super) prefixes: String,
 }
 
-/// The first of `heads` such that the server's prefixes do not cover keys that start with it.
+/// The first of `heads` that the server's prefixes do not cover.
 pub(super) async fn not_covering(
     connection: &mut MultiplexedConnection,
     heads: &[String],
@@ -37,7 +37,7 @@ pub(super) async fn not_covering(
     };
     let Some(prefixes) = prefixes else {
         tracing::info!(
-            "this client may not read mooring.prefixes: whether it covers store.key_prefix is not checked"
+            "mooring.prefixes could not be read: not checked whether it covers store.key_prefix"
         );
         return None;
     };

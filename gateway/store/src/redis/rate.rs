@@ -1,4 +1,4 @@
-//! RATE.
+//! The RATE command.
 
 use mooring_session::rules::RateRequest;
 use mooring_session::time::Millis;
@@ -22,14 +22,14 @@ impl RedisStore {
             .arg(format!("{}rate:{name}", self.prefix))
             .arg(("LIMIT", request.limit))
             .arg(("WINDOW", request.window.get(), "COST", request.cost));
-        // A lost reply does not tell whether the cost was counted. Counting it twice would refuse who is within the
-        // limit.
+        // After a lost reply it is unknown whether the cost was counted. Counting it twice would refuse callers within
+        // the limit.
         let value = self.send(&command, word, Resend::Never).await?;
         rated(value).map_err(unreadable(word))
     }
 }
 
-/// The answer of RATE.
+/// Parses the reply of RATE.
 pub(super) fn rated(value: Value) -> Result<RateReply, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(RateReply {

@@ -1,7 +1,7 @@
-//! The module's replies: maps (RESP3) or flat arrays of names and values (RESP2), read by field name.
+//! Parses the module's replies: maps (RESP3) or flat arrays of names and values (RESP2), by field name.
 //!
-//! Fields may come in any order; unknown ones are passed over, so that a newer module may say more; a field that is
-//! missing or null is absent. Errors name the field and never its value, which may be a secret.
+//! Fields may be in any order; unknown ones are skipped, so that a newer module may add some; a null field counts as
+//! absent. Errors name the field and never its value, which may be secret.
 
 use std::collections::BTreeMap;
 
@@ -97,20 +97,20 @@ impl Fields {
             .collect()
     }
 
-    /// The key of a session; none where it is not that of an MCP session under `prefix`.
+    /// The key of a session; none if it is not that of an MCP session under `prefix`.
     pub(super) fn key(&mut self, prefix: &str) -> Result<Option<SessionKey>, Problem> {
         let key = self.take("key").ok_or_else(|| missing("key"))?;
         let key = bytes(&key).ok_or_else(|| unreadable("key"))?;
         Ok(SessionKey::named(prefix, key))
     }
 
-    /// One binding.
+    /// Parses one binding.
     fn binding(&mut self) -> Result<BindingView, Problem> {
         let server = self.name("server", ServerName::parse)?;
         self.binding_of(server)
     }
 
-    /// One binding of a server that is known. ROUTE leaves out what a caller that routes does not need.
+    /// Parses one binding of a known server. ROUTE omits fields that routing does not need.
     fn binding_of(&mut self, server: ServerName) -> Result<BindingView, Problem> {
         let owner = self.optional_name("owner", WorkerId::parse)?;
         let (alive, address) = (
@@ -187,17 +187,17 @@ impl Fields {
     }
 }
 
-/// One binding.
+/// Parses one binding.
 pub(super) fn binding(value: Value) -> Result<BindingView, Problem> {
     Fields::of(value)?.binding()
 }
 
-/// One record.
+/// Parses one record.
 pub(super) fn record(value: Value) -> Result<RecordView, Problem> {
     Fields::of(value)?.record()
 }
 
-/// The answer of CREATE.
+/// Parses the reply of CREATE.
 pub(super) fn created(value: Value) -> Result<CreateReply, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(CreateReply {
@@ -209,14 +209,14 @@ pub(super) fn created(value: Value) -> Result<CreateReply, Problem> {
     })
 }
 
-/// The answer of TOUCH.
+/// Parses the reply of TOUCH.
 pub(super) fn touched(value: Value) -> Result<TouchReply, Problem> {
     Ok(TouchReply {
         expires_at: Fields::of(value)?.moment("expires_at")?,
     })
 }
 
-/// The answer of END and KILL.
+/// Parses the reply of END and KILL.
 pub(super) fn ended(value: Value) -> Result<EndReply, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(EndReply {
@@ -225,7 +225,7 @@ pub(super) fn ended(value: Value) -> Result<EndReply, Problem> {
     })
 }
 
-/// The answer of ROUTE, which does not repeat the server that was asked for.
+/// Parses the reply of ROUTE, which does not repeat the server in the request.
 pub(super) fn routed(value: Value, server: &ServerName) -> Result<RouteReply, Problem> {
     routed_of(Fields::of(value)?, server)
 }
@@ -252,7 +252,7 @@ pub(super) fn routed_of(mut fields: Fields, server: &ServerName) -> Result<Route
     })
 }
 
-/// The answer of BIND.
+/// Parses the reply of BIND.
 pub(super) fn bound(value: Value) -> Result<BindReply, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(BindReply {
@@ -261,7 +261,7 @@ pub(super) fn bound(value: Value) -> Result<BindReply, Problem> {
     })
 }
 
-/// The answer of REBIND.
+/// Parses the reply of REBIND.
 pub(super) fn rebound(value: Value) -> Result<RebindReply, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(RebindReply {
@@ -271,7 +271,7 @@ pub(super) fn rebound(value: Value) -> Result<RebindReply, Problem> {
     })
 }
 
-/// The answer of WORKER.GONE: the bare number, or a map that holds it.
+/// Parses the reply of WORKER.GONE: a number, or a map with that number.
 pub(super) fn was_alive(value: Value) -> Result<bool, Problem> {
     if let Some(number) = number(&value) {
         return Ok(number != 0);
@@ -279,7 +279,7 @@ pub(super) fn was_alive(value: Value) -> Result<bool, Problem> {
     Fields::of(value)?.truth("was_alive")
 }
 
-/// A text, or null.
+/// Text, or null.
 pub(super) fn optional_text(value: Value) -> Result<Option<String>, Problem> {
     match value {
         Value::Nil => Ok(None),

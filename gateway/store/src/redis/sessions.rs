@@ -1,7 +1,7 @@
-//! LIST and REAP: which sessions there are, as the server's indexes name them.
+//! LIST and REAP: sessions in the server's indexes.
 //!
-//! A Redis may hold sessions of others beside those of this gateway's prefix, and each family of the latter is another's
-//! to look after: LIST and REAP ask for one family alone, by the pattern of its keys.
+//! A Redis may also have sessions outside of this gateway's prefix, and each family of keys has its own reaper: LIST
+//! and REAP select one family by the pattern of its keys.
 
 use mooring_session::names::WorkerId;
 use mooring_session::view::RecordView;
@@ -15,7 +15,7 @@ use crate::query::{Cursor, Order, PAGE_MAX, SessionPage, SessionQuery, key_patte
 
 impl RedisStore {
     pub(crate) async fn list(&self, query: &SessionQuery) -> Result<SessionPage, StoreError> {
-        // The rules' own words for a query that nothing could answer.
+        // The same refusal as by the rules for an invalid query.
         query.filter(&self.prefix).map_err(StoreError::Refused)?;
         let name = "SESSION.LIST";
         let command = list(&self.prefix, query);
@@ -33,8 +33,8 @@ impl RedisStore {
         let pattern = key_pattern(family, &self.prefix, None);
         let by_pattern = reap(worker, count, Some(&pattern));
         let value = match self.send(&by_pattern, name, Resend::Once).await {
-            // An error answer of no known meaning: the module is of before MATCH. What it names of others is passed over,
-            // and where that is a whole COUNT of keys, it hides what is this gateway's.
+            // An error reply of unknown meaning: the module is older than MATCH. Other families' keys are skipped then;
+            // if they fill all of COUNT, they hide this gateway's.
             Err(StoreError::Reply { .. }) => {
                 let of_all = reap(worker, count, None);
                 self.send(&of_all, name, Resend::Once).await?
@@ -47,7 +47,7 @@ impl RedisStore {
     }
 }
 
-/// The command that names what is to be cleaned up.
+/// The REAP command.
 fn reap(worker: &WorkerId, count: usize, pattern: Option<&str>) -> Cmd {
     let mut command = redis::cmd("SESSION.REAP");
     command
@@ -56,7 +56,7 @@ fn reap(worker: &WorkerId, count: usize, pattern: Option<&str>) -> Cmd {
     command
 }
 
-/// The command that a query is.
+/// The LIST command for a query.
 pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
     let mut command = redis::cmd("SESSION.LIST");
     let filters = [
@@ -81,7 +81,7 @@ pub(super) fn list(prefix: &str, query: &SessionQuery) -> Cmd {
     command
 }
 
-/// The answer of LIST.
+/// Parses the reply of LIST.
 pub(super) fn page(prefix: &str, value: Value) -> Result<SessionPage, Problem> {
     let mut fields = Fields::of(value)?;
     let listed = |value| listed(prefix, value);
@@ -108,7 +108,7 @@ fn listed(prefix: &str, value: Value) -> Result<Option<(SessionKey, RecordView)>
     Ok(Some((key, fields.record()?)))
 }
 
-/// The answer of REAP.
+/// Parses the reply of REAP.
 pub(super) fn reaped(prefix: &str, value: Value) -> Result<Vec<SessionKey>, Problem> {
     let named = |value: Value| {
         let key = bytes(&value).ok_or_else(|| "a key is no text".to_owned())?;

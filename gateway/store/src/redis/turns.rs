@@ -1,4 +1,4 @@
-//! ENTER and LEAVE.
+//! The ENTER and LEAVE commands.
 
 use mooring_session::names::ServerName;
 use mooring_session::refusal::{Refusal, Stale};
@@ -25,7 +25,7 @@ impl RedisStore {
             .arg((request.ticket.as_str(), "LEASE", request.lease.get()))
             .arg((request.line == Line::First).then_some("FIRST"))
             .arg(request.held.map(|turn| ("HELD", turn)));
-        // The same ticket again gets the same answer.
+        // The same ticket gets the same reply again.
         let value = self.send(&command, name, Resend::Once).await?;
         entered(value, &request.server).map_err(unreadable(name))
     }
@@ -43,9 +43,9 @@ impl RedisStore {
             .arg((key.secret(), request.principal.as_str()))
             .arg((request.server.as_str(), ticket.as_str()))
             .arg(is_for_waiting.then_some("WAITING"));
-        // The answer to a second LEAVE is STALE, which would say of one that succeeded that it did not.
+        // A repeated LEAVE returns STALE, as if the first one had failed.
         match self.send(&command, name, Resend::Never).await {
-            // An error answer of no known meaning: the module is of before WAITING, and takes nobody out.
+            // An error reply of unknown meaning: the module is older than WAITING, and the caller stays in the queue.
             Err(StoreError::Reply { .. }) if is_for_waiting => {
                 Err(StoreError::Refused(Refusal::Stale(Stale::Turn)))
             }
@@ -54,7 +54,7 @@ impl RedisStore {
     }
 }
 
-/// The answer of ENTER: that of ROUTE, and the turn.
+/// Parses the reply of ENTER: that of ROUTE, and the turn.
 pub(super) fn entered(value: Value, server: &ServerName) -> Result<EnterReply, Problem> {
     let mut fields = Fields::of(value)?;
     Ok(EnterReply {
