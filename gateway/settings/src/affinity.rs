@@ -8,14 +8,18 @@ use super::rows::settings;
 settings! {
     /// Whether sessions keep their upstream instance, and for how long.
     pub struct AffinitySettings {
-        /// Whether sessions are kept with the upstream instance they started on. A server's own `affinity` wins over this
-        /// switch. False means that the clients of one user share upstream sessions, and with them what an upstream
-        /// remembers.
+        /// Whether sessions are kept with the upstream instance they started on. A server's own `affinity` wins over
+        /// this switch. False means that the clients of one user share upstream sessions, and with them what an
+        /// upstream remembers.
         pub standard: Affinity = Switch("affinity.enabled", false)
             .seed("MCPGATEWAY_SESSION_AFFINITY_ENABLED")
             .unset("each server decides: sessions are kept where one of its instances assigns a session id \
                     (`Mcp-Session-Id`) when it is initialized, or has not been asked yet")
-            => |reader, row| Affinity::new(reader.if_written(row)),
+            => |reader, row| match reader.if_written(row) {
+                None => Affinity::ByServer,
+                Some(true) => Affinity::Kept,
+                Some(false) => Affinity::Off,
+            },
         /// How long a session lives after its last use.
         pub session_ttl: Duration = Integer("affinity.ttl_seconds", "seconds", 3600, 1..=2_592_000)
             .seed("MCPGATEWAY_SESSION_AFFINITY_TTL"),
@@ -24,17 +28,18 @@ settings! {
         /// have the same.
         pub sessions_max: Option<NonZeroU64> =
             Integer("affinity.max_sessions_per_principal", "sessions", 0, 0..=1_000_000_000),
-        /// Most sessions that one principal may begin within a minute, over the whole fleet; 0 means no limit. A further
-        /// `initialize` gets status 429 with Retry-After. Where `auth.mode` is `none`, all clients are one principal.
+        /// Most sessions that one principal may begin within a minute, over the whole fleet; 0 means no limit. A
+        /// further `initialize` gets status 429 with Retry-After. Where `auth.mode` is `none`, all clients are one
+        /// principal.
         pub initializes_per_minute: Option<NonZeroU64> =
             Integer("affinity.initializes_per_minute", "sessions", 600, 0..=1_000_000),
-        /// How often this process looks for sessions that expired or ended and still hold something upstream, to delete it
-        /// there. Each pause is up to a quarter shorter or longer, so that the processes of a fleet do not look at the same
-        /// time.
+        /// How often this process looks for sessions that expired or ended and still hold something upstream, to delete
+        /// it there. Each pause is up to a quarter shorter or longer, so that the processes of a fleet do not look at
+        /// the same time.
         pub reap_interval: Duration =
             Integer("affinity.reap_interval_ms", "milliseconds", 10_000, 100..=3_600_000),
-        /// How long a tool call waits for its turn, where its server's `concurrency` is `serial`, before it is answered with
-        /// an error. It has then not run.
+        /// How long a tool call waits for its turn, where its server's `concurrency` is `serial`, before it is answered
+        /// with an error. It has then not run.
         pub turn_wait_max: Duration =
             Integer("affinity.turn_wait_max_ms", "milliseconds", 600_000, 1000..=86_400_000),
     }
@@ -49,14 +54,4 @@ pub enum Affinity {
     Off,
     /// Kept where the server is stateful: where an instance of it assigns session ids.
     ByServer,
-}
-
-impl Affinity {
-    fn new(is_enabled: Option<bool>) -> Self {
-        match is_enabled {
-            None => Self::ByServer,
-            Some(true) => Self::Kept,
-            Some(false) => Self::Off,
-        }
-    }
 }

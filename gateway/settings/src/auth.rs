@@ -4,8 +4,8 @@ use http::HeaderName;
 use ipnet::IpNet;
 
 use super::reader::{Reader, Reason, list};
-use super::rows::settings;
-use super::setting::{Text, Word, Words, words};
+use super::rows::{settings, words};
+use super::setting::{Text, words};
 
 settings! {
     /// The row that chooses between the others.
@@ -27,11 +27,11 @@ settings! {
         /// The header that lists the principal's roles, separated by commas. The proxy must overwrite it.
         pub roles_header: HeaderName =
             Text("auth.roles_header", HEADER_BYTES_MAX, HEADER_SHAPE, Some("x-mooring-roles")) => parse_header,
-        /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode` is
-        /// `trusted-header`, refused where it is `none`.
+        /// The proxies whose headers are believed; a request from any other peer gets 403. Required where `auth.mode`
+        /// is `trusted-header`, refused where it is `none`.
         pub trusted_peers: Vec<IpNet> = List(
-            "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8",
-        ).unset("nobody is believed") => list(parse_peer),
+            "auth.trusted_peers", 256, 64, "IP addresses or networks, such as 10.0.0.7, 10.0.0.0/8 or fd00::/8")
+            .unset("nobody is believed") => list(parse_peer),
     }
 }
 
@@ -39,64 +39,21 @@ const HEADER_BYTES_MAX: usize = 64;
 const HEADER_SHAPE: &str = "the name of an HTTP header";
 
 /// Headers that no proxy can use to name a user: HTTP, browsers or MCP clients set them, or they belong to one connection.
-const STANDARD_HEADERS: &[&str] = &[
-    "accept",
-    "accept-encoding",
-    "accept-language",
-    "authorization",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "cookie",
-    "date",
-    "expect",
-    "forwarded",
-    "host",
-    "keep-alive",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "origin",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "referer",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "user-agent",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-proto",
-    "x-mcp-session-id",
-    "x-real-ip",
-];
+const STANDARD_HEADERS: &str = "\
+    accept accept-encoding accept-language authorization cache-control connection content-encoding \
+    content-length content-type cookie date expect forwarded host keep-alive last-event-id \
+    mcp-method mcp-name mcp-protocol-version mcp-session-id origin proxy-authenticate \
+    proxy-authorization proxy-connection referer te trailer transfer-encoding upgrade user-agent via \
+    x-forwarded-for x-forwarded-host x-forwarded-proto x-mcp-session-id x-real-ip";
 
-/// The words of `auth.mode`, before the rest of the section is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    None,
-    TrustedHeader,
-}
-
-impl Words for Mode {
-    const DEFAULT: Word<Self> = (
-        "none",
-        Self::None,
-        "everybody is the principal `local`; only on a loopback address",
-    );
-    const OTHERS: &'static [Word<Self>] = &[(
-        "trusted-header",
-        Self::TrustedHeader,
-        "a proxy that has checked the user names it in a header",
-    )];
-    const LATER: &'static [&'static str] = &["jwt"];
+words! {
+    /// The words of `auth.mode`, before the rest of the section is read.
+    enum Mode later "jwt" {
+        /// everybody is the principal `local`; only on a loopback address
+        None = "none",
+        /// a proxy that has checked the user names it in a header
+        TrustedHeader = "trusted-header",
+    }
 }
 
 /// Who a request is from, and who may say so.
@@ -138,7 +95,8 @@ fn parse_header(reader: &mut Reader<'_>, row: &'static Text) -> HeaderName {
     let parsed = reader.text(row, |text| {
         let name = HeaderName::try_from(text)
             .map_err(|_| "it cannot be the name of an HTTP header".to_owned())?;
-        match STANDARD_HEADERS.contains(&name.as_str()) {
+        let is_standard = |standard| standard == name.as_str();
+        match STANDARD_HEADERS.split(' ').any(is_standard) {
             true => Err(format!(
                 "{name:?} has a meaning of its own in HTTP or MCP, and clients set it"
             )),
@@ -187,19 +145,20 @@ impl TrustedHeaderSettings {
     fn refuse_against(&self, reader: &mut Reader<'_>, mode: Mode) {
         let row = &Self::trusted_peers;
         match (mode, self.trusted_peers.is_empty()) {
-            (Mode::TrustedHeader, true) => reader.refuse(
-                row,
-                "[]",
-                "auth.mode is \"trusted-header\", and without a trusted peer nobody could be heard",
-                format!("at least one, in {}", row.allowed()),
-            ),
-            (Mode::None, false) => reader.refuse(
-                row,
-                "[...]",
-                "auth.mode is \"none\", which believes no header from anybody; set it to \"trusted-header\" \
-                 or leave the peers out",
-                "",
-            ),
+            (Mode::TrustedHeader, true) => {
+                let reason = "auth.mode is \"trusted-header\", and without a trusted peer nobody could be heard";
+                reader.refuse(
+                    row,
+                    "[]",
+                    reason,
+                    format!("at least one, in {}", row.allowed()),
+                );
+            }
+            (Mode::None, false) => {
+                let reason = "auth.mode is \"none\", which believes no header from anybody; set it to \
+                              \"trusted-header\" or leave the peers out";
+                reader.refuse(row, "[...]", reason, "");
+            }
             (Mode::TrustedHeader, false) | (Mode::None, true) => {}
         }
     }

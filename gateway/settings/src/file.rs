@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Problem, SettingsError};
+use super::problem::SettingsError;
 use super::value::{Entry, Table, Value};
 
 /// A settings file is a page of text; what is larger is some other file.
@@ -26,14 +26,8 @@ impl FileTables {
         match read_text(path) {
             Ok(text) => Self::parse(name, &text, errors),
             Err(reason) => {
-                errors.push(Problem {
-                    key: "--config".to_owned(),
-                    written_as: written_as.to_owned(),
-                    place: String::new(),
-                    value: format!("{name:?}"),
-                    reason,
-                    allowed: "a readable TOML file of at most 1 MiB".to_owned(),
-                });
+                let allowed = "a readable TOML file of at most 1 MiB";
+                errors.refuse(written_as, "", format!("{name:?}"), reason, allowed);
                 Self::default()
             }
         }
@@ -45,14 +39,8 @@ impl FileTables {
         let (root, syntax_errors) = DeTable::parse_recoverable(text);
         for error in &syntax_errors {
             let line = error.span().map_or(1, |span| lines.number(span.start));
-            errors.push(Problem {
-                key: "--config".to_owned(),
-                written_as: "bad TOML".to_owned(),
-                place: format!("{name}, line {line}"),
-                value: String::new(),
-                reason: error.message().trim().replace('\n', "; "),
-                allowed: String::new(),
-            });
+            let reason = error.message().trim().replace('\n', "; ");
+            errors.refuse("bad TOML", format!("{name}, line {line}"), "", reason, "");
         }
         // A file that does not parse is not half believed: what it holds would only cause wrong follow-ups.
         let root = if syntax_errors.is_empty() {

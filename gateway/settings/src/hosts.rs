@@ -1,7 +1,7 @@
 //! Which Host and Origin headers are heard: the typed rules and the one place that compares. Names are
 //! compared without regard to case, addresses by value, and a header that does not parse matches nothing.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
 
@@ -63,21 +63,18 @@ pub enum AllowedHosts {
 impl AllowedHosts {
     /// The names of this machine's loopback, and the address listened on.
     pub(super) fn defaults_for(address: IpAddr) -> Self {
-        let mut rules: Vec<HostRule> = [
+        let is_own = !address.is_loopback() && !address.is_unspecified();
+        let own = match address {
+            IpAddr::V4(address) => Host::Ipv4(address),
+            IpAddr::V6(address) => Host::Ipv6(address),
+        };
+        let loopback = [
             Host::Domain("localhost".to_owned()),
-            Host::Ipv4(std::net::Ipv4Addr::LOCALHOST),
-            Host::Ipv6(std::net::Ipv6Addr::LOCALHOST),
-        ]
-        .into_iter()
-        .map(|host| HostRule { host, port: None })
-        .collect();
-        if !address.is_loopback() && !address.is_unspecified() {
-            let host = match address {
-                IpAddr::V4(address) => Host::Ipv4(address),
-                IpAddr::V6(address) => Host::Ipv6(address),
-            };
-            rules.push(HostRule { host, port: None });
-        }
+            Host::Ipv4(Ipv4Addr::LOCALHOST),
+            Host::Ipv6(Ipv6Addr::LOCALHOST),
+        ];
+        let hosts = loopback.into_iter().chain(is_own.then_some(own));
+        let rules = hosts.map(|host| HostRule { host, port: None }).collect();
         Self::Listed(rules)
     }
 
@@ -93,11 +90,7 @@ impl AllowedHosts {
 
 /// A web origin: scheme, host and port (RFC 6454).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    scheme: String,
-    host: Host<String>,
-    port: u16,
-}
+pub struct Origin(url::Origin);
 
 impl Origin {
     /// Parses an Origin header; `None` for `null` and for everything that is no http or https origin.
@@ -109,14 +102,7 @@ impl Origin {
             && url.path() == "/"
             && url.query().is_none()
             && url.fragment().is_none();
-        if !is_origin {
-            return None;
-        }
-        Some(Self {
-            scheme: url.scheme().to_owned(),
-            host: url.host()?.to_owned(),
-            port: url.port_or_known_default()?,
-        })
+        is_origin.then(|| Self(url.origin()))
     }
 
     pub(super) fn parse_exact(text: &str) -> Result<Self, Reason> {
@@ -131,10 +117,11 @@ impl Origin {
     }
 
     fn is_loopback(&self) -> bool {
-        match &self.host {
-            Host::Domain(name) => name == "localhost",
-            Host::Ipv4(address) => address.is_loopback(),
-            Host::Ipv6(address) => address.is_loopback(),
+        match &self.0 {
+            url::Origin::Tuple(_, Host::Domain(name), _) => name == "localhost",
+            url::Origin::Tuple(_, Host::Ipv4(address), _) => address.is_loopback(),
+            url::Origin::Tuple(_, Host::Ipv6(address), _) => address.is_loopback(),
+            url::Origin::Opaque(_) => false,
         }
     }
 }

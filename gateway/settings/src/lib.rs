@@ -8,8 +8,6 @@
 mod affinity;
 mod auth;
 mod code;
-mod config_home;
-mod connections;
 mod file;
 pub mod generate;
 mod hosts;
@@ -23,7 +21,6 @@ mod rows;
 mod servers;
 mod setting;
 mod source;
-mod state_home;
 mod store;
 mod table;
 #[cfg(test)]
@@ -49,9 +46,8 @@ pub use code::{
     PersonalDataType, RecordSettings, RuntimeSettings, SkillScope, SkillSettings, StubFormat,
     TokenizationSettings,
 };
-pub use connections::ConnectionSettings;
 pub use hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
-pub use listen::{ListenSettings, ProbeDetail};
+pub use listen::{ConnectionSettings, ListenSettings, ProbeDetail};
 pub use log::{LogFormat, LogLevel, LogSettings};
 pub use peers::{ADDRESS_TAG_BYTES, FleetKeysFile, PeerAddress, PeerSettings};
 pub use problem::{Problem, SettingsError};
@@ -118,7 +114,8 @@ impl Settings {
         self.servers.iter().find(|server| server.id.as_str() == id)
     }
 
-    /// Most conversations of one principal: they are counted over all agent servers, of whose numbers the largest counts.
+    /// Most conversations of one principal: they are counted over all agent servers, of whose numbers the largest
+    /// counts.
     pub fn agent_sessions_max(&self) -> u64 {
         let of_each = self.servers.iter().filter_map(|server| match &server.kind {
             ServerKind::Agent(agent) => Some(agent.sessions_max),
@@ -147,14 +144,14 @@ fn read_file(environment: &Environment, flags: &Flags, errors: &mut SettingsErro
             FileTables::read(Path::new(&path), CONFIG_VARIABLE, errors)
         }
         (None, Some(_)) => {
-            errors.push(Problem {
-                key: CONFIG_VARIABLE.to_owned(),
-                written_as: CONFIG_VARIABLE.to_owned(),
-                place: "environment".to_owned(),
-                value: String::new(),
-                reason: "it is not UTF-8".to_owned(),
-                allowed: "the path of a TOML file".to_owned(),
-            });
+            let allowed = "the path of a TOML file";
+            errors.refuse(
+                CONFIG_VARIABLE,
+                "environment",
+                "",
+                "it is not UTF-8",
+                allowed,
+            );
             FileTables::default()
         }
         (None, None) => match file_of_user(environment) {
@@ -167,7 +164,7 @@ fn read_file(environment: &Environment, flags: &Flags, errors: &mut SettingsErro
 /// `$XDG_CONFIG_HOME/mooring/mooring.toml`, if it is there. A directory that may not be looked into is passed over, as the
 /// rule says; a file that is there and cannot be read is not.
 fn file_of_user(environment: &Environment) -> Option<PathBuf> {
-    let path = config_home::config_home(environment)?.join(FILE_OF_USER);
+    let path = paths::config_home(environment)?.join(FILE_OF_USER);
     path.try_exists().is_ok_and(|exists| exists).then_some(path)
 }
 

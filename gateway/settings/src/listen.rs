@@ -1,8 +1,8 @@
-//! `[listen]`: where clients connect, and which of their requests are heard at all.
+//! `[listen]`: where clients connect, which of their requests are heard at all, and what they may use up.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
-use super::connections::ConnectionSettings;
 use super::hosts::{AllowedHosts, AllowedOrigins, HostRule, Origin};
 use super::reader::{Reader, Reason};
 use super::rows::{settings, words};
@@ -11,33 +11,24 @@ use super::setting::{Integer, List};
 settings! {
     /// Where clients connect and which of their requests are heard.
     pub struct ListenSettings {
-        /// The one address and port that clients connect to. An address that other machines can reach needs `auth.mode` other
-        /// than `none`. Port 0 lets the system choose a free port.
-        pub address: SocketAddr = Text(
-            "listen.address",
-            64,
-            "an IP address and a port, such as 127.0.0.1:4444, 0.0.0.0:4444 or [::1]:4444",
-            Some("127.0.0.1:4444"),
-        ).flag("--listen") => |reader, row| reader.text(row, parse_address).unwrap_or(DEFAULT_ADDRESS),
-        /// The Host headers that are answered; any other gets 421. This keeps a web page that points its own name at this
-        /// machine (DNS rebinding) away. A name without a port allows every port; `*` alone turns the check off.
-        pub allowed_hosts: AllowedHosts = List(
-            "listen.allowed_hosts",
-            64,
-            260,
-            "host names or addresses with or without a port, such as gateway.example, 10.0.0.7:4444 or [::1], or \"*\" alone",
-        ).unset("localhost, 127.0.0.1, [::1] and the address of `listen.address`, on every port")
+        /// The one address and port that clients connect to. An address that other machines can reach needs `auth.mode`
+        /// other than `none`. Port 0 lets the system choose a free port.
+        pub address: SocketAddr = Text("listen.address", 64,
+            "an IP address and a port, such as 127.0.0.1:4444, 0.0.0.0:4444 or [::1]:4444", Some("127.0.0.1:4444"))
+            .flag("--listen") => |reader, row| reader.text(row, parse_address).unwrap_or(DEFAULT_ADDRESS),
+        /// The Host headers that are answered; any other gets 421. This keeps a web page that points its own name at
+        /// this machine (DNS rebinding) away. A name without a port allows every port; `*` alone turns the check off.
+        pub allowed_hosts: AllowedHosts = List("listen.allowed_hosts", 64, 260,
+            "host names or addresses with or without a port, such as gateway.example, 10.0.0.7:4444 or [::1], or \"*\" alone")
+            .unset("localhost, 127.0.0.1, [::1] and the address of `listen.address`, on every port")
             => |reader, row| parse_hosts(reader, row, address.ip()),
-        /// The web origins whose pages may call the gateway: their browsers are answered as CORS asks, without cookies. A
-        /// request with any other Origin header gets 403. Requests without an Origin header do not come from a web page and
-        /// are not concerned.
-        pub allowed_origins: AllowedOrigins = List(
-            "listen.allowed_origins",
-            64,
-            300,
+        /// The web origins whose pages may call the gateway: their browsers are answered as CORS asks, without cookies.
+        /// A request with any other Origin header gets 403. Requests without an Origin header do not come from a web
+        /// page and are not concerned.
+        pub allowed_origins: AllowedOrigins = List("listen.allowed_origins", 64, 300,
             "origins, each a scheme, a host and a port if it is not the scheme's own, such as https://app.example or \
-             http://localhost:6274",
-        ).unset("pages served by this machine itself (localhost, 127.0.0.1 and [::1], every port) while `listen.address` is \
+             http://localhost:6274")
+            .unset("pages served by this machine itself (localhost, 127.0.0.1 and [::1], every port) while `listen.address` is \
                  a loopback address, otherwise none")
             => |reader, row| match reader.list(row, Origin::parse_exact) {
                 Some(origins) => AllowedOrigins::Listed(origins),
@@ -47,17 +38,41 @@ settings! {
         /// The largest request body that is read; a larger one gets 413.
         pub body_bytes_max: usize =
             Integer("listen.body_bytes_max", "bytes", 4 * 1024 * 1024, 1024..=64 * 1024 * 1024),
-        /// The most bytes of all request bodies together that are held at a time, from the first byte that is read to the
-        /// moment at which the request needs its body no more. A request whose body no longer fits gets 503 with Retry-After.
-        /// At least `listen.body_bytes_max`.
+        /// The most bytes of all request bodies together that are held at a time, from the first byte that is read to
+        /// the moment at which the request needs its body no more. A request whose body no longer fits gets 503 with
+        /// Retry-After. At least `listen.body_bytes_max`.
         pub body_budget_bytes: usize =
             Integer("listen.body_budget_bytes", "bytes", 256 * 1024 * 1024, 1024..=64 * 1024 * 1024 * 1024)
             => |reader, row| parse_body_budget(reader, row, body_bytes_max),
-        /// Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are told
-        /// the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.
+        /// Who sees what is behind `/readyz`, such as the names of servers and their state, and `/metrics`. Others are
+        /// told the status of `/readyz` alone, and get 403 for `/metrics`. `/healthz` is the same for everybody.
         pub probe_detail: ProbeDetail = Choice("listen.probe_detail"),
         /// What their connections may use up.
         pub connections: ConnectionSettings => ConnectionSettings::read,
+    }
+}
+
+settings! {
+    /// What client connections may use up.
+    pub struct ConnectionSettings {
+        /// Most client connections at a time, and never more than half of the files that the system lets the process
+        /// open. In up to 64 connections beyond it, `/healthz`, `/readyz` and `/metrics` are answered, and everything
+        /// else with status 503; further ones are closed.
+        pub connections_max: usize = Integer("listen.connections_max", "connections", 10_000, 1..=1_000_000),
+        /// Most client connections at a time from one IPv4 address or one IPv6 network of 64 bits; further ones are
+        /// closed. Loopback addresses and `auth.trusted_peers`, from where the connections of many clients come, have
+        /// no such limit.
+        pub connections_per_peer_max: usize =
+            Integer("listen.connections_per_peer_max", "connections", 256, 1..=1_000_000),
+        /// How long the head of a request may take: of the first from the moment that the connection is accepted, of a
+        /// later one up to twice as long from its first byte. The connection is closed then.
+        pub header_timeout: Duration = Integer("listen.header_timeout_ms", "milliseconds", 10_000, 100..=600_000),
+        /// How long a client connection is kept without an open request. A load balancer in front should let go of its
+        /// connections sooner, so that it never sends a request into one that is being closed.
+        pub idle_timeout: Duration = Integer("listen.idle_timeout_ms", "milliseconds", 120_000, 100..=86_400_000),
+        /// Most requests at a time in one HTTP/2 connection. HTTP/2 is spoken without TLS to clients that begin with it
+        /// (h2c with prior knowledge); 0 turns it off.
+        pub http2_streams_max: Option<u32> = Integer("listen.http2_streams_max", "requests", 64, 0..=1000),
     }
 }
 

@@ -1,8 +1,11 @@
-//! Paths in settings: absolute, so that they mean the same wherever the gateway is started.
+//! Paths in settings: absolute, so that they mean the same wherever the gateway is started. Those that need not be
+//! written follow the XDG base directory rule.
 
 use std::path::PathBuf;
 
 use super::reader::Reason;
+use super::source::Environment;
+use super::value::Value;
 
 /// What a setting that names a file allows.
 pub(super) const ABSOLUTE_FILE: &str = "an absolute path of a file";
@@ -27,4 +30,28 @@ pub(super) fn absolute_file(text: &str) -> Result<PathBuf, Reason> {
         return Err("it names a directory".to_owned());
     }
     Ok(path)
+}
+
+/// `$XDG_STATE_HOME`, where a user's programs keep what outlives them, else `~/.local/state`.
+pub(super) fn state_home(environment: &Environment) -> Option<PathBuf> {
+    variable(environment, "XDG_STATE_HOME")
+        .or_else(|| Some(home(environment)?.join(".local/state")))
+}
+
+/// `$XDG_CONFIG_HOME`, where a user's programs keep what they are told, else `~/.config`.
+pub(super) fn config_home(environment: &Environment) -> Option<PathBuf> {
+    variable(environment, "XDG_CONFIG_HOME").or_else(|| Some(home(environment)?.join(".config")))
+}
+
+/// `$HOME`.
+pub(super) fn home(environment: &Environment) -> Option<PathBuf> {
+    variable(environment, "HOME")
+}
+
+/// The path that a variable holds; none where it is unset, relative or no text.
+fn variable(environment: &Environment, name: &str) -> Option<PathBuf> {
+    match environment.get(name) {
+        Some(Value::Word(text)) => Some(PathBuf::from(text)).filter(|path| path.is_absolute()),
+        _ => None,
+    }
 }

@@ -2,9 +2,8 @@
 //! the keys by which they know each other. Where a server's sessions live in one worker, all of that is there and can
 //! work, or nothing is started.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mooring_session::limits::ADDRESS_BYTES_MAX;
 
@@ -18,27 +17,24 @@ use super::store::{StoreLocation, StoreSettings};
 settings! {
     /// How the other workers of the fleet reach this one, and know it.
     pub struct PeerSettings(store: &StoreSettings) {
-        /// Where this process listens for the other workers, which forward to it what belongs to connections that it holds.
-        /// Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off public networks.
-        /// Port 0 lets the system choose a free port, as `mooring stdio` always does.
-        pub listen: SocketAddr = Text(
-            "worker.peer_listen",
-            64,
-            "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445",
-            Some("127.0.0.1:0"),
-        ) => |reader, row| reader.text(row, parse_listen).unwrap_or(DEFAULT_LISTEN),
-        /// The host and port under which the other workers reach `worker.peer_listen`. Required where that is a wildcard
-        /// address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.
+        /// Where this process listens for the other workers, which forward to it what belongs to connections that it
+        /// holds. Only used where a server is of kind `stdio` or `sse`. Clients have no business here: keep it off
+        /// public networks. Port 0 lets the system choose a free port, as `mooring stdio` always does.
+        pub listen: SocketAddr = Text("worker.peer_listen", 64,
+            "an IP address and a port, such as 127.0.0.1:0, 10.0.0.7:4445 or 0.0.0.0:4445", Some("127.0.0.1:0"))
+            => |reader, row| reader.text(row, parse_listen).unwrap_or(DEFAULT_LISTEN),
+        /// The host and port under which the other workers reach `worker.peer_listen`. Required where that is a
+        /// wildcard address such as 0.0.0.0 and a server is of kind `stdio` or `sse`.
         pub advertise: Option<PeerAddress> = Text(
             "worker.peer_advertise",
             // From processes on a free port, the store takes it with that port.
             ADDRESS_BYTES_MAX - PORT_BYTES_MORE,
-            "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445",
-            None,
-        ).unset("the address and port that were bound") => text(parse_advertise),
-        /// The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to 128
-        /// hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well. Nobody but
-        /// the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio` or `sse`.
+            "a host name or IP address and a port, such as gateway-1.internal:4445, 10.0.0.7:4445 or [fd00::7]:4445", None)
+            .unset("the address and port that were bound") => text(parse_advertise),
+        /// The file with the keys by which the workers of a fleet know each other, the same at each: one key of 64 to
+        /// 128 hexadecimal digits a line, at most 8 of them, the one in use first; those after it are believed as well.
+        /// Nobody but the gateway may read it. Required where `store.url` names a Redis and a server is of kind `stdio`
+        /// or `sse`.
         pub fleet_keys_file: Option<FleetKeysFile> =
             Text("worker.fleet_keys_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("with the embedded store a key is made beside its file, `<store.path>.keys`")
@@ -71,12 +67,6 @@ impl PeerAddress {
     pub fn with_port(&self, port: u16) -> String {
         let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
         format!("{host}:{port}")
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 
@@ -117,17 +107,12 @@ fn parse_keys_file(
     match (reader.text(row, absolute_file), &store.location) {
         (Some(path), _) => Some(FleetKeysFile::Given(path)),
         (None, StoreLocation::Embedded { path }) => {
-            Some(FleetKeysFile::BesideStore(keys_beside(path)))
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(".keys");
+            Some(FleetKeysFile::BesideStore(beside.into()))
         }
         (None, StoreLocation::Redis(_)) => None,
     }
-}
-
-/// `sessions.db` has its keys in `sessions.db.keys`.
-fn keys_beside(store: &Path) -> PathBuf {
-    let mut path = store.as_os_str().to_owned();
-    path.push(".keys");
-    PathBuf::from(path)
 }
 
 impl PeerSettings {
@@ -136,15 +121,10 @@ impl PeerSettings {
         let peers = Self::read(reader, store);
         let has_free_port = peers.listen.port() == 0 && !reader.was_refused(&Self::listen);
         if peers.advertise.is_some() && has_free_port {
-            reader.refuse(
-                &Self::listen,
-                format!("{:?}", peers.listen.to_string()),
-                format!(
-                    "{} names a port, and port 0 leaves it to the system which one is bound",
-                    Self::advertise.about.key
-                ),
-                "an address with the port that is reached under the advertised one",
-            );
+            let shown = format!("{:?}", peers.listen.to_string());
+            let reason = "worker.peer_advertise names a port, and port 0 leaves it to the system which one is bound";
+            let allowed = "an address with the port that is reached under the advertised one";
+            reader.refuse(&Self::listen, shown, reason, allowed);
         }
         peers
     }
@@ -157,23 +137,8 @@ impl PeerSettings {
         store: &StoreSettings,
         need: &str,
     ) -> Option<String> {
-        self.refuse_missing_keys(reader, need);
-        self.refuse_wildcard(reader, need);
-        let StoreLocation::Redis(url) = &store.location else {
-            return None;
-        };
-        let is_hidden = self.listen.ip().is_loopback() && self.advertise.is_none();
-        (is_hidden && !url.is_on_this_machine()).then(|| {
-            format!(
-                "{need}; workers on other machines cannot reach {}, which is {}: set it and {} if there are any",
-                Self::listen.about.key,
-                self.listen,
-                Self::advertise.about.key
-            )
-        })
-    }
-
-    fn refuse_missing_keys(&self, reader: &mut Reader<'_>, need: &str) {
+        let (listen, listen_key) = (self.listen, Self::listen.about.key);
+        let was_refused = reader.was_refused(&Self::listen) || reader.was_refused(&Self::advertise);
         if self.fleet_keys_file.is_none() && !reader.was_refused(&Self::fleet_keys_file) {
             reader.refuse(
                 &Self::fleet_keys_file,
@@ -182,21 +147,21 @@ impl PeerSettings {
                 format!("{ABSOLUTE_FILE}, the same at every worker; this makes one: {KEY_COMMAND}"),
             );
         }
-    }
-
-    fn refuse_wildcard(&self, reader: &mut Reader<'_>, need: &str) {
-        let was_refused = reader.was_refused(&Self::listen) || reader.was_refused(&Self::advertise);
-        if self.listen.ip().is_unspecified() && self.advertise.is_none() && !was_refused {
-            reader.refuse(
-                &Self::advertise,
-                "",
-                format!(
-                    "it is missing: {need}, and {} is {}, which is no address to reach this worker at",
-                    Self::listen.about.key,
-                    self.listen
-                ),
-                Self::advertise.shape,
+        if listen.ip().is_unspecified() && self.advertise.is_none() && !was_refused {
+            let reason = format!(
+                "it is missing: {need}, and {listen_key} is {listen}, which is no address to reach this worker at"
             );
+            reader.refuse(&Self::advertise, "", reason, Self::advertise.shape);
         }
+        let StoreLocation::Redis(url) = &store.location else {
+            return None;
+        };
+        let is_hidden = listen.ip().is_loopback() && self.advertise.is_none();
+        (is_hidden && !url.is_on_this_machine()).then(|| {
+            format!(
+                "{need}; workers on other machines cannot reach {listen_key}, which is {listen}: set it and \
+                 worker.peer_advertise if there are any"
+            )
+        })
     }
 }

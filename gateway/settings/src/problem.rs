@@ -60,6 +60,26 @@ impl SettingsError {
         self.problems.push(problem);
     }
 
+    /// Notes what is wrong with a key that is in no row of the table.
+    pub(super) fn refuse(
+        &mut self,
+        key: impl Into<String>,
+        place: impl Into<String>,
+        value: impl Into<String>,
+        reason: impl Into<String>,
+        allowed: impl Into<String>,
+    ) {
+        let key = key.into();
+        self.push(Problem {
+            written_as: key.clone(),
+            key,
+            place: place.into(),
+            value: value.into(),
+            reason: reason.into(),
+            allowed: allowed.into(),
+        });
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }

@@ -2,6 +2,7 @@
 //! stands in for it, so that parsing goes on and every problem is reported at once; whoever started the
 //! reader must look at the problems before using what came out.
 
+use std::fmt::Display;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -170,62 +171,61 @@ impl<'a> Reader<'a> {
         });
     }
 
+    /// What is written, as this function reads it; what it refuses is noted. None where nothing is written, or it was
+    /// refused.
+    fn written<T>(
+        &mut self,
+        row: Setting,
+        read: impl FnOnce(&Value) -> Result<T, Reason>,
+    ) -> Option<T> {
+        let written = self.source.find(row.about())?;
+        let value = read(&written.value);
+        value
+            .map_err(|reason| self.note(row, &written, reason))
+            .ok()
+    }
+
     fn integer(&mut self, setting: &'static Integer) -> u64 {
-        let Some(written) = self.source.find(&setting.about) else {
-            return setting.default;
-        };
-        let number = match &written.value {
-            Value::Integer(number) => u64::try_from(*number).ok(),
-            Value::Word(word) => word.trim().parse().ok(),
-            _ => None,
-        };
-        match number.filter(|number| setting.range.contains(number)) {
-            Some(number) => number,
-            None => {
-                self.note(Setting::Integer(setting), &written, "");
-                setting.default
-            }
-        }
+        let number = self.written(Setting::Integer(setting), |value| {
+            let number = match value {
+                Value::Integer(number) => u64::try_from(*number).ok(),
+                Value::Word(word) => word.trim().parse().ok(),
+                _ => None,
+            };
+            let number = number.filter(|number| setting.range.contains(number));
+            number.ok_or(Reason::new())
+        });
+        number.unwrap_or(setting.default)
     }
 
     /// The environment has no booleans, so it may say on, yes and 1 as well; the file may not.
     fn switch(&mut self, setting: &'static Switch) -> bool {
-        let Some(written) = self.source.find(&setting.about) else {
-            return setting.default;
-        };
-        let value = match &written.value {
-            Value::Switch(value) => Some(*value),
+        let switch = self.written(Setting::Switch(setting), |value| match value {
+            Value::Switch(value) => Ok(*value),
             Value::Word(word) => match word.trim().to_ascii_lowercase().as_str() {
-                "true" | "on" | "yes" | "1" => Some(true),
-                "false" | "off" | "no" | "0" => Some(false),
-                _ => None,
+                "true" | "on" | "yes" | "1" => Ok(true),
+                "false" | "off" | "no" | "0" => Ok(false),
+                _ => Err(Reason::new()),
             },
-            _ => None,
-        };
-        value.unwrap_or_else(|| {
-            self.note(Setting::Switch(setting), &written, "");
-            setting.default
-        })
+            _ => Err(Reason::new()),
+        });
+        switch.unwrap_or(setting.default)
     }
 
     fn choice<T: Words>(&mut self, setting: &'static Choice) -> T {
-        let (_, default, _) = T::DEFAULT;
-        let Some(written) = self.source.find(&setting.about) else {
-            return default;
-        };
-        let word = match &written.value {
-            Value::Word(word) => word.trim(),
-            Value::Text(text) => text,
-            _ => "",
-        };
-        T::of_word(word).unwrap_or_else(|| {
-            let reason = match T::LATER.contains(&word) {
-                true => format!("{word:?} is not served by this version of mooring"),
-                false => String::new(),
+        let value = self.written(Setting::Choice(setting), |value| {
+            let word = match value {
+                Value::Word(word) => word.trim(),
+                Value::Text(text) => text,
+                _ => "",
             };
-            self.note(Setting::Choice(setting), &written, reason);
-            default
-        })
+            T::of_word(word).ok_or_else(|| match T::LATER.contains(&word) {
+                true => format!("{word:?} is not served by this version of mooring"),
+                false => Reason::new(),
+            })
+        });
+        let (_, default, _) = T::DEFAULT;
+        value.unwrap_or(default)
     }
 
     /// The text, its default, or `None` where neither is there or the text was refused.
@@ -234,29 +234,26 @@ impl<'a> Reader<'a> {
         setting: &'static Text,
         parse: impl Fn(&str) -> Result<T, Reason>,
     ) -> Option<T> {
-        let Some(written) = self.source.find(&setting.about) else {
+        if !self.is_written(setting) {
             return parse(setting.default?).ok();
-        };
-        let parsed = match &written.value {
-            Value::Word(text) | Value::Text(text) if text.is_empty() => match setting.default {
-                None => return None,
-                Some(_) => Err("it is empty".to_owned()),
-            },
-            Value::Word(text) | Value::Text(text) if text.len() > setting.bytes_max => {
-                let (bytes, most) = (text.len(), setting.bytes_max);
-                Err(format!("it has {bytes} bytes, more than {most}"))
-            }
-            Value::Word(text) => parse(text.trim()),
-            Value::Text(text) => parse(text),
-            other => Err(format!("it is {}, not a text", other.kind())),
-        };
-        match parsed {
-            Ok(value) => Some(value),
-            Err(reason) => {
-                self.note(Setting::Text(setting), &written, reason);
-                None
-            }
         }
+        let parsed = self.written(Setting::Text(setting), |value| {
+            let text = match value {
+                Value::Word(text) => text.trim(),
+                Value::Text(text) => text,
+                other => return Err(format!("it is {}, not a text", other.kind())),
+            };
+            match (text.len(), setting.default) {
+                (0, None) => Ok(None),
+                (0, Some(_)) => Err("it is empty".to_owned()),
+                (bytes, _) if bytes > setting.bytes_max => Err(format!(
+                    "it has {bytes} bytes, more than {}",
+                    setting.bytes_max
+                )),
+                _ => parse(text).map(Some),
+            }
+        });
+        parsed.flatten()
     }
 
     /// The list, or `None` where it was not written or not one item of it could be used.
@@ -265,22 +262,21 @@ impl<'a> Reader<'a> {
         setting: &'static List,
         parse: impl Fn(&str) -> Result<T, Reason>,
     ) -> Option<Vec<T>> {
-        let written = self.source.find(&setting.about)?;
-        let items: Vec<Value> = match &written.value {
-            Value::Word(word) => word_items(word),
-            Value::List(items) => items.clone(),
-            other => {
-                let reason = format!("it is {}, not a list", other.kind());
-                self.note(Setting::List(setting), &written, reason);
-                return None;
+        let row = Setting::List(setting);
+        let items = self.written(row, |value| {
+            let items = match value {
+                Value::Word(word) => word_items(word),
+                Value::List(items) => items.clone(),
+                other => return Err(format!("it is {}, not a list", other.kind())),
+            };
+            match (items.len(), setting.items_max) {
+                (count, most) if count > most => {
+                    Err(format!("it has {count} items, more than {most}"))
+                }
+                _ => Ok(items),
             }
-        };
-        if items.len() > setting.items_max {
-            let (count, most) = (items.len(), setting.items_max);
-            let reason = format!("it has {count} items, more than {most}");
-            self.note(Setting::List(setting), &written, reason);
-            return None;
-        }
+        })?;
+        let written = self.source.find(&setting.about)?;
         let mut parsed = Vec::with_capacity(items.len());
         for item in items {
             match list_item(setting, &item, &parse) {
@@ -290,11 +286,42 @@ impl<'a> Reader<'a> {
                         value: item,
                         ..written.clone()
                     };
-                    self.note(Setting::List(setting), &written, reason);
+                    self.note(row, &written, reason);
                 }
             }
         }
         Some(parsed)
+    }
+
+    /// A list that has to be there, with at least one item, and none twice; `item` is what a message calls one.
+    pub(super) fn distinct<T: PartialEq + Display>(
+        &mut self,
+        setting: &'static List,
+        parse: impl Fn(&str) -> Result<T, Reason>,
+        empty: &str,
+        item: &str,
+    ) -> Vec<T> {
+        let mut distinct: Vec<T> = Vec::new();
+        let read = self.list(setting, parse).unwrap_or_default();
+        if !self.is_written(setting) {
+            self.refuse(setting, "", "it is missing", setting.allowed());
+        } else if read.is_empty() && !self.was_refused(setting) {
+            self.refuse(setting, "[]", empty, setting.allowed());
+        }
+        for value in read {
+            if distinct.contains(&value) {
+                let shown = format!("{:?}", value.to_string());
+                self.refuse(
+                    setting,
+                    shown,
+                    format!("{item} stands there twice"),
+                    setting.allowed(),
+                );
+            } else {
+                distinct.push(value);
+            }
+        }
+        distinct
     }
 
     /// What `entry` makes of each name and text of a table. Values are in no message: they may be secrets.

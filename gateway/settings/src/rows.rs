@@ -189,12 +189,13 @@ macro_rules! inherited {
 }
 
 /// An enum whose variants are the words of a choice, each with its meaning as its doc comment; the first is the default.
+/// A word may have another one that means the same, and `later` has words that this version does not serve.
 macro_rules! words {
     (
         $(#[$attribute:meta])*
-        $vis:vis enum $name:ident {
+        $vis:vis enum $name:ident $(later $later:literal)? {
             $(#[doc = $doc:literal])+ $variant:ident = $word:literal
-            $(, $(#[doc = $docs:literal])+ $variants:ident = $words:literal)* $(,)?
+            $(, $(#[doc = $docs:literal])+ $variants:ident = $words:literal $(or $alias:literal)?)* $(,)?
         }
     ) => {
         $(#[$attribute])*
@@ -205,10 +206,12 @@ macro_rules! words {
         }
 
         impl $crate::setting::Words for $name {
-            const DEFAULT: $crate::setting::Word<Self> =
-                ($word, Self::$variant, concat!($($doc),+));
-            const OTHERS: &'static [$crate::setting::Word<Self>] =
-                &[$(($words, Self::$variants, concat!($($docs),+))),*];
+            const DEFAULT: $crate::setting::Word<Self> = ($word, Self::$variant, concat!($($doc),+));
+            const OTHERS: &'static [$crate::setting::Word<Self>] = &[$(
+                ($words, Self::$variants, concat!($($docs),+)),
+                $(($alias, Self::$variants, concat!("the same as `", $words, "`")),)?
+            )*];
+            const LATER: &'static [&'static str] = &[$($later)?];
         }
     };
 }

@@ -76,6 +76,11 @@ impl SettingInfo {
         self.key.split_once('.').map_or(self.key, |(_, name)| name)
     }
 
+    /// Every name in the file, its own first.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name()).chain(self.aliases.iter().copied())
+    }
+
     /// `MOORING_<SECTION>_<NAME>`.
     pub(crate) fn environment_name(&self) -> String {
         format!("MOORING_{}", self.key.replace('.', "_").to_uppercase())
@@ -93,66 +98,97 @@ pub(crate) enum Disclosure {
     Hidden,
 }
 
-/// A whole number with a unit.
-#[derive(Debug)]
-pub(crate) struct Integer {
-    pub(crate) about: SettingInfo,
-    /// The unit as it is spoken: `seconds`, `bytes`.
-    pub(crate) unit: &'static str,
-    /// Value when unset.
-    pub(crate) default: u64,
-    /// The values allowed.
-    pub(crate) range: RangeInclusive<u64>,
+/// What rows of every shape have.
+pub(crate) trait Row: 'static {
+    /// Name and meaning.
+    fn about(&self) -> &SettingInfo;
 }
 
-/// True or false.
-#[derive(Debug)]
-pub(crate) struct Switch {
-    pub(crate) about: SettingInfo,
-    /// Value when unset.
-    pub(crate) default: bool,
+/// The shapes of rows: for each a struct with what its rows state besides name and meaning, and a variant of [`Setting`].
+macro_rules! shapes {
+    ($($(#[doc = $doc:literal])+ $shape:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $type:ty,)+ })+) => {
+        $(
+            $(#[doc = $doc])+
+            #[derive(Debug)]
+            pub(crate) struct $shape {
+                pub(crate) about: SettingInfo,
+                $($(#[doc = $field_doc])+ pub(crate) $field: $type,)+
+            }
+
+            impl $shape {
+                pub(crate) const fn new(about: SettingInfo, $($field: $type),+) -> Self {
+                    Self { about, $($field),+ }
+                }
+            }
+
+            impl Row for $shape {
+                fn about(&self) -> &SettingInfo {
+                    &self.about
+                }
+            }
+        )+
+
+        /// One row of the table.
+        #[derive(Debug, Clone, Copy)]
+        pub(crate) enum Setting {
+            $($shape(&'static $shape),)+
+        }
+
+        impl Row for Setting {
+            fn about(&self) -> &'static SettingInfo {
+                match self {
+                    $(Self::$shape(setting) => &setting.about,)+
+                }
+            }
+        }
+    };
 }
 
-/// Text with a shape that the subsystem's own parser checks.
-#[derive(Debug)]
-pub(crate) struct Text {
-    pub(crate) about: SettingInfo,
-    /// Longest value allowed, in bytes.
-    pub(crate) bytes_max: usize,
-    /// What is allowed, as the end of the sentence "allowed: ...".
-    pub(crate) shape: &'static str,
-    /// Value when unset; `None` where leaving it out is a case of its own.
-    pub(crate) default: Option<&'static str>,
-}
-
-/// A list of texts; in the environment separated by commas.
-#[derive(Debug)]
-pub(crate) struct List {
-    pub(crate) about: SettingInfo,
-    /// Most items allowed.
-    pub(crate) items_max: usize,
-    /// Longest item allowed, in bytes.
-    pub(crate) item_bytes_max: usize,
-    /// What one item may be, as the end of the sentence "allowed: a list of ...".
-    pub(crate) shape: &'static str,
-}
-
-/// A table of names to texts; only the file can hold one.
-#[derive(Debug)]
-pub(crate) struct Map {
-    pub(crate) about: SettingInfo,
-    /// Most entries allowed.
-    pub(crate) entries_max: usize,
-    /// What an entry may be, as the end of the sentence "allowed: ...".
-    pub(crate) shape: &'static str,
-}
-
-/// One word out of a few: the [`Words`] of a type.
-#[derive(Debug)]
-pub(crate) struct Choice {
-    pub(crate) about: SettingInfo,
-    /// Each word with its meaning, the default first.
-    pub(crate) words: fn() -> Vec<(&'static str, &'static str)>,
+shapes! {
+    /// A whole number with a unit.
+    Integer {
+        /// The unit as it is spoken: `seconds`, `bytes`.
+        unit: &'static str,
+        /// Value when unset.
+        default: u64,
+        /// The values allowed.
+        range: RangeInclusive<u64>,
+    }
+    /// True or false.
+    Switch {
+        /// Value when unset.
+        default: bool,
+    }
+    /// Text with a shape that the subsystem's own parser checks.
+    Text {
+        /// Longest value allowed, in bytes.
+        bytes_max: usize,
+        /// What is allowed, as the end of the sentence "allowed: ...".
+        shape: &'static str,
+        /// Value when unset; `None` where leaving it out is a case of its own.
+        default: Option<&'static str>,
+    }
+    /// A list of texts; in the environment separated by commas.
+    List {
+        /// Most items allowed.
+        items_max: usize,
+        /// Longest item allowed, in bytes.
+        item_bytes_max: usize,
+        /// What one item may be, as the end of the sentence "allowed: a list of ...".
+        shape: &'static str,
+    }
+    /// A table of names to texts; only the file can hold one.
+    Map {
+        /// Most entries allowed.
+        entries_max: usize,
+        /// What an entry may be, as the end of the sentence "allowed: ...".
+        shape: &'static str,
+    }
+    /// One word out of a few: the [`Words`] of a type.
+    Choice {
+        /// Each word with its meaning, the default first.
+        words: fn() -> Vec<(&'static str, &'static str)>,
+    }
 }
 
 /// One word of a [`Choice`]: how it is written, what the program sees, and what it means, in a few words.
@@ -185,35 +221,6 @@ pub(crate) fn words<T: Words>() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// What rows of every shape have.
-pub(crate) trait Row: 'static {
-    /// Name and meaning.
-    fn about(&self) -> &SettingInfo;
-}
-
-macro_rules! rows {
-    ($($shape:ty),+) => {
-        $(impl Row for $shape {
-            fn about(&self) -> &SettingInfo {
-                &self.about
-            }
-        })+
-    };
-}
-
-rows!(Integer, Switch, Text, List, Map, Choice);
-
-/// One row of the table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Setting {
-    Integer(&'static Integer),
-    Switch(&'static Switch),
-    Text(&'static Text),
-    List(&'static List),
-    Map(&'static Map),
-    Choice(&'static Choice),
-}
-
 /// A row of `[code]` that says what is true of every server of kind `code`, and the row by which one server differs.
 #[derive(Debug)]
 pub(crate) struct InheritedSetting<S> {
@@ -243,19 +250,6 @@ impl Section {
     pub(crate) fn settings(&self) -> impl Iterator<Item = &'static Setting> {
         let groups = self.groups.iter().flat_map(|(_, groups)| *groups);
         groups.copied().flatten()
-    }
-}
-
-impl Row for Setting {
-    fn about(&self) -> &'static SettingInfo {
-        match self {
-            Self::Integer(setting) => &setting.about,
-            Self::Switch(setting) => &setting.about,
-            Self::Text(setting) => &setting.about,
-            Self::List(setting) => &setting.about,
-            Self::Map(setting) => &setting.about,
-            Self::Choice(setting) => &setting.about,
-        }
     }
 }
 
@@ -293,81 +287,10 @@ impl Setting {
     }
 }
 
-impl Integer {
-    pub(crate) const fn new(
-        about: SettingInfo,
-        unit: &'static str,
-        default: u64,
-        range: RangeInclusive<u64>,
-    ) -> Self {
-        Self {
-            about,
-            unit,
-            default,
-            range,
-        }
-    }
-}
-
-impl Switch {
-    pub(crate) const fn new(about: SettingInfo, default: bool) -> Self {
-        Self { about, default }
-    }
-}
-
-impl Text {
-    pub(crate) const fn new(
-        about: SettingInfo,
-        bytes_max: usize,
-        shape: &'static str,
-        default: Option<&'static str>,
-    ) -> Self {
-        Self {
-            about,
-            bytes_max,
-            shape,
-            default,
-        }
-    }
-}
-
 impl List {
-    pub(crate) const fn new(
-        about: SettingInfo,
-        items_max: usize,
-        item_bytes_max: usize,
-        shape: &'static str,
-    ) -> Self {
-        Self {
-            about,
-            items_max,
-            item_bytes_max,
-            shape,
-        }
-    }
-
     /// What is allowed, as the end of the sentence "allowed: ...".
     pub(crate) fn allowed(&self) -> String {
         format!("a list of at most {} of: {}", self.items_max, self.shape)
-    }
-}
-
-impl Map {
-    pub(crate) const fn new(about: SettingInfo, entries_max: usize, shape: &'static str) -> Self {
-        Self {
-            about,
-            entries_max,
-            shape,
-        }
-    }
-}
-
-impl Choice {
-    pub(crate) const fn new(
-        about: SettingInfo,
-        words: fn() -> Vec<(&'static str, &'static str)>,
-    ) -> Self {
-        Self { about, words }
     }
 }
 

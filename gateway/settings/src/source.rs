@@ -53,6 +53,21 @@ impl Environment {
         })
     }
 
+    /// What a text of the file stands for: itself or, behind `env:`, the value of the variable that it names, so that the
+    /// file need not hold a secret itself. The reason never repeats a value.
+    pub(super) fn resolve(&self, text: &str) -> Result<String, String> {
+        let Some(variable) = text.strip_prefix("env:") else {
+            return Ok(text.to_owned());
+        };
+        match self.get(variable) {
+            Some(Value::Word(value)) => Ok(value),
+            Some(_) => Err(format!("the variable {variable} is not UTF-8")),
+            None => Err(format!(
+                "the environment variable {variable:?} is not set, or empty"
+            )),
+        }
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -102,41 +117,28 @@ pub(super) struct Layers<'a> {
     pub(super) file: &'a FileTables,
 }
 
-impl Layers<'_> {
-    fn flag(&self, about: &SettingInfo) -> Option<SourceValue> {
-        let flag = about.flag?;
-        let text = self.flags.get(flag)?;
-        Some(SourceValue {
-            written_as: flag.to_owned(),
-            place: "command line".to_owned(),
-            value: Value::Word(text.to_owned()),
-        })
-    }
-
-    fn variable(&self, name: String) -> Option<SourceValue> {
-        let value = self.environment.get(&name)?;
-        Some(SourceValue {
-            written_as: name,
-            place: "environment".to_owned(),
-            value,
-        })
-    }
-
-    fn file(&self, about: &SettingInfo) -> Option<SourceValue> {
-        let entry = self.file.section(about.section())?.get(about.name())?;
-        Some(SourceValue {
-            written_as: about.key.to_owned(),
-            place: self.file.place(entry.line),
-            value: entry.value.clone(),
-        })
-    }
-}
-
 impl Source for Layers<'_> {
     fn find(&self, about: &SettingInfo) -> Option<SourceValue> {
-        self.flag(about)
-            .or_else(|| self.variable(about.environment_name()))
-            .or_else(|| self.variable(about.seed?.to_owned()))
-            .or_else(|| self.file(about))
+        let written = |written_as: String, place: &str, value| SourceValue {
+            written_as,
+            place: place.to_owned(),
+            value,
+        };
+        let flag = about
+            .flag
+            .and_then(|flag| Some((flag, self.flags.get(flag)?)));
+        if let Some((flag, text)) = flag {
+            let value = Value::Word(text.to_owned());
+            return Some(written(flag.to_owned(), "command line", value));
+        }
+        let names = std::iter::once(about.environment_name());
+        for name in names.chain(about.seed.map(str::to_owned)) {
+            if let Some(value) = self.environment.get(&name) {
+                return Some(written(name, "environment", value));
+            }
+        }
+        let entry = self.file.section(about.section())?.get(about.name())?;
+        let place = self.file.place(entry.line);
+        Some(written(about.key.to_owned(), &place, entry.value.clone()))
     }
 }

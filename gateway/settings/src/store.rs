@@ -7,27 +7,23 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
-use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
+use super::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file, state_home};
 use super::problem::without_credentials;
 use super::reader::{Reader, Reason};
 use super::rows::{settings, words};
 use super::setting::Disclosure;
-use super::state_home::state_home;
 
 settings! {
     /// The rows that say which store, in the order of the page.
     pub(crate) const LOCATION_ROWS {
-        /// Where session records live: `embedded` is a SQLite file that the processes of one machine share; a Redis URL names
-        /// a server with the mooring module loaded, which any number of gateways share.
-        URL = Text(
-            "store.url",
-            2048,
+        /// Where session records live: `embedded` is a SQLite file that the processes of one machine share; a Redis URL
+        /// names a server with the mooring module loaded, which any number of gateways share.
+        URL = Text("store.url", 2048,
             "embedded, redis://[user:password@]host[:port][/database], rediss://... with TLS, or unix:///path/to/socket \
-             (also redis+unix://)",
-            Some(EMBEDDED),
-        ).seed("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
-        /// The file of the embedded store; its directory is made if it is missing. Without effect where `store.url` names a
-        /// Redis.
+             (also redis+unix://)", Some(EMBEDDED))
+            .seed("REDIS_URL").flag("--store").disclosure(Disclosure::Credentials),
+        /// The file of the embedded store; its directory is made if it is missing. Without effect where `store.url`
+        /// names a Redis.
         PATH = Text("store.path", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
             .unset("`$XDG_STATE_HOME/mooring/sessions.db`, or `~/.local/state/mooring/sessions.db`"),
     }
@@ -41,12 +37,9 @@ settings! {
         /// What happens to requests while the store cannot be reached.
         pub on_unavailable: OnUnavailable = Choice("store.on_unavailable"),
         /// What every Redis key starts with. The module's own setting `mooring.prefixes` must list it.
-        pub key_prefix: String = Text(
-            "store.key_prefix",
-            64,
-            "1 to 64 characters out of letters, digits and . _ : -, the last one a colon",
-            Some("mcpgw:"),
-        ) => |reader, row| reader.text(row, parse_key_prefix).unwrap_or_default(),
+        pub key_prefix: String = Text("store.key_prefix", 64,
+            "1 to 64 characters out of letters, digits and . _ : -, the last one a colon", Some("mcpgw:"))
+            => |reader, row| reader.text(row, parse_key_prefix).unwrap_or_default(),
         /// How long one command may take before the store counts as away for the request that sent it.
         pub command_timeout: Duration = Integer("store.command_timeout_ms", "milliseconds", 500, 10..=60_000),
     }
@@ -142,13 +135,16 @@ impl fmt::Display for StoreLocation {
 fn parse_location(reader: &mut Reader<'_>) -> StoreLocation {
     let url = reader.text(&URL, parse_url).flatten();
     let path = reader.text(&PATH, absolute_file);
-    match url {
-        Some(url) => StoreLocation::Redis(url),
-        None => StoreLocation::Embedded {
-            path: path
-                .or_else(|| Some(state_home(reader.environment)?.join("mooring/sessions.db")))
-                .unwrap_or_else(|| refuse_missing_path(reader)),
-        },
+    if let Some(url) = url {
+        return StoreLocation::Redis(url);
+    }
+    let path = path.or_else(|| Some(state_home(reader.environment)?.join("mooring/sessions.db")));
+    if path.is_none() && !reader.was_refused(&PATH) && !reader.was_refused(&URL) {
+        let reason = "the embedded store needs a file, and neither XDG_STATE_HOME nor HOME is an absolute path";
+        reader.refuse(&PATH, "", reason, PATH.shape);
+    }
+    StoreLocation::Embedded {
+        path: path.unwrap_or_default(),
     }
 }
 
@@ -176,18 +172,6 @@ fn parse_url(text: &str) -> Result<Option<RedisUrl>, Reason> {
         Ok(_) => Ok(Some(RedisUrl(text.to_owned()))),
         Err(error) => Err(format!("the Redis client refuses it: {}", error.category())),
     }
-}
-
-fn refuse_missing_path(reader: &mut Reader<'_>) -> PathBuf {
-    if !reader.was_refused(&PATH) && !reader.was_refused(&URL) {
-        reader.refuse(
-            &PATH,
-            "",
-            "the embedded store needs a file, and neither XDG_STATE_HOME nor HOME is an absolute path",
-            PATH.shape,
-        );
-    }
-    PathBuf::new()
 }
 
 fn parse_key_prefix(text: &str) -> Result<String, Reason> {

@@ -3,8 +3,7 @@
 use super::affinity::AffinitySettings;
 use super::auth::{self, TrustedHeaderSettings};
 use super::code;
-use super::connections::ConnectionSettings;
-use super::listen::ListenSettings;
+use super::listen::{ConnectionSettings, ListenSettings};
 use super::log::LogSettings;
 use super::peers::PeerSettings;
 use super::servers;

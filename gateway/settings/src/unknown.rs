@@ -2,8 +2,8 @@
 //! not know are refused, with the nearest known name. A misspelt setting that is silently ignored is a wrong setting.
 
 use super::file::FileTables;
-use super::problem::{Problem, SettingsError};
-use super::setting::{Disclosure, Row, Section};
+use super::problem::SettingsError;
+use super::setting::{Disclosure, Row, Section, Setting};
 use super::source::Environment;
 use super::value::{Table, Value};
 
@@ -55,73 +55,92 @@ pub(super) fn refuse_unknown_keys(
 ) {
     let mut section_names: Vec<&str> = sections.iter().map(|section| section.name).collect();
     section_names.push("servers");
-    for (name, entry) in file.root() {
+    for (name, entry) in file.root().iter().filter(|(name, _)| *name != "servers") {
         let place = file.place(entry.line);
-        if name == "servers" {
-            continue;
-        }
-        let Some(section) = sections.iter().find(|section| section.name == name) else {
-            errors.push(key_problem(name.clone(), place, name, &section_names));
-            continue;
-        };
-        match &entry.value {
-            Value::Table(table) => {
-                let known: Vec<&str> = section
-                    .settings()
-                    .map(|setting| setting.about().name())
-                    .collect();
-                refuse_unknown_fields(file, name, table, &known, errors);
+        let section = sections.iter().find(|section| section.name == name);
+        match (section, &entry.value) {
+            (Some(section), Value::Table(table)) => {
+                let settings: Vec<&Setting> = section.settings().collect();
+                UnknownFields { file, settings }.refuse(name, "", table, errors);
             }
-            other => errors.push(Problem {
-                key: name.clone(),
-                written_as: name.clone(),
+            (Some(_), other) => errors.refuse(
+                name,
                 place,
-                value: other.shown(Disclosure::Credentials),
-                reason: format!("it is {}, not a table", other.kind()),
-                allowed: format!("a table under a [{name}] line"),
-            }),
+                other.shown(Disclosure::Credentials),
+                format!("it is {}, not a table", other.kind()),
+                format!("a table under a [{name}] line"),
+            ),
+            (None, _) => refuse_key(name, place, name, &section_names, errors),
         }
     }
 }
 
-fn refuse_unknown_fields(
-    file: &FileTables,
-    section: &str,
-    table: &Table,
-    known: &[&str],
-    errors: &mut SettingsError,
-) {
-    for (name, entry) in table {
-        if !known.contains(&name.as_str()) {
-            let place = file.place(entry.line);
-            errors.push(key_problem(format!("{section}.{name}"), place, name, known));
+/// Finds names that no field of a table of the file has.
+pub(super) struct UnknownFields<'a> {
+    pub(super) file: &'a FileTables,
+    /// The fields that the table may have.
+    pub(super) settings: Vec<&'static Setting>,
+}
+
+impl UnknownFields<'_> {
+    /// Looks at one table, and at the tables in it; `path` leads to it from the table `name` and ends with a dot,
+    /// unless it is empty.
+    pub(super) fn refuse(&self, name: &str, path: &str, table: &Table, errors: &mut SettingsError) {
+        let known = self.names_below(path);
+        for (field, entry) in table {
+            let place = self.file.place(entry.line);
+            let written_as = format!("{name}.{path}{field}");
+            let mut fields = self
+                .settings
+                .iter()
+                .flat_map(|setting| setting.about().names());
+            let is_field = fields.any(|known| known.strip_prefix(path) == Some(field));
+            match &entry.value {
+                _ if is_field => {}
+                Value::Table(inner) if known.contains(&field.as_str()) => {
+                    self.refuse(name, &format!("{path}{field}."), inner, errors);
+                }
+                other if known.contains(&field.as_str()) => errors.refuse(
+                    written_as,
+                    place,
+                    other.shown(Disclosure::Open),
+                    format!("it is {}, not a table", other.kind()),
+                    "a table",
+                ),
+                _ => refuse_key(&written_as, place, field, &known, errors),
+            }
         }
+    }
+
+    /// What may stand in the table that `path` leads to, each once.
+    fn names_below(&self, path: &str) -> Vec<&'static str> {
+        let mut known = Vec::new();
+        for name in self
+            .settings
+            .iter()
+            .flat_map(|setting| setting.about().names())
+        {
+            let rest = name.strip_prefix(path);
+            let first = rest.map(|rest| rest.split_once('.').map_or(rest, |(first, _)| first));
+            known.extend(first.filter(|first| !known.contains(first)));
+        }
+        known
     }
 }
 
-/// The problem of a key that is in no table; `name` is its last part, `known` what stands beside it. The value
-/// is not shown: what an unknown key holds may be a secret.
-pub(super) fn key_problem(key: String, place: String, name: &str, known: &[&str]) -> Problem {
+/// Refuses a key that is in no table; `name` is its last part, `known` what stands beside it. The value is not shown: what
+/// an unknown key holds may be a secret.
+fn refuse_key(key: &str, place: String, name: &str, known: &[&str], errors: &mut SettingsError) {
     let is_later_field = key
         .strip_prefix("servers[")
         .and_then(|rest| rest.split_once("]."))
         .is_some_and(|(_, field)| SERVER_LATER.contains(&field));
-    let reason = if is_later_field {
-        "it is not served by this version of mooring".to_owned()
-    } else {
-        match suggestion(name, known) {
-            Some(near) => format!("there is no such key; did you mean {near:?}?"),
-            None => "there is no such key".to_owned(),
-        }
+    let reason = match suggestion(name, known) {
+        _ if is_later_field => "it is not served by this version of mooring".to_owned(),
+        Some(near) => format!("there is no such key; did you mean {near:?}?"),
+        None => "there is no such key".to_owned(),
     };
-    Problem {
-        written_as: key.clone(),
-        key,
-        place,
-        value: String::new(),
-        reason,
-        allowed: known.join(", "),
-    }
+    errors.refuse(key, place, "", reason, known.join(", "));
 }
 
 /// Refuses every variable that looks like a setting and is none; returns a remark on those that are accepted and have
@@ -150,17 +169,12 @@ pub(super) fn refuse_unknown_variables(
         }
         if (is_ours || is_seed) && !known.iter().any(|known| known == name) {
             let near = nearest(name, known.iter().map(String::as_str));
-            errors.push(Problem {
-                key: name.to_owned(),
-                written_as: name.to_owned(),
-                place: "environment".to_owned(),
-                value: String::new(),
-                reason: match near {
-                    Some(near) => format!("there is no such setting; did you mean {near}?"),
-                    None => "there is no such setting".to_owned(),
-                },
-                allowed: "the names that `mooring config reference` lists".to_owned(),
-            });
+            let reason = match near {
+                Some(near) => format!("there is no such setting; did you mean {near}?"),
+                None => "there is no such setting".to_owned(),
+            };
+            let allowed = "the names that `mooring config reference` lists";
+            errors.refuse(name, "environment", "", reason, allowed);
         }
     }
     remark

@@ -10,29 +10,29 @@ settings! {
     pub struct UpstreamSettings {
         /// How long one attempt to connect to an instance may take.
         pub connect_timeout: Duration = Integer("upstream.connect_timeout_ms", "milliseconds", 1000, 10..=60_000),
-        /// How long a refused connection is tried again before the instance counts as lost and its sessions move to another
-        /// one. Longer bridges a restart in place; shorter moves sessions sooner.
+        /// How long a refused connection is tried again before the instance counts as lost and its sessions move to
+        /// another one. Longer bridges a restart in place; shorter moves sessions sooner.
         pub lost_after: Duration = Integer("upstream.lost_after_ms", "milliseconds", 600, 0..=60_000),
-        /// How long an idle connection is kept. Shorter than the keep-alive of the servers in use (5000 is common), so that a
-        /// connection is not reused in the moment its server closes it.
+        /// How long an idle connection is kept. Shorter than the keep-alive of the servers in use (5000 is common), so
+        /// that a connection is not reused in the moment its server closes it.
         pub idle_connection: Duration = Integer("upstream.idle_connection_ms", "milliseconds", 4000, 0..=3_600_000),
         /// How long one worker may take to initialise an upstream session before another may try; at least
         /// `upstream.response_headers_timeout_ms`.
         pub claim_lease: Duration = Integer("upstream.claim_lease_ms", "milliseconds", 10_000, 100..=600_000),
-        /// How long an instance may take to begin its answer to `initialize` and to a probe. Calls of clients have no such
-        /// limit: a tool may take as long as its client waits.
+        /// How long an instance may take to begin its answer to `initialize` and to a probe. Calls of clients have no
+        /// such limit: a tool may take as long as its client waits.
         pub response_headers_timeout: Duration =
             Integer("upstream.response_headers_timeout_ms", "milliseconds", 10_000, 100..=600_000),
-        /// The largest single event of an upstream that is passed on; a larger one ends the reply with an error. Answers that
-        /// are JSON stream through at any length.
+        /// The largest single event of an upstream that is passed on; a larger one ends the reply with an error.
+        /// Answers that are JSON stream through at any length.
         pub event_bytes_max: usize =
             Integer("upstream.event_bytes_max", "bytes", 16 * 1024 * 1024, 1024..=256 * 1024 * 1024),
-        /// How long what a server asks of a client (elicitation, sampling, roots) may wait for its answer before the server is
-        /// told that nobody answered. A person may be asked, so it is long.
+        /// How long what a server asks of a client (elicitation, sampling, roots) may wait for its answer before the
+        /// server is told that nobody answered. A person may be asked, so it is long.
         pub client_answer_timeout: Duration =
             Integer("upstream.client_answer_timeout_ms", "milliseconds", 300_000, 1000..=86_400_000),
-        /// How many of its last events a session's connection of kind `stdio` or `sse` keeps for clients that resume a stream
-        /// with Last-Event-ID. Whoever has missed more is told so.
+        /// How many of its last events a session's connection of kind `stdio` or `sse` keeps for clients that resume a
+        /// stream with Last-Event-ID. Whoever has missed more is told so.
         pub event_log_events_max: usize = Integer("upstream.event_log_events_max", "events", 100, 1..=10_000),
         /// How many bytes these events may have together; the oldest go first.
         pub event_log_bytes_max: usize =
@@ -45,18 +45,17 @@ impl UpstreamSettings {
         let upstream = Self::read(reader);
         let both_valid = !reader.was_refused(&Self::claim_lease)
             && !reader.was_refused(&Self::response_headers_timeout);
-        let least = upstream.response_headers_timeout;
-        if both_valid && upstream.claim_lease < least {
-            let least_ms = least.as_millis();
-            reader.refuse(
-                &Self::claim_lease,
-                upstream.claim_lease.as_millis().to_string(),
-                format!(
-                    "{} is {least_ms}: the lease would end while its holder still waits for `initialize`",
-                    Self::response_headers_timeout.about.key
-                ),
-                format!("at least {least_ms}"),
+        let (lease_ms, least) = (
+            upstream.claim_lease.as_millis(),
+            upstream.response_headers_timeout.as_millis(),
+        );
+        if both_valid && lease_ms < least {
+            let reason = format!(
+                "upstream.response_headers_timeout_ms is {least}: the lease would end while its holder still waits \
+                 for `initialize`"
             );
+            let allowed = format!("at least {least}");
+            reader.refuse(&Self::claim_lease, lease_ms.to_string(), reason, allowed);
         }
         upstream
     }

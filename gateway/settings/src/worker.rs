@@ -13,22 +13,22 @@ const NAME_BYTES_MAX: usize = 96;
 settings! {
     /// How this process is known to the fleet.
     pub struct WorkerSettings(store: &StoreSettings) {
-        /// The name of this process in the fleet; a random boot id is added at every start. Two processes that run at the same
-        /// time must not share a name: the later one makes the earlier one count as dead.
+        /// The name of this process in the fleet; a random boot id is added at every start. Two processes that run at
+        /// the same time must not share a name: the later one makes the earlier one count as dead.
         pub name: WorkerName =
             Text("worker.name", NAME_BYTES_MAX, "1 to 96 characters out of letters, digits and . _ : -", None)
             .unset("`<host name>-<listen port>`, so that several gateways on one host do not take each other's name")
             => |reader, row| reader.text(row, parse_name).map_or(WorkerName::HostAndPort, WorkerName::Given),
         /// How often this process tells the store that it lives.
         pub beat_interval: Duration = Integer("worker.beat_interval_ms", "milliseconds", 500, 50..=60_000),
-        /// How long after its last beat this process counts as alive; at least twice `worker.beat_interval_ms`, so that one
-        /// lost beat does not kill it.
+        /// How long after its last beat this process counts as alive; at least twice `worker.beat_interval_ms`, so that
+        /// one lost beat does not kill it.
         pub beat_ttl: Duration = Integer("worker.beat_ttl_ms", "milliseconds", 1500, 100..=600_000),
-        /// How many threads serve requests. One is the fastest up to the work of one core, because no request is handed from
-        /// thread to thread; for more, start more processes, or raise this.
+        /// How many threads serve requests. One is the fastest up to the work of one core, because no request is handed
+        /// from thread to thread; for more, start more processes, or raise this.
         pub threads: usize = Integer("worker.threads", "threads", 1, 1..=256),
-        /// How long open replies may take to finish after SIGTERM; then they are cut and the process ends. Whoever stops it
-        /// (systemd, Kubernetes, docker compose) must wait longer than this before it kills.
+        /// How long open replies may take to finish after SIGTERM; then they are cut and the process ends. Whoever
+        /// stops it (systemd, Kubernetes, docker compose) must wait longer than this before it kills.
         pub stop_patience: Duration = Integer("worker.stop_patience_ms", "milliseconds", 10_000, 0..=600_000),
         /// How the other workers reach this one.
         pub peers: PeerSettings => |reader| PeerSettings::parse(reader, store),
@@ -40,18 +40,17 @@ impl WorkerSettings {
         let worker = Self::read(reader, store);
         let both_valid =
             !reader.was_refused(&Self::beat_interval) && !reader.was_refused(&Self::beat_ttl);
-        let least = worker.beat_interval.saturating_mul(2);
-        if both_valid && worker.beat_ttl < least {
-            reader.refuse(
-                &Self::beat_ttl,
-                worker.beat_ttl.as_millis().to_string(),
-                format!(
-                    "{} is {}, and one lost beat must not kill the worker",
-                    Self::beat_interval.about.key,
-                    worker.beat_interval.as_millis()
-                ),
-                format!("at least {}, twice the interval", least.as_millis()),
+        let (interval_ms, ttl_ms) = (
+            worker.beat_interval.as_millis(),
+            worker.beat_ttl.as_millis(),
+        );
+        let least = interval_ms * 2;
+        if both_valid && ttl_ms < least {
+            let reason = format!(
+                "worker.beat_interval_ms is {interval_ms}, and one lost beat must not kill the worker"
             );
+            let allowed = format!("at least {least}, twice the interval");
+            reader.refuse(&Self::beat_ttl, ttl_ms.to_string(), reason, allowed);
         }
         worker
     }
@@ -75,8 +74,8 @@ impl WorkerName {
         }
     }
 
-    /// A name that no other process has, with a mark that none has: for processes that stand beside each other under the
-    /// same settings, none of which is a later boot of another.
+    /// A name that no other process has, with a mark that none has: for processes that stand beside each other under
+    /// the same settings, none of which is a later boot of another.
     pub fn beside_others(&self, mark: &str) -> String {
         match self {
             Self::Given(name) => marked(name, mark),

@@ -18,7 +18,8 @@ inherited! {
                 / "sandbox_policy.permissions.network.allow_tool_calls",
             true,
         ).seed("CODE_EXECUTION_DEFAULT_ALLOW_TOOL_CALLS"),
-        /// Which tools of other servers code may call, out of those that are mounted. An empty list allows every one of them.
+        /// Which tools of other servers code may call, out of those that are mounted. An empty list allows every one of
+        /// them.
         pub allow: Globs = List(
             "code.default_tool_allow_patterns" / "sandbox_policy.tool_allow_patterns"
                 / "sandbox_policy.permissions.tools.allow",

@@ -1,6 +1,8 @@
-//! The languages that code may be written in.
+//! The languages that code may be written in, and those in which stubs describe tools.
 
 use std::fmt;
+
+use crate::rows::words;
 
 /// What a run is written in. `javascript` is another name for TypeScript: both share one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,5 +40,28 @@ impl Language {
 impl fmt::Display for Language {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
+    }
+}
+
+words! {
+    /// What stubs are written in.
+    pub enum StubFormat {
+        /// functions for Python, which code imports
+        Python = "python",
+        /// functions for TypeScript, which code imports
+        TypeScript = "typescript",
+        /// descriptions to be read, without functions
+        Json = "json",
+    }
+}
+
+impl StubFormat {
+    /// What a runtime of this language imports.
+    #[must_use]
+    pub const fn of(language: Language) -> Self {
+        match language {
+            Language::Python => Self::Python,
+            Language::TypeScript => Self::TypeScript,
+        }
     }
 }

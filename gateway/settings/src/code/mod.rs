@@ -4,7 +4,6 @@
 mod calls;
 mod globs;
 mod language;
-mod limits;
 mod mounts;
 mod network;
 mod patterns;
@@ -12,7 +11,6 @@ mod policy;
 mod records;
 mod runtime;
 mod skills;
-mod stubs;
 mod tokens;
 mod tools;
 mod trees;
@@ -22,15 +20,16 @@ use std::path::PathBuf;
 
 use mooring_sandbox::Tier;
 
-use super::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute, absolute_file};
-use super::reader::{Reader, Reason};
+use super::paths::{
+    ABSOLUTE_DIRECTORY, ABSOLUTE_FILE, PATH_BYTES_MAX, absolute, absolute_file, state_home,
+};
+use super::reader::{Reader, Reason, text};
 use super::rows::settings;
 use super::setting::{Setting, Word, Words};
-use super::state_home::state_home;
 
 pub use calls::{CallPolicy, CallVerdict};
 pub use globs::Globs;
-pub use language::Language;
+pub use language::{Language, StubFormat};
 pub use mounts::MountRules;
 pub use network::NetworkPolicy;
 pub use patterns::DangerousPatterns;
@@ -38,7 +37,6 @@ pub use policy::CodePolicy;
 pub use records::RecordSettings;
 pub use runtime::{OnDenoAbsent, RuntimeSettings};
 pub use skills::{SkillScope, SkillSettings};
-pub use stubs::StubFormat;
 pub use tokens::{PersonalDataType, TokenizationSettings};
 pub use tools::{AnswerForm, CodeTool, CodeToolSettings};
 
@@ -46,14 +44,16 @@ pub(crate) use mounts::{TAG_BYTES_MAX, TAGS_MAX, parse_tag};
 
 use policy::PolicyDraft;
 use tokens::TokensDraft;
+use trees::NamedTrees;
 
 settings! {
     /// How servers of kind `code` run what agents write.
     pub struct CodeSettings {
-        /// Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named `sandbox`.
+        /// Whether there may be servers of kind `code`. Where no server is configured at all, there is one, named
+        /// `sandbox`.
         pub(crate) is_enabled: bool = Switch("code.enabled", true).seed("CODE_EXECUTION_ENABLED"),
-        /// The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted at each.
-        /// It is made if it is missing.
+        /// The directory under which sessions keep their files. All gateways of a fleet share it: one volume, mounted
+        /// at each. It is made if it is missing.
         pub base_dir: PathBuf = Text("code.base_dir", PATH_BYTES_MAX, ABSOLUTE_DIRECTORY, None)
             .seed("CODE_EXECUTION_BASE_DIR")
             .unset("`$XDG_STATE_HOME/mooring/code`, or `~/.local/state/mooring/code`")
@@ -63,6 +63,10 @@ settings! {
                 }
                 written => written.unwrap_or_default(),
             },
+        /// The file with the key that the sessions' maps of tokens are encrypted with, the same at every gateway: 32
+        /// bytes, as 64 hexadecimal digits or in base64. Nobody but the gateway may read it.
+        pub tokens_key_file: Option<PathBuf> = Text("code.tokens_key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
+            .unset("maps are not encrypted; only the gateway's user can read them") => text(absolute_file),
         /// How strong the walls around a run are.
         pub isolation: Tier = Choice("code.isolation"),
         /// Most runs at the same time in this process; more wait their turn.
@@ -75,8 +79,6 @@ settings! {
         pub patterns: DangerousPatterns => DangerousPatterns::read,
         /// What is recorded of runs.
         pub records: RecordSettings => RecordSettings::read,
-        /// The key that maps of tokens are encrypted with; none where they are not.
-        pub tokens_key_file: Option<PathBuf> => |reader| reader.text(&tokens::KEY_FILE, absolute_file),
     }
 }
 
@@ -92,46 +94,48 @@ impl Words for Tier {
 /// The rows of this section, by what they are about.
 pub(super) const ROWS: &[&[Setting]] = &[
     CodeSettings::ROWS,
-    runtime::DefaultRuntime::ROWS,
     RuntimeSettings::ROWS,
     tools::OFFER_ROWS,
     CodeToolSettings::ROWS,
     DangerousPatterns::ROWS,
-    limits::PolicyLimits::ROWS,
+    PolicyDraft::ROWS,
     CallPolicy::ROWS,
-    network::NetworkDraft::ROWS,
-    trees::NamedTrees::ROWS,
+    NamedTrees::ROWS,
     TokensDraft::ROWS,
-    tokens::KEY_ROWS,
     RecordSettings::ROWS,
 ];
 
 /// The rows that a server of kind `code` has for itself.
-pub(super) const SERVER_ROWS: [&[Setting]; 9] = [
-    stubs::STUB_ROWS,
-    runtime::DefaultRuntime::OWN_ROWS,
-    limits::PolicyLimits::OWN_ROWS,
+pub(super) const SERVER_ROWS: [&[Setting]; 7] = [
+    CodeServerSettings::ROWS,
+    PolicyDraft::OWN_ROWS,
     CallPolicy::OWN_ROWS,
-    network::NetworkDraft::OWN_ROWS,
-    trees::NamedTrees::OWN_ROWS,
+    NamedTrees::OWN_ROWS,
     MountRules::ROWS,
     TokensDraft::OWN_ROWS,
     SkillSettings::ROWS,
 ];
 
-/// One server of kind `code`.
-#[derive(Debug, Clone)]
-pub struct CodeServerSettings {
-    /// What `/tools` describes the tools of other servers in.
-    pub stub_format: StubFormat,
-    /// What it allows its runs.
-    pub policy: CodePolicy,
-    /// Which tools of other servers are mounted.
-    pub mounts: MountRules,
-    /// Which personal data is replaced by tokens; none where nothing is.
-    pub tokenization: Option<TokenizationSettings>,
-    /// Whose skills it has.
-    pub skills: SkillSettings,
+settings! {
+    /// One server of kind `code`.
+    pub struct CodeServerSettings(section: &CodeSection) {
+        /// What it allows its runs.
+        pub policy: CodePolicy => |reader| {
+            NamedTrees::read(reader, Some(&section.trees));
+            let policy = PolicyDraft::read(reader, Some(&section.policy));
+            policy.policy(CallPolicy::read(reader, Some(&section.calls)))
+        },
+        /// What `/tools` describes the tools of other servers in.
+        pub stub_format: StubFormat = Choice("servers.stub_language").unset("the language of the server's runtime")
+            => |reader, row| reader.if_written(row).unwrap_or(StubFormat::of(policy.language)),
+        /// Which tools of other servers are mounted.
+        pub mounts: MountRules => MountRules::read,
+        /// Which personal data is replaced by tokens; none where nothing is.
+        pub tokenization: Option<TokenizationSettings>
+            => |reader| TokensDraft::of_server(reader, &section.tokens).settings(),
+        /// Whose skills it has.
+        pub skills: SkillSettings => SkillSettings::read,
+    }
 }
 
 /// `[code]`: what all servers of this kind share, and what each of them inherits.
@@ -139,33 +143,9 @@ pub struct CodeServerSettings {
 pub(super) struct CodeSection {
     pub(super) settings: CodeSettings,
     policy: PolicyDraft,
+    calls: CallPolicy,
+    trees: NamedTrees,
     tokens: TokensDraft,
-}
-
-impl CodeServerSettings {
-    /// What a server says of itself, and the standard where it says nothing.
-    pub(super) fn read(reader: &mut Reader<'_>, section: &CodeSection) -> Self {
-        let policy = PolicyDraft::read(reader, Some(&section.policy)).policy();
-        Self {
-            stub_format: StubFormat::read(reader, policy.language),
-            policy,
-            mounts: MountRules::read(reader),
-            tokenization: TokensDraft::of_server(reader, &section.tokens).settings(),
-            skills: SkillSettings::read(reader),
-        }
-    }
-
-    /// A server that says nothing of itself.
-    pub(super) fn from_defaults(section: &CodeSection) -> Self {
-        let policy = section.policy.policy();
-        Self {
-            stub_format: StubFormat::of(policy.language),
-            policy,
-            mounts: MountRules::default(),
-            tokenization: section.tokens.settings(),
-            skills: SkillSettings::default(),
-        }
-    }
 }
 
 impl CodeSection {
@@ -173,6 +153,8 @@ impl CodeSection {
         Self {
             settings: CodeSettings::read(reader),
             policy: PolicyDraft::read(reader, None),
+            calls: CallPolicy::read(reader, None),
+            trees: NamedTrees::read(reader, None),
             tokens: TokensDraft::read(reader, None),
         }
     }

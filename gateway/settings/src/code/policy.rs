@@ -6,12 +6,9 @@ use std::time::Duration;
 use mooring_sandbox::Limits;
 
 use super::calls::CallPolicy;
-use super::limits::PolicyLimits;
-use super::network::{NetworkDraft, NetworkPolicy};
-use super::runtime::DefaultRuntime;
-use super::trees::NamedTrees;
+use super::network::{NetworkPolicy, parse_connections};
 use crate::Language;
-use crate::reader::Reader;
+use crate::rows::inherited;
 
 /// What one `code` server allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,37 +27,110 @@ pub struct CodePolicy {
     pub network: NetworkPolicy,
 }
 
-/// What is written of a policy.
-#[derive(Debug, Clone)]
-pub(super) struct PolicyDraft {
-    trees: NamedTrees,
-    runtime: DefaultRuntime,
-    limits: PolicyLimits,
-    calls: CallPolicy,
-    network: NetworkDraft,
+inherited! {
+    /// What is written of a policy, under the names that ContextForge's environment gives it, and in a server's
+    /// `sandbox_policy`, where a pasted policy may keep it under `limits` and `permissions`.
+    pub(super) struct PolicyDraft {
+        /// What runs code that names no language, and whose session the file tools use.
+        language: Language = Choice(
+            "code.default_runtime" / "sandbox_policy.runtime" / "sandbox_policy.limits.runtime",
+        ).seed("CODE_EXECUTION_DEFAULT_RUNTIME"),
+        /// How long a session and its files live after their last use.
+        session_ttl: Duration = Integer(
+            "code.session_ttl_seconds" / "sandbox_policy.session_ttl_seconds"
+                / "sandbox_policy.limits.session_ttl_seconds",
+            "seconds", 900, 1..=86_400,
+        ).seed("CODE_EXECUTION_SESSION_TTL_SECONDS"),
+        /// How long one run may take; then all its processes are killed. A call may ask for less.
+        wall_time: Duration = Integer(
+            "code.default_max_execution_time_ms" / "sandbox_policy.max_execution_time_ms"
+                / "sandbox_policy.limits.max_execution_time_ms",
+            "milliseconds", 30_000, 100..=300_000,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_EXECUTION_TIME_MS"),
+        /// Share of one processor that all processes of a run have together, in percent.
+        cpu_percent: u32 = Integer(
+            "code.default_max_cpu_percent" / "sandbox_policy.max_cpu_percent" / "sandbox_policy.limits.max_cpu_percent",
+            "percent", 50, 1..=100,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_CPU_PERCENT"),
+        /// Processor time that all processes of a run have together.
+        cpu_time: Option<Duration> = Integer(
+            "code.default_max_cpu_time_ms" / "sandbox_policy.max_cpu_time_ms" / "sandbox_policy.limits.max_cpu_time_ms",
+            "milliseconds", 15_000, 10..=300_000,
+        ).unset("the longest time of a run, times the share of a processor") => |reader, row| reader.if_written(row),
+        /// Memory of all processes of a run together. The files they write are not counted here.
+        memory_bytes: u64 = Integer(
+            "code.default_max_memory_mb" / "sandbox_policy.max_memory_mb" / "sandbox_policy.limits.max_memory_mb",
+            "MiB", 256, 16..=4096,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_MEMORY_MB"),
+        /// Largest file that code or fs_write may leave.
+        file_bytes: u64 = Integer(
+            "code.default_max_file_size_mb" / "sandbox_policy.max_file_size_mb" / "sandbox_policy.limits.max_file_size_mb",
+            "MiB", 10, 1..=1024,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_FILE_SIZE_MB"),
+        /// All files of a session's `/scratch` and `/results` together.
+        disk_bytes: u64 = Integer(
+            "code.default_max_total_disk_mb" / "sandbox_policy.max_total_disk_mb"
+                / "sandbox_policy.limits.max_total_disk_mb",
+            "MiB", 100, 10..=8192,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_TOTAL_DISK_MB"),
+        /// Number of files and directories in a session's `/scratch` and `/results` together.
+        inodes: u64 = Integer(
+            "code.default_max_files" / "sandbox_policy.max_files" / "sandbox_policy.limits.max_files",
+            "files", 10_000, 16..=1_000_000,
+        ),
+        /// Processes and threads that a run may have at the same time. Those of the runtime itself count.
+        processes: u32 = Integer(
+            "code.default_max_processes" / "sandbox_policy.max_processes" / "sandbox_policy.limits.max_processes",
+            "processes", 64, 1..=4096,
+        ),
+        /// How many runs one principal may start on a server in a minute, over all gateways.
+        runs_per_minute: u64 = Integer(
+            "code.default_max_runs_per_minute" / "sandbox_policy.max_runs_per_minute"
+                / "sandbox_policy.limits.max_runs_per_minute",
+            "runs", 20, 1..=1000,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_RUNS_PER_MINUTE"),
+        /// Most bytes of a run's output, and of its error output, that are kept. What comes after is read, counted and
+        /// dropped, and the answer says so.
+        output_bytes: usize = Integer("code.output_bytes_max", "bytes", 1024 * 1024, 1024..=64 * 1024 * 1024),
+        /// Whether code may reach public addresses over HTTP and HTTPS, through a proxy of the gateway. Loopback,
+        /// private and link-local addresses, the gateway and its store are never reached.
+        is_http_allowed: bool = Switch(
+            "code.default_allow_raw_http" / "sandbox_policy.allow_raw_http"
+                / "sandbox_policy.permissions.network.allow_raw_http",
+            false,
+        ).seed("CODE_EXECUTION_DEFAULT_ALLOW_RAW_HTTP"),
+        /// How many connections a run may have open at the same time where raw HTTP is allowed; 0 then means 8. Where
+        /// it is not allowed, there is no other number than 0.
+        connections: u32 = Integer(
+            "code.default_max_network_connections" / "sandbox_policy.max_network_connections"
+                / "sandbox_policy.limits.max_network_connections",
+            "connections", 0, 0..=64,
+        ).seed("CODE_EXECUTION_DEFAULT_MAX_NETWORK_CONNECTIONS")
+            => |reader, row| parse_connections(reader, row, is_http_allowed),
+    }
 }
 
 impl PolicyDraft {
-    /// Reads what `[code]` says or, with the result of that, what one server says.
-    pub(super) fn read(reader: &mut Reader<'_>, standard: Option<&Self>) -> Self {
-        Self {
-            trees: NamedTrees::read(reader, standard.map(|policy| &policy.trees)),
-            runtime: DefaultRuntime::read(reader, standard.map(|policy| &policy.runtime)),
-            limits: PolicyLimits::read(reader, standard.map(|policy| &policy.limits)),
-            calls: CallPolicy::read(reader, standard.map(|policy| &policy.calls)),
-            network: NetworkDraft::read(reader, standard.map(|policy| &policy.network)),
-        }
-    }
-
     /// The policy.
-    pub(super) fn policy(&self) -> CodePolicy {
+    pub(super) fn policy(&self, calls: CallPolicy) -> CodePolicy {
+        let share_of_cpu = || self.wall_time * self.cpu_percent / 100;
         CodePolicy {
-            language: self.runtime.language,
-            limits: self.limits.limits(),
-            runs_per_minute: self.limits.runs_per_minute,
-            session_ttl: self.limits.session_ttl,
-            calls: self.calls.clone(),
-            network: self.network.policy(),
+            language: self.language,
+            limits: Limits {
+                wall_time: self.wall_time,
+                cpu_time: self.cpu_time.unwrap_or_else(share_of_cpu),
+                cpu_percent: self.cpu_percent,
+                memory_bytes: self.memory_bytes,
+                file_bytes: self.file_bytes,
+                disk_bytes: self.disk_bytes,
+                inodes: self.inodes,
+                processes: self.processes,
+                output_bytes: self.output_bytes,
+            },
+            runs_per_minute: self.runs_per_minute,
+            session_ttl: self.session_ttl,
+            calls,
+            network: NetworkPolicy::new(self.is_http_allowed, self.connections),
         }
     }
 }

@@ -24,8 +24,8 @@ settings! {
         pub runs_kept_bytes: u64 = Integer("code.runs_kept_mb", "MiB", 1024, 1..=MIB_MAX),
         /// How much the records of one user's runs take of that.
         pub user_runs_kept_bytes: u64 = Integer("code.runs_kept_mb_per_user", "MiB", 256, 1..=MIB_MAX),
-        /// Free space of the volume below which runs are recorded without code, output and bodies of calls; the record says
-        /// so. 0 is no floor.
+        /// Free space of the volume below which runs are recorded without code, output and bodies of calls; the record
+        /// says so. 0 is no floor.
         pub records_free_bytes_min: u64 = Integer("code.records_min_free_mb", "MiB", 256, 0..=MIB_MAX),
         /// How long what other servers said of their tools is believed before they are asked again.
         pub catalog_ttl: Duration = Integer("code.catalog_ttl_seconds", "seconds", 60, 1..=86_400),

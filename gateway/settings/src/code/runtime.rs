@@ -1,24 +1,14 @@
 //! Which runtime is meant where code names no language, and where the runtimes are found.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::Language;
 use crate::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX, absolute_file};
-use crate::rows::{inherited, settings};
+use crate::rows::settings;
 use crate::setting::{Word, Words};
 use crate::source::Environment;
 use crate::value::Value;
-
-inherited! {
-    /// The runtime of code that names no language.
-    pub(super) struct DefaultRuntime {
-        /// What runs code that names no language, and whose session the file tools use.
-        pub(super) language: Language = Choice(
-            "code.default_runtime" / "sandbox_policy.runtime" / "sandbox_policy.limits.runtime",
-        ).seed("CODE_EXECUTION_DEFAULT_RUNTIME"),
-    }
-}
 
 impl Words for Language {
     const DEFAULT: Word<Self> = ("python", Self::Python, "python3");
@@ -33,8 +23,8 @@ settings! {
     /// Where the runtimes are found.
     #[derive(PartialEq, Eq)]
     pub struct RuntimeSettings {
-        /// Whether code without a language runs as Python, in the same sandbox, on a server whose runtime is deno while deno is
-        /// not installed. Otherwise such a run is refused.
+        /// Whether code without a language runs as Python, in the same sandbox, on a server whose runtime is deno while
+        /// deno is not installed. Otherwise such a run is refused.
         pub on_deno_absent: OnDenoAbsent = Switch("code.python_fallback_enabled", true)
             .seed("CODE_EXECUTION_PYTHON_INPROCESS_FALLBACK_ENABLED")
             => |reader, row| match reader.read(row) {
@@ -72,9 +62,5 @@ fn find_in_path(name: &str, environment: &Environment) -> Option<PathBuf> {
     std::env::split_paths(&OsString::from(directories))
         .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(name))
-        .find(|path| is_file(path))
-}
-
-fn is_file(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+        .find(|path| path.is_file())
 }

@@ -8,13 +8,11 @@ settings! {
     #[derive(Default, PartialEq, Eq)]
     pub struct SkillSettings {
         /// Whose skills the server has.
-        pub scope: Option<SkillScope> = Text(
-            "servers.skills_scope",
-            255,
-            "team:<id> or user:<email>, the name at most 250 bytes without control characters",
-            None,
-        ).unset("those that were made at this server") => text(parse_scope),
-        /// Whether a new skill waits for somebody with the right to approve it. Otherwise it is there as soon as it is made.
+        pub scope: Option<SkillScope> = Text("servers.skills_scope", 255,
+            "team:<id> or user:<email>, the name at most 250 bytes without control characters", None)
+            .unset("those that were made at this server") => text(parse_scope),
+        /// Whether a new skill waits for somebody with the right to approve it. Otherwise it is there as soon as it is
+        /// made.
         pub require_approval: bool = Switch("servers.skills_require_approval", false),
     }
 }

@@ -4,9 +4,8 @@
 use regex::Regex;
 
 use super::patterns::compile;
-use crate::paths::{ABSOLUTE_FILE, PATH_BYTES_MAX};
 use crate::reader::{Reader, Reason, list};
-use crate::rows::{inherited, settings, words};
+use crate::rows::{inherited, words};
 
 /// Most patterns of one server.
 const PATTERNS_MAX: usize = 32;
@@ -20,36 +19,25 @@ inherited! {
         /// arguments of tools by the data.
         is_enabled: bool = Switch("code.default_tokenization_enabled" / "tokenization.enabled", false)
             .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_ENABLED"),
-        /// Which personal data is replaced: e-mail addresses, telephone numbers, social security numbers, card numbers with a
-        /// right check digit, and the texts under keys that are or end with `name`.
+        /// Which personal data is replaced: e-mail addresses, telephone numbers, social security numbers, card numbers
+        /// with a right check digit, and the texts under keys that are or end with `name`.
         types: Vec<PersonalDataType> = List(
             "code.default_tokenization_types" / "tokenization.types",
-            5, 16, "email, phone, ssn, credit_card and name",
-        ).seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES").unset("all of them")
+            5, 16, "email, phone, ssn, credit_card and name")
+            .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_TYPES").unset("all of them")
             => |reader, row| reader.list(row, parse_type).map_or(PersonalDataType::ALL.to_vec(), distinct),
         /// Which way data is replaced.
         strategy: TokenizationStrategy = Choice("code.default_tokenization_strategy" / "tokenization.strategy")
             .seed("CODE_EXECUTION_DEFAULT_TOKENIZATION_STRATEGY"),
-        /// Further data that is replaced: what a regular expression finds, by the category that its tokens have. Patterns win
-        /// over the built-in types.
+        /// Further data that is replaced: what a regular expression finds, by the category that its tokens have.
+        /// Patterns win over the built-in types.
         patterns: Vec<(String, Regex)> = List(
             "code.default_tokenization_patterns" / "tokenization.patterns",
             PATTERNS_MAX,
             CATEGORY_BYTES_MAX + 1 + 512,
             "CATEGORY=regular expression, the category 1 to 24 capital letters, digits and _ with a letter at the start and \
              behind each _, the expression of at most 512 bytes without look-around and back-references, such as \
-             IBAN=\\bDE[0-9]{20}\\b",
-        ).unset("none") => list(parse_pattern),
-    }
-}
-
-settings! {
-    /// The row about the key.
-    pub(super) const KEY_ROWS {
-        /// The file with the key that the sessions' maps of tokens are encrypted with, the same at every gateway: 32 bytes, as
-        /// 64 hexadecimal digits or in base64. Nobody but the gateway may read it.
-        KEY_FILE = Text("code.tokens_key_file", PATH_BYTES_MAX, ABSOLUTE_FILE, None)
-            .unset("maps are not encrypted; only the gateway's user can read them"),
+             IBAN=\\bDE[0-9]{20}\\b").unset("none") => list(parse_pattern),
     }
 }
 
@@ -86,19 +74,7 @@ impl PersonalDataType {
         Self::Name,
     ];
 
-    /// Its word in the settings.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Email => "email",
-            Self::Phone => "phone",
-            Self::Ssn => "ssn",
-            Self::CreditCard => "credit_card",
-            Self::Name => "name",
-        }
-    }
-
-    /// The category of its tokens.
+    /// The category of its tokens; in small letters, its word in the settings.
     #[must_use]
     pub const fn category(self) -> &'static str {
         match self {
@@ -125,10 +101,8 @@ impl TokensDraft {
     /// What a server says, and the standard where it says nothing.
     pub(super) fn of_server(reader: &mut Reader<'_>, standard: &Self) -> Self {
         let draft = Self::read(reader, Some(standard));
-        let says_whether = Self::is_enabled
-            .own
-            .as_ref()
-            .is_some_and(|row| reader.is_written(row));
+        let own = Self::is_enabled.own.as_ref();
+        let says_whether = own.is_some_and(|row| reader.is_written(row));
         if !draft.is_enabled && !says_whether {
             refuse_idle(reader);
         }
@@ -165,7 +139,7 @@ fn refuse_idle(reader: &mut Reader<'_>) {
 fn parse_type(text: &str) -> Result<PersonalDataType, Reason> {
     PersonalDataType::ALL
         .into_iter()
-        .find(|known| known.as_str() == text)
+        .find(|known| known.category().to_ascii_lowercase() == text)
         .ok_or_else(String::new)
 }
 

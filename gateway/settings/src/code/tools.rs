@@ -95,14 +95,12 @@ impl CodeToolSettings {
                 true => (&Self::browse_entries_default, default),
                 false => (&Self::browse_entries_max, most),
             };
-            reader.refuse(
-                row,
-                number.to_string(),
-                format!(
-                    "a call that does not say would get {default} entries, and may ask for {most}"
-                ),
-                "code.fs_browse_default_max_entries at most as large as code.fs_browse_max_entries",
+            let reason = format!(
+                "a call that does not say would get {default} entries, and may ask for {most}"
             );
+            let allowed =
+                "code.fs_browse_default_max_entries at most as large as code.fs_browse_max_entries";
+            reader.refuse(row, number.to_string(), reason, allowed);
         }
         tools
     }

@@ -3,192 +3,154 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::super::servers::{SERVERS_MAX, kinds_with};
-use super::super::setting::{List, Row, Section, Setting};
+use super::super::setting::{Row, Section, Setting};
 use super::super::table::{SECTIONS, SERVER};
 
-/// One schema object. A struct keeps the order of its keys whatever the features of the JSON library.
-#[derive(Serialize, Default)]
-struct Node {
-    #[serde(rename = "$schema", skip_serializing_if = "Option::is_none")]
-    schema: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'static str>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    description: String,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    default: Option<Value>,
-    #[serde(rename = "enum", skip_serializing_if = "Vec::is_empty")]
-    words: Vec<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    minimum: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    maximum: Option<u64>,
-    #[serde(rename = "maxLength", skip_serializing_if = "Option::is_none")]
-    length_max: Option<usize>,
-    #[serde(rename = "maxItems", skip_serializing_if = "Option::is_none")]
-    items_max: Option<usize>,
-    #[serde(rename = "maxProperties", skip_serializing_if = "Option::is_none")]
-    properties_max: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    items: Option<Box<Node>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    required: Vec<&'static str>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    properties: BTreeMap<&'static str, Node>,
-    #[serde(
-        rename = "additionalProperties",
-        skip_serializing_if = "Option::is_none"
-    )]
-    others: Option<AdditionalProperties>,
-}
-
-/// What properties beyond the named ones may be.
+/// A part of the schema. The keys of an object keep their order whatever the features of the JSON library.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum AdditionalProperties {
-    Allowed(bool),
-    Shaped(Box<Node>),
+enum Node {
+    Value(Value),
+    #[serde(serialize_with = "in_order")]
+    Object(Entries),
+    Properties(BTreeMap<&'static str, Node>),
+}
+
+type Entries = Vec<(&'static str, Node)>;
+
+fn in_order<S: Serializer>(entries: &Entries, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(entries.iter().map(|(key, node)| (key, node)))
+}
+
+fn json(value: impl Into<Value>) -> Node {
+    Node::Value(value.into())
 }
 
 /// The text of `docs/settings.schema.json`.
 pub fn json_schema() -> String {
-    let mut properties: BTreeMap<&'static str, Node> = SECTIONS
-        .iter()
-        .map(|section| (section.name, table(section)))
-        .collect();
-    let mut server = table(&SERVER);
-    server.required = vec!["id"];
-    properties.insert(
-        SERVER.name,
-        Node {
-            description: SERVER.meaning.to_owned(),
-            kind: Some("array"),
-            items_max: Some(SERVERS_MAX),
-            items: Some(Box::new(Node {
-                description: String::new(),
-                ..server
-            })),
-            ..Node::default()
-        },
-    );
-    let root = Node {
-        schema: Some("https://json-schema.org/draft/2020-12/schema"),
-        title: Some("Settings of mooring"),
-        description: "The settings file of `mooring serve`. Made by `mooring config schema`."
-            .to_owned(),
-        kind: Some("object"),
-        properties,
-        others: Some(AdditionalProperties::Allowed(false)),
-        ..Node::default()
-    };
-    // A tree of texts, numbers and string keys always serialises.
-    let mut text = serde_json::to_string_pretty(&root).unwrap_or_default();
+    let sections = SECTIONS.iter().map(|section| {
+        let mut table = vec![("description", json(section.meaning))];
+        table.extend(closed_table(properties(fields(section))));
+        (section.name, Node::Object(table))
+    });
+    let mut server = closed_table(properties(fields(&SERVER)));
+    server.insert(1, ("required", json(vec!["id"])));
+    let servers = vec![
+        ("description", json(SERVER.meaning)),
+        ("type", json("array")),
+        ("maxItems", json(SERVERS_MAX)),
+        ("items", Node::Object(server)),
+    ];
+    let servers = (SERVER.name, Node::Object(servers));
+    let mut root = vec![
+        (
+            "$schema",
+            json("https://json-schema.org/draft/2020-12/schema"),
+        ),
+        ("title", json("Settings of mooring")),
+        (
+            "description",
+            json("The settings file of `mooring serve`. Made by `mooring config schema`."),
+        ),
+    ];
+    root.extend(closed_table(sections.chain([servers]).collect()));
+    // A tree of texts, numbers and string keys always serializes.
+    let mut text = serde_json::to_string_pretty(&Node::Object(root)).unwrap_or_default();
     text.push('\n');
     text
 }
 
-fn table(section: &Section) -> Node {
-    let mut table = Node {
-        description: section.meaning.to_owned(),
-        ..closed_table()
-    };
-    for setting in section.settings() {
-        let about = setting.about();
-        put(&mut table, about.name(), value(setting));
-        for alias in about.aliases {
-            put(&mut table, alias, value(setting));
-        }
-    }
-    table
+/// Every name of a field of a section, with what it may be.
+fn fields(section: &Section) -> Entries {
+    let settings = section.settings();
+    settings
+        .flat_map(|setting| setting.about().names().map(|name| (name, value(setting))))
+        .collect()
 }
 
-/// A table that has the properties it names and no others.
-fn closed_table() -> Node {
-    Node {
-        kind: Some("object"),
-        others: Some(AdditionalProperties::Allowed(false)),
-        ..Node::default()
-    }
+/// A table that has these properties and no others.
+fn closed_table(properties: BTreeMap<&'static str, Node>) -> Entries {
+    vec![
+        ("type", json("object")),
+        ("properties", Node::Properties(properties)),
+        ("additionalProperties", json(false)),
+    ]
 }
 
-/// Puts a property where its name says, whose dots lead into tables.
-fn put(table: &mut Node, name: &'static str, property: Node) {
-    match name.split_once('.') {
-        None => {
-            table.properties.insert(name, property);
-        }
-        Some((first, rest)) => {
-            let inner = table.properties.entry(first).or_insert_with(closed_table);
-            put(inner, rest, property);
+/// Each field where its name says, whose dots lead into tables.
+fn properties(fields: Entries) -> BTreeMap<&'static str, Node> {
+    let mut properties = BTreeMap::new();
+    let mut tables: BTreeMap<&'static str, Entries> = BTreeMap::new();
+    for (name, node) in fields {
+        match name.split_once('.') {
+            None => {
+                properties.insert(name, node);
+            }
+            Some((table, rest)) => tables.entry(table).or_default().push((rest, node)),
         }
     }
+    let tables = tables.into_iter();
+    properties.extend(
+        tables.map(|(name, fields)| (name, Node::Object(closed_table(self::properties(fields))))),
+    );
+    properties
 }
 
 fn value(setting: &Setting) -> Node {
-    let described = Node {
-        description: description(setting),
-        ..Node::default()
-    };
-    let default = setting.default_text();
-    match setting {
-        Setting::Integer(integer) => Node {
-            kind: Some("integer"),
-            default: default.is_some().then(|| integer.default.into()),
-            minimum: Some(*integer.range.start()),
-            maximum: Some(*integer.range.end()),
-            ..described
-        },
-        Setting::Switch(switch) => Node {
-            kind: Some("boolean"),
-            default: default.is_some().then(|| switch.default.into()),
-            ..described
-        },
-        Setting::Text(text) => Node {
-            kind: Some("string"),
-            default: default.map(Value::from),
-            length_max: Some(text.bytes_max),
-            ..described
-        },
-        Setting::List(list) => Node {
-            kind: Some("array"),
-            items_max: Some(list.items_max),
-            items: Some(Box::new(item(list))),
-            ..described
-        },
-        Setting::Map(map) => Node {
-            kind: Some("object"),
-            properties_max: Some(map.entries_max),
-            others: Some(AdditionalProperties::Shaped(Box::new(Node {
-                kind: Some("string"),
-                ..Node::default()
-            }))),
-            ..described
-        },
-        Setting::Choice(choice) => {
-            let words: Vec<&'static str> =
-                (choice.words)().into_iter().map(|(word, _)| word).collect();
-            Node {
-                kind: Some("string"),
-                default: default.map(Value::from),
-                words,
-                ..described
-            }
+    let (kind, default, limits) = match setting {
+        Setting::Integer(integer) => (
+            "integer",
+            json(integer.default),
+            vec![
+                ("minimum", json(*integer.range.start())),
+                ("maximum", json(*integer.range.end())),
+            ],
+        ),
+        Setting::Switch(switch) => ("boolean", json(switch.default), Vec::new()),
+        Setting::Text(text) => (
+            "string",
+            json(text.default),
+            vec![("maxLength", json(text.bytes_max))],
+        ),
+        Setting::List(list) => {
+            let item = vec![
+                ("type", json("string")),
+                ("maxLength", json(list.item_bytes_max)),
+            ];
+            let limits = vec![
+                ("maxItems", json(list.items_max)),
+                ("items", Node::Object(item)),
+            ];
+            ("array", json(()), limits)
         }
-    }
-}
-
-fn item(list: &List) -> Node {
-    Node {
-        kind: Some("string"),
-        length_max: Some(list.item_bytes_max),
-        ..Node::default()
-    }
+        Setting::Map(map) => {
+            let value = Node::Object(vec![("type", json("string"))]);
+            let limits = vec![
+                ("maxProperties", json(map.entries_max)),
+                ("additionalProperties", value),
+            ];
+            ("object", json(()), limits)
+        }
+        Setting::Choice(choice) => {
+            let words: Vec<&str> = (choice.words)().into_iter().map(|(word, _)| word).collect();
+            (
+                "string",
+                json(words.first().copied()),
+                vec![("enum", json(words))],
+            )
+        }
+    };
+    let mut entries = vec![
+        ("description", json(description(setting))),
+        ("type", json(kind)),
+    ];
+    entries.extend(setting.default_text().map(|_| ("default", default)));
+    entries.extend(limits);
+    Node::Object(entries)
 }
 
 fn description(setting: &Setting) -> String {

@@ -3,106 +3,62 @@
 
 use super::agent::{self, PROFILE};
 use super::http::HttpServerSettings;
-use super::kinds::{AGENT, Kind, STDIO};
+use super::kinds::{self, AGENT, Kind, STDIO};
 use super::stdio::command::{ARGS, COMMAND, split_words};
-use super::{ID, KIND, SERVERS_MAX, fields};
+use super::{ID, KIND, SERVERS_MAX};
 use crate::file::FileTables;
 use crate::problem::{Problem, SettingsError};
-use crate::setting::{Disclosure, SettingInfo, Words};
-use crate::source::{Environment, Source, SourceValue};
-use crate::unknown::SERVERS_VARIABLE;
+use crate::setting::{Disclosure, Row, SettingInfo, Words};
+use crate::source::{Environment, Flags, Source, SourceValue};
+use crate::unknown::{SERVERS_VARIABLE, UnknownFields};
 use crate::value::{Entry, Table, Value};
 
 const FLAG: &str = "--server";
 const FLAG_SHAPE: &str = "ID=URL[,URL]... or ID=PROGRAM [ARGUMENT]..., such as \
                           tools=http://127.0.0.1:9001/mcp or \"memory=npx -y @modelcontextprotocol/server-memory\"";
 
-/// A server in one text: `ID=URL[,URL]...` or `ID=PROGRAM [ARGUMENT]...`.
-#[derive(Debug)]
-pub(super) struct ServerText {
-    text: String,
-    written_as: &'static str,
-    place: &'static str,
-}
-
-impl ServerText {
-    /// Those of the flags, then those of the environment.
-    pub(super) fn all(flags: &[String], environment: &Environment) -> Vec<Self> {
-        let flags = flags.iter().map(|text| Self {
-            text: text.clone(),
-            written_as: FLAG,
-            place: "command line",
-        });
-        let lines = match environment.get(SERVERS_VARIABLE) {
-            Some(Value::Word(lines)) => lines,
-            _ => String::new(),
-        };
-        let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
-        let lines = lines.map(|line| Self {
-            text: line.to_owned(),
-            written_as: SERVERS_VARIABLE,
-            place: "environment",
-        });
-        flags.chain(lines).collect()
-    }
-}
-
 /// One server as it was written.
 #[derive(Debug)]
 pub(super) struct ServerEntry<'a> {
     file: &'a FileTables,
     table: Option<(usize, &'a Table)>,
-    flag: Option<FlagServer<'a>>,
+    flag: Option<FlagServer>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct FlagServer<'a> {
-    id: &'a str,
-    says: FlagTarget<'a>,
+/// A server as a flag or a line of the environment has it.
+#[derive(Debug)]
+struct FlagServer {
+    id: String,
     written_as: &'static str,
     place: &'static str,
+    /// What it says, by the keys of the fields.
+    values: Vec<(&'static str, Value)>,
 }
 
-/// What a flag sets for a server besides its id.
-#[derive(Debug, Clone, Copy)]
-enum FlagTarget<'a> {
-    /// Where its instances are.
-    Instances(&'a str),
-    /// Which program it is.
-    Command(&'a str),
-    /// It is the agent that is known by this id.
-    Agent,
-}
+impl<'a> ServerEntry<'a> {
+    /// A server of which nothing is written.
+    pub(super) fn unwritten(file: &'a FileTables) -> Self {
+        Self {
+            file,
+            table: None,
+            flag: None,
+        }
+    }
 
-impl ServerEntry<'_> {
     /// The field under its own name or, where that is not written, another one.
     fn field(&self, about: &SettingInfo) -> Option<(String, &Entry)> {
         let (index, table) = self.table?;
-        let (found, entry) =
-            fields::names(about).find_map(|name| Some((name, fields::find(table, name)?)))?;
+        let (found, entry) = written(table, about).next()?;
         Some((format!("servers[{index}].{found}"), entry))
     }
 
     fn flagged(&self, about: &SettingInfo) -> Option<SourceValue> {
-        let flag = self.flag?;
-        let word = |text: &str| Value::Word(text.to_owned());
-        let value = match (about.key, flag.says) {
-            (key, _) if key == ID.about.key => word(flag.id),
-            (key, FlagTarget::Instances(urls))
-                if key == HttpServerSettings::instances.about.key =>
-            {
-                word(urls)
-            }
-            (key, FlagTarget::Command(_)) if key == KIND.about.key => word(STDIO),
-            (key, FlagTarget::Command(text)) if key == COMMAND.about.key => list_of_words(text),
-            (key, FlagTarget::Agent) if key == KIND.about.key => word(AGENT),
-            (key, FlagTarget::Agent) if key == PROFILE.about.key => word(flag.id),
-            _ => return None,
-        };
+        let flag = self.flag.as_ref()?;
+        let (_, value) = flag.values.iter().find(|(key, _)| *key == about.key)?;
         Some(SourceValue {
             written_as: format!("{} {}", flag.written_as, flag.id),
             place: flag.place.to_owned(),
-            value,
+            value: value.clone(),
         })
     }
 
@@ -115,7 +71,7 @@ impl ServerEntry<'_> {
         Some(SourceValue {
             written_as,
             place: self.file.place(entry.line),
-            value: Value::Word(STDIO.to_owned()),
+            value: word(STDIO),
         })
     }
 
@@ -127,13 +83,6 @@ impl ServerEntry<'_> {
         match &entry.value {
             Value::Text(kind) => Kind::of_word(kind).is_none(),
             _ => true,
-        }
-    }
-
-    /// Refuses fields that no server has, and those that say the same twice.
-    fn refuse_bad_fields(&self, errors: &mut SettingsError) {
-        if let Some((index, table)) = self.table {
-            fields::refuse(self.file, index, table, errors);
         }
     }
 }
@@ -168,7 +117,7 @@ impl Source for ServerEntry<'_> {
 
     fn describe_unset(&self, about: &SettingInfo) -> (String, String) {
         let Some((index, table)) = self.table else {
-            let flag = self.flag.map(|flag| (flag.written_as, flag.place));
+            let flag = self.flag.as_ref().map(|flag| (flag.written_as, flag.place));
             let (written_as, place) = flag.unwrap_or((FLAG, "command line"));
             return (written_as.to_owned(), place.to_owned());
         };
@@ -183,15 +132,16 @@ fn list_of_words(text: &str) -> Value {
     Value::List(split_words(text).into_iter().map(Value::Text).collect())
 }
 
-/// Every server of the file in its order, then the servers that only flags and the environment name. `wanted` is the one that is to be served
-/// alone: where nobody says what it is, it may be an agent that is known.
+/// Every server of the file in its order, then the servers that only flags and the environment name. The one that is
+/// wanted is served alone: where nobody says what it is, it may be an agent that is known.
 pub(super) fn collect<'a>(
     file: &'a FileTables,
-    texts: &'a [ServerText],
-    wanted: Option<&'a str>,
+    flags: &Flags,
+    environment: &Environment,
     errors: &mut SettingsError,
 ) -> Vec<ServerEntry<'a>> {
-    let mut flags = flag_servers(texts, errors);
+    let wanted = flags.wanted.as_deref();
+    let mut flags = flag_servers(&flags.servers, environment, errors);
     let mut wanted = wanted.filter(|id| flags.iter().all(|flag| flag.id != *id));
     let mut entries = Vec::new();
     for (index, table) in file_tables(file, errors) {
@@ -200,39 +150,26 @@ pub(super) fn collect<'a>(
             _ => None,
         };
         wanted = wanted.filter(|wanted| Some(*wanted) != id);
-        let position = flags.iter().position(|flag| Some(flag.id) == id);
+        let position = flags.iter().position(|flag| Some(flag.id.as_str()) == id);
         let entry = ServerEntry {
             file,
             table: Some((index, table)),
             flag: position.map(|position| flags.remove(position)),
         };
-        entry.refuse_bad_fields(errors);
+        refuse_bad_fields(file, index, table, errors);
         entries.push(entry);
     }
-    flags.extend(
-        wanted
-            .filter(|id| agent::is_profile(id))
-            .map(|id| FlagServer {
-                id,
-                says: FlagTarget::Agent,
-                written_as: FLAG,
-                place: "command line",
-            }),
-    );
+    flags.extend(wanted.filter(|id| agent::is_profile(id)).map(|id| {
+        let values = vec![(KIND.about.key, word(AGENT)), (PROFILE.about.key, word(id))];
+        FlagServer::new(id, FLAG, "command line", values)
+    }));
     entries.extend(flags.into_iter().map(|flag| ServerEntry {
-        file,
-        table: None,
         flag: Some(flag),
+        ..ServerEntry::unwritten(file)
     }));
     if entries.len() > SERVERS_MAX {
-        errors.push(Problem {
-            key: "servers".to_owned(),
-            written_as: "servers".to_owned(),
-            place: String::new(),
-            value: format!("{} servers", entries.len()),
-            reason: String::new(),
-            allowed: format!("at most {SERVERS_MAX}"),
-        });
+        let value = format!("{} servers", entries.len());
+        errors.refuse("servers", "", value, "", format!("at most {SERVERS_MAX}"));
         entries.truncate(SERVERS_MAX);
     }
     entries
@@ -243,14 +180,15 @@ fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usi
         return Vec::new();
     };
     let mut refuse = |value: &Value| {
-        errors.push(Problem {
-            key: "servers".to_owned(),
-            written_as: "servers".to_owned(),
-            place: file.place(entry.line),
-            value: value.shown(Disclosure::Open),
-            reason: format!("it is {}", value.kind()),
-            allowed: "tables, each under a [[servers]] line".to_owned(),
-        });
+        let (place, shown) = (file.place(entry.line), value.shown(Disclosure::Open));
+        let reason = format!("it is {}", value.kind());
+        errors.refuse(
+            "servers",
+            place,
+            shown,
+            reason,
+            "tables, each under a [[servers]] line",
+        );
     };
     let Value::List(items) = &entry.value else {
         refuse(&entry.value);
@@ -266,49 +204,71 @@ fn file_tables<'a>(file: &'a FileTables, errors: &mut SettingsError) -> Vec<(usi
     tables
 }
 
-fn flag_servers<'a>(texts: &'a [ServerText], errors: &mut SettingsError) -> Vec<FlagServer<'a>> {
-    let mut servers: Vec<FlagServer<'a>> = Vec::new();
-    for ServerText {
-        text,
-        written_as,
-        place,
-    } in texts
-    {
+/// Those of the flags, each `ID=URL[,URL]...` or `ID=PROGRAM [ARGUMENT]...`, then those of the environment.
+fn flag_servers(
+    flags: &[String],
+    environment: &Environment,
+    errors: &mut SettingsError,
+) -> Vec<FlagServer> {
+    let lines = match environment.get(SERVERS_VARIABLE) {
+        Some(Value::Word(lines)) => lines,
+        _ => String::new(),
+    };
+    let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = lines.map(|line| (line, SERVERS_VARIABLE, "environment"));
+    let flags = flags
+        .iter()
+        .map(|text| (text.as_str(), FLAG, "command line"));
+    let mut servers: Vec<FlagServer> = Vec::new();
+    for (text, written_as, place) in flags.chain(lines) {
         let named = text.split_once('=').map(|(id, says)| {
             let known = servers.iter().find(|other| other.id == id);
             (id, says, known.map(|known| known.written_as))
         });
         let reason = match named {
-            Some((id, _, Some(known))) if known == *written_as => {
+            Some((id, _, Some(known))) if known == written_as => {
                 format!("the server {id:?} is named twice; give it all its URLs at once")
             }
             // A flag wins over the variable.
             Some((_, _, Some(_))) => continue,
             Some((id, says, None)) if !id.is_empty() && !id.contains("://") => {
-                servers.push(FlagServer {
-                    id,
-                    says: if is_command(says) {
-                        FlagTarget::Command(says)
-                    } else {
-                        FlagTarget::Instances(says)
-                    },
-                    written_as,
-                    place,
-                });
+                let values = match is_command(says) {
+                    true => vec![
+                        (KIND.about.key, word(STDIO)),
+                        (COMMAND.about.key, list_of_words(says)),
+                    ],
+                    false => vec![(HttpServerSettings::instances.about.key, word(says))],
+                };
+                servers.push(FlagServer::new(id, written_as, place, values));
                 continue;
             }
             _ => "it has no ID in front of an equals sign".to_owned(),
         };
-        errors.push(Problem {
-            key: (*written_as).to_owned(),
-            written_as: (*written_as).to_owned(),
-            place: (*place).to_owned(),
-            value: Value::Text(text.clone()).shown(Disclosure::Credentials),
-            reason,
-            allowed: FLAG_SHAPE.to_owned(),
-        });
+        let value = word(text).shown(Disclosure::Credentials);
+        errors.refuse(written_as, place, value, reason, FLAG_SHAPE);
     }
     servers
+}
+
+impl FlagServer {
+    fn new(
+        id: &str,
+        written_as: &'static str,
+        place: &'static str,
+        mut values: Vec<(&'static str, Value)>,
+    ) -> Self {
+        values.push((ID.about.key, word(id)));
+        Self {
+            id: id.to_owned(),
+            written_as,
+            place,
+            values,
+        }
+    }
+}
+
+fn word(text: &str) -> Value {
+    Value::Word(text.to_owned())
 }
 
 /// Whether a text begins with a program: a name without a colon, or an absolute path. What has one is a URL, or was meant
@@ -319,4 +279,44 @@ fn is_command(text: &str) -> bool {
         let is_name = !program.contains(['/', ':', ',', '=']);
         is_name || (program.starts_with('/') && !program.starts_with("//"))
     })
+}
+
+/// Every name under which a field is written, with what stands there.
+fn written<'a>(
+    table: &'a Table,
+    about: &SettingInfo,
+) -> impl Iterator<Item = (&'static str, &'a Entry)> {
+    about
+        .names()
+        .filter_map(|name| Some((name, find(table, name)?)))
+}
+
+/// What stands under a name, whose dots lead into tables.
+fn find<'a>(table: &'a Table, name: &str) -> Option<&'a Entry> {
+    match name.split_once('.') {
+        None => table.get(name),
+        Some((first, rest)) => match &table.get(first)?.value {
+            Value::Table(inner) => find(inner, rest),
+            _ => None,
+        },
+    }
+}
+
+/// Notes every name of the table that no field has, and every field that is written twice.
+fn refuse_bad_fields(file: &FileTables, index: usize, table: &Table, errors: &mut SettingsError) {
+    let settings = kinds::fields().collect();
+    UnknownFields { file, settings }.refuse(&format!("servers[{index}]"), "", table, errors);
+    for about in kinds::fields().map(Row::about) {
+        if let Some((name, entry)) = written(table, about).nth(1) {
+            let all: Vec<&str> = about.names().collect();
+            errors.push(Problem {
+                key: about.key.to_owned(),
+                written_as: format!("servers[{index}].{name}"),
+                place: file.place(entry.line),
+                value: entry.value.shown(Disclosure::Open),
+                reason: "it says the same as another key of this server".to_owned(),
+                allowed: format!("one of {}", all.join(", ")),
+            });
+        }
+    }
 }

@@ -6,27 +6,23 @@ use super::{ID, ServerId, ServerKind, ServerSettings};
 use crate::problem::SettingsError;
 use crate::reader::Reader;
 use crate::rows::settings;
-use crate::setting::{List, quoted};
+use crate::setting::quoted;
 use crate::source::Environment;
 
 /// Most members of one group: a session opens a connection to each of them.
 const MEMBERS_MAX: usize = 32;
 
 settings! {
-    /// One server of kind `group`.
+    /// One server of kind `group`; [`refuse_bad_members`] holds its members against the other servers.
     #[derive(PartialEq, Eq)]
     pub struct GroupServerSettings {
-        /// The ids of the servers that the group consists of, in the order in which their tools are listed. Required for the
-        /// kind `group`. They stay reachable by themselves. A session of the group is kept at every member that it uses, also
-        /// at one of kind `http` whose own `affinity` is off.
-        pub members: Vec<ServerId> = List(
-            "servers.members",
-            MEMBERS_MAX,
-            60,
-            "ids of configured servers that are neither groups nor of kind `agent`, each once",
-        ) => parse_members,
-        /// Whether the members' tools and prompts have names of their own, which the group then leaves as they are. Of two
-        /// equal names the first member's wins, and a log line says so. Otherwise each is prefixed with its server:
+        /// The ids of the servers that the group consists of, in the order in which their tools are listed. Required
+        /// for the kind `group`. They stay reachable by themselves. A session of the group is kept at every member that
+        /// it uses, also at one of kind `http` whose own `affinity` is off.
+        pub members: Vec<ServerId> = List("servers.members", MEMBERS_MAX, 60,
+            "ids of configured servers that are neither groups nor of kind `agent`, each once") => |reader, row| reader.distinct(row, ServerId::parse, "the group has no member", "this member"),
+        /// Whether the members' tools and prompts have names of their own, which the group then leaves as they are. Of
+        /// two equal names the first member's wins, and a log line says so. Otherwise each is prefixed with its server:
         /// `<server>__<tool>`.
         pub names: GroupNames = Switch("servers.unique_names", false)
             => |reader, row| match reader.read(row) {
@@ -43,28 +39,6 @@ pub enum GroupNames {
     Prefixed,
     /// As the member names it; of two equal names the first member's wins.
     Unchanged,
-}
-
-/// What a group says by itself; [`refuse_bad_members`] holds it against the other servers.
-fn parse_members(reader: &mut Reader<'_>, row: &'static List) -> Vec<ServerId> {
-    let written = reader.list(row, ServerId::parse);
-    match &written {
-        None if !reader.is_written(row) => refuse(reader, "", "it is missing"),
-        Some(members) if members.is_empty() && !reader.was_refused(row) => {
-            refuse(reader, "[]", "the group has no member");
-        }
-        _ => {}
-    }
-    let mut members: Vec<ServerId> = Vec::new();
-    for member in written.unwrap_or_default() {
-        if members.contains(&member) {
-            let value = format!("{:?}", member.as_str());
-            refuse(reader, &value, "this member stands there twice");
-        } else {
-            members.push(member);
-        }
-    }
-    members
 }
 
 /// Refuses members that are not there, and groups and agents in groups.
@@ -89,9 +63,6 @@ fn refuse_bad_member(
     member: &ServerId,
     servers: &[(ServerSettings, ServerEntry<'_>)],
 ) {
-    let can_be_member = |server: &ServerSettings| {
-        !matches!(server.kind, ServerKind::Group(_) | ServerKind::Agent(_))
-    };
     let found = servers.iter().find(|(server, _)| server.id == *member);
     let reason = match found.map(|(server, _)| &server.kind) {
         _ if member == group => "this is the group itself".to_owned(),
@@ -105,8 +76,10 @@ fn refuse_bad_member(
         // With a server refused, the id may well be the one that is missing.
         None if reader.was_refused(&ID) => return,
         None => {
-            let servers = servers.iter().map(|(server, _)| server);
-            let others = servers.filter(|server| server.id != *group && can_be_member(server));
+            let others = servers.iter().map(|(server, _)| server).filter(|server| {
+                let is_server = !matches!(server.kind, ServerKind::Group(_) | ServerKind::Agent(_));
+                is_server && server.id != *group
+            });
             match quoted(others.map(|server| server.id.as_str())) {
                 none if none.is_empty() => {
                     "there is no server of this id, and no other that could be a member".to_owned()
@@ -115,10 +88,6 @@ fn refuse_bad_member(
             }
         }
     };
-    refuse(reader, &format!("{:?}", member.as_str()), &reason);
-}
-
-fn refuse(reader: &mut Reader<'_>, value: &str, reason: &str) {
     let row = &GroupServerSettings::members;
-    reader.refuse(row, value, reason, row.allowed());
+    reader.refuse(row, format!("{:?}", member.as_str()), reason, row.allowed());
 }

@@ -5,7 +5,6 @@ use std::fmt;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::borrowed;
 use crate::reader::{Reader, Reason};
 use crate::setting::Map;
 use crate::source::Environment;
@@ -14,25 +13,10 @@ use crate::source::Environment;
 const VALUE_BYTES_MAX: usize = 8192;
 
 /// Headers that the gateway or the connection itself decides about.
-const RESERVED: [&str; 17] = [
-    "accept",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "keep-alive",
-    "last-event-id",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "x-mcp-session-id",
-];
+const RESERVED: &str = "\
+    accept connection content-encoding content-length content-type expect host keep-alive \
+    last-event-id mcp-protocol-version mcp-session-id proxy-connection te trailer transfer-encoding \
+    upgrade x-mcp-session-id";
 
 /// The extra headers of requests to one server. `Debug` shows names only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -68,7 +52,7 @@ pub(super) fn parse(reader: &mut Reader<'_>, row: &'static Map) -> UpstreamHeade
 fn parse_name(name: &str, seen: &HeaderMap) -> Result<HeaderName, Reason> {
     let key = HeaderName::try_from(name)
         .map_err(|_| "it cannot be the name of an HTTP header".to_owned())?;
-    if RESERVED.contains(&key.as_str()) {
+    if RESERVED.split(' ').any(|reserved| reserved == key.as_str()) {
         return Err("this header is the gateway's own".to_owned());
     }
     if seen.contains_key(&key) {
@@ -79,7 +63,7 @@ fn parse_name(name: &str, seen: &HeaderMap) -> Result<HeaderName, Reason> {
 
 /// The reason never repeats the value.
 fn parse_value(text: &str, environment: &Environment) -> Result<HeaderValue, Reason> {
-    let text = borrowed::value(text, environment)?;
+    let text = environment.resolve(text)?;
     if text.len() > VALUE_BYTES_MAX {
         return Err(format!("its value has {} bytes", text.len()));
     }

@@ -2,7 +2,7 @@
 //! by the worker that holds the event stream.
 
 use super::headers::{self, UpstreamHeaders};
-use super::instance::{self, Instance};
+use super::instance::Instance;
 use super::kept::{CONCURRENCY, Concurrency, ON_UPSTREAM_LOSS, OnUpstreamLoss};
 use crate::affinity::Affinity;
 use crate::rows::settings;
@@ -11,26 +11,25 @@ use crate::setting::Disclosure;
 settings! {
     /// One server of kind `http` or `sse`.
     pub struct HttpServerSettings(sessions: Affinity, kind_is_refused: bool) {
-        /// Where the server runs: one URL for each of its equal instances; for the kind `sse` that of its event stream, such as
-        /// http://127.0.0.1:3001/sse. Required for the kinds `http` and `sse`. The URLs are stored with sessions and written to
-        /// the log, so they hold no secrets; write them alike at every gateway.
-        pub instances: Vec<Instance> = List(
-            "servers.instances",
-            1024,
-            512,
+        /// Where the server runs: one URL for each of its equal instances; for the kind `sse` that of its event stream,
+        /// such as http://127.0.0.1:3001/sse. Required for the kinds `http` and `sse`. The URLs are stored with
+        /// sessions and written to the log, so they hold no secrets; write them alike at every gateway.
+        pub instances: Vec<Instance> = List("servers.instances", 1024, 512,
             "http or https URLs of at most 128 bytes, without credentials and without a fragment, such as \
-             http://127.0.0.1:9001/mcp",
-        ).disclosure(Disclosure::Credentials) => |reader, row| instance::parse_all(reader, row, kind_is_refused),
-        /// Headers that every request to this server carries, such as its credentials. A value `env:NAME` is taken from the
-        /// environment variable NAME. Values are never logged.
-        pub headers: UpstreamHeaders = Map(
-            "servers.headers",
-            32,
+             http://127.0.0.1:9001/mcp").disclosure(Disclosure::Credentials)
+            => |reader, row| match reader.is_written(row) || !kind_is_refused {
+                true => reader.distinct(row, Instance::parse, "the server has no instance", "this instance"),
+                // A server whose kind is refused is not also blamed for having no instances.
+                false => Vec::new(),
+            },
+        /// Headers that every request to this server carries, such as its credentials. A value `env:NAME` is taken from
+        /// the environment variable NAME. Values are never logged.
+        pub headers: UpstreamHeaders = Map("servers.headers", 32,
             "a table of at most 32 header names, each with a text of at most 8192 printable characters or \"env:NAME\"; not \
-             the headers of the connection and of MCP itself",
-        ).unset("none; a client's own credentials are never passed on") => headers::parse,
-        /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they always
-        /// do.
+             the headers of the connection and of MCP itself")
+            .unset("none; a client's own credentials are never passed on") => headers::parse,
+        /// Whether its sessions keep their instance; the global switch is already applied. As a member of a group they
+        /// always do.
         pub affinity: Affinity => |_| sessions,
         /// Whether tool calls of one session may run at the same time.
         pub concurrency: Concurrency => |reader| reader.read(&CONCURRENCY),

@@ -6,8 +6,7 @@ use std::fmt;
 use http::Uri;
 use url::Url;
 
-use crate::reader::{Reader, Reason};
-use crate::setting::List;
+use crate::reader::Reason;
 
 /// Longest URL in bytes: the limit of an instance's name in a session record.
 const URL_BYTES_MAX: usize = 128;
@@ -62,39 +61,6 @@ impl fmt::Display for Instance {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.name)
     }
-}
-
-/// Every instance of one server; what is wrong is noted. A server whose kind is refused is not also blamed for having no
-/// instances.
-pub(super) fn parse_all(
-    reader: &mut Reader<'_>,
-    row: &'static List,
-    kind_is_refused: bool,
-) -> Vec<Instance> {
-    let Some(instances) = reader.list(row, Instance::parse) else {
-        if !reader.is_written(row) && !kind_is_refused {
-            reader.refuse(row, "", "it is missing", row.allowed());
-        }
-        return Vec::new();
-    };
-    if instances.is_empty() && !reader.was_refused(row) {
-        reader.refuse(row, "[]", "the server has no instance", row.allowed());
-    }
-    let mut distinct: Vec<Instance> = Vec::with_capacity(instances.len());
-    for instance in instances {
-        if distinct.contains(&instance) {
-            let value = format!("{:?}", instance.name);
-            reader.refuse(
-                row,
-                value,
-                "this instance stands there twice",
-                row.allowed(),
-            );
-        } else {
-            distinct.push(instance);
-        }
-    }
-    distinct
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use crate::setting::words;
 settings! {
     /// The fields of every server that is somewhere else.
     pub(super) const ROWS {
-        /// Whether this server's sessions keep their instance. Sessions of the kinds `stdio` and `sse` live in one connection
-        /// and are always kept: there `off` is refused.
+        /// Whether this server's sessions keep their instance. Sessions of the kinds `stdio` and `sse` live in one
+        /// connection and are always kept: there `off` is refused.
         AFFINITY = Choice("servers.affinity", words::<ServerAffinity>),
-        /// Whether tool calls (`tools/call`) of one kept session may run at the same time, over the whole fleet. Nothing else
-        /// waits for a turn: answers, cancellations, progress and lists pass at once.
+        /// Whether tool calls (`tools/call`) of one kept session may run at the same time, over the whole fleet.
+        /// Nothing else waits for a turn: answers, cancellations, progress and lists pass at once.
         CONCURRENCY = Choice("servers.concurrency", words::<Concurrency>),
         /// What happens to a session whose instance, process or connection was lost.
         ON_UPSTREAM_LOSS = Choice("servers.on_upstream_loss", words::<OnUpstreamLoss>),
@@ -46,8 +46,8 @@ words! {
 words! {
     /// What happens to a session whose instance, process or connection was lost.
     pub enum OnUpstreamLoss {
-        /// a new upstream session on another instance, in a new process or over a new connection, and the client is told that
-        /// state was lost
+        /// a new upstream session on another instance, in a new process or over a new connection, and the client is
+        /// told that state was lost
         Reinitialize = "reinitialize",
         /// 404, so that the client initializes again
         Fail = "fail",

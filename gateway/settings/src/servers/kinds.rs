@@ -8,7 +8,8 @@ use super::stdio::{self, StdioServerSettings, command, variables};
 use super::{COMMON_ROWS, kept};
 use crate::code;
 use crate::reader::Reader;
-use crate::setting::{Group, Row, Setting, SettingInfo, Word, Words, quoted};
+use crate::rows::words;
+use crate::setting::{Group, Row, Setting, SettingInfo, Words, quoted};
 
 pub(super) const HTTP: &str = "http";
 pub(super) const CODE: &str = "code";
@@ -17,66 +18,23 @@ pub(super) const SSE: &str = "sse";
 pub(super) const GROUP: &str = "group";
 pub(super) const AGENT: &str = "agent";
 
-/// The words of `servers.kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Http,
-    Code,
-    Stdio,
-    Sse,
-    Group,
-    Agent,
-}
-
-impl Kind {
-    /// Its word, never an alias.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Http => HTTP,
-            Self::Code => CODE,
-            Self::Stdio => STDIO,
-            Self::Sse => SSE,
-            Self::Group => GROUP,
-            Self::Agent => AGENT,
-        }
+words! {
+    /// The words of `servers.kind`.
+    pub(super) enum Kind {
+        /// MCP over Streamable HTTP, at one or more instances
+        Http = "http",
+        /// the gateway itself: it runs code in a sandbox and keeps its files
+        Code = "code" or "code_execution",
+        /// a program that the gateway starts, once for each session, and speaks to over its standard input and output
+        Stdio = "stdio",
+        /// MCP over HTTP+SSE of 2024-11-05, at one or more instances
+        Sse = "sse",
+        /// several of the other servers behind one endpoint
+        Group = "group",
+        /// a command-line agent that the gateway runs once for each call; a call can take up the conversation of an
+        /// earlier one
+        Agent = "agent",
     }
-}
-
-impl Words for Kind {
-    const DEFAULT: Word<Self> = (
-        HTTP,
-        Self::Http,
-        "MCP over Streamable HTTP, at one or more instances",
-    );
-    const OTHERS: &'static [Word<Self>] = &[
-        (
-            CODE,
-            Self::Code,
-            "the gateway itself: it runs code in a sandbox and keeps its files",
-        ),
-        ("code_execution", Self::Code, "the same as `code`"),
-        (
-            STDIO,
-            Self::Stdio,
-            "a program that the gateway starts, once for each session, and speaks to over its standard input and output",
-        ),
-        (
-            SSE,
-            Self::Sse,
-            "MCP over HTTP+SSE of 2024-11-05, at one or more instances",
-        ),
-        (
-            GROUP,
-            Self::Group,
-            "several of the other servers behind one endpoint",
-        ),
-        (
-            AGENT,
-            Self::Agent,
-            "a command-line agent that the gateway runs once for each call; a call can take up the conversation of an \
-             earlier one",
-        ),
-    ];
 }
 
 /// The fields of one `[[servers]]` table, by the kinds that have them; the first are those of every kind.
@@ -112,10 +70,11 @@ pub(crate) fn kinds_with(about: &SettingInfo) -> &'static [&'static str] {
 }
 
 /// Refuses fields that only servers of other kinds have.
-pub(super) fn refuse_foreign_fields(reader: &mut Reader<'_>, kind: &str) {
+pub(super) fn refuse_foreign_fields(reader: &mut Reader<'_>, kind: Kind) {
     for setting in fields() {
         let kinds = kinds_with(setting.about());
-        if kinds.is_empty() || kinds.contains(&kind) || !reader.is_written(setting) {
+        let has_it = kinds.iter().any(|word| Kind::of_word(word) == Some(kind));
+        if kinds.is_empty() || has_it || !reader.is_written(setting) {
             continue;
         }
         let kinds = quoted(kinds.iter().copied());

@@ -2,9 +2,7 @@
 //! a field of another kind.
 
 mod agent;
-mod borrowed;
 mod entry;
-mod fields;
 mod group;
 mod headers;
 mod http;
@@ -15,7 +13,7 @@ mod stdio;
 
 use std::fmt;
 
-use entry::{ServerEntry, ServerText};
+use entry::ServerEntry;
 use kinds::Kind;
 
 use super::affinity::Affinity;
@@ -49,22 +47,15 @@ settings! {
     /// The fields that every server has.
     const COMMON_ROWS {
         /// The server's name, as in `/servers/<id>/mcp`. Required.
-        ID = Text(
-            "servers.id",
-            60,
-            "1 to 60 characters out of letters, digits and . _ -, the first a letter or a digit, without \"__\"",
-            None,
+        ID = Text("servers.id", 60,
+            "1 to 60 characters out of letters, digits and . _ -, the first a letter or a digit, without \"__\"", None,
         ),
         /// What the server is and how it is reached.
         KIND = Choice("servers.kind", words::<Kind>).aliases(&["type", "server_type"]),
-        /// Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code` choose by
-        /// them.
-        TAGS = List(
-            "servers.tags",
-            TAGS_MAX,
-            TAG_BYTES_MAX,
-            "words of at most 64 bytes without spaces, commas and control characters",
-        ).unset("none"),
+        /// Words that the server goes by, and each of its tools with it. The `mount_rules` of servers of kind `code`
+        /// choose by them.
+        TAGS = List("servers.tags", TAGS_MAX, TAG_BYTES_MAX,
+            "words of at most 64 bytes without spaces, commas and control characters").unset("none"),
     }
 }
 
@@ -169,12 +160,13 @@ pub(super) fn parse(
     code: &CodeSection,
     errors: &mut SettingsError,
 ) -> Vec<ServerSettings> {
-    let texts = ServerText::all(&flags.servers, environment);
-    let entries = entry::collect(file, &texts, flags.wanted.as_deref(), errors);
+    let entries = entry::collect(file, flags, environment, errors);
     if entries.is_empty() && code.settings.is_enabled {
+        let unwritten = ServerEntry::unwritten(file);
+        let mut reader = Reader::new(&unwritten, environment, errors);
         return vec![ServerSettings {
             id: ServerId(STANDARD_ID.to_owned()),
-            kind: ServerKind::Code(CodeServerSettings::from_defaults(code)),
+            kind: ServerKind::Code(CodeServerSettings::read(&mut reader, code)),
             tags: Vec::new(),
         }];
     }
@@ -211,9 +203,9 @@ fn parse_one(
     if !reader.is_written(&ID) {
         reader.refuse(&ID, "", "it is missing", ID.shape);
     }
-    let kind: Kind = reader.read(&KIND);
+    let kind = reader.read(&KIND);
     if !kind_is_refused {
-        kinds::refuse_foreign_fields(reader, kind.name());
+        kinds::refuse_foreign_fields(reader, kind);
     }
     let kind = match kind {
         Kind::Http => {

@@ -10,11 +10,11 @@ pub(super) fn parse(reader: &mut Reader<'_>, profile: &'static Profile) -> Comma
     let is_written = reader.is_written(&COMMAND);
     let command = match is_written {
         true => parse_words(reader),
-        false => Some(owned(profile.command)).filter(|words| !words.is_empty()),
+        false => Some(words(profile.command)).filter(|words| !words.is_empty()),
     };
     let resume = match reader.is_written(&RESUME) {
         true => reader.list(&RESUME, parse_word).unwrap_or_default(),
-        false => owned(profile.resume),
+        false => words(profile.resume),
     };
     if !is_written && command.is_none() && !reader.was_refused(&PROFILE) {
         refuse(
@@ -41,7 +41,6 @@ fn checked(reader: &mut Reader<'_>, command: &[String], resume: &[String]) -> Co
     })
 }
 
-/// Texts of a profile, as they are when they are written.
-pub(super) fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().copied().map(str::to_owned).collect()
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
 }

@@ -13,11 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::stdio::{self, ChildVariables, variables};
-use crate::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute};
+use crate::paths::{ABSOLUTE_DIRECTORY, PATH_BYTES_MAX, absolute, home};
 use crate::reader::{Reader, Reason, list};
 use crate::rows::settings;
 use crate::setting::{Text, Words};
-use crate::state_home::home;
 use profile::Profile;
 
 pub use output::{OutputForm, OutputRules, Results};
@@ -32,13 +31,13 @@ settings! {
         pub template: CommandTemplate => |reader| command::parse(reader, profile),
         /// What its output says.
         pub rules: Arc<OutputRules> => |reader| Arc::new(OutputRules::parse(reader, profile)),
-        /// Texts by which the agent says that it does not know the session that it is to resume. A run that fails and prints
-        /// one of them, on either stream, is begun afresh, once, and the reply says so.
+        /// Texts by which the agent says that it does not know the session that it is to resume. A run that fails and
+        /// prints one of them, on either stream, is begun afresh, once, and the reply says so.
         pub unknown_session: Vec<String> = List("servers.unknown_session", 16, 512, "texts of at most 512 bytes")
             .unset("the profile's, else none")
             => |reader, row| match reader.is_written(row) {
                 true => reader.list(row, |text| Ok(text.to_owned())).unwrap_or_default(),
-                false => command::owned(profile.unknown_session),
+                false => profile.unknown_session.iter().copied().map(str::to_owned).collect(),
             },
         /// Whether the agent resumes a conversation only in the folder in which it last worked on it.
         pub is_bound_to_folder: bool => |_| profile.is_bound_to_folder,
@@ -66,8 +65,8 @@ settings! {
         pub children_max: NonZeroUsize => |reader| reader.read(&stdio::CHILDREN_MAX),
         /// How long after its last call a conversation can be taken up.
         pub session_ttl: Duration = Integer("servers.session_ttl_seconds", "seconds", 86_400, 1..=2_592_000),
-        /// Most conversations of one principal that can be taken up, at all agent servers together: the largest number that
-        /// one of them has counts. One more makes the server forget the one that was not used for longest.
+        /// Most conversations of one principal that can be taken up, at all agent servers together: the largest number
+        /// that one of them has counts. One more makes the server forget the one that was not used for longest.
         pub sessions_max: u64 = Integer("servers.sessions_max", "conversations", 1000, 1..=1_000_000),
     }
 }

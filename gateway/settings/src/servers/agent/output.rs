@@ -37,8 +37,8 @@ settings! {
         /// What becomes of several answers in one output.
         pub results: Results = Choice("servers.results").unset("as the profile has it, else `last`")
             => |reader, row| reader.if_written(row).unwrap_or(profile.results),
-        /// Where the output says that the run failed: by anything but `false` and `null`. A run whose exit code is not 0 has
-        /// failed in any case.
+        /// Where the output says that the run failed: by anything but `false` and `null`. A run whose exit code is not
+        /// 0 has failed in any case.
         pub error_pointer: Option<Pointer> = Text("servers.error_pointer", TEXT_BYTES_MAX, POINTER_SHAPE, None)
             .unset("the profile's, else the exit code alone says so")
             => |reader, row| pointer(reader, row, form, profile.error_pointer),

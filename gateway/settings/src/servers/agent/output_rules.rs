@@ -2,8 +2,6 @@
 //!
 //! Invariant: a pointer that exists is one of RFC 6901, so looking it up cannot fail for its form.
 
-use std::fmt;
-
 /// What begins the escapes of a pointer.
 const ESCAPE: char = '~';
 /// What stands between a condition's pointer and its text.
@@ -44,12 +42,6 @@ impl Pointer {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for Pointer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

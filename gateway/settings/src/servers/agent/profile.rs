@@ -13,18 +13,15 @@ settings! {
     /// The fields that say which agent it is and how it resumes.
     pub(in super::super) const ROWS {
         /// Which agent it is. The profile says what the fields from `servers.command` and `servers.resume` to
-        /// `servers.description` are; each that is written wins over it. The agent is installed and logged in by yourself: it
-        /// has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What it may do without
-        /// asking is its own default; give a `command` with its flags to allow more.
+        /// `servers.description` are; each that is written wins over it. The agent is installed and logged in by
+        /// yourself: it has the gateway's HOME, and keys in variables need `servers.inherit_env` or `servers.env`. What
+        /// it may do without asking is its own default; give a `command` with its flags to allow more.
         PROFILE = Choice("servers.profile", words::<&'static Profile>),
-        /// The arguments with which the agent takes up an earlier session, whose id it gave: `{session}`. They stand where
-        /// `servers.command` has the argument `{resume}`, else at its end.
-        RESUME = List(
-            "servers.resume",
-            32,
-            4096,
-            "texts of at most 4096 bytes, of which one holds {session}, such as [\"--resume={session}\"]",
-        ).unset("the profile's; without one, every run is fresh").disclosure(Disclosure::Hidden),
+        /// The arguments with which the agent takes up an earlier session, whose id it gave: `{session}`. They stand
+        /// where `servers.command` has the argument `{resume}`, else at its end.
+        RESUME = List("servers.resume", 32, 4096,
+            "texts of at most 4096 bytes, of which one holds {session}, such as [\"--resume={session}\"]")
+            .unset("the profile's; without one, every run is fresh").disclosure(Disclosure::Hidden),
     }
 }
 
@@ -42,8 +39,9 @@ impl Words for &'static Profile {
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(super) description: &'static str,
-    pub(super) command: &'static [&'static str],
-    pub(super) resume: &'static [&'static str],
+    /// Words that are separated by spaces, and so are those of `resume`.
+    pub(super) command: &'static str,
+    pub(super) resume: &'static str,
     pub(super) output: OutputForm,
     pub(super) session_pointer: Option<&'static str>,
     pub(super) result_pointer: Option<&'static str>,
@@ -60,8 +58,8 @@ pub(crate) struct Profile {
 /// Nothing is known of an agent without a profile.
 const NONE: Profile = Profile {
     description: "Gives a prompt to a command-line agent and returns its answer.",
-    command: &[],
-    resume: &[],
+    command: "",
+    resume: "",
     output: OutputForm::Json,
     session_pointer: None,
     result_pointer: None,
@@ -82,22 +80,12 @@ const NONE: Profile = Profile {
 /// of an unknown session has none, and says so on both streams. An `assistant` line carries one block of a message.
 const CLAUDE: Profile = Profile {
     description: "Gives a prompt to Claude Code, which works in a folder of the gateway's machine, and returns its answer.",
-    command: &[
-        "claude",
-        "-p",
-        "--output-format",
-        "stream-json",
-        "--verbose",
-        "{resume}",
-        "--",
-        "{prompt}",
-    ],
-    resume: &["--resume={session}"],
+    command: "claude -p --output-format stream-json --verbose {resume} -- {prompt}",
+    resume: "--resume={session}",
     output: OutputForm::JsonLines,
     session_pointer: Some("/session_id"),
     result_pointer: Some("/result"),
     result_where: &["/type=result"],
-    results: Results::Last,
     error_pointer: Some("/is_error"),
     progress_pointer: Some("/message/content/0/text"),
     progress_where: &["/type=assistant"],
@@ -105,7 +93,7 @@ const CLAUDE: Profile = Profile {
         "No conversation found with session ID",
         "is not a UUID and does not match any session title",
     ],
-    is_bound_to_folder: false,
+    ..NONE
 };
 
 /// `resume ID` is a subcommand of `exec`, in front of the prompt; `--` ends the flags, and after it the words `resume` and
@@ -120,21 +108,12 @@ const CLAUDE: Profile = Profile {
 /// that title another conversation begins without a word; ids that Codex says are UUIDs.
 const CODEX: Profile = Profile {
     description: "Gives a prompt to Codex, which works in a folder of the gateway's machine, and returns its answer.",
-    command: &[
-        "codex",
-        "exec",
-        "--json",
-        "--skip-git-repo-check",
-        "{resume}",
-        "--",
-        "{prompt}",
-    ],
-    resume: &["resume", "{session}"],
+    command: "codex exec --json --skip-git-repo-check {resume} -- {prompt}",
+    resume: "resume {session}",
     output: OutputForm::JsonLines,
     session_pointer: Some("/thread_id"),
     result_pointer: Some("/item/text"),
     result_where: &["/type=item.completed", "/item/type=agent_message"],
-    results: Results::Last,
     error_pointer: Some("/error/message"),
     progress_pointer: Some("/item/text"),
     progress_where: &["/type=item.completed"],
@@ -142,7 +121,7 @@ const CODEX: Profile = Profile {
         "no rollout found for thread id",
         "no rollout found for conversation id",
     ],
-    is_bound_to_folder: false,
+    ..NONE
 };
 
 /// It is a yargs parser, to which `--prompt=...` is a value whatever it begins with. It resumes only what was begun in the
@@ -154,27 +133,17 @@ const CODEX: Profile = Profile {
 /// used, and there is no progress.
 const GEMINI: Profile = Profile {
     description: "Gives a prompt to Gemini CLI, which works in a folder of the gateway's machine, and returns its answer.",
-    command: &[
-        "gemini",
-        "--output-format",
-        "json",
-        "{resume}",
-        "--prompt={prompt}",
-    ],
-    resume: &["--resume={session}"],
-    output: OutputForm::Json,
+    command: "gemini --output-format json {resume} --prompt={prompt}",
+    resume: "--resume={session}",
     session_pointer: Some("/session_id"),
     result_pointer: Some("/response"),
-    result_where: &[],
-    results: Results::Last,
     error_pointer: Some("/error"),
-    progress_pointer: None,
-    progress_where: &[],
     unknown_session: &[
         "Invalid session identifier",
         "No previous sessions found for this project",
     ],
     is_bound_to_folder: true,
+    ..NONE
 };
 
 /// A message after `--` may begin with a hyphen. It puts a message that has spaces between quotation marks before it passes
@@ -185,20 +154,18 @@ const GEMINI: Profile = Profile {
 /// has `error`. What it says of an unknown session is on standard error.
 const OPENCODE: Profile = Profile {
     description: "Gives a prompt to OpenCode, which works in a folder of the gateway's machine, and returns its answer.",
-    command: &[
-        "opencode", "run", "--format", "json", "{resume}", "--", "{prompt}",
-    ],
-    resume: &["--session={session}"],
+    command: "opencode run --format json {resume} -- {prompt}",
+    resume: "--session={session}",
     output: OutputForm::JsonLines,
     session_pointer: Some("/sessionID"),
     result_pointer: Some("/part/text"),
     result_where: &["/type=text"],
-    results: Results::Last,
     error_pointer: Some("/error"),
     progress_pointer: Some("/part/text"),
     progress_where: &["/type=text"],
     unknown_session: &["Session not found"],
     is_bound_to_folder: true,
+    ..NONE
 };
 
 #[cfg(test)]
@@ -235,9 +202,8 @@ mod tests {
 
     #[test]
     fn no_prompt_of_a_profile_can_be_a_flag() {
-        let words = |words: &[&str]| -> Vec<String> {
-            words.iter().map(|word| (*word).to_owned()).collect()
-        };
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
         for profile in profiles() {
             let template =
                 CommandTemplate::parse(&words(profile.command), &words(profile.resume)).unwrap();

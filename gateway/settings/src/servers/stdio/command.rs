@@ -10,20 +10,16 @@ use crate::setting::Disclosure;
 settings! {
     /// The fields about the program.
     pub(in crate::servers) const ROWS {
-        /// The program and its arguments, each a text of its own: no shell reads them. In the file also one text: the program,
-        /// with its arguments in `args` or behind spaces; quotes keep words together. A server with a command and no `kind` or
-        /// `profile` is of kind `stdio`. Required for the kind `stdio`, and for the kind `agent` without a `profile`. Arguments
-        /// can be seen by every user of the machine: put secrets into `env`. At the kind `agent`, `{prompt}` in an argument is
-        /// what the caller asks, `{workFolder}` the folder of the call, and the argument `{resume}` stands for those of
-        /// `servers.resume`; any other brace is text. Have `--` in front of a prompt, or a flag around it as in
-        /// `--prompt={prompt}`, so that one that begins with a hyphen is no flag.
-        COMMAND = List(
-            "servers.command",
-            256,
-            4096,
+        /// The program and its arguments, each a text of its own: no shell reads them. In the file also one text: the
+        /// program, with its arguments in `args` or behind spaces; quotes keep words together. A server with a command
+        /// and no `kind` or `profile` is of kind `stdio`. Required for the kind `stdio`, and for the kind `agent`
+        /// without a `profile`. Arguments can be seen by every user of the machine: put secrets into `env`. At the kind
+        /// `agent`, `{prompt}` in an argument is what the caller asks, `{workFolder}` the folder of the call, and the
+        /// argument `{resume}` stands for those of `servers.resume`; any other brace is text. Have `--` in front of a
+        /// prompt, or a flag around it as in `--prompt={prompt}`, so that one that begins with a hyphen is no flag.
+        COMMAND = List("servers.command", 256, 4096,
             "texts of at most 4096 bytes, the first the name of a program in PATH or the absolute path of one, such as \
-             [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]",
-        ).disclosure(Disclosure::Hidden),
+             [\"npx\", \"-y\", \"@modelcontextprotocol/server-filesystem\", \"/data\"]").disclosure(Disclosure::Hidden),
         /// Further arguments of `command`, as the settings of other MCP clients have them.
         ARGS = List("servers.args", 255, 4096, "texts of at most 4096 bytes")
             .unset("none").disclosure(Disclosure::Hidden),

@@ -19,8 +19,9 @@ pub use variables::{ChildVariables, INHERITED_DEFAULT};
 settings! {
     /// The field of every server that is a program started here, besides those about the program itself.
     pub(super) const PROGRAM_ROWS {
-        /// Most processes of this server at the same time in this worker. When a session needs one more, the process that was
-        /// idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is refused.
+        /// Most processes of this server at the same time in this worker. When a session needs one more, the process
+        /// that was idle for longest is stopped; where none is idle, the session is refused. A call of kind `agent` is
+        /// refused.
         CHILDREN_MAX = Integer("servers.children_max", "processes", 256, 1..=4096),
     }
 }
@@ -37,15 +38,16 @@ settings! {
         pub variables: ChildVariables => variables::parse,
         /// Most processes at the same time in this worker.
         pub children_max: NonZeroUsize => |reader| reader.read(&CHILDREN_MAX),
-        /// How long a process may be idle before it is stopped; 0 means until its session ends. The session's next call starts a
-        /// new process, and its reply says that state was lost. A process with a request in flight is not idle, nor is one that
-        /// sends messages to a client that listens. `mooring stdio` ignores this: its processes end with its client.
+        /// How long a process may be idle before it is stopped; 0 means until its session ends. The session's next call
+        /// starts a new process, and its reply says that state was lost. A process with a request in flight is not
+        /// idle, nor is one that sends messages to a client that listens. `mooring stdio` ignores this: its processes
+        /// end with its client.
         pub idle_timeout: Option<Duration> = Integer("servers.idle_timeout_seconds", "seconds", 600, 0..=604_800),
-        /// How long a new process may take to answer `initialize`. Programs such as npx download what they run at the first
-        /// start.
+        /// How long a new process may take to answer `initialize`. Programs such as npx download what they run at the
+        /// first start.
         pub start_timeout: Duration = Integer("servers.start_timeout_ms", "milliseconds", 30_000, 100..=600_000),
-        /// How long a process may take to end after its standard input was closed, and again after SIGTERM; then it and every
-        /// process that it started are killed.
+        /// How long a process may take to end after its standard input was closed, and again after SIGTERM; then it and
+        /// every process that it started are killed.
         pub stop_grace: Duration = Integer("servers.stop_grace_ms", "milliseconds", 2000, 0..=60_000),
         /// Most files and sockets that one process may have open; 0 leaves it the gateway's own limit.
         pub open_files_max: Option<NonZeroU64> = Integer("servers.open_files_max", "files", 1024, 0..=1_048_576),

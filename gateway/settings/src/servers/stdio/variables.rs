@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use super::super::borrowed;
 use crate::reader::{Reader, Reason};
 use crate::rows::settings;
 use crate::source::Environment;
@@ -29,21 +28,16 @@ const NAME_BYTES_MAX: usize = 128;
 settings! {
     /// The fields about variables.
     pub(in crate::servers) const ROWS {
-        /// Environment variables of the program, such as its credentials. A value `env:NAME` is taken from the gateway's
-        /// environment variable NAME. They win over inherited ones. Values are never logged.
-        ENV = Map(
-            "servers.env",
-            128,
-            "a table of at most 128 names of environment variables, each with a text of at most 32768 bytes or \"env:NAME\"",
-        ).unset("none; see `servers.inherit_env` for what the program gets all the same"),
-        /// Further variables that the program inherits from the gateway, where they are set. It always inherits PATH, HOME,
-        /// LANG, LC_ALL, LC_CTYPE, TZ, TMPDIR, USER, LOGNAME, SHELL and TERM, and never anything else.
-        INHERIT_ENV = List(
-            "servers.inherit_env",
-            128,
-            NAME_BYTES_MAX,
-            "names of environment variables, such as HTTPS_PROXY; not REDIS_URL and the gateway's own, MOORING_*",
-        ).unset("no further ones"),
+        /// Environment variables of the program, such as its credentials. A value `env:NAME` is taken from the
+        /// gateway's environment variable NAME. They win over inherited ones. Values are never logged.
+        ENV = Map("servers.env", 128,
+            "a table of at most 128 names of environment variables, each with a text of at most 32768 bytes or \"env:NAME\"")
+            .unset("none; see `servers.inherit_env` for what the program gets all the same"),
+        /// Further variables that the program inherits from the gateway, where they are set. It always inherits PATH,
+        /// HOME, LANG, LC_ALL, LC_CTYPE, TZ, TMPDIR, USER, LOGNAME, SHELL and TERM, and never anything else.
+        INHERIT_ENV = List("servers.inherit_env", 128, NAME_BYTES_MAX,
+            "names of environment variables, such as HTTPS_PROXY; not REDIS_URL and the gateway's own, MOORING_*")
+            .unset("no further ones"),
     }
 }
 
@@ -118,7 +112,7 @@ fn parse_name(text: &str) -> Result<String, Reason> {
 
 /// The reason never repeats the value.
 fn parse_value(text: &str, environment: &Environment) -> Result<String, Reason> {
-    let text = borrowed::value(text, environment)?;
+    let text = environment.resolve(text)?;
     if text.len() > VALUE_BYTES_MAX {
         return Err(format!("its value has {} bytes", text.len()));
     }
