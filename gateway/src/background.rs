@@ -94,14 +94,14 @@ pub(crate) fn start(
 
 /// Sends the first heartbeat.
 pub(crate) async fn announce(session_router: &SessionRouter, beat: &Beat) {
-    if let Err(error) = tell(session_router, beat).await {
+    if let Err(error) = send_beat(session_router, beat).await {
         tracing::warn!(%error, "the store did not take this worker's beat");
     }
 }
 
 /// Sends one heartbeat. A success opens the fence: for a while this gateway may use the connections that it owns. After
 /// a pause in which others may have taken them over, the connections that it lost are closed first.
-async fn tell(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreError> {
+async fn send_beat(session_router: &SessionRouter, beat: &Beat) -> Result<(), StoreError> {
     let sent = BeatTime::now();
     session_router.store().beat(beat).await?;
     let fence = session_router.owned_connections().fence();
@@ -129,7 +129,7 @@ async fn keep_beating(
                 beat.drain = Drain::Draining;
             }
         }
-        match tell(&session_router, &beat).await {
+        match send_beat(&session_router, &beat).await {
             Ok(()) => was_taken = true,
             Err(error) => {
                 // One line per outage: changes of the store's state are logged elsewhere.

@@ -81,28 +81,28 @@ fn run_gateway<S: Future<Output = Result<(), ServeError>>>(
 ) -> u8 {
     let loaded = match Settings::load(&Environment::of_process(), flags) {
         Ok(loaded) => loaded,
-        Err(error) => return complain(&error, EXIT_BAD_SETTINGS),
+        Err(error) => return report_error(&error, EXIT_BAD_SETTINGS),
     };
     if let Err(error) = logs::start(&loaded.settings.log) {
-        return complain(&error, EXIT_FAILURE);
+        return report_error(&error, EXIT_FAILURE);
     }
     for remark in &loaded.remarks {
         tracing::warn!("{remark}");
     }
     let runtime = match runtime(loaded.settings.worker.threads) {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error, EXIT_FAILURE),
+        Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let served = runtime.block_on(serve(loaded.settings));
     // Runs were cancelled; what still blocks must not delay the exit.
     runtime.shutdown_timeout(BLOCKING_PATIENCE);
     match served {
         Ok(()) => EXIT_CLEAN,
-        Err(error @ ServeError::Unavailable { .. }) => complain(&error, EXIT_SERVICE_MISSING),
+        Err(error @ ServeError::Unavailable { .. }) => report_error(&error, EXIT_SERVICE_MISSING),
         Err(error @ (ServeError::NoServer { .. } | ServeError::Name(_))) => {
-            complain(&error, EXIT_BAD_SETTINGS)
+            report_error(&error, EXIT_BAD_SETTINGS)
         }
-        Err(error) => complain(&error, EXIT_FAILURE),
+        Err(error) => report_error(&error, EXIT_FAILURE),
     }
 }
 
@@ -128,10 +128,10 @@ fn run_config(command: ConfigCommand) -> u8 {
                 let checks = check_files(&loaded.settings);
                 match refuse_problems(&checks) {
                     Ok(()) => print(&verdict(&loaded, &checks)),
-                    Err(error) => complain(&error, EXIT_SERVICE_MISSING),
+                    Err(error) => report_error(&error, EXIT_SERVICE_MISSING),
                 }
             }
-            Err(error) => complain(&error, EXIT_BAD_SETTINGS),
+            Err(error) => report_error(&error, EXIT_BAD_SETTINGS),
         },
         ConfigCommand::Example => print(&generate::environment_example()),
         ConfigCommand::Schema => print(&generate::json_schema()),
@@ -143,17 +143,17 @@ fn run_config(command: ConfigCommand) -> u8 {
 fn run_doctor(arguments: DoctorArguments) -> u8 {
     let loaded = match load(arguments.serve) {
         Ok(loaded) => loaded,
-        Err(error) => return complain(&error, EXIT_BAD_SETTINGS),
+        Err(error) => return report_error(&error, EXIT_BAD_SETTINGS),
     };
     let runtime = match runtime(1) {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error, EXIT_FAILURE),
+        Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let diagnosis = runtime.block_on(diagnose(loaded));
     runtime.shutdown_timeout(BLOCKING_PATIENCE);
     let diagnosis = match diagnosis {
         Ok(diagnosis) => diagnosis,
-        Err(error) => return complain(&error, EXIT_FAILURE),
+        Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     let text = match arguments.json {
         true => diagnosis.to_json(),
@@ -169,14 +169,14 @@ fn run_doctor(arguments: DoctorArguments) -> u8 {
 fn run_client(command: ClientCommand) -> u8 {
     let runtime = match runtime(1) {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error, EXIT_FAILURE),
+        Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     match runtime.block_on(client::run(command)) {
         Ok(told) => match print(&told.text) {
             EXIT_CLEAN if !told.is_good => EXIT_FAILURE,
             code => code,
         },
-        Err(error) => complain(&error, error.exit_code()),
+        Err(error) => report_error(&error, error.exit_code()),
     }
 }
 
@@ -184,7 +184,7 @@ fn run_client(command: ClientCommand) -> u8 {
 fn run_sessions(arguments: SessionsArguments) -> u8 {
     let runtime = match runtime(1) {
         Ok(runtime) => runtime,
-        Err(error) => return complain(&error, EXIT_FAILURE),
+        Err(error) => return report_error(&error, EXIT_FAILURE),
     };
     match runtime.block_on(sessions_command::run(arguments)) {
         Ok(outcome) => {
@@ -196,7 +196,7 @@ fn run_sessions(arguments: SessionsArguments) -> u8 {
                 code => code,
             }
         }
-        Err(error) => complain(&error, error.exit_code()),
+        Err(error) => report_error(&error, error.exit_code()),
     }
 }
 
@@ -237,14 +237,14 @@ fn verdict(loaded: &LoadedSettings, checks: &[SettingsCheck]) -> String {
 fn print(text: &str) -> u8 {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            complain(&error, EXIT_FAILURE)
+            report_error(&error, EXIT_FAILURE)
         }
         _ => EXIT_CLEAN,
     }
 }
 
 /// Prints the reason for the exit to stderr, with every cause, and returns `code`.
-fn complain(error: &dyn std::error::Error, code: u8) -> u8 {
+fn report_error(error: &dyn std::error::Error, code: u8) -> u8 {
     let mut text = format!("mooring: {error}");
     let mut cause = error.source();
     while let Some(error) = cause {

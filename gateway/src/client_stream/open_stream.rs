@@ -88,7 +88,7 @@ impl OpenStream {
     ///
     /// # Errors
     /// If the stream has ended, or is ended now because the client does not read.
-    pub async fn say(&self, message: &str) -> Result<(), StreamOver> {
+    pub async fn send(&self, message: &str) -> Result<(), StreamOver> {
         self.write(self.wire.message(message)).await
     }
 
@@ -96,7 +96,7 @@ impl OpenStream {
     ///
     /// # Errors
     /// If the stream has ended.
-    pub async fn say_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
+    pub async fn send_endpoint(&self, endpoint: &str) -> Result<(), StreamOver> {
         let event = Event {
             event: Some("endpoint".into()),
             ..Event::message(endpoint.to_owned())

@@ -69,8 +69,8 @@ pub(crate) enum MemberLookup {
     At(usize),
     /// No member had it a moment ago.
     Nowhere,
-    /// Unknown: the members have to be listed.
-    No,
+    /// The members have to be listed.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -124,13 +124,13 @@ impl MemberDirectory {
     ) -> MemberLookup {
         let lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(kept) = lists.get(&(session_digest.into(), listing)) else {
-            return MemberLookup::No;
+            return MemberLookup::Unknown;
         };
         let age = now.duration_since(kept.made_at);
         match kept.places.find(name) {
             Some(member) if age < FRESH => MemberLookup::At(member),
             None if age < ABSENT => MemberLookup::Nowhere,
-            _ => MemberLookup::No,
+            _ => MemberLookup::Unknown,
         }
     }
 }
@@ -155,17 +155,21 @@ mod tests {
             let now = start + Duration::from_millis(after_ms);
             directory.look_up(session, Listing::Tools, name, now)
         };
-        assert_eq!(ask("s", "echo", 0), MemberLookup::No);
+        assert_eq!(ask("s", "echo", 0), MemberLookup::Unknown);
         let tools = places(Listing::Tools, &[("echo", 1)]);
         directory.note("s", Listing::Tools, tools, start);
         assert_eq!(ask("s", "echo", 29_999), MemberLookup::At(1));
-        assert_eq!(ask("s", "echo", 30_000), MemberLookup::No);
+        assert_eq!(ask("s", "echo", 30_000), MemberLookup::Unknown);
         assert_eq!(ask("s", "other", 999), MemberLookup::Nowhere);
-        assert_eq!(ask("s", "other", 1_000), MemberLookup::No);
-        assert_eq!(ask("t", "echo", 0), MemberLookup::No, "another session's");
+        assert_eq!(ask("s", "other", 1_000), MemberLookup::Unknown);
+        assert_eq!(
+            ask("t", "echo", 0),
+            MemberLookup::Unknown,
+            "another session's"
+        );
         assert_eq!(
             directory.look_up("s", Listing::Prompts, "echo", start),
-            MemberLookup::No
+            MemberLookup::Unknown
         );
     }
 
@@ -187,7 +191,7 @@ mod tests {
         let end = start + Duration::from_millis(3);
         assert_eq!(
             directory.look_up("a", Listing::Tools, "7", end),
-            MemberLookup::No
+            MemberLookup::Unknown
         );
         assert_eq!(
             (known("b"), known("c")),

@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The JSON-RPC code for an unknown method.
 const METHOD_NOT_FOUND: i64 = -32601;
 
-/// The session and request on whose behalf members are queried. Cheap to clone.
+/// The session and request on member_of behalf members are queried. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     /// Reaches the members.
@@ -109,12 +109,12 @@ impl Budget {
 impl Scope {
     /// Calls one member, within the timeout of the gateway's own requests. A call that times out continues in its task,
     /// so that no binding is left half made.
-    async fn in_time<T: Send + 'static>(
+    async fn with_timeout<T: Send + 'static>(
         &self,
-        asking: impl Future<Output = MemberAnswer<T>> + Send + 'static,
+        request: impl Future<Output = MemberAnswer<T>> + Send + 'static,
     ) -> MemberAnswer<T> {
         let limit = self.session_router.options().answer_timeout;
-        match tokio::time::timeout(limit, tokio::spawn(asking)).await {
+        match tokio::time::timeout(limit, tokio::spawn(request)).await {
             Ok(Ok(gathered)) => gathered,
             Ok(Err(_)) | Err(_) => MemberAnswer {
                 outcome: Err(Failure::Late),
@@ -133,10 +133,10 @@ impl Scope {
             let (scope, server) = (self.clone(), Arc::clone(server));
             let text = text(&self.session_router.next_id());
             async move {
-                let asked = Arc::clone(&server);
+                let called = Arc::clone(&server);
                 let inner = scope.clone();
-                let asking = async move { inner.ask_member(&asked, text).await };
-                (server, scope.in_time(asking).await)
+                let request = async move { inner.ask_member(&called, text).await };
+                (server, scope.with_timeout(request).await)
             }
         }))
         .await
@@ -193,9 +193,9 @@ impl Scope {
         let mut cursor: Option<Box<str>> = None;
         for _ in 0..PAGES_MAX {
             let text = call::list(&self.session_router.next_id(), listing, cursor.as_deref());
-            let asked = self.ask_member(server, text).await;
-            moved = asked.moved.or(moved);
-            let page = match asked.outcome {
+            let answer = self.ask_member(server, text).await;
+            moved = answer.moved.or(moved);
+            let page = match answer.outcome {
                 Ok(Some(result)) => read_page(listing, result, budget).await.map(Some),
                 Ok(None) => Ok(None),
                 Err(failure) => Err(failure),
@@ -285,15 +285,15 @@ impl Group {
     /// The merged lists of all members, which are also stored in the directory.
     pub(crate) async fn list(&self, scope: &Scope, listing: Listing) -> GroupList {
         let budget = Arc::new(Budget(AtomicUsize::new(BYTES_MAX)));
-        let asking = self.members.iter().map(|member| {
-            let asking = scope
+        let request = self.members.iter().map(|member| {
+            let request = scope
                 .clone()
                 .list_member(member.clone(), listing, Arc::clone(&budget));
-            scope.in_time(asking)
+            scope.with_timeout(request)
         });
         let (mut lists, mut missing, mut failures) = (Vec::new(), Vec::new(), Vec::new());
         let mut moved = Vec::new();
-        for (place, gathered) in join_all(asking).await.into_iter().enumerate() {
+        for (place, gathered) in join_all(request).await.into_iter().enumerate() {
             moved.extend(gathered.moved);
             match gathered.outcome {
                 Ok(Some(entries)) => lists.push(MemberList {
@@ -334,7 +334,7 @@ impl Group {
     }
 
     /// The member that has this name in the group, according to its lists. Rebinds on the way are added to `moved`.
-    pub(crate) async fn whose(
+    pub(crate) async fn member_of(
         &self,
         scope: &Scope,
         listing: Listing,
@@ -347,13 +347,13 @@ impl Group {
                 .look_up(digest, listing, name, Instant::now())
         };
         let mut known = look_up();
-        if known == MemberLookup::No {
+        if known == MemberLookup::Unknown {
             moved.extend(self.list(scope, listing).await.moved);
             known = look_up();
         }
         match known {
             MemberLookup::At(place) => self.members.get(place),
-            MemberLookup::Nowhere | MemberLookup::No => None,
+            MemberLookup::Nowhere | MemberLookup::Unknown => None,
         }
     }
 }

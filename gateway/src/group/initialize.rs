@@ -76,7 +76,7 @@ fn capabilities(members: &[MemberInitializeResult<'_>]) -> Map<String, Value> {
                 let union = union
                     .entry(name.clone())
                     .or_insert_with(|| Value::Object(Map::new()));
-                unite(union, capability);
+                merge_capabilities(union, capability);
             }
         }
     }
@@ -85,7 +85,7 @@ fn capabilities(members: &[MemberInitializeResult<'_>]) -> Map<String, Value> {
 
 /// Adds to `union` the fields that only `other` has. A boolean is true if it is true in either; otherwise the value in
 /// `union` stays.
-fn unite(union: &mut Value, other: &Value) {
+fn merge_capabilities(union: &mut Value, other: &Value) {
     let (Value::Object(union), Value::Object(other)) = (union, other) else {
         return;
     };

@@ -59,7 +59,7 @@ pub(crate) fn merge(
         .iter()
         .flat_map(|list| list.entries.iter().map(move |entry| (list, entry)))
     {
-        let Some((name, text)) = named(naming, servers, list.member, entry) else {
+        let Some((name, text)) = name_in_group(naming, servers, list.member, entry) else {
             shadowed = shadowed.saturating_add(1);
             continue;
         };
@@ -96,7 +96,7 @@ pub(crate) fn missing_meta(missing: &[&str]) -> serde_json::Value {
 }
 
 /// The entry's name in the group, and its text with that name; none if the name would resolve to another member.
-fn named<'e>(
+fn name_in_group<'e>(
     naming: GroupNames,
     servers: &[&str],
     member: usize,

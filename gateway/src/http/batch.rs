@@ -59,21 +59,21 @@ pub(super) async fn post(context: RequestContext, body: &Bytes) -> Reply {
     let Some((reply, id_json)) = first else {
         return Reply::empty(StatusCode::ACCEPTED);
     };
-    let (said, before) = mpsc::channel(UNREAD_MAX);
+    let (messages, before) = mpsc::channel(UNREAD_MAX);
     let client = BatchClient {
         message_bytes_max: context.app.relay.message_bytes_max,
-        said,
+        messages,
     };
     let task = tokio::spawn(async move {
-        let mut answer = client.pass_on(reply, &id_json).await;
+        let mut answer = client.write_messages(reply, &id_json).await;
         for entry in entries {
             if entry.request_id.is_some() {
                 // The last response is the task's result, which ends the stream.
-                client.say(std::mem::take(&mut answer)).await;
+                client.write(std::mem::take(&mut answer)).await;
             }
             let reply = serve(&context, &entry).await;
             if let Some(id_json) = &entry.request_id {
-                answer = client.pass_on(reply, id_json).await;
+                answer = client.write_messages(reply, id_json).await;
             }
         }
         Bytes::from(answer.into_string())
@@ -120,12 +120,12 @@ fn entries(body: &Bytes) -> Result<Vec<BatchEntry>, ErrorBody<'static>> {
 /// Writes messages to the client of a batch.
 struct BatchClient {
     message_bytes_max: usize,
-    said: mpsc::Sender<Box<str>>,
+    messages: mpsc::Sender<Box<str>>,
 }
 
 impl BatchClient {
     /// Writes the messages that precede a request's response, and returns the response.
-    async fn pass_on(&self, reply: Reply, id_json: &str) -> Box<str> {
+    async fn write_messages(&self, reply: Reply, id_json: &str) -> Box<str> {
         let id = Id::from_json(id_json).ok();
         let status = reply.status;
         let mut messages = ReplyMessages::of(reply, self.message_bytes_max);
@@ -134,7 +134,7 @@ impl BatchClient {
                 break;
             };
             if !message.kind().is_response() {
-                self.say(message.text().into()).await;
+                self.write(message.text().into()).await;
                 continue;
             }
             if message.id() == id {
@@ -149,9 +149,9 @@ impl BatchClient {
         unanswered(status, id)
     }
 
-    async fn say(&self, text: Box<str>) {
+    async fn write(&self, text: Box<str>) {
         // If the client has disconnected, the message is dropped.
-        let _ = self.said.send(text).await;
+        let _ = self.messages.send(text).await;
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) async fn mcp(
 }
 
 /// Every unknown path.
-pub(super) async fn nowhere() -> Response {
+pub(super) async fn unknown_path() -> Response {
     to_http(answer::error(
         &ErrorBody::new(ErrorKind::ServerNotFound)
             .detail("the MCP endpoints are /mcp and /servers/{id}/mcp"),

@@ -95,7 +95,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/servers/{id}/sse", any(legacy::stream))
         .route("/servers/{id}/messages", any(legacy::messages))
         .merge(governance::routes())
-        .fallback(endpoint::nowhere)
+        .fallback(endpoint::unknown_path)
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(
             Arc::clone(&app),

@@ -50,7 +50,7 @@ impl Upstreams for NestedServers {
             client_gone: CancellationToken::new(),
         };
         // The session is stateful whatever the server's setting: code has no other.
-        on_its_own(async move {
+        run_to_completion(async move {
             match Message::parse(&text, Sender::Client) {
                 Ok(message) => stateful::post_in(&context, session, &text, &message).await,
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
@@ -83,7 +83,7 @@ impl Upstreams for NestedServers {
         let Some(context) = self.visitor(server, session_id) else {
             return unknown();
         };
-        on_its_own(async move {
+        run_to_completion(async move {
             match Message::parse(&text, Sender::Client) {
                 Ok(message) => serve_message(context, &text, &message, Revision::OFFERED).await,
                 Err(cause) => answer::error(&ErrorBody::from(&cause)),
@@ -129,7 +129,9 @@ impl NestedServers {
 }
 
 /// Runs the request to its end even if the caller stops waiting, so that no binding is left half made.
-fn on_its_own(work: impl Future<Output = Reply> + Send + 'static) -> BoxFuture<'static, Reply> {
+fn run_to_completion(
+    work: impl Future<Output = Reply> + Send + 'static,
+) -> BoxFuture<'static, Reply> {
     let task = tokio::spawn(work);
     task.map(|done| done.unwrap_or_else(|_| answer::plain(ErrorKind::Internal, None)))
         .boxed()

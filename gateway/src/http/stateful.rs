@@ -72,11 +72,11 @@ pub(super) async fn post_in(
     if withdrawn == Withdrawal::Withdrawn {
         return Reply::empty(StatusCode::ACCEPTED);
     }
-    pass_up(context, session, body, message, up).await
+    send_upstream(context, session, body, message, up).await
 }
 
 /// Sends a message upstream and relays the reply.
-async fn pass_up(
+async fn send_upstream(
     context: &UpstreamContext,
     session: Session,
     body: &Bytes,

@@ -162,12 +162,14 @@ fn base_dir(settings: &Settings) -> Option<SettingsCheck> {
     let code = settings.code.as_ref()?;
     let path = &code.base_dir;
     // A missing directory is created, so the nearest existing parent has to be writable.
-    let there = path.ancestors().find(|path| path.exists())?;
+    let existing = path.ancestors().find(|path| path.exists())?;
     let subject = "code.base_dir";
-    let reason = match access(there, Access::WRITE_OK | Access::EXEC_OK) {
-        _ if !there.is_dir() => "not a directory".to_owned(),
+    let reason = match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+        _ if !existing.is_dir() => "not a directory".to_owned(),
         // Nobody can create directories in these file systems, not even root.
-        _ if there.starts_with("/proc") || there.starts_with("/sys") => "not a disk".to_owned(),
+        _ if existing.starts_with("/proc") || existing.starts_with("/sys") => {
+            "not a disk".to_owned()
+        }
         Ok(()) => {
             return Some(SettingsCheck::ok(
                 subject,
@@ -187,7 +189,7 @@ fn base_dir(settings: &Settings) -> Option<SettingsCheck> {
         format!(
             "{} cannot be written: {}: {reason}",
             path.display(),
-            there.display()
+            existing.display()
         ),
         "make it, owned by the gateway's user, or name another directory",
     ))

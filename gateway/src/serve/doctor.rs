@@ -107,11 +107,11 @@ pub async fn diagnose(loaded: LoadedSettings) -> Result<Diagnosis, ServeError> {
     let files = check_files(&settings);
     let is_servable = refuse_problems(&files).is_ok();
     // Servers that are queried below give more detail. A warning about one server is reported as a problem here.
-    let is_asked = |check: &SettingsCheck| {
+    let is_queried = |check: &SettingsCheck| {
         let id = check.subject.strip_prefix("server ");
-        is_servable && id.is_some_and(|id| servers::is_asked_for_tools(&settings, id))
+        is_servable && id.is_some_and(|id| servers::lists_tools(&settings, id))
     };
-    for mut check in files.into_iter().filter(|check| !is_asked(check)) {
+    for mut check in files.into_iter().filter(|check| !is_queried(check)) {
         if check.outcome == CheckOutcome::Warning {
             check.outcome = CheckOutcome::Problem;
         }
@@ -225,7 +225,7 @@ async fn parts(settings: &Settings) -> Result<Vec<SettingsCheck>, ServeError> {
     background::announce(&app.session_router, &beat).await;
     let mut checks = code(&app).await;
     tokio::select! {
-        asked = ask_servers(settings, &app) => checks.extend(asked),
+        asked = check_servers(settings, &app) => checks.extend(asked),
         () = beating => {}
     }
     wind_down(&app, JoinSet::new(), Instant::now()).await;
@@ -274,20 +274,29 @@ async fn code(app: &App) -> Vec<SettingsCheck> {
 }
 
 /// Lists the tools of every server that is remote or a program.
-async fn ask_servers(settings: &Settings, app: &Arc<App>) -> Vec<SettingsCheck> {
+async fn check_servers(settings: &Settings, app: &Arc<App>) -> Vec<SettingsCheck> {
     let mountable = servers::mountable(settings).unwrap_or_default();
     let upstreams = upstreams(app);
-    join_all(mountable.iter().map(|server| ask(app, &upstreams, server))).await
+    join_all(
+        mountable
+            .iter()
+            .map(|server| check_server(app, &upstreams, server)),
+    )
+    .await
 }
 
-async fn ask(app: &App, upstreams: &Arc<dyn Upstreams>, server: &MountableServer) -> SettingsCheck {
+async fn check_server(
+    app: &App,
+    upstreams: &Arc<dyn Upstreams>,
+    server: &MountableServer,
+) -> SettingsCheck {
     let subject = format!("server {}", server.id);
     let listed = timeout(SERVER_WITHIN, list_tools(upstreams, server)).await;
     let detail = match listed {
         Ok(Ok(tools)) => {
             return SettingsCheck::ok(subject, format!("it lists {} tools", tools.len()));
         }
-        Ok(Err(error)) => said(&error.to_string()),
+        Ok(Err(error)) => error_message(&error.to_string()),
         Err(_) => "it did not answer in time".to_owned(),
     };
     let contact = (app.servers.get(server.id.as_str())).and_then(|server| server.health().1);
@@ -301,7 +310,7 @@ async fn ask(app: &App, upstreams: &Arc<dyn Upstreams>, server: &MountableServer
 }
 
 /// The message of a JSON-RPC error; any other text unchanged.
-fn said(text: &str) -> String {
+fn error_message(text: &str) -> String {
     let message = |json: &str| -> Option<String> {
         let error: Value = serde_json::from_str(json).ok()?;
         Some(error.get("message")?.as_str()?.to_owned())

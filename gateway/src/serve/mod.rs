@@ -126,18 +126,18 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
         peers,
     } = assemble(&settings, recorder.clone()).await?;
 
-    let known_as = match &peers {
+    let peer_address = match &peers {
         Some(peers) => peers.address.clone(),
         None => address.to_string().into(),
     };
     let (session_router, worker) = (&app.session_router, app.session_router.worker());
-    let beat = beat(&settings, worker, &known_as)?;
+    let beat = beat(&settings, worker, &peer_address)?;
     background::announce(session_router, &beat).await;
     let tasks = background::start(&app, &settings, beat, recorder);
     let peer_listener = peers.map(|peers| peers.serve(&app));
 
-    ask_servers(&app);
-    tracing::info!(%address, %worker, peers = %known_as, store = session_router.store().kind(), "serving");
+    probe_servers(&app);
+    tracing::info!(%address, %worker, peers = %peer_address, store = session_router.store().kind(), "serving");
     let patience = settings.worker.stop_patience;
     let listener = client_listener(listener, &app, open_files_max);
     let (result, patience_ends_at) = run(listener, &app, patience).await;
@@ -202,7 +202,7 @@ async fn assemble(
 }
 
 /// Probes servers that decide themselves whether they are stateful. Nothing waits for the results.
-fn ask_servers(app: &Arc<App>) {
+fn probe_servers(app: &Arc<App>) {
     for server in app.servers.iter() {
         if server.affinity == Affinity::ByServer {
             let (app, server) = (Arc::clone(app), Arc::clone(server));

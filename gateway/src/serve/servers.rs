@@ -43,7 +43,7 @@ pub(super) fn mountable(settings: &Settings) -> Result<Vec<MountableServer>, Nam
 }
 
 /// Whether this server can list tools: it is remote, or a program that speaks MCP.
-pub(super) fn is_asked_for_tools(settings: &Settings, id: &str) -> bool {
+pub(super) fn lists_tools(settings: &Settings, id: &str) -> bool {
     let kind = settings.server(id).map(|server| &server.kind);
     kind.is_some_and(is_upstream)
 }

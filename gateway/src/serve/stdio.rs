@@ -51,7 +51,7 @@ pub struct StdioOptions {
 pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<(), ServeError> {
     let server = ServerName::parse(options.server.as_bytes())?;
     let principal = Principal::parse(options.principal.as_bytes())?;
-    let settings = narrowed(settings, &options.server)?;
+    let settings = settings_for_server(settings, &options.server)?;
     let recorder = record_metrics()?;
     let worker = worker_id(&settings)?;
     let store = open_store(&settings).await?;
@@ -79,7 +79,7 @@ pub async fn serve_stdio(settings: Settings, options: StdioOptions) -> Result<()
     let output = pipes::write(writing).map_err(ServeError::Run)?;
     let client = StdioClient::new(app.clone(), &server, principal, options.keeping, written);
     let client = client.ok_or_else(|| no_server(&settings, &options.server))?;
-    let result = converse(client, arriving, &output, settings.listen.body_bytes_max).await;
+    let result = serve_client(client, arriving, &output, settings.listen.body_bytes_max).await;
     app.relay.stopping.cancel();
     if matches!(result, Ok(StdioEnd::Answered)) {
         finish_forwarded(&app, settings.worker.stop_patience).await;
@@ -126,7 +126,7 @@ enum StdioEnd {
 }
 
 /// Serves until one of the reasons to end.
-async fn converse(
+async fn serve_client(
     mut client: StdioClient,
     mut arriving: mpsc::Receiver<Line>,
     output: &Output,
@@ -136,8 +136,8 @@ async fn converse(
     let all = async {
         while let Some(line) = arriving.recv().await {
             match line {
-                Line::Whole(line) => client.take(line).await,
-                Line::TooLong => client.refuse_long(line_bytes_max).await,
+                Line::Whole(line) => client.handle_line(line).await,
+                Line::TooLong => client.refuse_long_line(line_bytes_max).await,
             }
         }
         client.answered().await;
@@ -169,7 +169,7 @@ fn no_server(settings: &Settings, id: &str) -> ServeError {
 ///
 /// # Errors
 /// The server does not exist.
-fn narrowed(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
+fn settings_for_server(mut settings: Settings, id: &str) -> Result<Settings, ServeError> {
     let Some(server) = settings.server(id).cloned() else {
         return Err(no_server(&settings, id));
     };

@@ -58,7 +58,7 @@ pub(super) async fn select(
 }
 
 /// The only session with this place, digest or prefix of a digest.
-pub(super) async fn the_one(store: &Store, named: &str) -> Result<StoredSession, SessionsError> {
+pub(super) async fn find_one(store: &Store, named: &str) -> Result<StoredSession, SessionsError> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let is_digest =
         (DIGEST_DIGITS_MIN..=DIGEST_DIGITS).contains(&named.len()) && named.bytes().all(is_hex);

@@ -8,7 +8,7 @@ use mooring_session::rules::{EndCondition, EndRequest};
 use mooring_session::view::BindingView;
 use serde_json::{Map, Value, json};
 
-use super::select::{StoredSession, the_one};
+use super::select::{StoredSession, find_one};
 use super::target::StoreTarget;
 use super::{Outcome, SessionsError};
 use crate::client::table::{cell, fields, printable, rows};
@@ -35,7 +35,7 @@ pub(super) async fn show(
     is_json: bool,
 ) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
-    let found = the_one(&store, named).await?;
+    let found = find_one(&store, named).await?;
     let shown = whole(target.key_prefix(), &found);
     Ok(Outcome::printed(if is_json {
         format!("{shown}\n")
@@ -47,7 +47,7 @@ pub(super) async fn show(
 /// Ends the session. Gateways over the store clean up what it leaves at servers and on volumes.
 pub(super) async fn end(target: &StoreTarget, named: &str) -> Result<Outcome, SessionsError> {
     let store = target.open().await?;
-    let found = the_one(&store, named).await?;
+    let found = find_one(&store, named).await?;
     let request = EndRequest {
         principal: None,
         when: EndCondition::Always,

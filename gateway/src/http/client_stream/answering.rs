@@ -15,7 +15,7 @@ use super::super::endpoint::{self, RequestContext, is_initialize};
 use super::super::{App, answer};
 use super::finish_if_over;
 use super::initialize::initialize;
-use super::reading::{ReplyEnd, pass_on};
+use super::reading::{ReplyEnd, write_reply};
 use crate::client_stream::{NegotiatedSession, OpenStream};
 use mooring_protocol::envelope::Sender;
 use mooring_protocol::header::{LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID};
@@ -150,18 +150,18 @@ impl StreamContext {
 /// resumed. If there is no response, an error is written in its place.
 async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
     let first_status = reply.status;
-    let mut read = pass_on(context, Some(id), reply).await;
+    let mut read = write_reply(context, Some(id), reply).await;
     let mut resume_after = None;
-    let mut in_vain = 0_u32;
+    let mut failures = 0_u32;
     while let ReplyEnd::Early(early) = read {
-        in_vain = if early.said_something {
+        failures = if early.had_messages {
             0
         } else {
-            in_vain.saturating_add(1)
+            failures.saturating_add(1)
         };
         // A failed GET names no event to resume after; then the previous one still applies.
         resume_after = early.last_event_id.or(resume_after);
-        let may_resume = may_go_on(early.status) && in_vain < RESUMES_MAX;
+        let may_resume = is_retryable(early.status) && failures < RESUMES_MAX;
         let Some(last_event_id) = resume_after.clone().filter(|_| may_resume) else {
             give_up(context, id, first_status, early.nameless_error.as_deref()).await;
             finish_if_over(&context.stream, early.status);
@@ -169,7 +169,7 @@ async fn read_answer(context: &StreamContext, id: Id<'_>, reply: Reply) {
         };
         tokio::time::sleep(early.pause).await;
         let rest = context.get(Some(last_event_id)).await;
-        read = pass_on(context, Some(id), rest).await;
+        read = write_reply(context, Some(id), rest).await;
     }
     finish_if_over(&context.stream, first_status);
 }
@@ -193,7 +193,7 @@ async fn give_up(context: &StreamContext, id: Id<'_>, status: StatusCode, error:
         }
     };
     // If the stream has ended, nobody reads the error.
-    let _ = context.stream.say(&text).await;
+    let _ = context.stream.send(&text).await;
 }
 
 /// Writes messages that answer no request onto the stream while it is open: what a client of Streamable HTTP would GET.
@@ -210,16 +210,16 @@ async fn listen_always(context: &StreamContext) {
     loop {
         let reply = context.get(resume_after.take()).await;
         let status = reply.status;
-        if !may_go_on(status) {
+        if !is_retryable(status) {
             finish_if_over(&context.stream, status);
             return;
         }
         if status.is_success() {
-            match pass_on(context, None, reply).await {
+            match write_reply(context, None, reply).await {
                 ReplyEnd::Done => return,
                 ReplyEnd::Early(early) => {
                     resume_after = early.last_event_id;
-                    if early.said_something {
+                    if early.had_messages {
                         pause = LISTEN_PAUSE;
                     }
                 }
@@ -232,7 +232,7 @@ async fn listen_always(context: &StreamContext) {
 
 /// Whether a GET with this status is worth repeating. A server without such a stream refuses with 405 or another client
 /// error.
-fn may_go_on(status: StatusCode) -> bool {
+fn is_retryable(status: StatusCode) -> bool {
     status.is_success()
         || status.is_server_error()
         || matches!(

@@ -30,7 +30,7 @@ pub(in super::super) async fn initialize(
         None => answer::plain(ErrorKind::ServerNotFound, message.id()),
     };
     let (reply, negotiated) =
-        introduction_in(reply, context.app.relay.message_bytes_max, revision).await;
+        read_negotiated(reply, context.app.relay.message_bytes_max, revision).await;
     context.stream.end_initialize(negotiated);
     reply
 }
@@ -42,7 +42,7 @@ pub(in super::super) fn revision_for(message: &Message<'_>) -> Revision {
 }
 
 /// Reads what an `initialize` reply negotiates. Returns the reply again as JSON.
-async fn introduction_in(
+async fn read_negotiated(
     reply: Reply,
     message_bytes_max: usize,
     asked_for: Revision,

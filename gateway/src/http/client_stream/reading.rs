@@ -31,18 +31,18 @@ pub(super) struct EarlyEnd {
     pub(super) pause: Duration,
     /// The `error` of a response without a request id.
     pub(super) nameless_error: Option<Box<str>>,
-    pub(super) said_something: bool,
+    pub(super) had_messages: bool,
 }
 
 /// Writes the messages of one reply onto the stream, up to the response to `awaited`, or all of them if there is none.
-pub(super) async fn pass_on(
+pub(super) async fn write_reply(
     context: &StreamContext,
     awaited: Option<Id<'_>>,
     reply: Reply,
 ) -> ReplyEnd {
     let mut messages = ReplyMessages::of(reply, context.app.relay.message_bytes_max);
     let mut nameless_error = None;
-    let mut said_something = false;
+    let mut had_messages = false;
     loop {
         match messages.next().await {
             Ok(Some(text)) => {
@@ -52,9 +52,9 @@ pub(super) async fn pass_on(
                 match stateful {
                     Part::NamelessError(error) => nameless_error = Some(error),
                     Part::Message(flow) => {
-                        said_something = true;
+                        had_messages = true;
                         let text = String::from_utf8_lossy(&text);
-                        if context.stream.say(&text).await.is_err() || flow.is_break() {
+                        if context.stream.send(&text).await.is_err() || flow.is_break() {
                             return ReplyEnd::Done;
                         }
                     }
@@ -74,7 +74,7 @@ pub(super) async fn pass_on(
         last_event_id: last_event_id.and_then(|id| HeaderValue::from_str(id).ok()),
         pause: pause.min(RESUME_PAUSE_MAX),
         nameless_error,
-        said_something,
+        had_messages,
     })
 }
 

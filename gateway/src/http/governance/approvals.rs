@@ -59,25 +59,25 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let query = context.query(&["status"])?;
     let words = ApprovalStatus::ALL.map(ApprovalStatus::as_str).join(", ");
     let parse = |word: &str| ApprovalStatus::ALL.into_iter().find(|s| s.as_str() == word);
-    let wanted = query.read("status", &format!("one of {words}"), parse)?;
-    let all = skills::all(&context.governed()?).await?;
+    let status = query.read("status", &format!("one of {words}"), parse)?;
+    let all = skills::all_versions(&context.governed()?).await?;
     let now_ms = unix_now_ms();
     let mine = |skill: &Skill| skill.owner_email == context.identity.principal;
-    let is_seen = skills::sees(&context);
+    let is_visible = skills::visibility_filter(&context);
     let approvals: Vec<Value> = all
         .iter()
-        .filter(|skill| is_seen(skill))
+        .filter(|skill| is_visible(skill))
         .filter(|skill| context.may(GovernanceRight::SkillsApprove) || mine(skill))
-        .filter_map(|skill| told(skill, wanted, now_ms))
+        .filter_map(|skill| approval_json(skill, status, now_ms))
         .collect();
     Ok(json(StatusCode::OK, &json!({"approvals": approvals})))
 }
 
-/// None if the skill needed no approval, or the status is not `wanted`.
-fn told(skill: &Skill, wanted: Option<ApprovalStatus>, now_ms: u64) -> Option<Value> {
+/// None if the skill needed no approval, or has a status other than the requested one.
+fn approval_json(skill: &Skill, status: Option<ApprovalStatus>, now_ms: u64) -> Option<Value> {
     let id = skill.approval_id.as_ref()?;
     let standing = ApprovalStatus::of(skill, now_ms);
-    wanted.is_none_or(|wanted| wanted == standing).then(|| {
+    status.is_none_or(|status| status == standing).then(|| {
         json!({
             "id": id,
             "skill_id": skill.id,
@@ -101,7 +101,7 @@ pub(super) async fn approve(
     context: GovernanceContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (id, by) = seen(&context).await?;
+    let (id, by) = visible_approval(&context).await?;
     let EmptyBody {} = body::read(&context.app, request).await?;
     let governed = context.governed()?;
     decided(
@@ -115,7 +115,7 @@ pub(super) async fn reject(
     context: GovernanceContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let (id, by) = seen(&context).await?;
+    let (id, by) = visible_approval(&context).await?;
     let RejectionBody { reason } = body::read(&context.app, request).await?;
     let governed = context.governed()?;
     decided(
@@ -127,16 +127,16 @@ pub(super) async fn reject(
 }
 
 /// The id of the approval in the path, if the caller may decide about it, and the caller's principal.
-async fn seen(context: &GovernanceContext) -> Result<(String, String), Problem> {
+async fn visible_approval(context: &GovernanceContext) -> Result<(String, String), Problem> {
     context.query(&[])?;
-    context.needs(GovernanceRight::SkillsApprove)?;
-    let id = context.named();
-    let all = skills::all(&context.governed()?).await?;
+    context.require(GovernanceRight::SkillsApprove)?;
+    let id = context.path_id();
+    let all = skills::all_versions(&context.governed()?).await?;
     let found = all
         .iter()
         .find(|skill| skill.approval_id.as_deref() == Some(id));
-    let is_seen = skills::sees(context);
-    match found.filter(|skill| is_seen(skill)) {
+    let is_visible = skills::visibility_filter(context);
+    match found.filter(|skill| is_visible(skill)) {
         Some(_) => Ok((id.to_owned(), context.identity.principal.clone())),
         None => Err(Problem::no_approval()),
     }
@@ -148,6 +148,6 @@ fn decided(changed: Result<Skill, ChangeError>) -> Result<Response, Problem> {
         Err(ChangeError::NoSkill) => return Err(Problem::no_approval()),
         Err(error) => return Err(error.into()),
     };
-    let told = told(&skill, None, unix_now_ms()).unwrap_or(Value::Null);
-    Ok(json(StatusCode::OK, &told))
+    let json_body = approval_json(&skill, None, unix_now_ms()).unwrap_or(Value::Null);
+    Ok(json(StatusCode::OK, &json_body))
 }

@@ -69,7 +69,7 @@ impl GovernanceContext {
     }
 
     /// Refuses a caller without this right.
-    pub(super) fn needs(&self, right: GovernanceRight) -> Result<(), Problem> {
+    pub(super) fn require(&self, right: GovernanceRight) -> Result<(), Problem> {
         if self.may(right) {
             return Ok(());
         }
@@ -86,7 +86,7 @@ impl GovernanceContext {
     }
 
     /// The id or name in the path.
-    pub(super) fn named(&self) -> &str {
+    pub(super) fn path_id(&self) -> &str {
         self.named.as_deref().unwrap_or_default()
     }
 
@@ -97,12 +97,12 @@ impl GovernanceContext {
 
     /// Whose items a list contains: those of `user` if given; otherwise everyone's for callers with the right to see
     /// them, and the caller's own for others.
-    pub(super) fn whose(&self, user: Option<&str>) -> Result<Option<String>, Problem> {
+    pub(super) fn list_owner(&self, user: Option<&str>) -> Result<Option<String>, Problem> {
         let own = self.identity.principal.as_str();
         match user {
             Some(user) if user == own => Ok(Some(user.to_owned())),
             Some(user) => {
-                self.needs(GovernanceRight::ServersRead)?;
+                self.require(GovernanceRight::ServersRead)?;
                 Ok(Some(user.to_owned()))
             }
             None if self.may(GovernanceRight::ServersRead) => Ok(None),
@@ -111,7 +111,7 @@ impl GovernanceContext {
     }
 
     /// Whether the caller may see this user's items.
-    pub(super) fn sees_of(&self, user: &str) -> bool {
+    pub(super) fn may_see_items_of(&self, user: &str) -> bool {
         self.identity.principal == user || self.may(GovernanceRight::ServersRead)
     }
 

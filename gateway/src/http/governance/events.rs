@@ -26,7 +26,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         since_ms: query.read("since", "a number of milliseconds since 1970", |text| {
             text.parse().ok()
         })?,
-        user: context.whose(query.text("user"))?,
+        user: context.list_owner(query.text("user"))?,
     };
     let governed = context.governed()?;
     let events = blocking(move || with_status(&governed, &filter)).await?;

@@ -39,7 +39,7 @@ pub(super) async fn replay(
         })?,
     };
     let request = ReplayRequest {
-        run_id: runs::seen(&context).await?,
+        run_id: runs::visible_run(&context).await?,
         principal: context.principal.clone(),
         teams: context.identity.teams.clone(),
         mode,

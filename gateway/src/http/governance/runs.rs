@@ -21,7 +21,7 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
         limit: query.limit(USUAL, MOST)?,
         status: query.choice("status")?,
         before: query.read("before", "the id of a run", RunId::parse)?,
-        user: context.whose(query.text("user"))?,
+        user: context.list_owner(query.text("user"))?,
     };
     let governed = context.governed()?;
     let limit = filter.limit;
@@ -40,19 +40,19 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
 /// `GET /servers/{id}/code/runs/{run}`
 pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem> {
     context.query(&[])?;
-    let id = seen(&context).await?;
+    let id = visible_run(&context).await?;
     let governed = context.governed()?;
     let run = blocking(move || governed.records.whole_run(&governed.server, &id)).await?;
     Ok(json(StatusCode::OK, &run.to_json()))
 }
 
 /// The run in the path, if the caller may see it.
-pub(super) async fn seen(context: &GovernanceContext) -> Result<RunId, Problem> {
-    let id = RunId::parse(context.named()).ok_or_else(Problem::no_run)?;
+pub(super) async fn visible_run(context: &GovernanceContext) -> Result<RunId, Problem> {
+    let id = RunId::parse(context.path_id()).ok_or_else(Problem::no_run)?;
     let governed = context.governed()?;
-    let asked = id.clone();
-    let run = blocking(move || governed.records.run(&governed.server, &asked)).await?;
-    if context.sees_of(&run.begun.user_email) {
+    let run_id = id.clone();
+    let run = blocking(move || governed.records.run(&governed.server, &run_id)).await?;
+    if context.may_see_items_of(&run.begun.user_email) {
         Ok(id)
     } else {
         Err(Problem::no_run())

@@ -26,11 +26,11 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let query = context.query(&["limit", "user"])?;
     let limit = query.limit(USUAL, MOST)?;
     let principal = context
-        .whose(query.text("user"))?
+        .list_owner(query.text("user"))?
         .map(|user| Principal::parse(user.as_bytes()))
         .transpose()
         .map_err(|error| Problem::new(Code::InvalidQuery, error.to_string()))?;
-    let mut asked = SessionQuery {
+    let mut request = SessionQuery {
         family: Family::Code,
         principal,
         standing: Some(Standing::Active),
@@ -42,15 +42,15 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let mut sessions = Vec::new();
     let mut is_complete = true;
     for _ in 0..PAGES_MAX {
-        let page = store.list(&asked).await?;
+        let page = store.list(&request).await?;
         is_complete &= page.complete;
         let found = page
             .sessions
             .iter()
             .map(|(key, record)| session(&context, key, record));
         sessions.extend(found);
-        asked.cursor = page.cursor;
-        if asked.cursor.is_none() || sessions.len() >= limit {
+        request.cursor = page.cursor;
+        if request.cursor.is_none() || sessions.len() >= limit {
             break;
         }
     }

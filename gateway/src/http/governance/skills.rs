@@ -37,17 +37,17 @@ pub(super) async fn list(context: GovernanceContext) -> Result<Response, Problem
     let status: Option<SkillStatus> = query.choice("status")?;
     let name = query.text("name").map(str::to_owned);
     let governed = context.governed()?;
-    let all = all(&governed).await?;
-    let (is_seen, newest) = (sees(&context), newest(&all));
+    let all = all_versions(&governed).await?;
+    let (is_visible, newest) = (visibility_filter(&context), newest(&all));
     let is_wanted = |skill: &&Skill| {
-        is_seen(skill)
+        is_visible(skill)
             && status.is_none_or(|status| skill.status == status)
             && name.as_ref().is_none_or(|name| skill.name == *name)
     };
     let skills: Vec<Value> = all
         .iter()
         .filter(is_wanted)
-        .map(|skill| told(&governed, skill, &newest))
+        .map(|skill| skill_json(&governed, skill, &newest))
         .collect();
     Ok(json(StatusCode::OK, &json!({"skills": skills})))
 }
@@ -59,18 +59,21 @@ pub(super) async fn show(context: GovernanceContext) -> Result<Response, Problem
     let version: Option<u32> =
         query.read("version", "a number from 1", |text| text.parse().ok())?;
     let governed = context.governed()?;
-    let all = all(&governed).await?;
-    let (is_seen, newest) = (sees(&context), newest(&all));
-    let seen: Vec<&Skill> = all
+    let all = all_versions(&governed).await?;
+    let (is_visible, newest) = (visibility_filter(&context), newest(&all));
+    let visible: Vec<&Skill> = all
         .iter()
-        .filter(|skill| skill.name == context.named() && is_seen(skill))
+        .filter(|skill| skill.name == context.path_id() && is_visible(skill))
         .collect();
-    let asked = |skill: &&&Skill| version.is_none_or(|version| skill.version == version);
-    let skill = seen.iter().rfind(asked).ok_or_else(Problem::no_skill)?;
-    let mut shown = told(&governed, skill, &newest);
-    let versions: Vec<Value> = seen
+    let is_requested = |skill: &&&Skill| version.is_none_or(|version| skill.version == version);
+    let skill = visible
         .iter()
-        .map(|skill| told(&governed, skill, &newest))
+        .rfind(is_requested)
+        .ok_or_else(Problem::no_skill)?;
+    let mut shown = skill_json(&governed, skill, &newest);
+    let versions: Vec<Value> = visible
+        .iter()
+        .map(|skill| skill_json(&governed, skill, &newest))
         .collect();
     let source = {
         let (governed, skill) = (governed.clone(), Skill::clone(skill));
@@ -89,10 +92,10 @@ pub(super) async fn create(
     request: Request,
 ) -> Result<Response, Problem> {
     context.query(&[])?;
-    context.needs(GovernanceRight::SkillsCreate)?;
-    let asked: NewSkillBody = body::read(&context.app, request).await?;
+    context.require(GovernanceRight::SkillsCreate)?;
+    let new_skill: NewSkillBody = body::read(&context.app, request).await?;
     let governed = context.governed()?;
-    let language = match asked.language.as_deref() {
+    let language = match new_skill.language.as_deref() {
         None => governed.language,
         Some(word) => Language::parse(word).ok_or_else(|| {
             Problem::new(
@@ -102,11 +105,11 @@ pub(super) async fn create(
         })?,
     };
     let new = NewSkill {
-        scope: scope(&context, &governed, asked.scope.as_deref())?,
-        name: asked.name,
+        scope: scope(&context, &governed, new_skill.scope.as_deref())?,
+        name: new_skill.name,
         language,
-        source: asked.source_code,
-        description: asked.description,
+        source: new_skill.source_code,
+        description: new_skill.description,
         author: context.identity.principal.clone(),
     };
     let principal = context.principal.clone();
@@ -127,9 +130,9 @@ pub(super) async fn create(
         made.map(|skill| (skill, governed))
     })
     .await?;
-    let all = all(&governed).await?;
-    let told = told(&governed, &skill, &newest(&all));
-    Ok(json(StatusCode::CREATED, &told))
+    let all = all_versions(&governed).await?;
+    let reply = skill_json(&governed, &skill, &newest(&all));
+    Ok(json(StatusCode::CREATED, &reply))
 }
 
 /// `POST /servers/{id}/skills/{skill id}/revoke`
@@ -138,22 +141,24 @@ pub(super) async fn revoke(
     request: Request,
 ) -> Result<Response, Problem> {
     context.query(&[])?;
-    context.needs(GovernanceRight::SkillsRevoke)?;
+    context.require(GovernanceRight::SkillsRevoke)?;
     let EmptyBody {} = body::read(&context.app, request).await?;
     let governed = context.governed()?;
-    let skill = all(&governed)
+    let skill = all_versions(&governed)
         .await?
         .into_iter()
-        .find(|skill| skill.id == context.named());
-    let skill = skill.filter(sees(&context)).ok_or_else(Problem::no_skill)?;
+        .find(|skill| skill.id == context.path_id());
+    let skill = skill
+        .filter(visibility_filter(&context))
+        .ok_or_else(Problem::no_skill)?;
     let by = context.identity.principal.clone();
     let changed = {
         let governed = governed.clone();
         blocking(move || governed.skills.revoke(&governed.server, &skill.id, &by)).await?
     };
-    let all = all(&governed).await?;
-    let told = told(&governed, &changed, &newest(&all));
-    Ok(json(StatusCode::OK, &told))
+    let all = all_versions(&governed).await?;
+    let reply = skill_json(&governed, &changed, &newest(&all));
+    Ok(json(StatusCode::OK, &reply))
 }
 
 /// An empty body.
@@ -162,7 +167,7 @@ pub(super) async fn revoke(
 pub(super) struct EmptyBody {}
 
 /// Every version of every skill of the server.
-pub(super) async fn all(governed: &GovernedServer) -> Result<Vec<Skill>, Problem> {
+pub(super) async fn all_versions(governed: &GovernedServer) -> Result<Vec<Skill>, Problem> {
     let governed = governed.clone();
     blocking(move || governed.skills.all(&governed.server)).await
 }
@@ -170,7 +175,7 @@ pub(super) async fn all(governed: &GovernedServer) -> Result<Vec<Skill>, Problem
 /// A filter for the versions that the caller may see: approved versions of the caller's scopes, all versions of these
 /// scopes for callers with the right to approve or revoke, the caller's own, and all for an admin. The caller's rights
 /// are evaluated once for all versions.
-pub(super) fn sees(context: &GovernanceContext) -> impl Fn(&Skill) -> bool {
+pub(super) fn visibility_filter(context: &GovernanceContext) -> impl Fn(&Skill) -> bool {
     let (viewer, is_admin) = (context.viewer(), context.is_admin());
     let decides =
         context.may(GovernanceRight::SkillsApprove) || context.may(GovernanceRight::SkillsRevoke);
@@ -196,7 +201,7 @@ fn newest(all: &[Skill]) -> Newest<'_> {
 }
 
 /// The skill as JSON. The newest approved version in its scope, which is the one that sessions mount, is active.
-fn told(governed: &GovernedServer, skill: &Skill, newest: &Newest<'_>) -> Value {
+fn skill_json(governed: &GovernedServer, skill: &Skill, newest: &Newest<'_>) -> Value {
     let of: (&str, &Scope) = (&skill.name, &skill.scope);
     let is_newest = newest
         .get(&of)

@@ -26,13 +26,13 @@ impl GroupMessage<'_> {
         let Some(name) = self.message.params.name() else {
             return self.refuse_params("the request needs a name");
         };
-        let Some(meant) = self.meant(listing, &name).await else {
+        let Some(named) = self.resolve_name(listing, &name).await else {
             return self.unknown(listing, &name).await;
         };
-        match meant.renamed {
-            None => self.pass(meant.member, &meant.moved).await,
+        match named.renamed {
+            None => self.relay(named.member, &named.moved).await,
             Some(own) => match with_name(self.message, own) {
-                Some(text) => self.pass_text(meant.member, text, &meant.moved).await,
+                Some(text) => self.relay_text(named.member, text, &named.moved).await,
                 None => self.refuse(ErrorKind::Internal),
             },
         }
@@ -42,21 +42,21 @@ impl GroupMessage<'_> {
     pub(super) async fn complete(&self) -> Reply {
         match reference(self.message) {
             Some(Reference::Prompt(name)) => {
-                let Some(meant) = self.meant(Listing::Prompts, &name).await else {
+                let Some(named) = self.resolve_name(Listing::Prompts, &name).await else {
                     return self.unknown(Listing::Prompts, &name).await;
                 };
-                match meant.renamed {
-                    None => self.pass(meant.member, &meant.moved).await,
+                match named.renamed {
+                    None => self.relay(named.member, &named.moved).await,
                     Some(own) => match with_reference(self.message, own) {
-                        Some(text) => self.pass_text(meant.member, text, &meant.moved).await,
+                        Some(text) => self.relay_text(named.member, text, &named.moved).await,
                         None => self.refuse(ErrorKind::Internal),
                     },
                 }
             }
             Some(Reference::Resource(uri)) => {
                 let mut moved = Vec::new();
-                match self.holder(&uri, &mut moved).await {
-                    Some(member) => self.pass(member, &moved).await,
+                match self.resolve_uri(&uri, &mut moved).await {
+                    Some(member) => self.relay(member, &moved).await,
                     None => self.unknown(Listing::Templates, &uri).await,
                 }
             }
@@ -70,17 +70,21 @@ impl GroupMessage<'_> {
             return self.refuse_params("the request needs a uri");
         };
         let mut moved = Vec::new();
-        match self.holder(&uri, &mut moved).await {
-            Some(member) => self.pass(member, &moved).await,
+        match self.resolve_uri(&uri, &mut moved).await {
+            Some(member) => self.relay(member, &moved).await,
             // A subscription at a member without the resource would promise updates that never come.
             None if method == Method::ResourcesSubscribe => {
                 self.unknown(Listing::Resources, &uri).await
             }
-            None => self.ask_in_turn(method, &uri, moved).await,
+            None => self.try_each_member(method, &uri, moved).await,
         }
     }
 
-    async fn meant<'a>(&'a self, listing: Listing, name: &'a str) -> Option<NamedMember<'a>> {
+    async fn resolve_name<'a>(
+        &'a self,
+        listing: Listing,
+        name: &'a str,
+    ) -> Option<NamedMember<'a>> {
         let group = &self.context.group;
         let mut moved = Vec::new();
         let (member, renamed) = match group.names() {
@@ -89,7 +93,9 @@ impl GroupMessage<'_> {
                 (member, Some(own))
             }
             GroupNames::Unchanged => {
-                let found = group.whose(&self.scope(), listing, name, &mut moved).await;
+                let found = group
+                    .member_of(&self.scope(), listing, name, &mut moved)
+                    .await;
                 (found?, None)
             }
         };
@@ -101,7 +107,7 @@ impl GroupMessage<'_> {
     }
 
     /// The member that lists the resource, or a template that its URI matches.
-    async fn holder(&self, uri: &str, moved: &mut Vec<RebindNotice>) -> Option<&Member> {
+    async fn resolve_uri(&self, uri: &str, moved: &mut Vec<RebindNotice>) -> Option<&Member> {
         let (group, scope) = (&self.context.group, self.scope());
         let mut upstreams = group.members().iter().filter(|m| m.upstream().is_some());
         if let (Some(only), None) = (upstreams.next(), upstreams.next()) {
@@ -109,7 +115,7 @@ impl GroupMessage<'_> {
             return Some(only);
         }
         for listing in [Listing::Resources, Listing::Templates] {
-            if let Some(member) = group.whose(&scope, listing, uri, moved).await {
+            if let Some(member) = group.member_of(&scope, listing, uri, moved).await {
                 return Some(member);
             }
         }
@@ -118,8 +124,13 @@ impl GroupMessage<'_> {
 
     /// An unlisted resource may still exist: the members are tried one after another, until one returns a result.
     /// Reading and unsubscribing are harmless at the others.
-    async fn ask_in_turn(&self, method: Method, uri: &str, mut moved: Vec<RebindNotice>) -> Reply {
-        if let Err(reply) = self.attend().await {
+    async fn try_each_member(
+        &self,
+        method: Method,
+        uri: &str,
+        mut moved: Vec<RebindNotice>,
+    ) -> Reply {
+        if let Err(reply) = self.check_session().await {
             return reply;
         }
         let session_router = &self.context.app.session_router;
@@ -127,9 +138,9 @@ impl GroupMessage<'_> {
         let mut failure = None;
         for server in self.context.group.upstreams() {
             let text = call::again(&session_router.next_id(), method, self.message.raw_params());
-            let asked = scope.ask_member(server, text).await;
-            moved.extend(asked.moved);
-            match asked.outcome {
+            let answer = scope.ask_member(server, text).await;
+            moved.extend(answer.moved);
+            match answer.outcome {
                 Ok(Some(result)) => return own_result(self.message.id(), &result, &moved),
                 Ok(None) => {}
                 Err(cause) => failure = failure.or(Some((server, cause))),
@@ -143,7 +154,7 @@ impl GroupMessage<'_> {
 
     /// No member was called, so the session still has to be checked: a client whose session has ended must learn that.
     async fn unknown(&self, listing: Listing, name: &str) -> Reply {
-        if let Err(reply) = self.attend().await {
+        if let Err(reply) = self.check_session().await {
             return reply;
         }
         let group = &self.context.group;

@@ -6,8 +6,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{StreamExt, future, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::member_reply::passed;
-use super::{GroupContext, attend};
+use super::member_reply::relay_reply;
+use super::{GroupContext, check_session};
 use crate::group::event_ids::{Resumption, Source, mark_event};
 use crate::http::endpoint::UpstreamContext;
 use crate::http::{answer, stateful};
@@ -37,11 +37,11 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
     }) = resumption
         && let Some(found) = context.group.upstream(server)
     {
-        let mut member = context.at(found);
+        let mut member = context.member_context(found);
         resume_after(&mut member.headers, Some(id));
-        return passed(stateful::get(&member).await, server, &[]);
+        return relay_reply(stateful::get(&member).await, server, &[]);
     }
-    if let Err(cause) = attend(context, &session).await {
+    if let Err(cause) = check_session(context, &session).await {
         return answer::store(&cause, None);
     }
     let hold = match hold(context, &session).await {
@@ -49,7 +49,7 @@ pub(in crate::http) async fn get(context: &GroupContext) -> Reply {
         Err(reply) => return *reply,
     };
     let opening = context.group.upstreams().map(|server| {
-        let mut member = context.at(server);
+        let mut member = context.member_context(server);
         let after = resumption.filter(|resumption| resumption.server == server.id.as_str());
         resume_after(&mut member.headers, after.map(|resumption| resumption.id));
         open(member, session.clone())

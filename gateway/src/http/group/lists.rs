@@ -27,7 +27,7 @@ impl GroupMessage<'_> {
             Ok(_) => return self.refuse_params("unknown cursor"),
             Err(cause) => return self.refuse_params(cause),
         }
-        if let Err(reply) = self.attend().await {
+        if let Err(reply) = self.check_session().await {
             return reply;
         }
         let listed = self.context.group.list(&self.scope(), listing).await;

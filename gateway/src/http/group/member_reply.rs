@@ -13,7 +13,7 @@ use mooring_router::affinity::RebindNotice;
 use mooring_upstream::ANSWER_BYTES_MAX;
 
 /// The successful reply of the member `server` to the client's own message. `moved` are the rebinds before it was sent.
-pub(super) fn passed(reply: Reply, server: &str, moved: &[RebindNotice]) -> Reply {
+pub(super) fn relay_reply(reply: Reply, server: &str, moved: &[RebindNotice]) -> Reply {
     let body = match reply.body {
         ReplyBody::Events(events) => {
             let server: Box<str> = server.into();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_reply_without_a_move_stays_what_it_is() {
-        let reply = passed(json("{\n}"), "tools", &[]);
+        let reply = relay_reply(json("{\n}"), "tools", &[]);
         assert!(matches!(reply.body, ReplyBody::Json(text) if text == "{\n}"));
     }
 
@@ -124,7 +124,7 @@ mod tests {
         let moves = [moved("http://new/")];
         let warning = moves[0].told().warning_event();
         let answer = Event::message("{\r\n \"id\":1}");
-        let passed_json = passed(json("{\r\n \"id\":1}"), "tools", &moves);
+        let passed_json = relay_reply(json("{\r\n \"id\":1}"), "tools", &moves);
         assert_eq!(events(passed_json).await, [warning.clone(), answer]);
 
         let event = |id: &str| Event {
@@ -133,7 +133,7 @@ mod tests {
         };
         let reply = Reply::events(stream::iter([Ok(event("3"))]));
         let expected = [warning, event("tools/call/3")];
-        assert_eq!(events(passed(reply, "tools", &moves)).await, expected);
+        assert_eq!(events(relay_reply(reply, "tools", &moves)).await, expected);
     }
 
     #[tokio::test]

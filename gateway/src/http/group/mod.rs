@@ -8,8 +8,8 @@ mod calls;
 mod listen;
 mod lists;
 mod member_reply;
+mod one_way;
 mod open;
-mod tell;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use mooring_session::rules::TouchRequest;
 use mooring_session::view::RecordView;
 use tokio_util::sync::CancellationToken;
 
-use self::member_reply::{name_member, passed};
+use self::member_reply::{name_member, relay_reply};
 use super::code::CodeContext;
 use super::endpoint::{Teams, UpstreamContext, end, is_initialize, named_session};
 use super::{App, answer, code, stateful};
@@ -77,14 +77,14 @@ pub(super) async fn post(
     };
     match (message.kind(), message.method()) {
         (Kind::Result | Kind::Error, _) | (Kind::Notification, Method::Progress) => {
-            group_message.to_whom_it_answers().await
+            group_message.answer_member().await
         }
         // The gateway has completed the members' handshakes itself.
-        (Kind::Notification, Method::Initialized) => match group_message.attend().await {
+        (Kind::Notification, Method::Initialized) => match group_message.check_session().await {
             Ok(()) => Reply::empty(StatusCode::ACCEPTED),
             Err(reply) => reply,
         },
-        (Kind::Notification, _) => group_message.to_all_bound().await,
+        (Kind::Notification, _) => group_message.notify_bound_members().await,
         (Kind::Request, method) => group_message.request(method).await,
     }
 }
@@ -114,7 +114,7 @@ impl GroupMessage<'_> {
             return self.list(listing).await;
         }
         match method {
-            Method::Ping => match (self.attend().await, self.message.id()) {
+            Method::Ping => match (self.check_session().await, self.message.id()) {
                 (Ok(()), Some(id)) => Reply::json(StatusCode::OK, call::empty_result(id.as_json())),
                 (Ok(()), None) => answer::plain(ErrorKind::InvalidRequest, None),
                 (Err(reply), _) => reply,
@@ -127,7 +127,7 @@ impl GroupMessage<'_> {
             }
             Method::LoggingSetLevel => self.set_level().await,
             // For a method that it does not know, the group cannot tell which member is meant.
-            _ => match self.attend().await {
+            _ => match self.check_session().await {
                 Ok(()) => self.refuse(ErrorKind::MethodNotFound),
                 Err(reply) => reply,
             },
@@ -135,8 +135,8 @@ impl GroupMessage<'_> {
     }
 
     /// Extends the session's TTL. Fails unless the session is live and the caller's.
-    async fn attend(&self) -> Result<(), Reply> {
-        attend(self.context, &self.session)
+    async fn check_session(&self) -> Result<(), Reply> {
+        check_session(self.context, &self.session)
             .await
             .map_err(|cause| answer::store(&cause, self.message.id()))
     }
@@ -174,13 +174,13 @@ impl GroupMessage<'_> {
     }
 
     /// Relays the unchanged message to a member.
-    async fn pass(&self, member: &Member, moved: &[RebindNotice]) -> Reply {
+    async fn relay(&self, member: &Member, moved: &[RebindNotice]) -> Reply {
         self.pass_message(member, self.body, self.message, moved)
             .await
     }
 
     /// Relays a rewritten message to a member.
-    async fn pass_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Reply {
+    async fn relay_text(&self, member: &Member, text: String, moved: &[RebindNotice]) -> Reply {
         let body = Bytes::from(text);
         match Message::parse(&body, Sender::Client) {
             Ok(message) => self.pass_message(member, &body, &message, moved).await,
@@ -200,12 +200,12 @@ impl GroupMessage<'_> {
     ) -> Reply {
         let reply = match member {
             Member::Upstream(server) => {
-                let context = self.context.at(server);
+                let context = self.context.member_context(server);
                 stateful::post(&context, body, message, self.revision).await
             }
             Member::Code(server) => {
                 // No binding is resolved for code, which would have checked the session.
-                if let Err(reply) = self.attend().await {
+                if let Err(reply) = self.check_session().await {
                     return reply;
                 }
                 let session_router = &self.context.app.session_router;
@@ -214,14 +214,14 @@ impl GroupMessage<'_> {
                     &server.id,
                     InFlightKind::Call,
                 );
-                let context = self.context.at_code(server);
+                let context = self.context.code_context(server);
                 code::post(&context, message, self.revision).await
             }
         };
         if !reply.status.is_success() {
             return name_member(reply, member.id()).await;
         }
-        passed(reply, member.id(), moved)
+        relay_reply(reply, member.id(), moved)
     }
 
     fn refuse(&self, kind: ErrorKind) -> Reply {
@@ -240,7 +240,7 @@ impl GroupContext {
     }
 
     /// The same request at a member of kind `code`.
-    fn at_code(&self, server: &Arc<CodeServer>) -> CodeContext {
+    fn code_context(&self, server: &Arc<CodeServer>) -> CodeContext {
         CodeContext {
             app: Arc::clone(&self.app),
             server: Arc::clone(server),
@@ -254,7 +254,7 @@ impl GroupContext {
     }
 
     /// The same request at an upstream member.
-    fn at(&self, server: &Arc<Server>) -> UpstreamContext {
+    fn member_context(&self, server: &Arc<Server>) -> UpstreamContext {
         UpstreamContext {
             app: Arc::clone(&self.app),
             server: Arc::clone(server),
@@ -267,7 +267,7 @@ impl GroupContext {
     }
 }
 
-async fn attend(context: &GroupContext, session: &Session) -> Result<(), StoreError> {
+async fn check_session(context: &GroupContext, session: &Session) -> Result<(), StoreError> {
     let touch = TouchRequest {
         principal: session.principal.clone(),
         ttl: None,

@@ -59,7 +59,8 @@ pub(super) async fn initialize(
         Err(cause) => return answer::open_error(&cause, message.id()),
     };
     let members = context.group.members().iter();
-    let asking = members.map(|member| ask(context, &session, member, message, revision));
+    let asking =
+        members.map(|member| initialize_member(context, &session, member, message, revision));
     let answers = join_all(asking).await;
 
     let (mut introduced, mut missing, mut first) = (Vec::new(), Vec::new(), None);
@@ -81,7 +82,7 @@ pub(super) async fn initialize(
             tracing::info!(session = %session.digest, %cause, "an unused session could not be ended; it will expire");
         }
         return match first {
-            Some((server, cause)) => name_member(absent(&cause, message), server).await,
+            Some((server, cause)) => name_member(absence_reply(&cause, message), server).await,
             None => answer::plain(ErrorKind::UpstreamUnavailable, message.id()),
         };
     }
@@ -114,7 +115,7 @@ async fn begin(
     Ok(session)
 }
 
-async fn ask(
+async fn initialize_member(
     context: &GroupContext,
     session: &Session,
     member: &Member,
@@ -161,7 +162,7 @@ fn code(
 }
 
 /// The reply if a member could not be initialized.
-fn absent(cause: &AbsenceReason, message: &Message<'_>) -> Reply {
+fn absence_reply(cause: &AbsenceReason, message: &Message<'_>) -> Reply {
     match cause {
         AbsenceReason::Settle(cause) => answer::resolve_error(cause, message.id()),
         AbsenceReason::Invalid => answer::plain(ErrorKind::UpstreamInvalid, message.id()),

@@ -28,7 +28,7 @@ pub struct StreamMessage {
     pub server: ServerName,
     /// The epoch of the stream's binding, if another gateway read it from the record.
     pub epoch: Option<u64>,
-    /// The client's headers that [`carried`] selects.
+    /// The client's headers that [`selected_headers`] selects.
     pub headers: HeaderMap,
     /// The message.
     pub body: Bytes,
@@ -56,7 +56,7 @@ pub(super) async fn deliver(
         principal: session.principal.clone(),
         server,
         epoch: None,
-        headers: carried(&headers),
+        headers: selected_headers(&headers),
         body,
     };
     if app.legacy.find(&message.key).is_some() {
@@ -69,7 +69,7 @@ pub(super) async fn deliver(
     {
         // The record names this gateway, which has no such stream: the stream is lost.
         Ok(Some((owner, _))) if owner.worker == *session_router.worker() => not_found(),
-        Ok(Some((owner, epoch))) => match pass_on(app, &owner, epoch, message).await {
+        Ok(Some((owner, epoch))) => match forward_message(app, &owner, epoch, message).await {
             Ok(reply) => reply,
             Err(cause) => {
                 tracing::info!(session = %session.digest, owner = %owner.worker, %cause, "message for a legacy client's stream could not be forwarded");
@@ -81,7 +81,7 @@ pub(super) async fn deliver(
     }
 }
 
-async fn pass_on(
+async fn forward_message(
     app: &App,
     owner: &OwnerView,
     epoch: u64,
@@ -161,7 +161,7 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
         lane: None,
     };
     if kind != Kind::Request {
-        return tell(context, body).await;
+        return deliver_one_way(context, body).await;
     }
     let Some(call) = context.stream.begin_call() else {
         return answer::error(
@@ -178,7 +178,7 @@ pub async fn deliver_here(app: &Arc<App>, message: StreamMessage) -> Reply {
 
 /// Delivers a message that has no response, and waits for it before the POST is answered, so that the client's next
 /// message cannot overtake it.
-async fn tell(context: StreamContext, body: Bytes) -> Reply {
+async fn deliver_one_way(context: StreamContext, body: Bytes) -> Reply {
     let Ok(message) = Message::parse(&body, Sender::Client) else {
         return answer::plain(ErrorKind::InvalidRequest, None);
     };
@@ -194,7 +194,7 @@ async fn tell(context: StreamContext, body: Bytes) -> Reply {
 }
 
 /// The client's headers to send with its message: those that are forwarded upstream, and the revision.
-fn carried(headers: &HeaderMap) -> HeaderMap {
+fn selected_headers(headers: &HeaderMap) -> HeaderMap {
     headers
         .iter()
         .filter(|(name, _)| **name == MCP_PROTOCOL_VERSION || is_forwarded(name))

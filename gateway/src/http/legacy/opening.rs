@@ -66,7 +66,7 @@ pub(super) async fn open(
         in_flight,
     ));
     // The queue is empty, so this does not wait.
-    let _ = stream.say_endpoint(&endpoint).await;
+    let _ = stream.send_endpoint(&endpoint).await;
     Ok(event_stream(events))
 }
 

@@ -93,29 +93,29 @@ impl StdioClient {
 
     /// Handles one line. Requests are answered later, in any order; everything else is served before this returns, so
     /// that later messages cannot overtake it.
-    pub async fn take(&mut self, line: Bytes) {
+    pub async fn handle_line(&mut self, line: Bytes) {
         while self.calls.try_join_next().is_some() {}
         if line.trim_ascii().is_empty() {
             return;
         }
         let message = match Message::parse(&line, Sender::Client) {
             Ok(message) => message,
-            Err(cause) => return self.say_error(&ErrorBody::from(&cause)).await,
+            Err(cause) => return self.write_error(&ErrorBody::from(&cause)).await,
         };
         match (&self.open, message.kind()) {
             (Some(_), Kind::Request) => self.begin_call(&line, &message).await,
-            (Some(_), _) => self.tell(&line, &message).await,
-            (None, Kind::Request) => self.take_first(&line, &message).await,
+            (Some(_), _) => self.handle_one_way(&line, &message).await,
+            (None, Kind::Request) => self.handle_before_initialize(&line, &message).await,
             // Before `initialize` there is no session to deliver it to.
             (None, _) => {}
         }
     }
 
     /// Refuses a line longer than `bytes_max`.
-    pub async fn refuse_long(&self, bytes_max: usize) {
+    pub async fn refuse_long_line(&self, bytes_max: usize) {
         let body =
             ErrorBody::new(ErrorKind::BodyTooLarge).detail(format!("at most {bytes_max} bytes"));
-        self.say_error(&body).await;
+        self.write_error(&body).await;
     }
 
     /// Returns when every request is answered.
@@ -144,27 +144,28 @@ impl StdioClient {
         context.stream.finish();
     }
 
-    async fn say(&self, message: &str) {
+    async fn write(&self, message: &str) {
         // If stdout is closed, the message is dropped.
         let _ = self.written.send(Wire::Lines.message(message)).await;
     }
 
-    async fn say_error(&self, error: &ErrorBody<'_>) {
-        self.say(&String::from_utf8_lossy(&error.to_bytes())).await;
+    async fn write_error(&self, error: &ErrorBody<'_>) {
+        self.write(&String::from_utf8_lossy(&error.to_bytes()))
+            .await;
     }
 
     /// Handles a request before the session is open.
-    async fn take_first(&mut self, line: &Bytes, message: &Message<'_>) {
+    async fn handle_before_initialize(&mut self, line: &Bytes, message: &Message<'_>) {
         match (message.method(), message.id()) {
             (Method::Initialize, _) => self.initialize(line, message).await,
             (Method::Ping, Some(id)) => {
-                self.say(&call::empty_result(id.as_json())).await;
+                self.write(&call::empty_result(id.as_json())).await;
             }
             (_, id) => {
                 let body = ErrorBody::new(ErrorKind::InvalidRequest)
                     .answering(id)
                     .detail("the client has to initialize first");
-                self.say_error(&body).await;
+                self.write_error(&body).await;
             }
         }
     }
@@ -177,7 +178,7 @@ impl StdioClient {
             let body = ErrorBody::new(ErrorKind::TooManyRequests)
                 .answering(message.id())
                 .detail("too many requests are open");
-            return self.say_error(&body).await;
+            return self.write_error(&body).await;
         };
         let (context, line) = (context.clone(), line.clone());
         self.calls.spawn(async move {
@@ -189,7 +190,7 @@ impl StdioClient {
     }
 
     /// Handles a message without a response.
-    async fn tell(&self, line: &Bytes, message: &Message<'_>) {
+    async fn handle_one_way(&self, line: &Bytes, message: &Message<'_>) {
         let Some(open) = &self.open else {
             return;
         };

@@ -35,7 +35,7 @@ impl StdioClient {
             Ok(begun) => begun,
             Err(cause) => {
                 return self
-                    .say(&text_of(&answer::open_error(&cause, message.id())))
+                    .write(&text_of(&answer::open_error(&cause, message.id())))
                     .await;
             }
         };
@@ -53,7 +53,7 @@ impl StdioClient {
             lane: keeps_sessions.then_some(self.lane),
         };
         let text = match start {
-            Some(SessionStart::Continued(result)) => go_on(&context, message, &result),
+            Some(SessionStart::Continued(result)) => continue_session(&context, message, &result),
             Some(SessionStart::New | SessionStart::Unknown) | None => {
                 self.opening = keeps_sessions.then(|| context.stream.session.clone());
                 let text = self.initialize_new_session(&context, line, message).await;
@@ -65,7 +65,7 @@ impl StdioClient {
             self.write_from(&context.stream);
             self.open = Some(Open { context, in_flight });
         }
-        self.say(&text).await;
+        self.write(&text).await;
     }
 
     async fn begin(
@@ -130,7 +130,7 @@ impl StdioClient {
 }
 
 /// The response to `initialize` in a continued session.
-fn go_on(context: &StreamContext, message: &Message<'_>, result: &str) -> String {
+fn continue_session(context: &StreamContext, message: &Message<'_>, result: &str) -> String {
     let id = message.id().map_or("null", |id| id.as_json());
     let text = call::result(id, result);
     let header = HeaderValue::from_str(context.stream.session.id.as_str()).ok();

@@ -11,7 +11,7 @@ use mooring_protocol::{ErrorBody, ErrorKind, Reply, rewrite_up};
 impl GroupMessage<'_> {
     /// Relays a response to, or progress on, a request of a member. The epoch in the request's id identifies the
     /// binding, since no two bindings of a record ever have the same epoch.
-    pub(super) async fn to_whom_it_answers(&self) -> Reply {
+    pub(super) async fn answer_member(&self) -> Reply {
         let epoch = match rewrite_up(self.message, None) {
             Ok(up) => up.refers_to.map(|request| request.epoch),
             Err(cause) => {
@@ -23,15 +23,15 @@ impl GroupMessage<'_> {
             Ok(record) => record,
             Err(reply) => return reply,
         };
-        let asked = record
+        let member = record
             .bindings
             .iter()
             .find(|binding| epoch.is_some_and(|epoch| epoch.0 == binding.epoch))
             .and_then(|binding| self.context.group.upstream(binding.server.as_str()));
-        match asked {
+        match member {
             Some(server) => {
                 let member = Member::Upstream(server.clone());
-                self.pass(&member, &[]).await
+                self.relay(&member, &[]).await
             }
             None => self.refuse(ErrorKind::AnswerUnexpected),
         }
@@ -39,8 +39,8 @@ impl GroupMessage<'_> {
 
     /// Relays a notification to every member that has an upstream session; members ignore those that do not concern
     /// them.
-    pub(super) async fn to_all_bound(&self) -> Reply {
-        if let Err(reply) = self.attend().await {
+    pub(super) async fn notify_bound_members(&self) -> Reply {
+        if let Err(reply) = self.check_session().await {
             return reply;
         }
         let record = match self.record().await {
@@ -51,12 +51,12 @@ impl GroupMessage<'_> {
             .bindings
             .iter()
             .filter_map(|binding| self.context.group.upstream(binding.server.as_str()));
-        let told = join_all(bound.map(|server| async move {
-            let context = self.context.at(server);
+        let sent = join_all(bound.map(|server| async move {
+            let context = self.context.member_context(server);
             let reply = stateful::post(&context, self.body, self.message, self.revision).await;
             (server, reply.status)
         }));
-        for (server, status) in told.await {
+        for (server, status) in sent.await {
             if !status.is_success() {
                 tracing::info!(session = %self.session.digest, server = %server.id, %status, "member of a group refused a notification");
             }
