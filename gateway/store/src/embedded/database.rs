@@ -108,7 +108,7 @@ impl Database {
             moved,
             also,
             used_at,
-        } = self.mended(|database| database.done(key, request, &also))?;
+        } = self.with_repair(|database| database.done(key, request, &also))?;
         if let Some(used_at) = used_at {
             self.note_use(key, used_at);
         }
@@ -257,7 +257,7 @@ impl Database {
     }
 
     pub(super) fn get_init(&mut self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
-        self.mended(|database| {
+        self.with_repair(|database| {
             let now = stored_number(database.clock.now().unix_ms());
             let found = database
                 .connection
@@ -282,7 +282,7 @@ impl Database {
         &mut self,
         work: impl Fn(&Transaction<'_>, &mut KnownWorkers, &Clock) -> Result<R, TransactionError>,
     ) -> Result<R, StoreError> {
-        self.mended(|database| {
+        self.with_repair(|database| {
             let Self {
                 connection,
                 known_workers,

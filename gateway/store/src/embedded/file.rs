@@ -71,7 +71,7 @@ impl FileLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(beside(path, LOCK))?;
+            .open(with_suffix(path, LOCK))?;
         file.try_lock().map_err(Error::from)?;
         Ok(Self(file))
     }
@@ -188,7 +188,7 @@ pub(super) fn make_private(path: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         // A log without a file is from an earlier file and does not belong to this one.
         made => made.map(drop).and_then(|()| {
-            let is_left = |part: &&&str| !part.is_empty() && beside(path, part).exists();
+            let is_left = |part: &&&str| !part.is_empty() && with_suffix(path, part).exists();
             match PARTS.iter().find(is_left) {
                 Some(_) => put_log_aside(path),
                 None => Ok(()),
@@ -209,14 +209,14 @@ fn put_log_aside(path: &Path) -> Result<()> {
 
 /// Moves the file, and those that SQLite keeps beside it, to `<name>.corrupt-<unix ms>` and returns that path. Called
 /// under the lock.
-pub(super) fn put_aside(path: &Path) -> Result<PathBuf> {
+pub(super) fn move_aside(path: &Path) -> Result<PathBuf> {
     move_parts(path, &PARTS)
 }
 
 fn move_parts(path: &Path, parts: &[&str]) -> Result<PathBuf> {
     let aside = free_name(path)?;
     for part in parts {
-        match fs::rename(beside(path, part), beside(&aside, part)) {
+        match fs::rename(with_suffix(path, part), with_suffix(&aside, part)) {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             moved => moved?,
         }
@@ -229,12 +229,12 @@ fn free_name(path: &Path) -> Result<PathBuf> {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |elapsed| elapsed.as_millis());
     (now_ms..now_ms.saturating_add(NAMES_TRIED))
-        .map(|ms| beside(path, &format!(".corrupt-{ms}")))
-        .find(|aside| PARTS.iter().all(|part| !beside(aside, part).exists()))
+        .map(|ms| with_suffix(path, &format!(".corrupt-{ms}")))
+        .find(|aside| PARTS.iter().all(|part| !with_suffix(aside, part).exists()))
         .ok_or_else(|| ErrorKind::AlreadyExists.into())
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     name.into()

@@ -24,7 +24,7 @@ use crate::turns::{self, EnterReply, EnterRequest, LeaveRequest};
 impl EmbeddedStore {
     pub(crate) async fn beat(&self, beat: &Beat) -> Result<(), StoreError> {
         let beat = beat.clone();
-        self.ask(move |database| {
+        self.run_on_thread(move |database| {
             database.write(|transaction, known_workers, clock| {
                 known_workers.beat(transaction, beat.clone(), clock)
             })
@@ -34,7 +34,7 @@ impl EmbeddedStore {
 
     pub(crate) async fn gone(&self, worker: &WorkerId) -> Result<bool, StoreError> {
         let worker = worker.clone();
-        self.ask(move |database| {
+        self.run_on_thread(move |database| {
             database.write(|transaction, known_workers, clock| {
                 Ok(known_workers.gone(transaction, &worker, clock)?)
             })
@@ -43,7 +43,7 @@ impl EmbeddedStore {
     }
 
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerView>, StoreError> {
-        self.ask(|database| database.mended(Database::workers))
+        self.run_on_thread(|database| database.with_repair(Database::workers))
             .await
     }
 
@@ -53,7 +53,7 @@ impl EmbeddedStore {
         request: &EnterRequest,
     ) -> Result<EnterReply, StoreError> {
         let (key, request) = (key.clone(), request.clone());
-        self.ask(move |database| {
+        self.run_on_thread(move |database| {
             let queues = Arc::clone(&database.queues);
             let (routed, turn) = database.transition_and(&key, &request.route(), |workers| {
                 queues.enter(&key, &request, workers)
@@ -73,7 +73,7 @@ impl EmbeddedStore {
         request: &LeaveRequest,
     ) -> Result<(), StoreError> {
         let (key, request) = (key.clone(), request.clone());
-        self.ask(move |database| {
+        self.run_on_thread(move |database| {
             let record = database.transition(&key, &Get)?;
             if record.principal != request.principal {
                 return Err(Refusal::Denied.into());
@@ -93,7 +93,7 @@ impl EmbeddedStore {
         timeout: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
         let look = || async {
-            let looked = self.ask(|database| {
+            let looked = self.run_on_thread(|database| {
                 let workers = &database.known_workers.workers.at(database.clock.mono());
                 database.queues.advance(workers);
                 Ok(())
@@ -110,7 +110,7 @@ impl EmbeddedStore {
         request: &RateRequest,
     ) -> Result<RateReply, StoreError> {
         let (name, request) = (name.to_owned(), *request);
-        self.ask(move |database| {
+        self.run_on_thread(move |database| {
             database.write(|transaction, _, clock| {
                 let stored = spent(transaction, &name)?;
                 let rated = rules::rate(stored, &request, clock.now());

@@ -40,7 +40,7 @@ impl Database {
     /// Deletes some expired tombstones and params. Whatever fails is retried in the next step.
     pub(super) fn purge(&mut self) {
         self.written_since_purge = 0;
-        match self.mended(|database| Ok(database.has_lapsed()?)) {
+        match self.with_repair(|database| Ok(database.has_lapsed()?)) {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {

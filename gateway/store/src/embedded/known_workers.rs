@@ -84,7 +84,7 @@ impl KnownWorkers {
         let mut rows = statement.query([])?;
         let mut seen_now = HashMap::new();
         while let Some(row) = rows.next()? {
-            if let Some((worker, seen)) = self.take_in(row, clock)? {
+            if let Some((worker, seen)) = self.read_row(row, clock)? {
                 seen_now.insert(worker, seen);
             }
         }
@@ -94,7 +94,7 @@ impl KnownWorkers {
     }
 
     /// Unreadable rows, which must have been edited by hand, are skipped: they name no worker.
-    fn take_in(
+    fn read_row(
         &mut self,
         row: &Row<'_>,
         clock: &Clock,

@@ -33,7 +33,7 @@ impl EmbeddedStore {
             count: query.count.clamp(1, PAGE_MAX),
             prefix: self.prefix.to_string(),
         };
-        self.ask(move |database| database.mended(|database| database.list(&search)))
+        self.run_on_thread(move |database| database.with_repair(|database| database.list(&search)))
             .await
     }
 }

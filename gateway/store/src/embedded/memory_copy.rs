@@ -60,7 +60,7 @@ pub(super) struct WrittenBack {
     /// Number of sessions that were written.
     pub(super) written: usize,
     /// Keys of sessions that other processes have changed meanwhile.
-    pub(super) overruled: Vec<String>,
+    pub(super) discarded: Vec<String>,
 }
 
 /// Copies whatever can be read: through the existing connection, through a read-only one, or nothing.
@@ -77,10 +77,10 @@ pub(super) fn make(
         return Ok((copy, Extent::Whole));
     }
     // If the directory is not writable, SQLite cannot create what it needs to read the log.
-    let as_it_lies = as_it_lies(path).and_then(|uri| {
+    let uri_without_log = uri_without_log(path).and_then(|uri| {
         Connection::open_with_flags(uri, read_only | OpenFlags::SQLITE_OPEN_URI).ok()
     });
-    if let Some(copy) = as_it_lies.and_then(|connection| of(&connection).ok()) {
+    if let Some(copy) = uri_without_log.and_then(|connection| of(&connection).ok()) {
         return Ok((copy, Extent::WithoutLog));
     }
     let memory = empty()?;
@@ -88,7 +88,7 @@ pub(super) fn make(
     Ok((memory, Extent::Nothing))
 }
 
-fn as_it_lies(path: &Path) -> Option<String> {
+fn uri_without_log(path: &Path) -> Option<String> {
     let escaped = path
         .to_str()?
         .replace('%', "%25")
@@ -152,13 +152,13 @@ pub(super) fn write_back(
     let mut rows = changed.query([])?;
     while let Some(change) = rows.next()? {
         let (key, base): (String, Option<String>) = (change.get(0)?, change.get(1)?);
-        let there: Option<String> = transaction
+        let current: Option<String> = transaction
             .prepare_cached("SELECT fields FROM sessions WHERE key = ?1")?
             .query_row([&key], |row| row.get(0))
             .optional()?;
         // Another process has changed it, or deleted it after it expired.
-        if there != base {
-            done.overruled.push(key);
+        if current != base {
+            done.discarded.push(key);
             continue;
         }
         let used_at: Option<i64> = transaction

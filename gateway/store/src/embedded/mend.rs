@@ -35,13 +35,13 @@ fn is_unwritable(error: &OpenError) -> bool {
         // The process that holds the lock for so long is still using the file.
         OpenError::Place { source, .. } => source.kind() != ErrorKind::TimedOut,
         OpenError::Directory { .. } => true,
-        OpenError::File { source, .. } => cannot_be_written(source),
+        OpenError::File { source, .. } => is_write_failure(source),
         _ => false,
     }
 }
 
 /// Whether the error means that the disk is full, or that the file or its directory is not writable.
-fn cannot_be_written(error: &rusqlite::Error) -> bool {
+fn is_write_failure(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(
@@ -76,15 +76,15 @@ fn copied(
 
 impl Database {
     /// Runs the work, and a second time if the file failed and was replaced.
-    pub(super) fn mended<R>(
+    pub(super) fn with_repair<R>(
         &mut self,
         mut work: impl FnMut(&mut Self) -> Result<R, TransactionError>,
     ) -> Result<R, StoreError> {
-        if !self.follow() {
+        if !self.reopen_if_replaced() {
             return Err(StoreError::NotReady(NotReady::Locked));
         }
         let done = match work(self) {
-            Err(TransactionError::Sqlite(error)) if self.mend(&error) => work(self),
+            Err(TransactionError::Sqlite(error)) if self.repair(&error) => work(self),
             done => done,
         };
         done.map_err(StoreError::from)
@@ -92,7 +92,7 @@ impl Database {
 
     /// Switches to the file at the path if another process has replaced it, and returns whether it did. Writes to the
     /// earlier file would be lost.
-    fn follow(&mut self) -> bool {
+    fn reopen_if_replaced(&mut self) -> bool {
         if self.connection.is_in_place() {
             return true;
         }
@@ -101,7 +101,7 @@ impl Database {
     }
 
     /// Replaces the file after such an error, and returns whether it did.
-    fn mend(&mut self, error: &rusqlite::Error) -> bool {
+    fn repair(&mut self, error: &rusqlite::Error) -> bool {
         if self.connection.memory_use().is_some() {
             return false;
         }
@@ -109,7 +109,7 @@ impl Database {
             tracing::error!(file = %self.path.display(), %error, "the sessions' file is damaged");
             return self.open_again(Check::Whole);
         }
-        cannot_be_written(error) && self.go_on_in_memory(error)
+        is_write_failure(error) && self.continue_in_memory(error)
     }
 
     fn open_again(&mut self, check: Check) -> bool {
@@ -118,7 +118,7 @@ impl Database {
                 self.serve_from(opened);
                 true
             }
-            Err(error) if is_unwritable(&error) => self.go_on_in_memory(&error),
+            Err(error) if is_unwritable(&error) => self.continue_in_memory(&error),
             Err(error) => {
                 tracing::error!(%error, "the sessions' file cannot be opened");
                 false
@@ -126,7 +126,7 @@ impl Database {
         }
     }
 
-    fn go_on_in_memory(&mut self, error: &dyn std::error::Error) -> bool {
+    fn continue_in_memory(&mut self, error: &dyn std::error::Error) -> bool {
         let status = Arc::clone(&self.status);
         match copied(Some(&self.connection), &self.path, error, &status) {
             Ok(copy) => {
@@ -159,7 +159,7 @@ impl Database {
                 return;
             }
         };
-        for key in &done.overruled {
+        for key in &done.discarded {
             tracing::warn!(
                 session = %mooring_secrets::digest::short(key),
                 "session changed in the file by another process meanwhile: changes in memory discarded"

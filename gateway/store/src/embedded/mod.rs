@@ -145,7 +145,7 @@ impl EmbeddedStore {
         request: &T,
     ) -> Result<T::Reply, StoreError> {
         let (key, request) = (key.clone(), request.clone());
-        self.ask(move |database| database.transition(&key, &request))
+        self.run_on_thread(move |database| database.transition(&key, &request))
             .await
     }
 
@@ -156,23 +156,24 @@ impl EmbeddedStore {
         keep: Millis,
     ) -> Result<(), StoreError> {
         let (digest, json) = (digest.clone(), json.to_owned());
-        self.ask(move |database| database.put_init(&digest, &json, keep))
+        self.run_on_thread(move |database| database.put_init(&digest, &json, keep))
             .await
     }
 
     pub(super) async fn get_init(&self, digest: &InitDigest) -> Result<Option<String>, StoreError> {
         let digest = digest.clone();
-        self.ask(move |database| database.get_init(&digest)).await
+        self.run_on_thread(move |database| database.get_init(&digest))
+            .await
     }
 
     pub(super) async fn delete_init(&self, digest: &InitDigest) -> Result<(), StoreError> {
         let digest = digest.clone();
-        self.ask(move |database| database.delete_init(&digest))
+        self.run_on_thread(move |database| database.delete_init(&digest))
             .await
     }
 
     /// Runs work on the thread. Queued work is done even if the caller no longer waits.
-    async fn ask<R: Send + 'static>(
+    async fn run_on_thread<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Database) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
@@ -181,12 +182,12 @@ impl EmbeddedStore {
             // If the caller is gone, the work stays done.
             drop(reply.send(work(database)));
         });
-        let asked = async {
+        let run = async {
             let stopped = || StoreError::NotReady(NotReady::Stopped);
             self.jobs.send_async(job).await.map_err(|_| stopped())?;
             answer.await.map_err(|_| stopped())?
         };
-        tokio::time::timeout(WAIT_MAX, asked)
+        tokio::time::timeout(WAIT_MAX, run)
             .await
             .unwrap_or(Err(StoreError::NotReady(NotReady::Locked)))
     }

@@ -26,8 +26,8 @@ impl EmbeddedStore {
     ) -> Result<Vec<SessionKey>, StoreError> {
         let (worker, prefix) = (worker.clone(), self.prefix.to_string());
         let count = count.min(PAGE_MAX);
-        self.ask(move |database| {
-            database.mended(|database| database.reap(&worker, family, count, &prefix))
+        self.run_on_thread(move |database| {
+            database.with_repair(|database| database.reap(&worker, family, count, &prefix))
         })
         .await
     }

@@ -31,7 +31,7 @@ pub(super) enum Check {
 /// so concurrently, one creates them and the others find them.
 pub(super) fn open(path: &Path, check: Check) -> Result<FileConnection, OpenError> {
     if check == Check::Usual
-        && let Some(opened) = as_it_stands(path)
+        && let Some(opened) = open_unchanged(path)
     {
         return Ok(opened);
     }
@@ -44,7 +44,7 @@ pub(super) fn open(path: &Path, check: Check) -> Result<FileConnection, OpenErro
     let _lock = FileLock::take(path).map_err(|source| of_place(path, source))?;
     match make(path, check) {
         Err(OpenError::File { source, .. }) if is_damage(&source) => {
-            let moved_to = file::put_aside(path).map_err(|source| of_place(path, source))?;
+            let moved_to = file::move_aside(path).map_err(|source| of_place(path, source))?;
             tracing::error!(
                 file = %path.display(),
                 moved_to = %moved_to.display(),
@@ -73,7 +73,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 }
 
 /// The file if it needs no changes; this needs no lock.
-fn as_it_stands(path: &Path) -> Option<FileConnection> {
+fn open_unchanged(path: &Path) -> Option<FileConnection> {
     let id = FileId::at(path).ok()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened =
@@ -85,8 +85,8 @@ fn as_it_stands(path: &Path) -> Option<FileConnection> {
     if version(&opened).ok()? != SCHEMA_VERSION || mode != "wal" {
         return None;
     }
-    settle(&opened).ok()?;
-    look_through(&opened, Check::Usual).ok()?;
+    set_synchronous(&opened).ok()?;
+    check_damage(&opened, Check::Usual).ok()?;
     opened.is_in_place().then_some(opened)
 }
 
@@ -118,9 +118,9 @@ fn prepare(connection: &mut Connection, check: Check) -> rusqlite::Result<i64> {
     if found > SCHEMA_VERSION {
         return Ok(found);
     }
-    look_through(connection, check)?;
+    check_damage(connection, check)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    settle(connection)?;
+    set_synchronous(connection)?;
     // A process of an earlier release, which does not lock, may create the tables too: the second one finds them.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tables::bring_up_to_date(&transaction)?;
@@ -128,12 +128,12 @@ fn prepare(connection: &mut Connection, check: Check) -> rusqlite::Result<i64> {
     version(connection)
 }
 
-fn settle(connection: &Connection) -> rusqlite::Result<()> {
+fn set_synchronous(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "NORMAL")
 }
 
 /// Fails with the error of SQLite if the check finds damage.
-fn look_through(connection: &Connection, check: Check) -> rusqlite::Result<()> {
+fn check_damage(connection: &Connection, check: Check) -> rusqlite::Result<()> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let pragma = match check {
         Check::Whole => "integrity_check",

@@ -34,7 +34,7 @@ pub(crate) struct Memory {
     pub(super) shadow: Shadow,
     pub(super) inits: Inits,
     /// Initialize params that were not sent to Redis.
-    pub(super) inits_owed: Vec<InitDigest>,
+    pub(super) pending_inits: Vec<InitDigest>,
     /// Rates while Redis is away: each gateway counts for itself.
     pub(super) rates: Rates,
     pub(super) away_since: Timestamp,
@@ -68,7 +68,7 @@ pub(super) struct ReadOrigin {
 pub(super) struct PendingEnd {
     pub(super) request: EndRequest,
     /// The upstream sessions that the reply named, which the caller cleans up.
-    pub(super) told: Vec<UpstreamSession>,
+    pub(super) reported: Vec<UpstreamSession>,
 }
 
 /// Liveness while Redis is away: it is unknown, so every worker counts as alive and none loses its connections.
@@ -93,7 +93,7 @@ impl Memory {
         Self {
             shadow: Shadow::default(),
             inits: Inits::default(),
-            inits_owed: Vec::new(),
+            pending_inits: Vec::new(),
             rates: Rates::default(),
             away_since: Timestamp::default(),
             sessions: Sessions::new(SESSIONS_MAX),
@@ -138,10 +138,10 @@ impl Memory {
     /// Loads a session that was read before the outage, or a code session of this user, and returns whether there is
     /// one.
     fn recall(&mut self, key: &SessionKey, user: Option<&Principal>, now: Timestamp) -> bool {
-        let read = self.shadow.believed(key, self.away_since);
+        let read = self.shadow.usable(key, self.away_since);
         let of_user = || {
             let user = user.filter(|_| key.family() == Family::Code)?;
-            Some(SessionSnapshot::nothing_of(user.clone(), now))
+            Some(SessionSnapshot::without_record(user.clone(), now))
         };
         let Some(read) = read.or_else(of_user) else {
             return false;
@@ -194,7 +194,7 @@ impl Memory {
     pub(super) fn journal_end(&mut self, key: &SessionKey, request: &EndRequest, reply: &EndReply) {
         let owed = PendingEnd {
             request: request.clone(),
-            told: reply
+            reported: reply
                 .record
                 .bindings
                 .iter()
@@ -232,7 +232,7 @@ impl Memory {
     }
 
     /// The sessions to send to Redis.
-    pub(super) fn owed(&self) -> Vec<SessionKey> {
+    pub(super) fn pending_sessions(&self) -> Vec<SessionKey> {
         self.origins.keys().cloned().collect()
     }
 
@@ -243,7 +243,7 @@ impl Memory {
     }
 
     /// Forgets a session that was sent to Redis.
-    pub(super) fn settle(&mut self, key: &SessionKey) {
+    pub(super) fn forget(&mut self, key: &SessionKey) {
         self.ends.remove(key);
         self.origins.remove(key);
         self.sessions.forget(key);

@@ -159,8 +159,8 @@ impl FallbackStore {
             }
         }
         let mut memory = shared.memory();
-        if !memory.inits_owed.contains(digest) {
-            memory.inits_owed.push(digest.clone());
+        if !memory.pending_inits.contains(digest) {
+            memory.pending_inits.push(digest.clone());
         }
         Ok(())
     }

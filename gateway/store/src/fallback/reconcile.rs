@@ -31,7 +31,7 @@ const LEASE: Millis = Millis::new(10_000);
 
 /// Whether Redis accepted a binding.
 enum ReconcileOutcome {
-    Held,
+    Accepted,
     Overruled,
 }
 
@@ -46,23 +46,23 @@ pub(super) async fn reconcile(shared: &Shared) -> Result<(), StoreError> {
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;
-    let owed = shared.memory().owed();
-    stream::iter(owed)
-        .map(|key| tell_session(shared, key))
+    let pending = shared.memory().pending_sessions();
+    stream::iter(pending)
+        .map(|key| send_session(shared, key))
         .buffer_unordered(AT_ONCE)
         .try_collect::<()>()
         .await?;
-    tell_inits(shared).await
+    send_inits(shared).await
 }
 
 async fn end_session(shared: &Shared, key: SessionKey, end: PendingEnd) -> Result<(), StoreError> {
-    let reply = answered(shared.redis.run(&key, &end.request).await)?;
+    let reply = accepted(shared.redis.run(&key, &end.request).await)?;
     for view in reply.into_iter().flat_map(|ended| ended.record.bindings) {
-        let is_told = view
+        let is_reported = view
             .upstream_session
             .as_ref()
-            .is_none_or(|session| end.told.contains(session));
-        if !is_told {
+            .is_none_or(|session| end.reported.contains(session));
+        if !is_reported {
             shared.report(Loss {
                 key: key.clone(),
                 server: view.server,
@@ -72,22 +72,24 @@ async fn end_session(shared: &Shared, key: SessionKey, end: PendingEnd) -> Resul
             });
         }
     }
-    shared.memory().settle(&key);
+    shared.memory().forget(&key);
     Ok(())
 }
 
-async fn tell_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError> {
+async fn send_session(shared: &Shared, key: SessionKey) -> Result<(), StoreError> {
     let Some((origin, record)) = shared.memory().session(&key) else {
-        shared.memory().settle(&key);
+        shared.memory().forget(&key);
         return Ok(());
     };
     let is_known = !matches!(&origin, Origin::Read(read) if !read.is_whole);
     match origin {
-        _ if key.family() == Family::Code && is_known => tell_code(shared, &key, &record).await?,
-        Origin::Minted => tell_minted(shared, &key, &record).await?,
-        Origin::Read(read) => tell_read(shared, &key, &record, read).await?,
+        _ if key.family() == Family::Code && is_known => {
+            send_code_session(shared, &key, &record).await?
+        }
+        Origin::Minted => send_created_session(shared, &key, &record).await?,
+        Origin::Read(read) => send_read_session(shared, &key, &record, read).await?,
     }
-    shared.memory().settle(&key);
+    shared.memory().forget(&key);
     Ok(())
 }
 
@@ -106,48 +108,56 @@ fn creation(record: &Record) -> CreateRequest {
 
 /// A code session that was used during the outage is in use. If Redis saw it expire meanwhile it is created again, so
 /// that no reaper deletes its files. A session that was ended stays ended.
-async fn tell_code(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
+async fn send_code_session(
+    shared: &Shared,
+    key: &SessionKey,
+    record: &Record,
+) -> Result<(), StoreError> {
     if record.life.standing(shared.clock.now()) != Standing::Active {
         return Ok(());
     }
     let create = creation(record);
     let result = shared.redis.run(key, &create).await;
     let has_expired = matches!(result, Err(StoreError::Refused(Refusal::NoSession)));
-    answered(result)?;
+    accepted(result)?;
     if has_expired {
         let create = CreateRequest {
             revival: Revival::Allowed,
             ..create
         };
-        answered(shared.redis.run(key, &create).await)?;
+        accepted(shared.redis.run(key, &create).await)?;
     }
     Ok(())
 }
 
-async fn tell_minted(shared: &Shared, key: &SessionKey, record: &Record) -> Result<(), StoreError> {
+async fn send_created_session(
+    shared: &Shared,
+    key: &SessionKey,
+    record: &Record,
+) -> Result<(), StoreError> {
     let create = creation(record);
     let is_active = record.life.standing(shared.clock.now()) == Standing::Active;
-    let is_created = is_active && answered(shared.redis.run(key, &create).await)?.is_some();
+    let is_created = is_active && accepted(shared.redis.run(key, &create).await)?.is_some();
     for (server, binding) in &record.bindings {
-        let told = match (is_created, binding.phase) {
+        let outcome = match (is_created, binding.phase) {
             // Its initialization is in progress, and will find that the claim is lost.
-            (true, Phase::Claimed { .. }) => ReconcileOutcome::Held,
+            (true, Phase::Claimed { .. }) => ReconcileOutcome::Accepted,
             (true, Phase::Bound) => bind(shared, key, record, server, binding).await?,
             (false, _) => ReconcileOutcome::Overruled,
         };
-        report_unless_held(shared, key, server, binding, &told);
+        report_if_overruled(shared, key, server, binding, &outcome);
     }
     Ok(())
 }
 
-async fn tell_read(
+async fn send_read_session(
     shared: &Shared,
     key: &SessionKey,
     record: &Record,
     read: ReadOrigin,
 ) -> Result<(), StoreError> {
     for (server, epoch) in &read.epochs {
-        let told = match record.bindings.get(server) {
+        let outcome = match record.bindings.get(server) {
             None => {
                 let unbind = UnbindRequest {
                     principal: record.principal.clone(),
@@ -155,7 +165,7 @@ async fn tell_read(
                     epoch: *epoch,
                     token: None,
                 };
-                answered(shared.redis.run(key, &unbind).await)?;
+                accepted(shared.redis.run(key, &unbind).await)?;
                 continue;
             }
             Some(binding) if binding.epoch == *epoch => continue,
@@ -163,7 +173,7 @@ async fn tell_read(
             Some(binding) => rebind(shared, key, record, server, binding, *epoch).await?,
         };
         if let Some(binding) = record.bindings.get(server) {
-            report_unless_held(shared, key, server, binding, &told);
+            report_if_overruled(shared, key, server, binding, &outcome);
         }
     }
     // A session that was only used is touched too: the use counts.
@@ -174,7 +184,7 @@ async fn tell_read(
         labels: BTreeMap::new(),
         reported: None,
     });
-    answered(shared.redis.run(key, &touch).await)?;
+    accepted(shared.redis.run(key, &touch).await)?;
     Ok(())
 }
 
@@ -196,7 +206,7 @@ async fn bind(
         upstream_session: None,
         ownership: ownership(binding),
     };
-    match answered(shared.redis.run(key, &bind).await)? {
+    match accepted(shared.redis.run(key, &bind).await)? {
         Some(bound) if bound.won => confirm(shared, key, record, binding, bound.binding).await,
         _ => Ok(ReconcileOutcome::Overruled),
     }
@@ -212,7 +222,7 @@ async fn rebind(
     epoch: u64,
 ) -> Result<ReconcileOutcome, StoreError> {
     let rebind = rebind_to(record, server, binding, epoch);
-    match answered(shared.redis.run(key, &rebind).await)? {
+    match accepted(shared.redis.run(key, &rebind).await)? {
         Some(rebound) if rebound.won => {
             confirm(shared, key, record, binding, rebound.binding).await
         }
@@ -231,7 +241,7 @@ async fn confirm(
         // This is an earlier claim whose reply was lost when Redis went away, at another instance. This gateway has its
         // token, and rebinds it.
         let rebind = rebind_to(record, &held.server, binding, held.epoch);
-        match answered(shared.redis.run(key, &rebind).await)? {
+        match accepted(shared.redis.run(key, &rebind).await)? {
             Some(rebound) if rebound.won => held = rebound.binding,
             _ => return Ok(ReconcileOutcome::Overruled),
         }
@@ -243,8 +253,8 @@ async fn confirm(
         token: binding.token.clone(),
         upstream_session: binding.upstream_session.clone(),
     };
-    Ok(match answered(shared.redis.run(key, &confirm).await)? {
-        Some(_) => ReconcileOutcome::Held,
+    Ok(match accepted(shared.redis.run(key, &confirm).await)? {
+        Some(_) => ReconcileOutcome::Accepted,
         None => ReconcileOutcome::Overruled,
     })
 }
@@ -277,30 +287,30 @@ fn ownership(binding: &Binding) -> Ownership {
     }
 }
 
-async fn tell_inits(shared: &Shared) -> Result<(), StoreError> {
-    let owed = std::mem::take(&mut shared.memory().inits_owed);
-    for (done, digest) in owed.iter().enumerate() {
+async fn send_inits(shared: &Shared) -> Result<(), StoreError> {
+    let pending = std::mem::take(&mut shared.memory().pending_inits);
+    for (done, digest) in pending.iter().enumerate() {
         let now = shared.clock.now();
         let Some((json, keep)) = shared.memory().inits.rest(digest, now) else {
             continue;
         };
         if let Err(error) = shared.redis.put_init(digest, &json, keep).await {
-            let rest = owed.iter().skip(done).cloned();
-            shared.memory().inits_owed.extend(rest);
+            let rest = pending.iter().skip(done).cloned();
+            shared.memory().pending_inits.extend(rest);
             return Err(error);
         }
     }
     Ok(())
 }
 
-fn report_unless_held(
+fn report_if_overruled(
     shared: &Shared,
     key: &SessionKey,
     server: &ServerName,
     binding: &Binding,
-    told: &ReconcileOutcome,
+    outcome: &ReconcileOutcome,
 ) {
-    if matches!(told, ReconcileOutcome::Overruled) {
+    if matches!(outcome, ReconcileOutcome::Overruled) {
         shared.report(Loss {
             key: key.clone(),
             server: server.clone(),
@@ -313,7 +323,7 @@ fn report_unless_held(
 
 /// The reply, or none if Redis refused. An unreadable reply counts as a refusal, since the next one would be unreadable
 /// too.
-fn answered<R>(result: Result<R, StoreError>) -> Result<Option<R>, StoreError> {
+fn accepted<R>(result: Result<R, StoreError>) -> Result<Option<R>, StoreError> {
     match result {
         Ok(reply) => Ok(Some(reply)),
         Err(StoreError::Refused(_)) => Ok(None),

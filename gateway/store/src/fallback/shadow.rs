@@ -13,7 +13,7 @@ use mooring_session::view::{BindingState, BindingView, RecordView};
 use crate::key::SessionKey;
 
 /// Longest time between a read and the start of the outage for the read to be usable.
-pub(super) const BELIEVED_FOR: Millis = Millis::new(60_000);
+pub(super) const USABLE_FOR: Millis = Millis::new(60_000);
 /// Most sessions. Beyond it the least recently read are forgotten.
 pub(super) const SESSIONS_MAX: usize = 20_000;
 
@@ -23,7 +23,7 @@ pub(super) const SESSIONS_MAX: usize = 20_000;
 pub(crate) struct Shadow {
     young: HashMap<SessionKey, SessionSnapshot>,
     old: HashMap<SessionKey, SessionSnapshot>,
-    turned_at: Timestamp,
+    rotated_at: Timestamp,
 }
 
 /// The state that was read of one session.
@@ -38,7 +38,7 @@ pub(super) struct SessionSnapshot {
 
 impl SessionSnapshot {
     /// Only the existence of a session of this principal.
-    pub(super) fn nothing_of(principal: Principal, now: Timestamp) -> Self {
+    pub(super) fn without_record(principal: Principal, now: Timestamp) -> Self {
         Self {
             principal,
             record: None,
@@ -112,19 +112,19 @@ impl Shadow {
     }
 
     /// The usable state of a session if Redis went away at `away_since`.
-    pub(super) fn believed(
+    pub(super) fn usable(
         &self,
         key: &SessionKey,
         away_since: Timestamp,
     ) -> Option<SessionSnapshot> {
-        let is_believed = |read_at: Timestamp| away_since <= read_at.plus(BELIEVED_FOR);
+        let is_usable_at = |read_at: Timestamp| away_since <= read_at.plus(USABLE_FOR);
         let read = self.young.get(key).or_else(|| self.old.get(key))?;
-        if !is_believed(read.read_at) {
+        if !is_usable_at(read.read_at) {
             return None;
         }
         let mut read = read.clone();
         read.bindings
-            .retain(|_, binding| is_believed(binding.read_at));
+            .retain(|_, binding| is_usable_at(binding.read_at));
         Some(read)
     }
 
@@ -134,15 +134,15 @@ impl Shadow {
         principal: &Principal,
         now: Timestamp,
     ) -> &mut SessionSnapshot {
-        let is_due = self.turned_at.plus(BELIEVED_FOR) <= now;
+        let is_due = self.rotated_at.plus(USABLE_FOR) <= now;
         if is_due || self.young.len() >= SESSIONS_MAX / 2 {
             self.old = std::mem::take(&mut self.young);
-            self.turned_at = now;
+            self.rotated_at = now;
         }
         let old = &mut self.old;
         let read = self.young.entry(key.clone()).or_insert_with(|| {
             old.remove(key)
-                .unwrap_or_else(|| SessionSnapshot::nothing_of(principal.clone(), now))
+                .unwrap_or_else(|| SessionSnapshot::without_record(principal.clone(), now))
         });
         read.read_at = now;
         read
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn epoch(shadow: &Shadow, session: &str, away_ms: u64) -> Option<u64> {
-        let read = shadow.believed(&make::key(session), at(away_ms))?;
+        let read = shadow.usable(&make::key(session), at(away_ms))?;
         Some(read.bindings.values().next()?.view.epoch)
     }
 

@@ -89,9 +89,9 @@ impl Dialer {
             .get_multiplexed_async_connection_with_config(&config)
             .await
             .map_err(down)?;
-        let mut ask = redis::cmd("COMMAND");
-        ask.arg("INFO").arg(&NEEDED);
-        let answer = connection.send_packed_command(&ask);
+        let mut command = redis::cmd("COMMAND");
+        command.arg("INFO").arg(&NEEDED);
+        let answer = connection.send_packed_command(&command);
         match timeout(self.command_timeout, answer).await {
             Ok(Ok(Value::ServerError(error))) => Err(DownReason::Denied(error.code().to_owned())),
             Ok(Ok(value)) => is_complete(&value).map(|()| connection),

@@ -32,7 +32,7 @@ const FAILURE_AFTER: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct EventConnections {
     source: Source,
-    lines: Mutex<HashMap<WorkerId, Arc<tokio::sync::Mutex<Line>>>>,
+    connections: Mutex<HashMap<WorkerId, Arc<tokio::sync::Mutex<WaitConnection>>>>,
 }
 
 /// What a wait needs to connect.
@@ -45,7 +45,7 @@ struct Source {
 
 /// One worker's connection, and the current wait on it.
 #[derive(Default)]
-struct Line {
+struct WaitConnection {
     connection: Option<MultiplexedConnection>,
     wait: Option<JoinHandle<WaitResult>>,
 }
@@ -56,13 +56,17 @@ struct WaitResult {
     result: Result<Vec<WorkerEvent>, StoreError>,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for WaitConnection {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Line(waiting: {})", self.wait.is_some())
+        write!(
+            formatter,
+            "WaitConnection(waiting: {})",
+            self.wait.is_some()
+        )
     }
 }
 
-impl Drop for Line {
+impl Drop for WaitConnection {
     fn drop(&mut self) {
         if let Some(wait) = &self.wait {
             wait.abort();
@@ -88,7 +92,7 @@ impl EventConnections {
                 link,
                 prefix: prefix.into(),
             },
-            lines: Mutex::default(),
+            connections: Mutex::default(),
         }
     }
 
@@ -98,7 +102,7 @@ impl EventConnections {
         wait: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
         let wait = wait.clamp(duration(WAIT_TIMEOUT_MIN), duration(WAIT_TIMEOUT_MAX));
-        let line = self.line(worker);
+        let line = self.connection(worker);
         // The task has its own timeout. Only a wait that an earlier caller started may take longer than this one.
         let deadline = Instant::now() + wait + self.source.dialer.command_timeout;
         let Ok(mut line) = timeout_at(deadline, line.lock()).await else {
@@ -123,9 +127,12 @@ impl EventConnections {
         result
     }
 
-    fn line(&self, worker: &WorkerId) -> Arc<tokio::sync::Mutex<Line>> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(lines.entry(worker.clone()).or_default())
+    fn connection(&self, worker: &WorkerId) -> Arc<tokio::sync::Mutex<WaitConnection>> {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(connections.entry(worker.clone()).or_default())
     }
 }
 
@@ -136,15 +143,15 @@ impl Source {
         worker: WorkerId,
         wait: Duration,
     ) -> WaitResult {
-        let asked_at = Instant::now();
-        let waited = self.ask(connection, &worker, wait).await;
+        let sent_at = Instant::now();
+        let waited = self.send_wait(connection, &worker, wait).await;
         if waited.result.is_err() {
-            sleep_until(asked_at + wait.min(FAILURE_AFTER)).await;
+            sleep_until(sent_at + wait.min(FAILURE_AFTER)).await;
         }
         waited
     }
 
-    async fn ask(
+    async fn send_wait(
         &mut self,
         connection: Option<MultiplexedConnection>,
         worker: &WorkerId,

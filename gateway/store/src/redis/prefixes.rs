@@ -28,9 +28,9 @@ pub(super) async fn not_covering(
     heads: &[String],
     at_most: Duration,
 ) -> Option<NotCovered> {
-    let mut ask = redis::cmd("CONFIG");
-    ask.arg("GET").arg(SETTING);
-    let answer = timeout(at_most, connection.send_packed_command(&ask)).await;
+    let mut command = redis::cmd("CONFIG");
+    command.arg("GET").arg(SETTING);
+    let answer = timeout(at_most, connection.send_packed_command(&command)).await;
     let prefixes = match answer {
         Ok(Ok(value)) => read(value),
         _ => None,

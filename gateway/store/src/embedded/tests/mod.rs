@@ -194,7 +194,7 @@ async fn ended_tombstones_are_dropped_and_their_numbers_are_not_used_again() {
     file.pass(3 * 3_600_000);
     for _ in 0..8 {
         store
-            .ask(|database| {
+            .run_on_thread(|database| {
                 database.purge();
                 Ok(())
             })

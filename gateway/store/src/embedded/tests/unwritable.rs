@@ -17,7 +17,7 @@ async fn create(store: &EmbeddedStore, session: &str) {
 
 async fn returns(store: &EmbeddedStore) -> StoreMode {
     store
-        .ask(|database| {
+        .run_on_thread(|database| {
             database.return_to_file();
             Ok(())
         })
@@ -29,7 +29,7 @@ async fn returns(store: &EmbeddedStore) -> StoreMode {
 /// The store's own connection gets no more pages, as on a disk that is full.
 async fn fill(store: &EmbeddedStore) {
     store
-        .ask(|database| {
+        .run_on_thread(|database| {
             let pages: i64 = database
                 .connection
                 .pragma_query_value(None, "page_count", |row| row.get(0))
@@ -77,7 +77,7 @@ async fn a_file_that_may_only_be_read_is_served_from_a_copy() {
     let store = file.open();
     create(&store, "s").await;
     store
-        .ask(|database| {
+        .run_on_thread(|database| {
             database
                 .connection
                 .pragma_update(None, "query_only", true)
