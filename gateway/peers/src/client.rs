@@ -1,7 +1,7 @@
-//! Asking a peer, over TLS connections that are kept.
+//! Sends requests to peers over pooled TLS connections.
 //!
-//! Invariant: an error says whether anything can have been delivered. Nothing is sent before the TLS handshake has shown
-//! that what answers is the boot that is asked; an announced address alone proves nothing.
+//! Invariant: an error says whether the request may have been delivered. Nothing is sent before the TLS handshake has
+//! verified that the other side is the intended boot; an announced address alone proves nothing.
 
 use std::fmt;
 use std::pin::Pin;
@@ -29,37 +29,36 @@ use super::metrics::{self, Forwarded};
 use crate::fleet::{FleetTls, tls_name};
 use mooring_upstream::{causes, is_refused};
 
-/// Longest time to connect to a peer: it is near, or it is gone.
+/// Timeout for the TCP connection: a live peer is near.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
-/// Longest time to connect, TLS handshake included, for which a busy peer needs the processor.
+/// Timeout for connecting including the TLS handshake, for which a busy peer needs CPU time.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
-/// How long an idle connection is kept.
+/// How long an idle connection stays in the pool.
 pub(super) const IDLE_CONNECTION: Duration = Duration::from_secs(60);
-/// Most idle connections kept to one peer.
+/// Most idle connections to one peer.
 const IDLE_CONNECTIONS_PER_PEER_MAX: usize = 512;
-/// How long a connection may be silent before TCP asks whether the other side still lives, and between two such
-/// questions: replies have no time limit.
+/// Idle time before the first TCP keepalive probe, and the interval between probes: replies have no time limit.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
-/// After this many unanswered questions the connection is broken.
+/// Unanswered probes after which the connection is broken.
 pub(super) const KEEPALIVE_RETRIES: u32 = 4;
 
-/// Connections to peers. The user part of an authority is the [`tls_name`] of the boot that has to answer there, so a
-/// connection to one boot is never used for another at the same address.
+/// Connections to peers. The user part of an authority is the [`tls_name`] of the intended boot, so a connection to one
+/// boot is never reused for another at the same address.
 type PeerConnections = Pool<LimitedConnector, Full<Bytes>>;
 
-/// Talks to peers. Cheap to clone.
+/// The client for requests to peers. Cheap to clone.
 #[derive(Clone)]
 pub struct PeerClient {
     connections: PeerConnections,
 }
 
-/// Why a reply is no longer awaited.
+/// Why waiting for a reply was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyAbandoned {
-    /// The limit has passed.
+    /// The timeout has passed.
     #[error("timed out after {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// The store counts the gateway as dead.
+    /// The store considers the gateway dead.
     #[error("the gateway is considered dead")]
     CountedDead,
 }
@@ -70,10 +69,10 @@ pub enum PeerError {
     /// The request cannot be forwarded. Nothing was sent.
     #[error(transparent)]
     TooLarge(#[from] HeaderTooLarge),
-    /// The gateway's address is none. Nothing was sent.
+    /// The gateway's address is invalid. Nothing was sent.
     #[error("the gateway's address cannot be used")]
     Address(#[source] http::Error),
-    /// What answers at the announced address holds no key of the fleet. Nothing was sent.
+    /// The server at the announced address has no certificate of the fleet. Nothing was sent.
     #[error(
         "the server at the gateway's address has no certificate of this fleet: {0}; give each gateway the same fleet_keys_file and release"
     )]
@@ -84,28 +83,28 @@ pub enum PeerError {
     /// The address refuses connections. Nothing was delivered.
     #[error("the gateway refuses connections")]
     Refused,
-    /// No connection was made for another reason. Nothing was delivered.
+    /// Connecting failed for another reason. Nothing was delivered.
     #[error("cannot connect to the gateway")]
     Unreachable(#[source] legacy::Error),
-    /// The connection broke after it was made. The request may have been delivered.
+    /// An established connection broke. The request may have been delivered.
     #[error("the connection to the gateway broke before it replied")]
     Broken(#[source] legacy::Error),
-    /// No connection was made before the wait was given up. Nothing was sent.
+    /// There was no connection by the end of the wait. Nothing was sent.
     #[error("no connection to the gateway was made: {0}")]
     Unconnected(ReplyAbandoned),
-    /// No reply began before the wait was given up. The request may have been delivered.
+    /// There was no reply by the end of the wait. The request may have been delivered.
     #[error("the gateway did not reply: {0}")]
     Unanswered(ReplyAbandoned),
-    /// The reply is none of the service, which refused the request or is of another release.
+    /// The reply has no outcome: the request was refused, or the peer runs another release.
     #[error("the gateway replied with status {0} and no outcome")]
     Unexpected(StatusCode),
-    /// The gateway did not do it. Nothing was delivered.
+    /// The gateway did not serve the request. Nothing was delivered.
     #[error(transparent)]
     Verdict(Verdict),
 }
 
 impl PeerError {
-    /// Whether it is certain that the server received nothing.
+    /// Whether the server certainly received nothing.
     #[must_use]
     pub const fn is_undelivered(&self) -> bool {
         !matches!(
@@ -150,7 +149,7 @@ impl From<legacy::Error> for PeerError {
 }
 
 impl PeerClient {
-    /// Connects with this gateway's certificate.
+    /// A client with this gateway's certificate.
     #[must_use]
     pub fn new(tls: &FleetTls) -> Self {
         let mut tcp = HttpConnector::new();
@@ -169,11 +168,10 @@ impl PeerClient {
         Self { connections }
     }
 
-    /// Asks the gateway `to` at the address that it `announced`, once, and returns when its reply begins, or when
-    /// `given_up` says why that is not waited for any more.
+    /// Sends one request to the gateway `to` at the address that it `announced`. Returns when the reply begins, or when
+    /// `given_up` yields the reason to stop waiting.
     ///
-    /// Dropping the body of a reply that is under way closes the connection, by which the peer sees that nobody reads it
-    /// any more.
+    /// Dropping the body of an unfinished reply closes the connection, which tells the peer that nobody reads it.
     ///
     /// # Errors
     /// See [`PeerError`].
@@ -215,7 +213,7 @@ impl PeerClient {
         let mut reply = tokio::select! {
             reply = self.connections.request(request) => reply?,
             reason = given_up => return Err(match *connection.connection_metadata() {
-                // It may be on its way from the moment at which it has a connection.
+                // With a connection, the request may have been sent.
                 Some(_) => PeerError::Unanswered(reason),
                 None => PeerError::Unconnected(reason),
             }),
@@ -252,7 +250,7 @@ impl Service<Uri> for LimitedConnector {
     }
 }
 
-/// The name that the certificate has to have: what is before the first `@`, which no such name contains, so an announced
+/// The name that the certificate must have: the part before the first `@`. No such name contains one, so an announced
 /// address cannot change it.
 fn server_name(uri: &Uri) -> Result<ServerName<'static>, InvalidDnsNameError> {
     let authority = uri.authority().map_or("", Authority::as_str);

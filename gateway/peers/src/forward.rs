@@ -1,8 +1,8 @@
-//! What one gateway asks of another, and how it stands in HTTP: `{method} /peer/v2/{operation}`, the session and binding
-//! in header fields of their own, the message as the body. The reply is the connection's, with one more field that says
-//! whether it is one, or why nothing was done.
+//! A request from one gateway to another, and its form in HTTP: `{method} /peer/v2/{operation}`, session and binding in
+//! header fields, the message as the body. The reply is the connection's, with one more field for the outcome: served,
+//! or the reason why nothing was done.
 //!
-//! Session keys and principals are secrets, and a principal may begin or end with a space, so they are in base64.
+//! Session keys and principals are in base64: a principal may begin or end with a space.
 
 use std::fmt;
 
@@ -18,19 +18,19 @@ const SESSION_KEY: HeaderName = HeaderName::from_static("mooring-peer-session");
 const PRINCIPAL: HeaderName = HeaderName::from_static("mooring-peer-principal");
 const SERVER: HeaderName = HeaderName::from_static("mooring-peer-server");
 const EPOCH: HeaderName = HeaderName::from_static("mooring-peer-epoch");
-/// `served`, or a [`Verdict`]. A reply without it is not of the service.
+/// `served`, or a [`Verdict`]. A reply without it is not from the peer service.
 const OUTCOME: HeaderName = HeaderName::from_static("mooring-peer-outcome");
 const SERVED: HeaderValue = HeaderValue::from_static("served");
 
-/// Most header fields of the client's that are forwarded. HTTP allows 100 in all.
+/// Most header fields of the client that are forwarded. HTTP allows 100 in total.
 const FIELDS_MAX: usize = 80;
-/// Most bytes of them.
+/// Most bytes of these fields.
 const FIELD_BYTES_MAX: usize = 64 * 1024;
 
-/// What the connection between gateways adds to a head.
+/// Header fields of the connection between gateways, which are not forwarded.
 const OF_THE_HOP: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, DATE, HOST, TRANSFER_ENCODING];
 
-/// What is asked.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Serve a message, a stream or a deletion at a connection.
@@ -47,7 +47,7 @@ impl Operation {
     /// Every operation.
     pub const ALL: [Self; 4] = [Self::Serve, Self::Renew, Self::Close, Self::Stream];
 
-    /// The path of its requests. Another layout of them has another version.
+    /// The path of its requests. A change of their layout needs another version.
     const fn path(self) -> &'static str {
         match self {
             Self::Serve => "/peer/v2/serve",
@@ -57,7 +57,7 @@ impl Operation {
         }
     }
 
-    /// The operation of a path.
+    /// The operation of this path.
     pub(super) fn of(path: &str) -> Result<Self, UnknownOperation> {
         Self::ALL
             .into_iter()
@@ -66,24 +66,24 @@ impl Operation {
     }
 }
 
-/// What one gateway asks of another: the same at both ends.
+/// A request from one gateway to another, as sent and as received.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Forward {
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
     /// The key of the session's record: a secret.
     pub session_key: Box<str>,
-    /// Whose session it is.
+    /// The principal of the session.
     pub principal: Principal,
-    /// The server that the connection goes to.
+    /// The server of the connection.
     pub server: ServerName,
-    /// The epoch of the binding that names the asked gateway as owner.
+    /// The epoch of the binding that names the receiving gateway as owner.
     pub epoch: u64,
     /// The method of the client's request.
     pub method: Method,
-    /// The fields of its header that matter to the connection.
+    /// The header fields that the connection needs.
     pub headers: HeaderMap,
-    /// The message; empty where the method has none.
+    /// The message; empty if the method has none.
     pub body: Bytes,
 }
 
@@ -104,22 +104,22 @@ impl fmt::Debug for Forward {
     }
 }
 
-/// Why a gateway does not do what it was asked. Each of them says that nothing was delivered to the server.
+/// Why a gateway did not serve a request. With every verdict, nothing was delivered to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Verdict {
-    /// It does not hold that connection at that epoch.
+    /// It does not have that connection at that epoch.
     #[error("the gateway does not hold the connection")]
     NotHere,
-    /// It stops, and takes nothing new.
+    /// It is stopping and accepts no new requests.
     #[error("the gateway is stopping")]
     Draining,
-    /// It cannot reach the store, and does not know any more whether it may drive the connection.
+    /// It cannot reach the store, so it may have lost the connection to another gateway.
     #[error("the gateway has fenced itself")]
     Fenced,
-    /// It held the connection, and the connection has ended.
+    /// It had the connection, which has ended.
     #[error("the connection has ended")]
     Ended,
-    /// It does not know how to do that.
+    /// It does not support the operation.
     #[error("the gateway does not support the operation")]
     Unsupported,
 }
@@ -134,7 +134,7 @@ impl Verdict {
         Self::Unsupported,
     ];
 
-    /// The word in replies, logs and labels.
+    /// The word used in replies, logs and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -147,23 +147,23 @@ impl Verdict {
     }
 }
 
-/// A forward does not fit into a request. Nothing was sent.
+/// The request does not fit into a message to a peer. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request's header is too large for a peer: over {FIELDS_MAX} fields or {FIELD_BYTES_MAX} bytes"
 )]
 pub struct HeaderTooLarge;
 
-/// The path of a request has no operation that is known here: the peer is of another release.
+/// The path has no known operation: the peer runs another release.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnknownOperation;
 
-/// The head of a request is not as gateways make it.
+/// The head of a request is malformed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MalformedHead;
 
 impl Forward {
-    /// The request, short of scheme and authority.
+    /// The HTTP request, without scheme and authority.
     pub(super) fn to_request(&self) -> Result<Request<Full<Bytes>>, HeaderTooLarge> {
         let bytes: usize = self
             .headers
@@ -182,7 +182,7 @@ impl Forward {
             (SERVER, self.server.as_str().to_owned()),
         ];
         for (name, text) in fields {
-            // Base64 and the names of servers are visible ASCII.
+            // Base64 and names of servers are visible ASCII, so this does not fail.
             let mut value = HeaderValue::try_from(text).map_err(|_| HeaderTooLarge)?;
             value.set_sensitive(true);
             request.headers_mut().insert(name, value);
@@ -196,7 +196,7 @@ impl Forward {
         self.operation.path()
     }
 
-    /// Reads the head of a request. The message is still to come.
+    /// Parses the head of a request. The body is read later.
     pub(super) fn from_head(
         operation: Operation,
         head: request::Parts,
@@ -234,7 +234,7 @@ fn decode(text: &[u8]) -> Result<Vec<u8>, MalformedHead> {
     BASE64.decode(text).map_err(|_| MalformedHead)
 }
 
-/// Says that this is the reply of the connection, or why there is none.
+/// Sets the outcome: the reply is the connection's, or why there is none.
 pub(super) fn set_outcome(headers: &mut HeaderMap, outcome: Result<(), Verdict>) {
     let word = match outcome {
         Ok(()) => SERVED,
@@ -243,7 +243,7 @@ pub(super) fn set_outcome(headers: &mut HeaderMap, outcome: Result<(), Verdict>)
     headers.insert(OUTCOME, word);
 }
 
-/// What a reply says of itself, which it then does not say any more; none where it is not of the service.
+/// Removes the outcome from a reply and returns it; none if the reply is not from the peer service.
 pub(super) fn take_outcome<B>(reply: &mut Response<B>) -> Option<Result<(), Verdict>> {
     let outcome = reply.headers_mut().remove(OUTCOME)?;
     for name in OF_THE_HOP {

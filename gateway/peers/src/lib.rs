@@ -1,10 +1,10 @@
-//! From gateway to gateway: requests for a connection that lives in another one, and their replies as they arrive.
+//! Requests between gateways, for connections that another gateway owns, and their streamed replies.
 //!
-//! Every gateway listens on an address of its own, which its beats announce. It speaks HTTP/1.1 inside mutual TLS 1.3 with
-//! the certificates of [`fleet`], so requests and replies are authentic, whole, in order and unreadable to anybody else.
+//! Every gateway has a private listener, whose address is in its heartbeats. It speaks HTTP/1.1 over mutual TLS 1.3
+//! with the certificates of [`fleet`], so requests and replies are authenticated, complete, in order and encrypted.
 //!
-//! Invariant: a failure says whether anything can have been delivered, and nothing is served for, or sent to, anybody
-//! without a key of the fleet.
+//! Invariant: an error says whether the request may have been delivered, and nothing is accepted from or sent to a
+//! process without a key of the fleet.
 
 mod client;
 pub mod fleet;

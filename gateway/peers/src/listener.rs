@@ -1,7 +1,7 @@
-//! The private listener: where its peers reach this gateway.
+//! The private listener, at which peers reach this gateway.
 //!
-//! Invariant: every connection, request and wait has a limit, and none of them depends on the peer being authentic. No
-//! byte of a request is read before the TLS handshake has shown that its sender holds a fleet key.
+//! Invariant: every connection, request and wait has a limit that does not depend on the peer being authentic. No byte
+//! of a request is read before the TLS handshake has verified that its sender has a fleet key.
 
 use std::convert::Infallible;
 use std::error::Error as _;
@@ -25,25 +25,26 @@ use super::refusal::PeerRefusal;
 use super::service::{PeerService, RequestHandler};
 use crate::fleet::FleetTls;
 
-/// Most connections at a time: each open stream of a client at a peer is one. More wait to be accepted.
+/// Most concurrent connections: each stream that a client has open at a peer is one. Further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Longest time for a TLS handshake.
+/// Timeout for a TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Longest time from the end of one request to the header of the next. Peers let go of an idle connection
-/// before, so that a request never meets a connection that is just being closed.
+/// Timeout from the end of one request to the head of the next. Peers close idle connections earlier, so that no
+/// request meets a connection that is just being closed.
 const HEADER_LIMIT: Duration = Duration::from_secs(90);
 const _: () = assert!(IDLE_CONNECTION.as_secs() < HEADER_LIMIT.as_secs());
-/// How long nothing is accepted after the system had no room for a connection.
+/// How long nothing is accepted after the system ran out of resources for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is taken from peers.
+/// Limits of requests from peers.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerOptions {
     /// Most bytes of one message.
     pub body_bytes_max: usize,
 }
 
-/// Serves peers until `stopping`, and returns when the last open reply has ended; dropping it cuts them.
+/// Serves peers until `stopping`, and returns when the last open reply has ended. Dropping the future cuts open
+/// replies.
 pub async fn listen<S: PeerService>(
     listener: TcpListener,
     tls: &FleetTls,
@@ -83,7 +84,7 @@ pub async fn listen<S: PeerService>(
     while connections.join_next().await.is_some() {}
 }
 
-/// An error of one connection concerns nobody else; any other is the system's, and passes.
+/// Pauses after an error of the system, which is temporary. Errors of a single connection need no pause.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(
@@ -95,7 +96,7 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
-/// Makes the connection a TLS one; none where it is refused or breaks.
+/// Performs the TLS handshake; none if it is refused or fails.
 async fn handshake(
     stream: TcpStream,
     address: SocketAddr,
@@ -141,7 +142,7 @@ async fn serve<S: PeerService>(
     };
     match ended {
         Ok(()) => {}
-        // The body of a reply had an error: the connection is cut, by which the peer knows that the reply is not whole.
+        // The body of a reply failed: the connection is cut, which tells the peer that the reply is incomplete.
         Err(error) if error.is_user() => {
             let cause = error.source().map(tracing::field::display);
             tracing::info!(%address, %error, cause, "reply to a peer aborted");
@@ -150,8 +151,8 @@ async fn serve<S: PeerService>(
     }
 }
 
-/// Events are small writes, which must not be held back; and a stream may be silent for hours, in which a host that
-/// vanished would hold on to what it asked for.
+/// Sets socket options. Events are small writes, which must not be delayed; streams may be silent for hours, during
+/// which keepalives detect a peer that has vanished.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

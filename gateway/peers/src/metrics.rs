@@ -6,12 +6,12 @@ use metrics::{counter, describe_counter, describe_histogram, histogram};
 
 use crate::{REFUSAL_REASONS, Verdict};
 
-/// Time from asking another worker to the head of its reply, by `outcome`.
+/// Time from forwarding a request to the head of its reply, by `outcome`.
 const FORWARD_SECONDS: &str = "mooring_forward_duration_seconds";
-/// Requests of other workers that were not let in, by `reason`.
+/// Refused requests of peers, by `reason`.
 const PEER_REFUSED: &str = "mooring_peer_refused_total";
 
-/// Registers descriptions, and the counters at zero, so that a scrape before the first event shows them.
+/// Registers descriptions, and sets the counters to zero so that they appear in the first scrape.
 pub fn describe_metrics() {
     describe_histogram!(
         FORWARD_SECONDS,
@@ -29,23 +29,23 @@ pub fn describe_metrics() {
 /// The outcome of a request to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forwarded {
-    /// It began to answer.
+    /// It began to reply.
     Served,
-    /// It said that it did nothing, and why.
+    /// It returned a verdict.
     Declined(Verdict),
-    /// What answers at its announced address has no certificate of the fleet.
+    /// The server at the announced address has no certificate of the fleet.
     Unverified,
-    /// Another gateway or boot of the fleet answers there.
+    /// Another gateway or boot of the fleet is at the announced address.
     OtherGateway,
-    /// Nobody listens at its address.
+    /// The address refuses connections.
     Refused,
-    /// No connection was made for another reason.
+    /// Connecting failed for another reason.
     Unreachable,
     /// The connection broke.
     Broken,
-    /// It did not answer in time.
+    /// It did not reply in time.
     TimedOut,
-    /// What was to be asked does not fit.
+    /// The request does not fit into a message to a peer.
     TooLarge,
 }
 
@@ -67,12 +67,12 @@ impl Forwarded {
     }
 }
 
-/// Another worker was asked.
+/// Records a request to a peer.
 pub(super) fn forward(outcome: Forwarded, took: Duration) {
     histogram!(FORWARD_SECONDS, "outcome" => outcome.as_str()).record(took.as_secs_f64());
 }
 
-/// A request of another worker was not let in. `reason` is one of a fixed few.
+/// Records a refused request of a peer. `reason` is one of a fixed set.
 pub(super) fn peer_refused(reason: &'static str) {
     counter!(PEER_REFUSED, "reason" => reason).increment(1);
 }

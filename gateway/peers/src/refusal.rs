@@ -1,4 +1,4 @@
-//! Why a connection or a request is not served at the private listener.
+//! Why the private listener refuses a connection or request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use rustls::AlertDescription;
 
 use super::metrics;
 
-/// Every reason, as labels have it.
+/// Every reason, as a label.
 pub(crate) const REFUSAL_REASONS: [&str; 6] = [
     "not_authentic",
     "other_receiver",
@@ -18,34 +18,34 @@ pub(crate) const REFUSAL_REASONS: [&str; 6] = [
     "timed_out",
 ];
 
-/// Why something is not served. For the log and the metrics: whoever sent it learns no more than TLS says.
+/// Why something was refused. For the log and metrics only: the sender learns no more than TLS reveals.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PeerRefusal {
-    /// The peer has no certificate that a key of this gateway vouches for, or says so of this gateway's.
+    /// The peer's certificate is not signed by a key of this gateway, or the peer rejects this gateway's.
     #[error("the fleet's keys do not match: {0}")]
     NotAuthentic(rustls::Error),
-    /// The peer wants to reach another boot, which announced this address before, or for which somebody else did.
+    /// The peer expected another gateway or boot, which announced this address.
     #[error("the peer expected another gateway, or another boot of this one, at this address")]
     OtherReceiver,
-    /// It is not TLS 1.3.
+    /// The TLS handshake failed for another reason.
     #[error("the TLS handshake failed: {0}")]
     Handshake(rustls::Error),
-    /// The head of the request is not as gateways make it.
+    /// The head of the request is malformed.
     #[error("the request is malformed")]
     Malformed,
-    /// The request ended before it was whole.
+    /// The request is incomplete.
     #[error("the request ended early")]
     Truncated,
-    /// The message is too large for this gateway.
+    /// The message exceeds the size limit.
     #[error("the message exceeds this gateway's size limit")]
     TooLarge,
-    /// It took too long.
+    /// The request did not arrive in time.
     #[error("the request did not arrive within {} s", .0.as_secs())]
     TimedOut(Duration),
 }
 
 impl PeerRefusal {
-    /// Why a handshake failed; none where the connection broke, which refuses nothing.
+    /// Why a handshake failed; none if the connection broke, which is no refusal.
     pub(super) fn of_handshake(error: &io::Error) -> Option<Self> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?.clone();
         Some(match error {
@@ -54,7 +54,7 @@ impl PeerRefusal {
             | rustls::Error::AlertReceived(AlertDescription::UnknownCA) => {
                 Self::NotAuthentic(error)
             }
-            // What rustls sends where a certificate is the fleet's and has another name.
+            // Sent by rustls if the certificate is the fleet's but has another name.
             rustls::Error::AlertReceived(AlertDescription::BadCertificate) => Self::OtherReceiver,
             error => Self::Handshake(error),
         })
@@ -72,12 +72,12 @@ impl PeerRefusal {
         }
     }
 
-    /// Counts and logs it.
+    /// Counts and logs the refusal.
     pub(super) fn record(&self, address: SocketAddr) {
         let reason = self.reason();
         metrics::peer_refused(reason);
         match self {
-            // A peer that has not heard yet that this gateway was started again.
+            // The peer does not know yet that this gateway was restarted.
             Self::OtherReceiver => {
                 tracing::debug!(%address, reason, error = %self, "peer request refused");
             }

@@ -1,7 +1,7 @@
-//! One request of a peer: how it is read and answered.
+//! Reads and answers one request of a peer.
 //!
-//! Invariant: only requests over connections of the fleet come here (`listener`), and each is read within limits of time
-//! and size before anything is done.
+//! Invariant: requests come only from authenticated connections (`listener`), and each is read within limits of time
+//! and size before it is served.
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ use hyper::body::Incoming;
 use super::forward::{self, Forward, MalformedHead, Operation, UnknownOperation, Verdict};
 use super::refusal::PeerRefusal;
 
-/// Longest time that a request may take to arrive whole.
+/// Timeout for receiving a whole request.
 const ARRIVAL_LIMIT: Duration = Duration::from_secs(30);
 
-/// What a gateway does for its peers.
+/// Serves requests of peers.
 pub trait PeerService: Send + Sync + 'static {
     /// The body of a reply.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>>
@@ -29,18 +29,18 @@ pub trait PeerService: Send + Sync + 'static {
         + Unpin
         + 'static;
 
-    /// Does what a peer asks, or says why nothing was done. The future is dropped where the peer goes away before it has
-    /// a reply, and the body where it does so later; whether that ends anything is decided here.
+    /// Serves a request, or returns why nothing was done. The future is dropped if the peer disconnects before the
+    /// reply, and the body if it disconnects later; the implementation decides whether that cancels anything.
     fn serve(
         &self,
         forward: Forward,
     ) -> impl Future<Output = Result<Response<Self::Body>, Verdict>> + Send;
 }
 
-/// The body of every reply: none, or the connection's as it arrives.
+/// The body of every reply: empty, or the connection's as it arrives.
 pub(super) type PeerReplyBody<B> = Either<Empty<Bytes>, B>;
 
-/// What the requests of all connections share.
+/// State shared by the requests of all connections.
 pub(super) struct RequestHandler<S> {
     pub(super) service: Arc<S>,
     pub(super) body_bytes_max: usize,
@@ -72,7 +72,7 @@ impl<S: PeerService> RequestHandler<S> {
     }
 }
 
-/// Reads a request whole, with a message of at most `body_bytes_max` bytes.
+/// Reads a whole request, with a message of at most `body_bytes_max` bytes.
 async fn read(
     operation: Operation,
     request: Request<Incoming>,
@@ -96,7 +96,7 @@ async fn read(
     Ok(forward)
 }
 
-/// The answer to what is not served; the connection is closed, as the rest of the request may be unread.
+/// The reply to a refused request. It closes the connection, as the rest of the request may be unread.
 fn refused<B: Body<Data = Bytes>>() -> Response<PeerReplyBody<B>> {
     let mut reply = Response::new(Either::Left(Empty::new()));
     *reply.status_mut() = StatusCode::BAD_REQUEST;

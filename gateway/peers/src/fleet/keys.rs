@@ -1,10 +1,10 @@
-//! The keys that a fleet shares: one file, the same at every worker.
+//! The shared keys of a fleet: one file, the same at every gateway.
 //!
-//! Invariant: a key never appears in a message, a log or `Debug`, and none is used as it stands: every purpose has a key
-//! that is derived from it.
+//! Invariant: a key never appears in a message, a log or `Debug`, and none is used directly: every purpose has a key
+//! derived from it.
 //!
-//! To change keys without a stop: add the new one below the old at every worker, then swap the two, then drop the old.
-//! After each of the steps every gateway accepts what every other one signs.
+//! To rotate keys without downtime: add the new one below the old at every gateway, then swap the two, then remove the
+//! old. After each step every gateway accepts what any other one signs.
 
 use std::fmt;
 use std::io;
@@ -17,9 +17,9 @@ mod file;
 
 pub use file::KeyRingError;
 
-/// Least length of a key: the 256 bits of the hash it is used with.
+/// Shortest key: the 256 bits of the hash it is used with.
 const KEY_BYTES_MIN: usize = 32;
-/// Most keys of a ring. Two are used while keys are changed.
+/// Most keys of a ring. Rotation needs two.
 const KEYS_MAX: usize = 8;
 
 /// The keys of a fleet, the current one first.
@@ -29,16 +29,16 @@ pub struct KeyRing {
     others: Vec<MacKey>,
 }
 
-/// What is wrong with a line of the file. The line itself is never repeated.
+/// What is wrong with a line of the file. The line itself is never included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineProblem {
-    /// Something else than hexadecimal digits, or an odd number of them.
+    /// A character that is no hexadecimal digit, or an odd number of digits.
     #[error("a key is an even number of hexadecimal digits, alone on its line")]
     NotHexadecimal,
-    /// Too short to be a key.
+    /// Too short.
     #[error("the key is shorter than {} hexadecimal digits", KEY_BYTES_MIN * 2)]
     TooShort,
-    /// Longer than is of use.
+    /// Longer than is useful.
     #[error("the key is longer than {} hexadecimal digits", KEY_BYTES_MAX * 2)]
     TooLong,
     /// One more than [`KEYS_MAX`].
@@ -46,7 +46,7 @@ pub enum LineProblem {
     TooMany,
 }
 
-/// Why a text is no ring of keys.
+/// Why a text is not a key ring.
 #[derive(Debug, PartialEq, Eq)]
 enum TextError {
     Line { line: usize, problem: LineProblem },
@@ -54,11 +54,11 @@ enum TextError {
 }
 
 impl KeyRing {
-    /// Reads the ring from a file: one key a line, the current one first, each of 64 to 128 hexadecimal digits; empty lines
-    /// and lines that begin with `#` are skipped. At most 8 keys and 64 KiB.
+    /// Reads the ring from a file: one key per line, the current one first, each of 64 to 128 hexadecimal digits; empty
+    /// lines and lines that begin with `#` are skipped. At most 8 keys and 64 KiB.
     ///
-    /// Nobody but the owner may be able to read the file; a file of root's may be readable by its group too, as orchestrators
-    /// mount secrets for processes of another user.
+    /// The file must be readable by its owner only; if root owns it, also by its group, since orchestrators mount
+    /// secrets like that for processes of another user.
     ///
     /// # Errors
     /// See [`KeyRingError`], which names the file and the line.
@@ -66,9 +66,9 @@ impl KeyRing {
         file::read(path)
     }
 
-    /// Reads the ring from a file as [`Self::read`] does, and makes one with a single random key where there is no file:
-    /// for a store that the workers of one machine share. Of processes that do so at the same time one makes it, and all
-    /// end with the same key.
+    /// Reads the ring like [`Self::read`], and generates a file with one random key if there is none: for a store that
+    /// the gateways of one machine share. If several processes do so concurrently, one creates the file, and all use
+    /// its key.
     ///
     /// # Errors
     /// See [`KeyRingError`].
@@ -84,7 +84,7 @@ impl KeyRing {
         }
     }
 
-    /// A ring with one random key, which nobody else knows.
+    /// A ring with one random key that only this process knows.
     #[must_use]
     pub fn random() -> Self {
         Self {
@@ -93,19 +93,19 @@ impl KeyRing {
         }
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[must_use]
     pub fn count(&self) -> usize {
         1 + self.others.len()
     }
 
-    /// The keys that serve one purpose.
+    /// The keys for one purpose.
     pub(super) fn keys_for(&self, purpose: Purpose) -> MacRing {
         let others = self.others.iter().map(|key| key.of(purpose)).collect();
         MacRing::new(self.first.of(purpose), others)
     }
 
-    /// The bytes of the keys that serve one purpose, the current one first.
+    /// The bytes of the keys for one purpose, the current one first.
     pub(super) fn derive(&self, purpose: Purpose) -> impl Iterator<Item = [u8; DERIVED_KEY_BYTES]> {
         let keys = std::iter::once(&self.first).chain(&self.others);
         keys.map(move |key| key.derive(purpose))
@@ -134,7 +134,7 @@ impl KeyRing {
         })
     }
 
-    /// A ring of these keys, of 64 bytes at the most.
+    /// A ring of these keys, of at most 64 bytes each.
     #[cfg(test)]
     #[allow(clippy::indexing_slicing, reason = "tests fail by panicking")]
     pub(crate) fn of(keys: &[&[u8]]) -> Self {

@@ -1,26 +1,26 @@
 //! HMAC-SHA256 over parts, with a key for each purpose.
 //!
-//! Invariant: a tag of one purpose never verifies for another, and no two lists of parts are the same bytes to it: every
+//! Invariant: a tag for one purpose never verifies for another, and no two lists of parts have the same encoding: every
 //! part is preceded by its length.
 
 use hmac::digest::Key;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Most bytes of a key: one block of SHA-256. HMAC hashes what is longer, which adds nothing.
+/// Most bytes of a key: one block of SHA-256. HMAC hashes longer keys, which adds nothing.
 pub(super) const KEY_BYTES_MAX: usize = 64;
 
 /// The length of a derived key, in bytes.
 pub(super) const DERIVED_KEY_BYTES: usize = 32;
-/// The length of a tag that is cut short, in bytes: 128 bits, which nobody guesses over a network.
+/// The length of a truncated tag in bytes: 128 bits, which cannot be guessed over a network.
 const SHORT_TAG_BYTES: usize = 16;
 
-/// What a key is used for. The words are part of what a tag says: changing one makes every tag of before invalid.
+/// What a key is used for. The texts are input of the derivation: changing one invalidates all earlier tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The private key of the authority that signs the certificates of gateways.
     PeerAuthority,
-    /// A server's request is shown to a client, whose answer may come to any worker.
+    /// Ids of a server's requests: a client sees them, and its response may reach any gateway.
     ServerRequestId,
 }
 
@@ -33,12 +33,12 @@ impl Purpose {
     }
 }
 
-/// A key that is ready to be used: the hash of its padding is computed once. It has no `Debug`.
+/// A key with its padding already hashed. It has no `Debug`.
 #[derive(Clone)]
 pub(super) struct MacKey(Hmac<Sha256>);
 
 impl MacKey {
-    /// A key of these bytes, at most [`KEY_BYTES_MAX`]; HMAC itself fills a shorter key up with zeros.
+    /// A key of these bytes, at most [`KEY_BYTES_MAX`]; HMAC pads a shorter key with zeros.
     pub(super) fn new(bytes: &[u8]) -> Self {
         let mut block = Key::<Hmac<Sha256>>::default();
         for (to, from) in block.iter_mut().zip(bytes) {
@@ -47,12 +47,12 @@ impl MacKey {
         Self(Hmac::new(&block))
     }
 
-    /// The key that serves this purpose alone.
+    /// The key derived for this purpose.
     pub(super) fn of(&self, purpose: Purpose) -> Self {
         Self::new(&self.derive(purpose))
     }
 
-    /// The bytes of the key that serves this purpose alone.
+    /// The bytes of the key derived for this purpose.
     pub(super) fn derive(&self, purpose: Purpose) -> [u8; DERIVED_KEY_BYTES] {
         self.start().part(purpose.label()).tag()
     }
@@ -63,7 +63,7 @@ impl MacKey {
     }
 }
 
-/// A tag that is being made. A copy continues from where the original stands.
+/// A tag under construction. A copy continues from the original's state.
 #[derive(Clone)]
 pub(super) struct MacWriter(Hmac<Sha256>);
 
@@ -96,8 +96,7 @@ impl MacWriter {
     }
 }
 
-/// The keys of a ring for one purpose. The first one signs, every one verifies, so that keys can be changed while the
-/// fleet works.
+/// The keys of a ring for one purpose. The first one signs, all verify, so that keys can be rotated in a running fleet.
 #[derive(Clone)]
 pub(super) struct MacRing {
     first: MacKey,
@@ -109,12 +108,12 @@ impl MacRing {
         Self { first, others }
     }
 
-    /// The key that signs.
+    /// The signing key.
     pub(super) const fn first(&self) -> &MacKey {
         &self.first
     }
 
-    /// Every key, the first one first.
+    /// Every key, the signing one first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &MacKey> {
         std::iter::once(&self.first).chain(&self.others)
     }
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_tag_is_that_of_hmac_sha256() {
-        // RFC 4231, test case 2: the writer over no part at all is HMAC itself.
+        // RFC 4231, test case 2: without parts, the writer is plain HMAC.
         let mut writer = MacKey::new(b"Jefe").start();
         writer.0.update(b"what do ya want for nothing?");
         assert_eq!(

@@ -1,8 +1,7 @@
-//! What proves that something is of this fleet: a ring of shared keys, the certificates that are made from it, and the
-//! tags that are made with it.
+//! The credentials of a fleet: a ring of shared keys, and the certificates and tags made from it.
 //!
-//! Invariant: every purpose has a key of its own, derived from the fleet's, and what one proves proves nothing for
-//! another. `peer` does the I/O.
+//! Invariant: every purpose has its own key, derived from the fleet's, and a proof for one purpose is none for another.
+//! This module does no network I/O.
 
 mod keys;
 mod mac;

@@ -1,25 +1,25 @@
-//! Sealing: a tag by which any worker knows that a text was made by a worker of this fleet.
+//! Sealing: a tag that proves to any gateway that a text was made by a gateway of this fleet.
 //!
-//! A client sees the ids of a server's requests and says them back to whichever worker it meets. The tag ties an id to the
-//! session, principal, server and connection that it was made for, so nobody answers a request of somebody else's.
+//! A client sees the ids of a server's requests and returns them to whichever gateway it reaches. The tag binds an id
+//! to its session, principal, server and connection, so no client can answer another one's request.
 
 use std::fmt;
 
 use super::keys::KeyRing;
 use super::mac::{MacRing, Purpose};
 
-/// The keys that tags are made and checked with.
+/// The keys that make and verify tags.
 #[derive(Clone)]
 pub struct SealKey(MacRing);
 
 impl SealKey {
-    /// The keys of this ring that seal the ids of servers' requests.
+    /// The keys of this ring for the ids of servers' requests.
     #[must_use]
     pub fn new(ring: &KeyRing) -> Self {
         Self(ring.keys_for(Purpose::ServerRequestId))
     }
 
-    /// The tag of these parts, 128 bits. Their order and their borders count.
+    /// The tag of these parts, 128 bits. Order and boundaries of the parts matter.
     #[must_use]
     pub fn tag(&self, parts: &[&[u8]]) -> u128 {
         let parts = parts.iter();
@@ -29,7 +29,7 @@ impl SealKey {
         u128::from_be_bytes(tag)
     }
 
-    /// Whether this is the tag of these parts, under any key of the ring; in constant time for each key.
+    /// Whether this is the tag of these parts under any key of the ring; constant time for each key.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: u128) -> bool {
         self.0.iter().any(|key| {

@@ -1,11 +1,10 @@
 //! TLS between the gateways of a fleet: certificates that only holders of a fleet key can make.
 //!
-//! Each key of the ring yields one certificate authority, the same at every gateway. A gateway makes a certificate for
-//! itself when it starts, signed by the authority of the first key, and accepts those of every key. Nothing is written to
-//! disk, and no certificate expires in practice, so clocks need not agree.
+//! Each key of the ring yields one certificate authority, the same at every gateway. At start, a gateway issues itself
+//! a certificate with the authority of the first key; it accepts certificates of all. Nothing is written to disk, and
+//! certificates do not expire in practice, so clocks need not agree.
 //!
-//! Invariant: a connection that is established has a holder of a fleet key at both ends, and the one that was connected to
-//! is the boot that was asked for.
+//! Invariant: both ends of an established connection have a fleet key, and the server is the intended boot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,32 +27,32 @@ use super::mac::Purpose;
 /// The only application protocol between gateways.
 const ALPN: &[u8] = b"http/1.1";
 
-/// Both sides of TLS at one gateway.
+/// TLS configuration of one gateway, as server and as client.
 pub struct FleetTls {
     worker: WorkerId,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
 }
 
-/// Why there is no TLS between gateways.
+/// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetTlsError {
-    /// A key or a certificate could not be made.
+    /// A key or certificate could not be created.
     #[error("cannot make a certificate for the fleet")]
     Certificate(#[from] rcgen::Error),
-    /// The system gave no random numbers, or took no key of them.
+    /// The system has no random numbers, or the private key was rejected.
     #[error("cannot make a private key for the fleet")]
     PrivateKey,
-    /// The certificates cannot be used.
+    /// The certificates are unusable.
     #[error("cannot configure TLS between gateways")]
     Config(#[from] rustls::Error),
-    /// Nothing can be verified with the certificates.
+    /// The certificates cannot be used for verification.
     #[error("cannot verify certificates of the fleet")]
     Verifier(#[from] VerifierBuilderError),
 }
 
 impl FleetTls {
-    /// Makes a certificate for this boot of a gateway.
+    /// Issues a certificate for this boot of a gateway.
     ///
     /// # Errors
     /// See [`FleetTlsError`].
@@ -100,12 +99,12 @@ impl FleetTls {
         })
     }
 
-    /// For accepting connections of peers.
+    /// The configuration for accepting connections of peers.
     pub(crate) fn server(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.server)
     }
 
-    /// For connecting to a peer by its [`tls_name`].
+    /// The configuration for connecting to a peer by its [`tls_name`].
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.client)
     }
@@ -117,17 +116,18 @@ impl fmt::Debug for FleetTls {
     }
 }
 
-/// The DNS name in the certificate of one boot of a gateway: a digest of its worker id, boot id included. Worker ids may
-/// have characters that no DNS name has.
+/// The DNS name in the certificate of one boot of a gateway: a digest of its worker id, boot id included, since worker
+/// ids may contain characters that DNS names cannot.
 pub(crate) fn tls_name(worker: &WorkerId) -> String {
     let mut name = mooring_secrets::digest::hex(worker.as_str().as_bytes());
-    // A label has at most 63 characters. 128 bits are enough: another id of the same digest cannot be found.
+    // A label has at most 63 characters. 128 bits suffice: a second id with this digest cannot be found.
     name.truncate(32);
     name.push_str(".peer.mooring");
     name
 }
 
-/// The certificate authority of a key: its name has a digest of its public key, so that those of different keys differ.
+/// The certificate authority of a key. Its name contains a digest of its public key, so that authorities of different
+/// keys differ.
 fn authority(seed: &[u8; 32]) -> Result<(CertificateParams, Ed25519), FleetTlsError> {
     let key = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| FleetTlsError::PrivateKey)?;
     let mut digest = mooring_secrets::digest::hex(key.public_key().as_ref());
@@ -146,7 +146,7 @@ fn common_name(text: &str) -> DistinguishedName {
     name
 }
 
-/// A key that certificates are made with. It has no `Debug`.
+/// A signing key for certificates. It has no `Debug`.
 struct Ed25519(Ed25519KeyPair);
 
 impl PublicKeyData for Ed25519 {

@@ -1,4 +1,4 @@
-//! The file of a key ring: what it holds, and how one is made.
+//! The file of a key ring: its format, and generating it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use super::{KEY_BYTES_MIN, KeyRing, LineProblem, TextError};
 use mooring_secrets::file::{self as secret_file, SecretFileError};
 
-/// Most bytes of the file: eight keys and room for remarks.
+/// Largest file: eight keys and room for comments.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why there is no key ring.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRingError {
-    /// The file cannot be read, or others can read it too.
+    /// The file cannot be read, or other users can read it too.
     #[error(transparent)]
     File(#[from] SecretFileError),
-    /// A line is no key.
+    /// A line is not a key.
     #[error("the key file {}, line {line}: {problem}", path.display())]
     Line {
         /// The file.
@@ -27,18 +27,18 @@ pub enum KeyRingError {
         /// What is wrong with it.
         problem: LineProblem,
     },
-    /// There is no key in it.
+    /// The file contains no key.
     #[error("the key file {} has no key", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// There was no file, and none could be made.
+    /// The file did not exist and could not be created.
     #[error("cannot make the key file {}", path.display())]
     Generate {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         error: io::Error,
     },
@@ -58,7 +58,7 @@ pub(super) fn read(path: &Path) -> Result<KeyRing, KeyRingError> {
     })
 }
 
-/// Makes a file with one random key. Where another process was faster, its file stays.
+/// Creates a file with one random key. If another process was faster, its file stays.
 pub(super) fn generate(path: &Path) -> Result<(), KeyRingError> {
     let failed = |error| KeyRingError::Generate {
         path: path.to_owned(),
@@ -74,12 +74,12 @@ pub(super) fn generate(path: &Path) -> Result<(), KeyRingError> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     });
-    // The name that is left over would be harmless, so failing to remove it fails nothing.
+    // A leftover temporary file would be harmless, so failing to remove it is ignored.
     let _ = fs::remove_file(&new);
     made.map_err(failed)
 }
 
-/// The key is on the disk before it has its name: a file that can be found is whole.
+/// Writes the key to disk before the file has its final name, so the file is never incomplete.
 fn write_key(path: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)

@@ -1,4 +1,4 @@
-//! Key files: what they may look like, who may read them, and who makes them.
+//! Key files: their format, their permissions, and generating them.
 
 #![allow(
     clippy::unwrap_used,

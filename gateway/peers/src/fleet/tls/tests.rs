@@ -1,4 +1,4 @@
-//! Handshakes in memory: who connects to whom, by which keys, and by which clocks.
+//! Handshakes in memory, with different rings, boots and clocks.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -24,7 +24,7 @@ fn tls(id: &str, keys: &[&str]) -> FleetTls {
     FleetTls::new(&worker(id), &KeyRing::of(&keys)).unwrap()
 }
 
-/// Connects one to the other, which has to be `to`: whichever side refuses first, its reason.
+/// Connects one to the other, which has to be `to`; the error of the side that refuses first.
 fn connect(client: Arc<ClientConfig>, server: Arc<ServerConfig>, to: &str) -> Result<(), Error> {
     let name = ServerName::try_from(tls_name(&worker(to))).unwrap();
     let mut client = ClientConnection::new(client, name).unwrap();
@@ -60,7 +60,7 @@ fn keys_can_be_changed_while_the_fleet_works() {
 #[test]
 fn each_side_refuses_what_none_of_its_keys_signed() {
     let unknown = Err(Error::InvalidCertificate(CertificateError::UnknownIssuer));
-    // The client refuses; the server refuses; so does a client that would be accepted.
+    // The client refuses, the server refuses, and so would a client that is accepted.
     assert_eq!(connect_rings(&["old"], &["new"]), unknown);
     assert_eq!(connect_rings(&["new", "old"], &["old"]), unknown);
     assert_eq!(connect_rings(&["old"], &["new", "old"]), unknown);
