@@ -1,10 +1,11 @@
-//! The conversations of one server, as the store has them: by which id the agent takes each up.
+//! The conversations of one server in the store: for each, the id by which the agent resumes it.
 //!
-//! The id changes with every run of most agents. It stands in the record's one binding, and is replaced in one step that
-//! compares the binding's epoch: whoever is killed loses neither the old id nor the new one, and a run that comes too late
-//! replaces nothing. Each run is written as a use, so that a cap ends the conversation that was used longest ago.
+//! Most agents change the id with every run. It is in the record's only binding, and is replaced in one step that
+//! compares the binding's epoch: a process that is killed loses neither the old id nor the new one, and a run that ends
+//! too late replaces nothing. Each run is recorded as a use, so that the session cap evicts the least recently used
+//! conversation.
 //!
-//! Invariant: an id is only given to the principal whose conversation it is.
+//! Invariant: an id is only given to the principal that owns the conversation.
 
 use std::time::Duration;
 
@@ -26,9 +27,9 @@ use mooring_store::{
     unix_now_ms,
 };
 
-/// Why a run moves a binding.
+/// The reason of rebinds after a run.
 const RUN: &[u8] = b"run";
-/// The lease that a claim would have. None is ever left open: an id is there before a binding is made.
+/// The lease of a claim. No claim stays open: the id is known before its binding is made.
 const LEASE: Millis = Millis::new(10_000);
 
 /// The conversations of one server. Cheap to clone.
@@ -48,7 +49,7 @@ pub struct ConversationState {
     pub agent_session: Option<String>,
     /// The binding's epoch, which fences `agent_session`.
     pub epoch: Option<u64>,
-    /// Where the agent worked last.
+    /// The folder of the last run.
     pub folder: Option<String>,
 }
 
@@ -64,10 +65,10 @@ pub enum SaveOutcome {
 /// Why an agent session id was not saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// The store refused, or could not be asked.
+    /// The store refused, or is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A name cannot be stored.
+    /// A name is invalid in the store.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -81,16 +82,16 @@ impl From<SaveError> for ConversationError {
     }
 }
 
-/// Why a conversation cannot be begun or kept.
+/// Why a conversation could not be begun or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
-    /// The store refused, or could not be asked.
+    /// The store refused, or is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The principal has this many, as many as it may, and all of them are in use.
+    /// The principal has reached its limit, and all its conversations are in use.
     #[error("conversation limit reached: the principal has {0}, all in use")]
     AtCap(u64),
-    /// A name cannot be stored.
+    /// A name is invalid in the store.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -105,7 +106,8 @@ impl From<RoomError> for ConversationError {
 }
 
 impl Conversations {
-    /// Those of this server: each is forgotten when it was not used for `ttl`, and a principal has at most `sessions_max`.
+    /// The conversations of this server: each expires when unused for `ttl`, and a principal has at most
+    /// `sessions_max`.
     #[must_use]
     pub fn new(
         store: Store,
@@ -126,13 +128,13 @@ impl Conversations {
     /// The conversation of this principal under this parent session.
     ///
     /// # Errors
-    /// It would have too long a key.
+    /// Its key would be too long.
     pub fn session(&self, principal: &Principal, parent: &str) -> Result<Session, NameError> {
         let (key, id) = place(&self.store, &self.server, principal, parent)?;
         Ok(Session::new(key, id, principal.clone()))
     }
 
-    /// Begins the conversation, or finds it.
+    /// Creates or finds the conversation.
     ///
     /// # Errors
     /// See [`ConversationError`].
@@ -157,7 +159,7 @@ impl Conversations {
         Ok(created.await?)
     }
 
-    /// Ends a conversation that is idle. One in use is noted as used.
+    /// Ends a conversation if it is idle; otherwise records it as used.
     async fn make_room(
         &self,
         principal: &Principal,
@@ -181,10 +183,10 @@ impl Conversations {
         }
     }
 
-    /// What is known of a conversation that has begun.
+    /// The stored state of a conversation that has begun.
     ///
     /// # Errors
-    /// The store refused, or could not be asked.
+    /// The store refused, or is unavailable.
     pub async fn known(&self, session: &Session) -> Result<ConversationState, StoreError> {
         let record = self.store.get(&session.key).await?;
         if record.principal != session.principal {
@@ -193,7 +195,7 @@ impl Conversations {
         Ok(self.known_in(&record))
     }
 
-    /// What a record says of the conversation.
+    /// The conversation's state in a record.
     #[must_use]
     pub fn known_in(&self, record: &RecordView) -> ConversationState {
         let binding = record
@@ -209,7 +211,8 @@ impl Conversations {
         })
     }
 
-    /// Keeps the id by which the conversation is taken up from now on. One that was forgotten meanwhile begins anew with it.
+    /// Stores the id by which the conversation is resumed from now on. If it expired meanwhile, it is created again
+    /// with this id.
     ///
     /// # Errors
     /// See [`ConversationError`].
@@ -236,7 +239,7 @@ impl Conversations {
         }
     }
 
-    /// Gives a conversation that has no id its first.
+    /// Stores the first id of a conversation.
     ///
     /// # Errors
     /// See [`SaveError`].
@@ -259,7 +262,7 @@ impl Conversations {
         Ok(save_outcome(bound.won))
     }
 
-    /// Replaces the id that is fenced by `epoch`, for a reason that people read.
+    /// Replaces the id at `epoch`; `reason` is for operators.
     ///
     /// # Errors
     /// See [`SaveError`].
@@ -288,7 +291,7 @@ impl Conversations {
         Ok(save_outcome(rebound.won))
     }
 
-    /// Notes a run and how it ended. That it cannot be noted costs nothing but exactness of what is used least.
+    /// Records a run and its outcome. A failure only makes the order of eviction less exact.
     pub async fn note_run(&self, session: &Session, folder: &str, outcome: &str) {
         let last_run = format!("{} {outcome}", unix_now_ms());
         let pairs = [
@@ -324,8 +327,7 @@ fn folder_in(record: &RecordView) -> Option<String> {
     Some(folder.as_str().to_owned())
 }
 
-/// Whether an id can be given to a program as an argument. One that begins with a hyphen could be read as a flag, whoever
-/// made it up.
+/// Whether an id can be passed to a program as an argument. One that begins with a hyphen could be read as a flag.
 pub(crate) fn is_argument(id: &str) -> bool {
     !id.is_empty() && !id.starts_with('-') && !id.chars().any(char::is_control)
 }

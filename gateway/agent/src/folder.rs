@@ -1,35 +1,35 @@
-//! The folder in which an agent works for one call.
+//! The working directory of one call.
 //!
-//! Invariant: it is a directory that really lies, all links followed, in the server's own directory or in one that the
-//! settings allow. Whoever can change directories of this machine can change it afterwards; a caller cannot.
+//! Invariant: with all links resolved, it is a directory within the server's own directory or one that the settings
+//! allow. A local user who can change directories can change it afterwards; a caller cannot.
 
 use std::path::{Path, PathBuf};
 
-/// Longest path that a caller may send, in bytes; the system takes no longer one.
+/// Longest path that a caller may send, in bytes; the system's limit.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Why there is no folder to work in. The text tells a caller nothing but what it sent; whether something is there that it
-/// may not use, and which folders it may, stays untold.
+/// Why a call has no working directory. The text contains nothing but what the caller sent: neither whether a forbidden
+/// path exists nor which directories are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FolderError {
-    /// It would depend on where the gateway was started.
+    /// It would depend on the gateway's working directory.
     #[error("workFolder is not an absolute path")]
     NotAbsolute,
-    /// No directory has such a path.
+    /// The path cannot exist.
     #[error("workFolder has a NUL character, or more than {PATH_BYTES_MAX} bytes")]
     Impossible,
-    /// It is not there, is no directory, or lies outside what the settings allow: which of these is not told.
+    /// It does not exist, is not a directory, or is not allowed; the error does not say which.
     #[error("workFolder is not a directory that this server may work in")]
     NotAllowed,
-    /// The caller named none, and the server's own is not there.
+    /// The call names none, and the server's own does not exist.
     #[error("this server has no directory to work in; name one in workFolder")]
     NoDefault,
 }
 
-/// The folder of one call, with all links followed: what the caller asked for, else the server's own.
+/// The directory of one call, with all links resolved: the requested one, or else the server's own.
 ///
 /// # Errors
-/// There is none, or the caller may not have it.
+/// There is none, or the caller may not use it.
 pub fn check(
     asked: Option<&str>,
     default: &Path,
@@ -54,7 +54,7 @@ pub fn check(
     }
 }
 
-/// A directory that is there, with all links followed.
+/// An existing directory, with all links resolved.
 fn directory(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok().filter(|path| path.is_dir())
 }

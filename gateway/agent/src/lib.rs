@@ -1,12 +1,11 @@
-//! Servers of kind `agent`: a command-line agent that is run once for each call, and that takes up an earlier
-//! conversation by an id of its own.
+//! Servers of kind `agent`: a command-line agent that runs once per call and resumes earlier conversations by its own
+//! id.
 //!
-//! [`folder`] says where it may work, [`process`] runs it, and [`output`] finds the id and the answer in what it printed.
-//! [`conversations`] keeps that id in the store, under the name that a client gives ([`parent`]); [`server`] is the MCP
-//! side.
+//! [`folder`] checks its working directory, [`process`] runs it, and [`output`] extracts id and answer from its output.
+//! [`conversations`] stores the id under the name that the client gives ([`parent`]); [`server`] is the MCP side.
 //!
-//! Invariant: a program is run by an argument vector, never through a shell, and nothing that a caller sends becomes more
-//! than one argument.
+//! Invariant: a program is run with an argument vector, never through a shell, and nothing that a caller sends becomes
+//! more than one argument.
 
 pub mod conversations;
 pub mod folder;

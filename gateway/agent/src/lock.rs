@@ -1,8 +1,8 @@
-//! Order between processes of one machine that share an embedded store: one run of a conversation at a time. Over Redis the
-//! session's turn orders them, over the whole fleet.
+//! Serializes runs of a conversation between processes of one machine that share an embedded store. With Redis, the
+//! session's turn does so for the whole fleet.
 //!
-//! Invariant: a lock that is held is held on the file that stands under its name. Who holds one removes the file before
-//! letting go, so that no files pile up; who waited for a removed file looks again.
+//! Invariant: a held lock is on the file that currently has its name. The holder removes the file before releasing the
+//! lock, so that no files pile up; a waiter that locked a removed file tries again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,28 +15,28 @@ use rustix::io::Errno;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-/// The first pause between two looks at a lock that another holds.
+/// The first pause between attempts to lock.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
-/// The longest: pauses double until here. It is how late a waiter may notice that a lock is free.
+/// The longest pause; pauses double up to it. A waiter may notice a free lock this late.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The locks of the processes that share a directory.
+/// The locks of processes that share a directory.
 #[derive(Clone, Debug)]
 pub struct ProcessLocks {
     directory: PathBuf,
 }
 
-/// A lock, held until it is dropped or the process ends.
+/// A lock, held until dropped or until the process ends.
 #[derive(Debug)]
 pub struct ProcessLock {
     path: PathBuf,
     _file: File,
 }
 
-/// Why there is no lock.
+/// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process held it for as long as it was waited for.
+    /// Another process held it until the timeout.
     #[error("another process held the lock")]
     Busy,
     /// The file system refused.
@@ -45,13 +45,13 @@ pub enum LockError {
 }
 
 impl ProcessLocks {
-    /// Locks in this directory, which is made where it is missing.
+    /// Locks in this directory, which is created if it is missing.
     #[must_use]
     pub const fn new(directory: PathBuf) -> Self {
         Self { directory }
     }
 
-    /// Takes the lock of this name, which has to be a file's, or waits for it at most this long.
+    /// Acquires the lock of this name, which must be a valid file name, within `wait`.
     ///
     /// # Errors
     /// See [`LockError`].
@@ -75,12 +75,12 @@ impl ProcessLocks {
 
 impl Drop for ProcessLock {
     fn drop(&mut self) {
-        // A file that stays is the lock of whoever comes next.
+        // If the file stays, the next process locks it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The lock; none where another has it locked, or has just removed it.
+/// Tries to lock; none if another process has locked the file, or has just removed it.
 fn attempt(path: &Path) -> io::Result<Option<ProcessLock>> {
     if let Some(directory) = path.parent() {
         fs::DirBuilder::new()
@@ -105,7 +105,7 @@ fn attempt(path: &Path) -> io::Result<Option<ProcessLock>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error),
     };
-    // Dropped where nobody waits for it any more, it removes its file.
+    // If the waiter is gone, dropping the lock removes its file.
     Ok(is_standing.then(|| ProcessLock {
         path: path.to_owned(),
         _file: file,

@@ -1,41 +1,41 @@
-//! The parent session of a call: whatever the client calls the conversation that it wants to take up.
+//! The parent session of a call: the client's name for the conversation to resume.
 
 use std::fmt;
 
 use mooring_secrets::digest;
 
-/// Longest name, in bytes: that of a label's value, which holds it.
+/// Longest name in bytes: the limit of the label's value that stores it.
 pub const PARENT_BYTES_MAX: usize = 256;
-/// Longest part of a key that is a name as it stands.
+/// Longest name that is part of a key unchanged.
 const PLAIN_BYTES_MAX: usize = 128;
-/// What a part of a key begins with that stands for another name. No name that stands as it is has it.
+/// Prefix of a hashed name in a key. No unchanged name has it.
 const HASHED: char = '~';
-/// Digits of the SHA-256 of such a name.
+/// Number of digits of the SHA-256 of a hashed name.
 const HASHED_DIGITS: usize = 32;
 
 /// The name of a parent session: 1 to 256 bytes without control characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ParentSession(String);
 
-/// Why a text names no parent session.
+/// Why a text is not a valid parent session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParentError {
-    /// It says nothing.
+    /// It is empty.
     #[error("parentSessionId is empty")]
     Empty,
-    /// It is longer than is kept.
+    /// It is too long.
     #[error("parentSessionId has {0} bytes, and may have {PARENT_BYTES_MAX}")]
     TooLong(usize),
-    /// It acts on whoever reads it.
+    /// It could control the terminal of a reader.
     #[error("parentSessionId has a control character")]
     Control,
 }
 
 impl ParentSession {
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The name is invalid.
     pub fn parse(text: &str) -> Result<Self, ParentError> {
         if text.is_empty() {
             return Err(ParentError::Empty);
@@ -56,7 +56,7 @@ impl ParentSession {
     }
 }
 
-/// What stands for a parent in a key: itself where a key can hold it, else a digest.
+/// The part of a key for this parent: the name itself if a key can contain it, otherwise a digest.
 pub(crate) fn key_part(parent: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if (1..=PLAIN_BYTES_MAX).contains(&parent.len()) && parent.bytes().all(is_plain) {
@@ -96,7 +96,7 @@ mod tests {
                 .iter()
                 .all(|part| part.starts_with('~') && part.len() == 33)
         );
-        // What another name is hashed to is a name too, and is hashed itself.
+        // The hashed form of another name is a valid name too, and is hashed itself.
         let hashed = part("a b");
         parts.push(part(&hashed));
         parts.sort();

@@ -1,6 +1,6 @@
-//! Where the record of a conversation is, and what in it has which name.
+//! Key, id and labels of a conversation's record.
 //!
-//! Invariant: key and id follow from server, principal and parent alone, so every process derives the same ones.
+//! Invariant: key and id are derived from server, principal and parent only, so every process derives the same ones.
 
 use mooring_session::names::{NameError, Principal, ServerName, SessionId};
 
@@ -8,18 +8,18 @@ use super::parent::key_part;
 use mooring_secrets::digest;
 use mooring_store::{SessionKey, Store, UserSlug};
 
-/// The label that holds the parent as the client wrote it.
+/// The label with the parent as the client named it.
 pub const PARENT_LABEL: &str = "parent";
-/// The label of the folder in which the agent worked last.
+/// The label with the folder of the last run.
 pub(crate) const FOLDER_LABEL: &str = "work_folder";
-/// The label that holds the last run: its end in milliseconds since 1970, a space, and what came of it.
+/// The label with the last run: its end in milliseconds since 1970, a space, and its outcome.
 pub const LAST_RUN_LABEL: &str = "last_run";
-/// What stands for the instance in the bindings of agents: what they remember is in stores of their own.
+/// Replaces the instance in the bindings of agents, which keep their state in their own files.
 pub(crate) const INSTANCE: &[u8] = b"agent";
-/// Hexadecimal digits of a session's id.
+/// Number of hexadecimal digits of a session's id.
 const ID_DIGITS: usize = 24;
 
-/// Where the record of a parent is, and its id.
+/// The key of a parent's record, and its id.
 pub(crate) fn place(
     store: &Store,
     server: &ServerName,

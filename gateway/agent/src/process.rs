@@ -1,7 +1,7 @@
 //! One run of an agent's program.
 //!
-//! Invariant: when a run is over, no process of it is left, however it ended; and where the gateway, or whoever waits
-//! for the run, goes away in the middle, the program is ended likewise: it is a child as [`mooring_upstream::stdio`] has them.
+//! Invariant: after a run none of its processes is left, however it ended; if the gateway or the caller goes away
+//! during the run, the program is ended too: it is a child of the supervisor in [`mooring_upstream::stdio`].
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,51 +19,51 @@ use mooring_upstream::stdio::{
     Child, ChildLimits, ChildSpec, Children, Environment, Label, ProcessLimits, StartError, Traffic,
 };
 
-/// Lines that wait to be read: what is held beside what was found is this many of the longest.
+/// Most queued lines: they are all that is held besides what was extracted.
 const LINES_WAITING_MAX: usize = 2;
 
-/// What is run, and within which limits.
+/// The program to run, and its limits.
 #[derive(Clone, Debug)]
 pub struct RunSpec {
-    /// The program: a path, or a name that is looked for in its own `PATH`.
+    /// The program: a path, or a name that is searched in the `PATH` of its environment.
     pub program: String,
-    /// Its arguments, without the program's name. Each reaches it byte for byte; the longest is that of
+    /// Its arguments, without the program's name. Each is passed byte for byte; the longest has
     /// [`super::prompt::PROMPT_BYTES_MAX`].
     pub arguments: Vec<String>,
-    /// Where it starts.
+    /// Its working directory.
     pub directory: PathBuf,
-    /// What it finds in its environment.
+    /// Its environment.
     pub environment: Environment,
-    /// What the kernel holds each of its processes to.
+    /// The kernel's limits for each of its processes.
     pub process_limits: ProcessLimits,
-    /// Longest wait until its process exists.
+    /// Timeout for starting the process.
     pub start_within: Duration,
-    /// Longest run; then it is told to end.
+    /// Longest run; then it gets SIGTERM.
     pub time_limit: Duration,
-    /// How long it has after SIGTERM, before SIGKILL; so have processes that it leaves behind.
+    /// Time between SIGTERM and SIGKILL, also for processes that it leaves behind.
     pub terminate_grace: Duration,
-    /// The most that it may print, in bytes; more ends it.
+    /// Most output in bytes; more ends the run.
     pub output_bytes_max: usize,
-    /// Longest line that it may print, in bytes. A longer one ends it too: half a line has neither id nor result, and a
-    /// run that went on without them would be a conversation that nobody can take up again.
+    /// Longest line of output in bytes. A longer one ends the run too: id and result could be in the missing part, and
+    /// without its id the conversation could not be resumed.
     pub line_bytes_max: usize,
-    /// Most of its result that is kept, in bytes.
+    /// Most bytes of the result that are kept.
     pub result_bytes_max: usize,
-    /// Texts by which it says that it does not know the session that it should resume.
+    /// Texts in its output that mean that it does not know the session to resume.
     pub unknown_session: Vec<String>,
 }
 
 /// A run that has ended: none of its processes is left.
 #[derive(Clone, Debug)]
 pub struct CompletedRun {
-    /// How it ended.
+    /// How the program ended.
     pub ending: ProcessExit,
-    /// What was found in its output, up to its end.
+    /// What was extracted from its output.
     pub findings: Findings,
-    /// Whether a line of its output, or one of the last of its standard error, has a text of
-    /// [`RunSpec::unknown_session`]. It means that only where the run failed: its result may well speak of sessions.
+    /// Whether a line of its output, or one of the last on stderr, contains a text of [`RunSpec::unknown_session`].
+    /// Only meaningful if the run failed: a result may well mention sessions.
     pub says_unknown_session: bool,
-    /// What it wrote to its standard error last: at most 20 lines of at most 4 KiB.
+    /// The last output on stderr: at most 20 lines of at most 4 KiB.
     pub stderr: Vec<String>,
     /// From its start to the end of its last process.
     pub wall_time: Duration,
@@ -85,12 +85,12 @@ pub enum ProcessExit {
     OutputTooLong,
     /// It was stopped.
     Stopped,
-    /// What stands between it and the gateway broke, with the reason.
+    /// The connection to the process broke, for this reason.
     Broken(String),
 }
 
 impl ProcessExit {
-    /// Whether it ended by itself and said that all is well.
+    /// Whether it exited with success.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Exited { code: Some(0), .. })
@@ -110,7 +110,7 @@ impl RunSpec {
                 message_bytes_max: self.line_bytes_max,
                 messages_waiting_max: LINES_WAITING_MAX,
                 start_within: self.start_within,
-                // No input is closed by which it could know that it is to end: SIGTERM is the first word.
+                // The program has no open stdin that could be closed to end it, so SIGTERM is sent first.
                 stop_grace: Duration::ZERO,
                 terminate_grace: self.terminate_grace,
             },
@@ -118,11 +118,11 @@ impl RunSpec {
     }
 }
 
-/// Runs the program once, its standard input at its end. Progress is passed on as it comes, and `stop` ends the run.
-/// Where this is given up, the run is ended too, and counts among the children until it is gone.
+/// Runs the program once, with stdin closed. Progress is relayed as it arrives, and `stop` ends the run. Dropping the
+/// future ends the run too; it counts among the children until it is gone.
 ///
 /// # Errors
-/// It was not started, and nothing of it is left.
+/// The program was not started, and nothing of it is left.
 pub async fn run(
     children: &Children,
     spec: &RunSpec,
@@ -150,7 +150,7 @@ pub async fn run(
             Err(OutputLimitExceeded) => ProcessExit::OutputTooLong,
         },
     };
-    // Nobody wants it any more, nor what it still prints.
+    // Ends the connection: its output is not needed any more.
     drop((interest, from_server));
     gone.cancelled().await;
     let stderr = stderr.lines();
@@ -174,7 +174,7 @@ impl RunSpec {
 /// The run printed more than its output limit.
 pub struct OutputLimitExceeded;
 
-/// What is read of a run's output.
+/// Reads a run's output.
 struct Output<'s> {
     spec: &'s RunSpec,
     reader: OutputReader,
@@ -192,14 +192,14 @@ impl<'s> Output<'s> {
         }
     }
 
-    /// Reads until there is no more.
+    /// Reads until the end.
     async fn read(
         &mut self,
         lines: &mut mpsc::Receiver<Bytes>,
         mut on_progress: impl FnMut(String) + Send,
     ) -> Result<(), OutputLimitExceeded> {
         while let Some(line) = lines.recv().await {
-            // The last line may have no newline, for which one byte is counted all the same.
+            // The last line may have no newline; one byte is counted for it anyway.
             let bytes = line.len().saturating_add(1);
             self.bytes_left = self
                 .bytes_left
@@ -214,7 +214,7 @@ impl<'s> Output<'s> {
     }
 }
 
-/// How it ended that there was no more to read.
+/// How the process ended, after the end of its output.
 fn ending(end: &watch::Receiver<Option<LinkEnd>>) -> ProcessExit {
     match &*end.borrow() {
         Some(LinkEnd::Exited(status)) => ProcessExit::Exited {

@@ -1,27 +1,27 @@
-//! What may be handed to a program as its prompt: one argument.
+//! The prompt of a program: one argument.
 
-/// Longest prompt, in bytes. Linux refuses a program any single argument of 128 KiB or more (`MAX_ARG_STRLEN`), however
-/// little else it is given; the rest of that is for what a template writes around the prompt in the same argument.
+/// Longest prompt in bytes. Linux limits any single argument to less than 128 KiB (`MAX_ARG_STRLEN`), whatever the
+/// total; the rest is for the text that a template puts around the prompt in the same argument.
 pub const PROMPT_BYTES_MAX: usize = 100 * 1024;
 
-/// Why a text cannot be a prompt.
+/// Why a text is not a valid prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// Nothing is asked for.
     #[error("the prompt is empty")]
     Empty,
-    /// No program can be given it.
+    /// It is too long for an argument.
     #[error("the prompt has {bytes} bytes; at most {PROMPT_BYTES_MAX} are passed on")]
     TooLong {
-        /// How many it has.
+        /// Its length.
         bytes: usize,
     },
-    /// An argument ends there.
+    /// An argument cannot contain NUL.
     #[error("the prompt contains a NUL character")]
     Nul,
 }
 
-/// Whether a program can be given this prompt, whole and as it is.
+/// Checks that a program can get this prompt unchanged.
 ///
 /// # Errors
 /// It cannot.

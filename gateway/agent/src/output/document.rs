@@ -1,14 +1,14 @@
-//! Output that is one JSON document, with warnings before and behind it, as agents print them.
+//! Output that is a single JSON document, possibly with warnings before and after it.
 
 use super::json_value::JsonValue;
 
-/// Longest output that is read as one document, in bytes. Whoever runs an agent ends it before that; a longer one is
-/// none, and nothing is found in it.
+/// Longest output that is parsed as one document, in bytes. Runs are limited to less; nothing is extracted from a
+/// longer one.
 pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How many lines that may begin the document are tried: a warning may begin with a bracket too.
+/// Most lines at which the document is assumed to begin: a warning may begin with a bracket too.
 const BEGINNINGS_MAX: usize = 32;
 
-/// What was printed so far.
+/// The output so far.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Adds a line.
+    /// Appends a line.
     pub(super) fn push(&mut self, line: &[u8]) {
         let length = self.bytes.len().saturating_add(line.len());
         if self.is_too_long || length >= DOCUMENT_BYTES_MAX {
@@ -28,12 +28,12 @@ impl Document {
         self.bytes.push(b'\n');
     }
 
-    /// Whether it was longer than the most.
+    /// Whether the limit was exceeded.
     pub(super) fn is_too_long(&self) -> bool {
         self.is_too_long
     }
 
-    /// Looks at the document, where there is one: the first object or array that fills its lines.
+    /// Applies `look` to the document, if there is one: the first object or array that fills its lines.
     pub(super) fn look<T>(&self, look: impl FnOnce(JsonValue<'_>) -> T) -> Option<T> {
         let text = String::from_utf8_lossy(&self.bytes);
         let beginnings = text
@@ -49,7 +49,7 @@ impl Document {
     }
 }
 
-/// The value that a text begins with, where nothing else stands in its last line.
+/// The value at the start of a text, if its last line contains nothing else.
 fn filling(text: &str) -> Option<JsonValue<'_>> {
     let (value, rest) = JsonValue::first(text)?;
     let line = rest.lines().next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! A JSON value as it is written, and what stands within it.
+//! A JSON value as text, and lookups in it.
 //!
-//! Invariant: no value is built up. An agent decides what its output holds, and a text of brackets becomes many times as
-//! long in memory; here everything but what is asked for is passed over.
+//! Invariant: no value tree is built. The output is untrusted, and a text of brackets would take many times its size in
+//! memory; everything that is not looked up is skipped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,19 +16,19 @@ use mooring_settings::{Condition, Pointer};
 pub(super) struct JsonValue<'a>(&'a RawValue);
 
 impl<'a> JsonValue<'a> {
-    /// A text that is one value and nothing else.
+    /// Parses a text that is exactly one value.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         serde_json::from_str(text).ok().map(Self)
     }
 
-    /// The value that a text begins with, and what follows it.
+    /// The value at the start of a text, and the rest of the text.
     pub(super) fn first(text: &'a str) -> Option<(Self, &'a str)> {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
         let first = values.next()?.ok()?;
         Some((Self(first), text.get(values.byte_offset()..)?))
     }
 
-    /// What a pointer points to.
+    /// The value at a pointer.
     pub(super) fn at(self, pointer: &Pointer) -> Option<Self> {
         let steps = pointer.as_str().split('/').skip(1);
         steps
@@ -36,7 +36,7 @@ impl<'a> JsonValue<'a> {
             .try_fold(self, |value, step| value.step(&step))
     }
 
-    /// Whether the condition's text stands where it says.
+    /// Whether the value at the condition's pointer has the condition's text.
     pub(super) fn matches(self, condition: &Condition) -> bool {
         let value = self.at(&condition.pointer);
         let equals = |value: Self| match value.shape() {
@@ -50,7 +50,7 @@ impl<'a> JsonValue<'a> {
         value.is_some_and(equals)
     }
 
-    /// The text of a string, and any other value as it is written; none for `null`.
+    /// The content of a string, and the text of any other value; none for `null`.
     pub(super) fn text(self) -> Option<Cow<'a, str>> {
         match self.shape() {
             Shape::Null => None,
@@ -62,24 +62,24 @@ impl<'a> JsonValue<'a> {
         }
     }
 
-    /// The same of values that hold no others.
+    /// The same for scalars only.
     pub(super) fn scalar(self) -> Option<Cow<'a, str>> {
         (self.shape() != Shape::Several).then_some(self)?.text()
     }
 
-    /// Whether it says anything but no: `null` and `false` do.
+    /// Whether it is anything but `null` and `false`.
     pub(super) fn is_said(self) -> bool {
         !matches!(self.0.get(), "null" | "false")
     }
 
-    /// What it says beyond yes or no.
+    /// Its text if it is more than a boolean.
     pub(super) fn reason(self) -> Option<Cow<'a, str>> {
         let says_more = self.is_said() && self.0.get() != "true";
         says_more.then_some(self)?.text()
     }
 
     fn step(self, step: &str) -> Option<Self> {
-        // The outermost brackets alone are entered: what is within is passed over without recursion.
+        // Only the outermost brackets are entered; their content is skipped without recursion.
         let mut deserializer = serde_json::Deserializer::from_str(self.0.get());
         PathStep(step)
             .deserialize(&mut deserializer)
@@ -97,7 +97,7 @@ impl<'a> JsonValue<'a> {
     }
 }
 
-/// What a value is, as far as it matters here.
+/// The type of a value, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Text,
@@ -108,7 +108,7 @@ enum Shape {
     Other,
 }
 
-/// A pointer's step without its escapes (RFC 6901, section 4).
+/// A step of a pointer, unescaped (RFC 6901, section 4).
 fn unescaped(step: &str) -> Cow<'_, str> {
     if step.contains('~') {
         Cow::Owned(step.replace("~1", "/").replace("~0", "~"))
@@ -117,7 +117,7 @@ fn unescaped(step: &str) -> Cow<'_, str> {
     }
 }
 
-/// The member of that name, or the element of that number.
+/// Selects a member by name, or an element by index.
 struct PathStep<'s>(&'s str);
 
 impl<'de> DeserializeSeed<'de> for PathStep<'_> {
@@ -135,7 +135,7 @@ impl<'de> Visitor<'de> for PathStep<'_> {
         formatter.write_str("an object or an array")
     }
 
-    /// Of several members of one name the last counts, as for most readers of JSON.
+    /// Of several members with one name the last counts, as in most JSON parsers.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
         while let Some(is_it) = map.next_key_seed(IsKey(self.0))? {
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for PathStep<'_> {
     }
 }
 
-/// Whether a key is this one, its escapes resolved.
+/// Compares a key, unescaped.
 struct IsKey<'s>(&'s str);
 
 impl<'de> DeserializeSeed<'de> for IsKey<'_> {
@@ -189,7 +189,7 @@ impl Visitor<'_> for IsKey<'_> {
     }
 }
 
-/// The text of a string. Half a surrogate pair, which a runtime that cuts its strings prints, becomes replacement
+/// The content of a string. Half a surrogate pair, which some runtimes print for truncated strings, becomes replacement
 /// characters.
 struct TextVisitor;
 

@@ -1,5 +1,5 @@
-//! What is found in the output of an agent: its session id, its result, its error mark and its progress, where the
-//! settings' [`OutputRules`](mooring_settings::OutputRules) say they stand.
+//! Extracts session id, result, error mark and progress from an agent's output, as specified by the settings'
+//! [`OutputRules`](mooring_settings::OutputRules).
 
 mod document;
 mod json_value;

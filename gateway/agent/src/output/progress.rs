@@ -1,11 +1,11 @@
-//! Progress text: what an agent does, for people who wait.
+//! Progress text: what an agent is doing, for people who wait.
 
 /// Longest progress text, in bytes; a longer one is cut.
 pub const PROGRESS_BYTES_MAX: usize = 512;
-/// What stands behind a text that was cut; it counts.
+/// Ends a truncated text; counts towards the limit.
 const MORE: char = '…';
 
-/// One line without control characters; none where nothing is left. Whitespace of any length becomes one space.
+/// One line without control characters; none if nothing is left. Each run of whitespace becomes one space.
 pub(super) fn line(text: &str) -> Option<String> {
     let room = PROGRESS_BYTES_MAX.saturating_sub(MORE.len_utf8());
     let mut line = String::new();

@@ -1,8 +1,8 @@
-//! Reads an agent's output as it comes, and keeps what was found.
+//! Reads an agent's output as it arrives, and keeps what the rules select.
 //!
-//! Invariant: however much is printed, it holds one result of at most the most and one session id; only a document,
-//! which means nothing before its end, is held whole, up to [`super::DOCUMENT_BYTES_MAX`]. Output that is not as the
-//! rules say is no error: nothing is found in it.
+//! Invariant: however much is printed, memory holds one result of limited size and one session id; only a document,
+//! which cannot be parsed before its end, is kept whole, up to [`super::DOCUMENT_BYTES_MAX`]. Output that does not
+//! match the rules is not an error: nothing is extracted from it.
 
 use std::sync::Arc;
 
@@ -14,23 +14,23 @@ use super::progress;
 use super::truncated_text::TruncatedText;
 use mooring_settings::{Condition, OutputForm, OutputRules, Results};
 
-/// What stands between results that are joined.
+/// Between joined results.
 const BLANK_LINE: &str = "\n\n";
-/// Most of an agent's own error text that is kept, in bytes.
+/// Most of an agent's error text that is kept, in bytes.
 const ERROR_BYTES_MAX: usize = 2_000;
 
-/// What was found in the output of one run.
+/// What was extracted from the output of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The id under which the agent resumes: the last one it said. Always one that the store takes.
+    /// The id by which the agent resumes: the last one in the output. Always valid in the store.
     pub session: Option<String>,
-    /// Its answer.
+    /// The agent's answer.
     pub result: Option<String>,
-    /// Whether it said, at last, that it failed.
+    /// Whether its last error mark reports a failure.
     pub says_error: bool,
-    /// What it said of that failure: at most 2,000 bytes.
+    /// The text of that failure: at most 2,000 bytes.
     pub error: Option<String>,
-    /// Whether the result is only the beginning of one.
+    /// Whether the result was truncated.
     pub is_cut: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct OutputReader {
 }
 
 impl OutputReader {
-    /// Nothing was printed yet. Of a result at most so many bytes are kept.
+    /// A reader of an empty output. At most `result_bytes_max` bytes of the result are kept.
     #[must_use]
     pub fn new(rules: Arc<OutputRules>, result_bytes_max: usize) -> Self {
         Self {
@@ -61,14 +61,14 @@ impl OutputReader {
         }
     }
 
-    /// Takes the next line, without its newline. Answers progress text that stands in it: one line of at most
+    /// Reads the next line, without its newline. Returns the progress text in it: one line of at most
     /// [`super::PROGRESS_BYTES_MAX`] bytes.
     pub fn line(&mut self, line: &[u8]) -> Option<String> {
         match self.rules.form {
             OutputForm::Json => self.document.push(line),
             OutputForm::Text => self.text(line),
             OutputForm::JsonLines => {
-                // A value without members has nothing to point to; most warnings are told by that.
+                // Pointers select nothing in a value without members; this skips most warnings.
                 let line = line.trim_ascii();
                 if line.starts_with(b"{") || line.starts_with(b"[") {
                     let line = String::from_utf8_lossy(line);
@@ -79,7 +79,7 @@ impl OutputReader {
         None
     }
 
-    /// The output is at its end.
+    /// Ends the output and returns the findings.
     #[must_use]
     pub fn finish(mut self) -> Findings {
         let document = std::mem::take(&mut self.document);
@@ -106,7 +106,7 @@ impl OutputReader {
         let result_bytes_max = self.result_bytes_max;
         match &mut self.result {
             Some(result) => result.push("\n"),
-            // Blank lines in front are no part of it.
+            // Leading blank lines are not part of the result.
             None if line.trim_ascii().is_empty() => return,
             None => {}
         }
@@ -116,7 +116,7 @@ impl OutputReader {
         result.push(&String::from_utf8_lossy(line));
     }
 
-    /// Takes what the rules point to in a value, and answers its progress text.
+    /// Extracts what the rules select in a value; returns its progress text.
     fn value(&mut self, value: JsonValue<'_>) -> Option<String> {
         let rules = Arc::clone(&self.rules);
         let at = |pointer: &Option<_>| pointer.as_ref().and_then(|pointer| value.at(pointer));
@@ -162,7 +162,7 @@ fn all_met(value: JsonValue<'_>, conditions: &[Condition]) -> bool {
     conditions.iter().all(|condition| value.matches(condition))
 }
 
-/// Whether the store takes it as a session of its server. An id that it does not take could not be resumed.
+/// Whether the store accepts it as a session of its server. Any other id could not be stored for resuming.
 fn is_session(text: &str) -> bool {
     (1..=UPSTREAM_SESSION_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_graphic())

@@ -1,6 +1,6 @@
 //! Text that is truncated at a limit of bytes.
 
-/// The beginning of a text, at most `bytes_max` bytes.
+/// The start of a text, at most `bytes_max` bytes.
 #[derive(Debug)]
 pub(super) struct TruncatedText {
     text: String,
@@ -9,7 +9,7 @@ pub(super) struct TruncatedText {
 }
 
 impl TruncatedText {
-    /// Nothing yet, and at most so many bytes.
+    /// An empty text with this limit.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self {
             text: String::new(),
@@ -18,7 +18,7 @@ impl TruncatedText {
         }
     }
 
-    /// Adds as much as there is room for, up to the end of a character. Behind a cut nothing is added.
+    /// Appends as much as fits, in whole characters. Once truncated, nothing is appended.
     pub(super) fn push(&mut self, text: &str) {
         if self.is_cut {
             return;
@@ -29,17 +29,17 @@ impl TruncatedText {
         self.is_cut = end < text.len();
     }
 
-    /// Forgets what it has.
+    /// Clears the text.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.bytes_max);
     }
 
-    /// Whether nothing was kept, and nothing was cut.
+    /// Whether it is empty and nothing was truncated.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.is_cut
     }
 
-    /// What was kept, and whether that is not all.
+    /// The text, and whether it was truncated.
     pub(super) fn into_text(self) -> (String, bool) {
         (self.text, self.is_cut)
     }

@@ -1,4 +1,4 @@
-//! The answer to a call: text for people, and structured content that says how the run went.
+//! The result of a call: text for people, and structured content about the run.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::output::Findings;
 use crate::process::{CompletedRun, ProcessExit};
 
-/// Most of what the program wrote to its standard error that is told, in characters.
+/// Most of stderr that is included, in characters.
 const STDERR_CHARS_MAX: usize = 2_000;
 
 /// Remarks added to the answer of a call, besides the run's own output.
@@ -21,13 +21,13 @@ pub(super) struct CallNotes {
     pub(super) remark: Option<&'static str>,
 }
 
-/// Whether a run did what it was asked.
+/// Whether a run succeeded.
 pub(super) fn is_success(ran: &CompletedRun) -> bool {
     ran.ending.is_success() && !ran.findings.says_error
 }
 
-/// The `result` of a call whose run was made.
-pub(super) fn run_answer(ran: &CompletedRun, told: &CallNotes) -> String {
+/// The `result` of a call whose program ran.
+pub(super) fn run_answer(ran: &CompletedRun, notes: &CallNotes) -> String {
     let Findings {
         session,
         result,
@@ -42,7 +42,7 @@ pub(super) fn run_answer(ran: &CompletedRun, told: &CallNotes) -> String {
         (None, Some(error)) => error.clone(),
         (None, None) => String::new(),
     };
-    for note in told.started_fresh.iter().chain(&told.remark) {
+    for note in notes.started_fresh.iter().chain(&notes.remark) {
         text.push_str("\n\n(");
         text.push_str(note);
         text.push(')');
@@ -54,10 +54,10 @@ pub(super) fn run_answer(ran: &CompletedRun, told: &CallNotes) -> String {
     let content = json!({
         "result": result,
         "error": error,
-        "parentSessionId": told.parent,
+        "parentSessionId": notes.parent,
         "agentSessionId": session,
-        "resumed": told.is_resumed,
-        "startedFresh": told.started_fresh,
+        "resumed": notes.is_resumed,
+        "startedFresh": notes.started_fresh,
         "exitCode": exit_code,
         "durationMs": millis(ran.wall_time),
         "truncated": is_cut,
@@ -65,7 +65,7 @@ pub(super) fn run_answer(ran: &CompletedRun, told: &CallNotes) -> String {
     result_json(&text, &content, error.is_some())
 }
 
-/// The `result` of a call for which nothing was run.
+/// The `result` of a call whose program did not run.
 pub(super) fn refused(message: &str) -> String {
     let content = json!({
         "result": null,

@@ -1,7 +1,7 @@
-//! One call: the conversation is resolved, the program is run in it, and the id that resumes it is stored.
+//! One call: resolves the conversation, runs the program in it, and stores the id that resumes it.
 //!
-//! Invariant: calls of one conversation run one after another, over the whole fleet. An id that the agent told is kept also
-//! where the run failed: what the agent remembers of it is there.
+//! Invariant: calls of one conversation run one after another, over the whole fleet. The id that the agent printed is
+//! stored even if the run failed, since the agent's memory of the conversation is under it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,32 +24,32 @@ use mooring_metrics::{self as metrics, AgentOutcome};
 use mooring_store::{Session, SessionTurn};
 use mooring_upstream::stdio::{Environment, Label, ProcessLimits};
 
-/// Longest wait until the program's process exists.
+/// Timeout for starting the program.
 const START_WITHIN: Duration = Duration::from_secs(10);
-/// How long a program has to end after it was told to, before it is killed.
+/// Time between SIGTERM and SIGKILL.
 const TERMINATE_GRACE: Duration = Duration::from_secs(5);
-/// Most of an answer that is passed on, in bytes.
+/// Largest result that is returned, in bytes.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What is told where the agent does not know the id that the store has.
+/// Remark if the agent does not know the stored id.
 const UNKNOWN: &str = "the agent did not know the conversation any more, so it began anew";
-/// What is told where the agent cannot resume in the folder of the call.
+/// Remark if the agent cannot resume in the folder of the call.
 const OTHER_FOLDER: &str = "the agent resumes a conversation only in the folder of its last call, and this call names another, so it began anew";
-/// What is told where nobody can say whether there was a conversation.
+/// Remark if the store is unavailable, so that it is unknown whether the conversation exists.
 const STORE_AWAY: &str = "the session store is away, so that an earlier conversation was not found, and the agent began anew";
-/// What is told where another run was faster.
+/// Remark if another run stored its id first.
 const SUPERSEDED: &str =
     "another run of the conversation ended meanwhile: the next call resumes that run";
-/// What is told where the id was not kept.
+/// Remark if the id was not stored.
 const NOT_KEPT: &str = "the conversation could not be stored: the next call may not resume it";
 
-/// A call that can be made.
+/// A call that is ready to run.
 pub struct Call {
     server: Arc<AgentServer>,
     arguments: Option<Value>,
 }
 
-/// A conversation under its turn and lock, released when dropped. Fields are dropped in their order.
+/// A conversation with its turn and lock, both released when dropped. Fields are dropped in this order.
 struct LockedConversation {
     known: ConversationState,
     _lock: Option<ProcessLock>,
@@ -61,7 +61,7 @@ impl Call {
         Self { server, arguments }
     }
 
-    /// Makes the call; its `result`, as JSON text. From now on it can be cancelled.
+    /// Runs the call; returns its `result` as JSON text. From here on it can be cancelled.
     pub fn make(self, context: CallContext) -> impl Future<Output = String> + Send {
         let Self { server, arguments } = self;
         let running = server.running.begin(context.request.clone());
@@ -96,7 +96,7 @@ impl AgentServer {
             return Ok(run_answer(&ran, &CallNotes::default()));
         };
         let session = (self.conversations).session(&context.principal, parent.as_str())?;
-        // Keeps the record from expiring while the call waits and works.
+        // Keeps the record from expiring while the call waits and runs.
         let _in_flight = self.sessions.begin_call(&session, &self.id);
         let held = self.lock_conversation(&session, parent, stop).await?;
         let can_resume = self.settings.template.can_resume();
@@ -104,31 +104,31 @@ impl AgentServer {
         let resumed_by =
             (held.known.agent_session.as_deref()).filter(|_| can_resume && !is_elsewhere);
         let run = |id| self.run(&request.prompt, id, &folder, &session.digest, context, stop);
-        let mut told = CallNotes {
+        let mut notes = CallNotes {
             parent: Some(parent.as_str().to_owned()),
             is_resumed: resumed_by.is_some(),
             ..CallNotes::default()
         };
         if is_elsewhere {
-            told.started_fresh = Some(OTHER_FOLDER);
+            notes.started_fresh = Some(OTHER_FOLDER);
         } else if resumed_by.is_none() && self.sessions.store().is_degraded() {
-            told.started_fresh = Some(STORE_AWAY);
+            notes.started_fresh = Some(STORE_AWAY);
         }
         let mut ran = run(resumed_by).await?;
-        if told.is_resumed && is_unknown(&ran) {
-            (told.is_resumed, told.started_fresh) = (false, Some(UNKNOWN));
+        if notes.is_resumed && is_unknown(&ran) {
+            (notes.is_resumed, notes.started_fresh) = (false, Some(UNKNOWN));
             ran = run(None).await?;
         }
-        told.remark = self.keep(&session, parent, &held.known, &ran).await;
+        notes.remark = self.keep(&session, parent, &held.known, &ran).await;
         let outcome = outcome(&ran).as_str();
         let folder = folder.to_string_lossy();
         self.conversations
             .note_run(&session, &folder, outcome)
             .await;
-        Ok(run_answer(&ran, &told))
+        Ok(run_answer(&ran, &notes))
     }
 
-    /// Whether the conversation is at a folder where this call is not, and the agent cannot resume it from here.
+    /// Whether the conversation is in another folder than this call, and the agent cannot resume it from here.
     fn is_other_folder(&self, known: &ConversationState, folder: &Path) -> bool {
         let last = known.folder.as_deref();
         self.settings.is_bound_to_folder
@@ -159,7 +159,7 @@ impl AgentServer {
                 .take_turn(session, &self.id, self.turn_timeout())
                 .await?;
             let lock = self.lock(session).await?;
-            // Only now nobody else replaces it.
+            // Read only now, since only the turn's holder replaces it.
             let known = self.conversations.known(session).await?;
             Ok(LockedConversation {
                 known,
@@ -173,8 +173,8 @@ impl AgentServer {
         }
     }
 
-    /// The lock against other processes of this machine. Without it two runs at once cost one of them its place in the
-    /// conversation, and nothing else.
+    /// The lock against other processes of this machine. Without it, two concurrent runs cost one of them its
+    /// continuation of the conversation, and nothing else.
     async fn lock(&self, session: &Session) -> Result<Option<ProcessLock>, Failure> {
         let Some(locks) = &self.locks else {
             return Ok(None);
@@ -205,14 +205,14 @@ impl AgentServer {
             session: session.into(),
         };
         let mut count = 0_u64;
-        let tell = |text: String| {
+        let report = |text: String| {
             count = count.saturating_add(1);
             if let Some(progress) = &context.progress {
-                progress.tell(count, &text);
+                progress.report(count, &text);
             }
         };
         let rules = Arc::clone(&self.settings.rules);
-        let ran = run(&self.children, &spec, label, rules, tell, stop.clone()).await?;
+        let ran = run(&self.children, &spec, label, rules, report, stop.clone()).await?;
         metrics::agent_run(outcome(&ran), ran.wall_time);
         if let ProcessExit::Broken(reason) = &ran.ending {
             tracing::warn!(server = %self.id, session, reason, "connection to the agent process failed");
@@ -224,7 +224,7 @@ impl AgentServer {
         let settings = &self.settings;
         let mut arguments =
             (settings.template).arguments(prompt, resumed_by, &folder.to_string_lossy());
-        // The first is the program.
+        // The first element is the program.
         let program = arguments.remove(0);
         RunSpec {
             program,
@@ -245,7 +245,7 @@ impl AgentServer {
         }
     }
 
-    /// Keeps the id that the run told; says what the caller should know of that.
+    /// Stores the id that the run printed; returns a remark for the caller.
     async fn keep(
         &self,
         session: &Session,
@@ -268,8 +268,8 @@ impl AgentServer {
     }
 }
 
-/// Whether the agent did nothing but say that it does not know the conversation. What it was stopped at, or answered, it
-/// did.
+/// Whether the agent only reported that it does not know the conversation. A run that was stopped, or that answered,
+/// has done more than that.
 fn is_unknown(ran: &CompletedRun) -> bool {
     matches!(ran.ending, ProcessExit::Exited { .. })
         && !is_success(ran)
@@ -277,7 +277,7 @@ fn is_unknown(ran: &CompletedRun) -> bool {
         && ran.says_unknown_session
 }
 
-/// What is counted of a run, and noted in its conversation's record.
+/// The outcome for the metrics and the conversation's record.
 fn outcome(ran: &CompletedRun) -> AgentOutcome {
     match ran.ending {
         ProcessExit::Exited { .. } if is_success(ran) => AgentOutcome::Completed,
@@ -289,8 +289,8 @@ fn outcome(ran: &CompletedRun) -> AgentOutcome {
 }
 
 impl Progress {
-    /// Tells the client. Where it does not read, it misses what could not wait.
-    fn tell(&self, count: u64, text: &str) {
+    /// Reports progress to the client. Messages are dropped if the queue is full.
+    fn report(&self, count: u64, text: &str) {
         let message = json!({
             "jsonrpc": "2.0",
             "method": "notifications/progress",

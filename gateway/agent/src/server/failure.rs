@@ -1,6 +1,6 @@
 //! Why a call failed: the message for the caller, and the details for the log.
 //!
-//! Invariant: what is told names nothing of this machine.
+//! Invariant: the message reveals nothing about this machine.
 
 use mooring_session::Refusal;
 use mooring_session::names::NameError;
@@ -10,28 +10,28 @@ use crate::folder::FolderError;
 use mooring_store::{StoreError, TurnError};
 use mooring_upstream::stdio::StartError;
 
-/// Why nothing was run. Shown, it is what the caller is told.
+/// Why the program was not run. `Display` is the message for the caller.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// There is no folder to work in.
+    /// There is no working directory.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The conversation could not be begun or found.
     #[error("{}", conversation_error_text(.0))]
     Conversation(#[from] ConversationError),
-    /// Its turn did not come.
+    /// It did not get its turn.
     #[error("{}", turn_error_text(.0))]
     Turn(#[from] TurnError),
-    /// A process of this machine that uses the same store was at it all the while.
+    /// Another process of this machine with the same store held the lock until the timeout.
     #[error("the conversation is busy with an earlier call; nothing was done; try again later")]
     Locked,
     /// The program could not be started.
     #[error("{}", .0.for_caller())]
     Start(#[from] StartError),
-    /// A thread ended by itself. A defect.
+    /// A task panicked: a defect.
     #[error("internal error: the call was not completed")]
     Thread(#[from] tokio::task::JoinError),
-    /// The client wants it no more.
+    /// The client cancelled the call.
     #[error("the call was cancelled before the agent was started")]
     Cancelled,
 }
@@ -49,7 +49,7 @@ impl From<NameError> for Failure {
 }
 
 impl Failure {
-    /// Logs what the caller is not told.
+    /// Logs the details that the caller does not see.
     pub(super) fn log(&self, server: &str) {
         let cause: &dyn std::error::Error = match self {
             Self::Conversation(cause) => cause,

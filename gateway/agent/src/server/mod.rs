@@ -1,7 +1,7 @@
-//! The MCP side of servers of kind `agent`: what the gateway itself answers.
+//! The MCP side of servers of kind `agent`, which the gateway serves itself.
 //!
-//! [`protocol`] answers what needs no run. [`call`] makes one: it finds the conversation, runs the program, and keeps the id
-//! by which it goes on. [`run_registry`] knows what goes on here, so that a client can cancel it.
+//! [`protocol`] answers requests that need no run. [`call`] finds the conversation, runs the program, and stores the id
+//! that resumes it. [`run_registry`] has the running runs of this gateway, so that a client can cancel them.
 //!
 //! Invariant: no state of a client is kept here, so any gateway continues any conversation.
 
@@ -27,16 +27,16 @@ use mooring_settings::AgentServerSettings;
 use mooring_store::SessionAccess;
 use mooring_upstream::stdio::{Children, Launcher};
 
-/// How long runs that are told to end may take, with what is kept of them.
+/// How long stopped runs may take to end and to store their results.
 const STOPPED_WITHIN: Duration = Duration::from_secs(7);
 /// How much longer a call waits for the run before it than a run may last.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// All servers of kind `agent`.
+/// All agent servers.
 #[derive(Debug, Default)]
 pub struct AgentServers(BTreeMap<Box<str>, Arc<AgentServer>>);
 
-/// One server of kind `agent`.
+/// One agent server.
 #[derive(Debug)]
 pub struct AgentServer {
     /// Its id in paths and keys, and the name of its tool.
@@ -45,38 +45,38 @@ pub struct AgentServer {
     conversations: Conversations,
     sessions: Arc<dyn SessionAccess>,
     children: Children,
-    /// There where other processes may use the same store without knowing of this one's turns.
+    /// Set if other processes may use the same store without sharing turns with this one.
     locks: Option<ProcessLocks>,
     running: RunRegistry,
     tools_json: Box<str>,
 }
 
-/// What a call needs besides its arguments.
+/// The context of a call besides its arguments.
 #[derive(Debug)]
 pub struct CallContext {
-    /// Who calls.
+    /// The caller.
     pub principal: Principal,
-    /// Which client and which of its requests, as it may cancel it; none where it cannot.
+    /// Identifies the request for cancellation; none if it cannot be cancelled.
     pub request: Option<RequestName>,
     /// Where progress is reported; `None` if the client did not ask for it.
     pub progress: Option<Progress>,
 }
 
-/// A request as its client names it.
+/// Identifies a request: client and request id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestName {
-    /// The id that the client was given.
+    /// The client's session id.
     pub client: Box<str>,
     /// The request's id, as JSON text.
     pub id_json: Box<str>,
 }
 
-/// Where a client hears of progress.
+/// Where progress is sent.
 #[derive(Debug)]
 pub struct Progress {
     /// The client's token, as JSON text.
     pub token_json: Box<str>,
-    /// Takes messages for the client.
+    /// The queue of messages to the client.
     pub said: mpsc::Sender<Box<str>>,
 }
 
@@ -84,7 +84,7 @@ impl AgentServers {
     /// These servers, at which a principal has at most `sessions_max` conversations together. `locks_directory` is where processes that share an embedded store lock conversations.
     ///
     /// # Errors
-    /// An id is no server's name; ids are checked against the same limits.
+    /// An id is not a valid server name, which the settings have checked already.
     pub fn new<'a>(
         servers: impl Iterator<Item = (&'a str, &'a AgentServerSettings)>,
         sessions_max: u64,
@@ -148,7 +148,7 @@ impl AgentServer {
         self.running.stop(request);
     }
 
-    /// How long a call waits for the one before it.
+    /// How long a call waits for its turn.
     fn turn_timeout(&self) -> Duration {
         self.settings.timeout.saturating_add(PATIENCE)
     }

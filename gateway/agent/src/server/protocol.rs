@@ -1,4 +1,4 @@
-//! What an agent server says of itself, and its one tool.
+//! An agent server's `initialize` result, and its one tool.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ pub(super) fn tools_json(id: &str, settings: &AgentServerSettings) -> String {
                 "durationMs", "truncated",
             ],
         },
-        // It may do whatever the program does.
+        // It can do whatever the program can.
         "annotations": { "readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true },
     }] })
     .to_string()

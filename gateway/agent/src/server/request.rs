@@ -1,4 +1,4 @@
-//! The arguments of a call, as far as they can be judged before anything is done.
+//! Parses and validates the arguments of a call.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::parent::{ParentError, ParentSession};
 use crate::prompt::{PromptError, check_prompt};
 use mooring_protocol::arguments::{ArgumentError, Arguments};
 
-/// What is asked of the agent.
+/// The arguments of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AgentRequest {
     pub(super) prompt: String,
@@ -14,22 +14,22 @@ pub(super) struct AgentRequest {
     pub(super) parent: Option<ParentSession>,
 }
 
-/// Why nothing can be asked so. The text is for the caller.
+/// Why the arguments are invalid. `Display` is for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
-    /// A field is missing, of another type, or unknown.
+    /// A field is missing, has the wrong type, or is unknown.
     #[error(transparent)]
     Argument(#[from] ArgumentError),
     /// The prompt cannot be an argument of a program.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// The parent session is no name.
+    /// The parent session is invalid.
     #[error(transparent)]
     Parent(#[from] ParentError),
 }
 
 impl AgentRequest {
-    /// Reads the arguments of a call.
+    /// Parses the arguments of a call.
     pub(super) fn read(arguments: Option<Value>) -> Result<Self, RequestError> {
         let mut arguments = Arguments::new(arguments)?;
         let prompt = arguments.text("prompt", usize::MAX)?;

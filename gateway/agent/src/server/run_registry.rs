@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::RequestName;
 
-/// What ends each.
+/// The token that stops each run.
 type Stops = Mutex<HashMap<RequestName, CancellationToken>>;
 
 /// The running runs.
@@ -24,14 +24,14 @@ pub(super) struct RunRegistry {
 /// One registered run; dropping it removes the run.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Cancelled when it is to end.
+    /// Cancelled to stop the run.
     pub(super) stop: CancellationToken,
     of: Option<(Arc<Stops>, RequestName)>,
     count: watch::Sender<usize>,
 }
 
 impl RunRegistry {
-    /// A run begins.
+    /// Registers a run.
     pub(super) fn begin(&self, request: Option<RequestName>) -> Run {
         let stop = self.all.child_token();
         let of = request.map(|request| {
@@ -47,21 +47,21 @@ impl RunRegistry {
         }
     }
 
-    /// Ends the run of a request.
+    /// Stops the run of a request.
     pub(super) fn stop(&self, request: &RequestName) {
         if let Some(stop) = lock(&self.by_request).get(request) {
             stop.cancel();
         }
     }
 
-    /// Ends them all, and those that still begin.
+    /// Stops all runs, and those that begin later.
     pub(super) fn stop_all(&self) {
         self.all.cancel();
     }
 
     /// Returns when no run is registered.
     pub(super) async fn idle(&self) {
-        // The sender is this, so there is always an answer.
+        // The sender is alive, so this does not fail.
         let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
     }
 }
@@ -77,7 +77,7 @@ impl Drop for Run {
 }
 
 fn lock(runs: &Stops) -> MutexGuard<'_, HashMap<RequestName, CancellationToken>> {
-    // The map is whole after every statement, so a panic elsewhere leaves nothing half done.
+    // Every statement leaves the map consistent, so the guard of a poisoned lock is safe to use.
     runs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

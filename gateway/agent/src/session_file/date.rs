@@ -1,15 +1,15 @@
 //! The date of an entry, in the form that ECMAScript defines and `toISOString` writes.
 //!
-//! Invariant: what is read means the same on every machine. A time of day without its zone is therefore refused: there
-//! it would mean that of the machine that wrote it.
+//! Invariant: a date means the same on every machine. A time without a zone is refused, since it would be the local
+//! time of the machine that wrote it.
 
 use time::{Date, Month, UtcDateTime};
 
 const MS_PER_MINUTE: i64 = 60_000;
 const MS_PER_DAY: i64 = 24 * 60 * MS_PER_MINUTE;
 
-/// Milliseconds since 1970 of `2026-01-14T23:15:00Z` and its like: a day alone, or a day and a time to the minute, the
-/// second or a fraction of it, in UTC or with an offset. None for anything else, and for days and times that are not.
+/// Milliseconds since 1970 of a date such as `2026-01-14T23:15:00Z`: a day, or a day and a time to the minute, second
+/// or fraction, in UTC or with an offset. None for anything else, and for dates that do not exist.
 pub(super) fn unix_ms(text: &str) -> Option<i64> {
     let mut rest = DateParser(text.trim());
     let days = date(&mut rest)?;
@@ -24,11 +24,11 @@ pub(super) fn unix_ms(text: &str) -> Option<i64> {
         .then_some(days * MS_PER_DAY + of_day - offset)
 }
 
-/// What is still to be read.
+/// The unparsed rest.
 struct DateParser<'a>(&'a str);
 
 impl DateParser<'_> {
-    /// So many digits as a number.
+    /// A number of this many digits.
     fn digits(&mut self, count: usize) -> Option<i64> {
         let (digits, rest) = self.0.split_at_checked(count)?;
         let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -42,7 +42,7 @@ impl DateParser<'_> {
         Some(found)
     }
 
-    /// A number of two digits behind a mark, within a range.
+    /// A two-digit number after a separator, within a range.
     fn part(&mut self, mark: char, most: i64) -> Option<i64> {
         self.one_of(&[mark])?;
         self.digits(2).filter(|value| *value <= most)
@@ -58,7 +58,7 @@ fn date(rest: &mut DateParser<'_>) -> Option<i64> {
     Some((date - UtcDateTime::UNIX_EPOCH.date()).whole_days())
 }
 
-/// Milliseconds of the day. 24:00 is the end of it.
+/// Milliseconds of the day. 24:00 is the end of the day.
 fn time(rest: &mut DateParser<'_>) -> Option<i64> {
     let hour = rest.digits(2).filter(|hour| *hour <= 24)?;
     let minute = rest.part(':', 59)?;
@@ -70,7 +70,7 @@ fn time(rest: &mut DateParser<'_>) -> Option<i64> {
     (of_day <= MS_PER_DAY).then_some(of_day)
 }
 
-/// Milliseconds of a fraction of a second; further digits are dropped.
+/// Milliseconds in a fraction of a second; further digits are dropped.
 fn fraction(rest: &mut DateParser<'_>) -> Option<i64> {
     if rest.one_of(&['.', ',']).is_none() {
         return Some(0);
@@ -84,7 +84,7 @@ fn fraction(rest: &mut DateParser<'_>) -> Option<i64> {
     (count > 0).then_some(ms)
 }
 
-/// Milliseconds by which the zone is ahead of UTC.
+/// The zone's offset from UTC in milliseconds.
 fn offset(rest: &mut DateParser<'_>) -> Option<i64> {
     let sign = match rest.one_of(&['Z', 'z', '+', '-'])? {
         '+' => 1,

@@ -1,4 +1,4 @@
-//! One entry of the file: what is taken, and for which reasons one is not.
+//! One entry of the file, and the reasons to skip one.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 use super::date;
 use super::{AGENT_SESSION_BYTES_MAX, ENTRY_BYTES_MAX, PARENT_BYTES_MAX};
 
-/// The member that holds the agent's session.
+/// The member with the agent's session.
 const SESSION: &str = "claudeSessionId";
-/// The member that holds the last use.
+/// The member with the last use.
 const UPDATED_AT: &str = "updatedAt";
 
-/// A session of a client, and the agent's session that belongs to it.
+/// A client's session, and the agent's session for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The id of the client's session: 1 to [`PARENT_BYTES_MAX`] bytes without control characters.
     pub parent: String,
-    /// What the agent is resumed by: 1 to [`AGENT_SESSION_BYTES_MAX`] bytes of visible ASCII; the first is no hyphen.
+    /// The agent's id for resuming: 1 to [`AGENT_SESSION_BYTES_MAX`] bytes of visible ASCII; the first is no hyphen.
     pub agent_session: String,
     /// When it was last used.
     pub updated_at_ms: u64,
@@ -28,13 +28,13 @@ pub struct Entry {
 /// An entry that is not imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedEntry {
-    /// Its key, as it was written. It comes from elsewhere, and is to be made harmless before it is shown.
+    /// Its key as written. It is untrusted, and must be escaped before it is printed.
     pub key: String,
-    /// Why.
+    /// The reason.
     pub reason: SkipReason,
 }
 
-/// Why an entry is skipped. No reason repeats a value.
+/// Why an entry is skipped. No reason includes a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
     /// The key is empty.
@@ -43,51 +43,51 @@ pub enum SkipReason {
     /// The key is too long for an id.
     #[error("the key is longer than {PARENT_BYTES_MAX} bytes")]
     KeyTooLong,
-    /// The key holds control characters.
+    /// The key contains control characters.
     #[error("the key holds control characters")]
     KeyControl,
-    /// The key is no Unicode text: it holds half of a surrogate pair.
+    /// The key is not Unicode text: it contains half a surrogate pair.
     #[error("the key is not Unicode text")]
     KeyNotText,
-    /// The same key follows again, and counts.
+    /// The same key occurs again later, and that entry counts.
     #[error("the same key follows again, and the last one counts")]
     Repeated,
-    /// The value is something else than an object.
+    /// The value is not an object.
     #[error("its value is {0}, not an object")]
     NotAnObject(&'static str),
-    /// The value is too large to be looked at.
+    /// The value is too large.
     #[error("its value is larger than {ENTRY_BYTES_MAX} bytes")]
     TooLarge,
-    /// The value is JSON that cannot be held: half of a surrogate pair, a number out of range, or too deep.
+    /// The value is JSON that cannot be represented: half a surrogate pair, a number out of range, or too deep.
     #[error("its value cannot be read")]
     Unreadable,
-    /// A member is not there.
+    /// A member is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// A member is something else than a string.
+    /// A member is not a string.
     #[error("{0} is {1}, not a string")]
     NotAString(&'static str, &'static str),
-    /// The agent's session is nothing but spaces.
+    /// The agent's session is blank.
     #[error("{SESSION} is blank")]
     SessionBlank,
     /// The agent's session is too long for an id.
     #[error("{SESSION} is longer than {AGENT_SESSION_BYTES_MAX} bytes")]
     SessionTooLong,
-    /// The agent's session holds what no id does.
+    /// The agent's session contains a character that no id has.
     #[error("{SESSION} holds something else than visible ASCII")]
     SessionAlphabet,
-    /// The agent's session reads as an option.
+    /// The agent's session looks like an option.
     #[error("{SESSION} begins with a hyphen, so that the agent would read it as an option")]
     SessionOption,
-    /// The date is none.
+    /// The date is invalid.
     #[error("{UPDATED_AT} is not a date such as 2026-01-14T23:15:00Z")]
     NotADate,
-    /// It was not used for as long as sessions live.
+    /// It was last used longer ago than the sessions' TTL.
     #[error("it expired: it was last used more than {} before", format_hours(*.0))]
     Expired(Duration),
 }
 
-/// A length of time for people.
+/// A duration for people.
 fn format_hours(length: Duration) -> String {
     match length.as_secs() {
         hours if hours >= 3_600 && hours % 3_600 == 0 => format!("{} h", hours / 3_600),
@@ -95,7 +95,7 @@ fn format_hours(length: Duration) -> String {
     }
 }
 
-/// The current time and the sessions' time to live.
+/// The current time and the sessions' TTL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryClock {
     pub(super) now_ms: u64,
@@ -113,8 +113,8 @@ pub(super) fn parent(key: &str) -> Result<(), SkipReason> {
     }
 }
 
-/// What an entry's value says: the agent's session, and its last use. A use in the future counts as one of now: clocks
-/// of two machines differ, and no session may live for longer than the others by that.
+/// Parses an entry's value: the agent's session, and its last use. A use in the future counts as now: clocks of two
+/// machines differ, and no session may live longer because of that.
 pub(super) fn value(raw: &str, moment: EntryClock) -> Result<(String, u64), SkipReason> {
     if !raw.starts_with('{') {
         return Err(SkipReason::NotAnObject(kind(raw)));
@@ -125,7 +125,7 @@ pub(super) fn value(raw: &str, moment: EntryClock) -> Result<(String, u64), Skip
     let value: Value = serde_json::from_str(raw).map_err(|_| SkipReason::Unreadable)?;
     let session = session(string(&value, SESSION)?)?;
     let written = date::unix_ms(string(&value, UPDATED_AT)?).ok_or(SkipReason::NotADate)?;
-    // Before 1970 nothing was used.
+    // Times before 1970 count as 1970.
     let updated_at_ms = u64::try_from(written).unwrap_or(0).min(moment.now_ms);
     if moment.now_ms - updated_at_ms > Millis::from(moment.ttl).get() {
         return Err(SkipReason::Expired(moment.ttl));
@@ -156,7 +156,7 @@ fn string<'a>(value: &'a Value, member: &'static str) -> Result<&'a str, SkipRea
     }
 }
 
-/// What a JSON text without space before it is, as its first character says.
+/// The type of a JSON text without leading space, from its first character.
 pub(super) fn kind(raw: &str) -> &'static str {
     match raw.chars().next() {
         Some('{') => "an object",

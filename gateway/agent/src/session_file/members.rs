@@ -1,13 +1,13 @@
-//! The members of a JSON object, one by one and unread, so that a bad one costs no other.
+//! The members of a JSON object, unparsed, so that an invalid one does not affect the others.
 //!
-//! Invariant: they stand in the order of the text; where a key is repeated, all of its members are there.
+//! Invariant: they are in the order of the text, including all members with a repeated key.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of an object: key and value as they are written.
+/// The members of an object: key and value as written.
 pub(super) struct Members<'a>(pub(super) Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

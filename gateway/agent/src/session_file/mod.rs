@@ -1,5 +1,5 @@
-//! The file `sessions.json` in which a server for the Claude program keeps which of that program's sessions belongs to
-//! which session of its client:
+//! The file `sessions.json` in which a server for the Claude program maps its clients' sessions to that program's
+//! sessions:
 //!
 //! ```json
 //! {
@@ -10,10 +10,10 @@
 //! }
 //! ```
 //!
-//! The gateway does not keep its own sessions in it: it takes what is in one, and writes one for that server to read.
+//! The gateway does not store its own sessions in it: it imports such a file, and exports one for that server.
 //!
-//! Invariant: an entry that cannot be used is named with its reason and costs no other entry. Nothing of the file is
-//! used where the file as a whole is not one JSON object.
+//! Invariant: an unusable entry is reported with its reason and does not affect the others. If the file as a whole is
+//! not one JSON object, nothing of it is used.
 
 mod date;
 mod entry;
@@ -25,11 +25,11 @@ pub use self::entry::{Entry, SkipReason, SkippedEntry};
 pub use self::read::{ReadError, SessionFileContents, parse, read, read_from};
 pub use self::write::{WriteError, text, write};
 
-/// Largest file that is read: about a hundred times what a thousand sessions take.
+/// Largest file that is read: about a hundred times the size of a thousand sessions.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Largest entry that is looked at. A good one has at most some 8 KiB, with every character of it escaped.
+/// Largest entry that is parsed. A valid one has at most about 8 KiB, with every character escaped.
 pub const ENTRY_BYTES_MAX: usize = 64 * 1024;
-/// Longest id of a client's session, in bytes: that of a label, which holds it.
+/// Longest id of a client's session, in bytes: the limit of the label that stores it.
 pub use super::parent::PARENT_BYTES_MAX;
 /// Longest id of an agent's session, in bytes.
 pub const AGENT_SESSION_BYTES_MAX: usize = mooring_session::limits::UPSTREAM_SESSION_BYTES_MAX;

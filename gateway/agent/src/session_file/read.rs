@@ -1,4 +1,4 @@
-//! Reading the file: as a whole or not at all, and then entry by entry.
+//! Reads the file: first as a whole, then entry by entry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,21 +14,21 @@ use super::FILE_BYTES_MAX;
 use super::entry::{self, Entry, EntryClock, SkipReason, SkippedEntry};
 use super::members::Members;
 
-/// A pipe would be waited for, so a file is opened without waiting.
+/// Opening a pipe would block, so a file is opened with this flag.
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The entries of a session file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFileContents {
-    /// What can be used, in the order of the file, each parent once.
+    /// The usable entries, in the order of the file, each parent once.
     pub entries: Vec<Entry>,
-    /// What cannot, in the order of the file.
+    /// The unusable entries, in the order of the file.
     pub skipped: Vec<SkippedEntry>,
 }
 
 impl SessionFileContents {
-    /// How many of those that are skipped were good, and are too old.
+    /// The number of skipped entries that are valid but too old.
     #[must_use]
     pub fn expired(&self) -> usize {
         let is_expired = |skipped: &&SkippedEntry| matches!(skipped.reason, SkipReason::Expired(_));
@@ -44,25 +44,25 @@ pub enum ReadError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is a directory, a pipe or the like.
+    /// It is a directory, a pipe or similar.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
     },
     /// It cannot be read.
     #[error("the sessions cannot be read")]
     Read(#[source] io::Error),
-    /// It is larger than such a file can be.
+    /// It is too large.
     #[error("the file is larger than {FILE_BYTES_MAX} bytes")]
     TooLarge,
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the file is empty; one without sessions holds {{}}")]
     Empty,
-    /// It ends before its end.
+    /// It ends in the middle of a value.
     #[error(
         "the file is cut off: it ends in line {line}, column {column}, in the middle of a value"
     )]
@@ -75,7 +75,7 @@ pub enum ReadError {
     /// It is not JSON.
     #[error("the file is not JSON: {0}")]
     Syntax(String),
-    /// It is JSON, but no object.
+    /// It is JSON, but not an object.
     #[error("the file holds {0}; an object with a session in each member is expected")]
     NotAnObject(&'static str),
 }
@@ -83,7 +83,7 @@ pub enum ReadError {
 /// Reads the file at `path`, with the sessions that were used within `ttl` before `now_ms`.
 ///
 /// # Errors
-/// The file as a whole cannot be used. See [`ReadError`].
+/// The file as a whole is unusable. See [`ReadError`].
 pub fn read(path: &Path, now_ms: u64, ttl: Duration) -> Result<SessionFileContents, ReadError> {
     let opened = |source| ReadError::Open {
         path: path.to_owned(),
@@ -102,7 +102,7 @@ pub fn read(path: &Path, now_ms: u64, ttl: Duration) -> Result<SessionFileConten
     read_from(file, now_ms, ttl)
 }
 
-/// The same of anything that can be read.
+/// Reads from any reader.
 ///
 /// # Errors
 /// See [`read`].
@@ -122,8 +122,7 @@ pub fn read_from(
     parse(&bytes, now_ms, ttl)
 }
 
-/// The same of the file's bytes. What is not UTF-8 in them is replaced, so that it costs the entries alone that it
-/// stands in.
+/// Parses the file's bytes. Invalid UTF-8 is replaced, so that it only affects the entries that contain it.
 ///
 /// # Errors
 /// See [`read`].
@@ -135,7 +134,7 @@ pub fn parse(bytes: &[u8], now_ms: u64, ttl: Duration) -> Result<SessionFileCont
         return Err(ReadError::Empty);
     }
     if !behind_spaces.starts_with('{') {
-        // What is no JSON at all is called that.
+        // A text that is not JSON at all gets that error.
         let _: &RawValue = serde_json::from_str(text).map_err(|error| syntax(&error))?;
         return Err(ReadError::NotAnObject(entry::kind(behind_spaces)));
     }
@@ -184,7 +183,7 @@ fn classify_entries(members: &[(&RawValue, &RawValue)], moment: EntryClock) -> S
     reading
 }
 
-/// A key's text; as it is written where it is none.
+/// The content of a key; its text as written if it is not Unicode.
 fn text<'a>(key: &'a RawValue) -> Result<String, Cow<'a, str>> {
     serde_json::from_str(key.get()).map_err(|_| Cow::Borrowed(key.get()))
 }

@@ -1,7 +1,7 @@
-//! Writing the file: whole under its name, or not at all.
+//! Writes the file atomically.
 //!
-//! Invariant: whoever opens the file finds the old one or the new one, whatever ends this process. Its owner alone can
-//! read it: what an agent's session is resumed by is a secret.
+//! Invariant: a reader finds the old file or the new one, however this process ends. Only its owner can read it: the id
+//! that resumes an agent's session is a secret.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -15,16 +15,16 @@ use serde::ser::Serializer;
 use super::entry::Entry;
 use mooring_store::rfc3339;
 
-/// What its owner alone may do.
+/// Read and write for the owner only.
 const MODE: u32 = 0o600;
 
-/// Why the file was not written. What was there before is still there.
+/// Why the file was not written. The existing file is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// What the name stands for is a directory, a pipe or the like.
+    /// The path is a directory, a pipe or similar.
     #[error("{} is not a regular file, so it is not replaced", path.display())]
     NotAFile {
-        /// What was named.
+        /// The path.
         path: PathBuf,
     },
     /// It cannot be written.
@@ -32,12 +32,12 @@ pub enum WriteError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Entries in the file's form, oldest first: the server that reads it drops the first ones when it has too many.
+/// Entries in the file's format, oldest first: the server that reads it drops the first ones if it has too many.
 #[must_use]
 pub fn text(entries: &[Entry]) -> String {
     let mut oldest_first: Vec<&Entry> = entries.iter().collect();
@@ -45,7 +45,7 @@ pub fn text(entries: &[Entry]) -> String {
         let age = one.updated_at_ms.cmp(&other.updated_at_ms);
         age.then_with(|| one.parent.cmp(&other.parent))
     });
-    // Texts alone are written, to memory: nothing of it can fail.
+    // Only strings are serialized, into memory: this does not fail.
     let mut text = serde_json::to_string_pretty(&Members(oldest_first)).unwrap_or_default();
     text.push('\n');
     text
@@ -74,8 +74,7 @@ struct EntryValue {
     updated_at: String,
 }
 
-/// Writes entries to the file at `path`, in the place of what is there. A symbolic link stays one: what it points to is
-/// replaced.
+/// Writes entries to the file at `path`, replacing it. If the path is a symbolic link, its target is replaced.
 ///
 /// # Errors
 /// See [`WriteError`].
@@ -104,14 +103,14 @@ fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = target.with_file_name(name);
     let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, target));
     if written.is_err() {
-        // Its name may be left over then, and is in nobody's way.
+        // The temporary file may be left over then, which is harmless.
         let _ = fs::remove_file(&new);
         return written;
     }
     sync_directory(target)
 }
 
-/// The bytes are on the disk before they have the name.
+/// Writes the content to disk before the file gets its name.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -122,7 +121,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// And the name as well, before anybody is told.
+/// Writes the directory entry to disk as well.
 fn sync_directory(of: &Path) -> io::Result<()> {
     match of.parent() {
         Some(parent) if parent != Path::new("") => File::open(parent)?.sync_all(),

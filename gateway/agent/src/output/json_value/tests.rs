@@ -1,4 +1,4 @@
-//! What pointers, conditions and texts are, by RFC 6901 and by what agents print.
+//! Pointers, conditions and texts, according to RFC 6901 and to the output of agents.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! Outputs as agents print them, and as nobody does.
+//! Outputs as agents print them, and malformed ones.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
