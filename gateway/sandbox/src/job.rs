@@ -1,4 +1,4 @@
-//! What to run, and what it sees.
+//! The program to run, and its trees, limits and network.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -12,29 +12,29 @@ use crate::limits::Limits;
 pub struct Job {
     /// What runs.
     pub program: Program,
-    /// What it sees.
+    /// The trees that the program sees.
     pub trees: SessionTrees,
-    /// What it may use.
+    /// The limits of the run.
     pub limits: Limits,
-    /// What the program has as descriptor 3: one end of a socket pair, whose other end the caller holds. A pipeline's
-    /// tools have none.
+    /// The program's descriptor 3: one end of a socket pair, whose other end the caller has. Tools of a pipeline do not
+    /// get it.
     pub bridge: Option<OwnedFd>,
-    /// What it reaches of the network.
+    /// The network access of the run.
     pub network: Network,
 }
 
-/// What a program reaches of the network.
+/// The network access of a program.
 #[derive(Debug, Default)]
 pub enum Network {
     /// Nothing. It cannot create a socket.
     #[default]
     None,
-    /// One port of its own loopback, [`PROXY_PORT`], where the host answers as an HTTP proxy. In the strict tier alone:
-    /// without a network namespace, what is to be kept from it would be kept by the filter of system calls alone.
+    /// One port of its private loopback, [`PROXY_PORT`], where the host serves as an HTTP proxy. In the strict tier
+    /// only: without a network namespace, the system call filter would be the only barrier.
     Proxy(ListenerCallback),
 }
 
-/// Where the proxy of [`Network::Proxy`] is found, on 127.0.0.1.
+/// The port of [`Network::Proxy`], on 127.0.0.1.
 pub const PROXY_PORT: u16 = 3128;
 
 /// Receives the socket that listens inside, before the program is started, on the thread of the run. The receiver
@@ -81,7 +81,7 @@ pub enum Program {
 /// One tool of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The tool's name, one of those that the shell knows.
+    /// The name of a tool that the shell supports.
     pub tool: String,
     /// Its arguments. Those with a pattern are expanded inside the sandbox.
     pub arguments: Vec<Argument>,
@@ -90,14 +90,14 @@ pub struct Stage {
 /// One argument of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Argument {
-    /// Taken as it stands.
+    /// Passed unchanged.
     Literal(String),
-    /// A pattern of file names: `*`, `?` and `[...]`. Where nothing matches, it is taken as it stands.
+    /// A pattern of file names: `*`, `?` and `[...]`. Passed unchanged if nothing matches.
     Pattern(String),
 }
 
-/// The trees that a run sees, each an open directory. None of them is ever changed: what a run writes to the last two
-/// stands in a layer, or in the degraded tier in a copy.
+/// The trees that a run sees, each an open directory. They are never changed directly: writes to the last two go to a
+/// layer, or in the degraded tier to a copy.
 #[derive(Debug)]
 pub struct SessionTrees {
     /// Mounted at `/tools`.

@@ -1,4 +1,4 @@
-//! What a job may ask for. Checked before anything is made.
+//! Validates a job before anything is created.
 
 use crate::job::{Argument, Job, Program, Stage};
 use crate::limits::{LimitError, Limits};
@@ -6,7 +6,7 @@ use crate::limits::{LimitError, Limits};
 /// Why a job is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// A limit is out of its own bounds.
+    /// A limit is outside of its range.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The source text is too long.
@@ -44,13 +44,13 @@ pub enum JobError {
         /// The most.
         most: usize,
     },
-    /// A word that no program can be given.
+    /// An argument contains a NUL byte.
     #[error("a word of the pipeline holds a NUL byte")]
     NulByte,
 }
 
 impl Job {
-    /// Whether the job stays within what any run may ask for.
+    /// Checks that the job is within what any run may have.
     ///
     /// # Errors
     /// The first thing that does not.

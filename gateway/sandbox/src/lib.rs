@@ -1,11 +1,11 @@
-//! Confines one run of untrusted code, and keeps what it wrote.
+//! Confines one run of untrusted code, and stores the files that it wrote.
 //!
-//! A run is a [`Job`]: a program, the trees it sees, and its limits. `Sandbox::probe` proves once, by running one, which
-//! walls this machine can build; `Sandbox::run` builds them around each run in a re-executed, single-threaded helper
-//! and answers with an [`Outcome`]. What a run wrote stands in layers of its own until `tree` has looked at each
+//! A run is a [`Job`]: a program, the trees it sees, and its limits. `Sandbox::probe` tests once, with a run, which
+//! isolation layers this machine supports; `Sandbox::run` builds them around each run in a re-executed, single-threaded
+//! helper and returns an [`Outcome`]. The files that a run wrote are in separate layers until `tree` has checked each
 //! entry and committed it.
 //!
-//! Invariant: a wall that cannot be built is an error that names the step, and nothing runs. Nothing of a run
+//! Invariant: if an isolation layer is unavailable, the error names the step and nothing runs. Nothing of a run
 //! outlives it: no process, no mount, no control group, no file outside its session.
 
 mod cgroup;

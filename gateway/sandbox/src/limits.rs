@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct Limits {
     /// From the start of the program to its end; then the whole tree of processes is killed.
     pub wall_time: Duration,
-    /// Processor time of the whole tree and of the host's thread that watches it. The commit of what it wrote may take
-    /// as much again.
+    /// CPU time of the whole process tree and of the host's thread that watches it. Committing the run's files may use
+    /// the same amount again.
     pub cpu_time: Duration,
     /// Share of one processor, in percent, 1 to 100, averaged over a tenth of a second.
     pub cpu_percent: u32,
@@ -20,7 +20,8 @@ pub struct Limits {
     pub file_bytes: u64,
     /// All files of `/scratch` and `/results` together, what earlier runs left included.
     pub disk_bytes: u64,
-    /// Number of files and directories likewise. The commit holds it: a run may make more, and none of them is kept.
+    /// The same for the number of files and directories. Enforced by the commit: if a run creates more, none of them is
+    /// kept.
     pub inodes: u64,
     /// Processes and threads at the same time.
     pub processes: u32,
@@ -51,7 +52,7 @@ impl Limits {
     pub const INODES_MAX: u64 = 16 * 1024 * 1024;
     /// Most processes and threads.
     pub const PROCESSES_MAX: u32 = 4096;
-    /// Most that is kept of a stream: the host holds it in memory.
+    /// Most output of a stream that is kept: it is in the host's memory.
     pub const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
     /// Whether every limit is within its own bounds.
@@ -92,13 +93,13 @@ impl Limits {
 
 const MIB: u64 = 1024 * 1024;
 
-/// A limit that is out of its own bounds.
+/// A limit is outside of its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value}, it has to be from {least} to {most}")]
 pub struct LimitError {
     /// Which one.
     pub name: &'static str,
-    /// What was asked for.
+    /// The requested value.
     pub value: u128,
     /// Least.
     pub least: u128,

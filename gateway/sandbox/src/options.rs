@@ -1,22 +1,22 @@
-//! What a sandbox is made of: decided once, when it is probed.
+//! The configuration of a sandbox, which is fixed when it is probed.
 
 use std::path::{Path, PathBuf};
 
 use crate::tier::Tier;
 
-/// What a sandbox is made of.
+/// The configuration of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How strong the walls have to be. Where they cannot be that strong, nothing runs.
+    /// The isolation tier. If it is unavailable, nothing runs.
     pub tier: Tier,
-    /// The binary that builds the walls.
+    /// The binary that builds the isolation layers.
     pub launcher: Launcher,
     /// The interpreter of Python programs, an absolute path.
     pub python: PathBuf,
-    /// The interpreter of TypeScript and JavaScript programs, an absolute path. `None` looks for `deno` in the
+    /// The interpreter of TypeScript and JavaScript programs, an absolute path. `None` searches for `deno` in the
     /// directories of the tools.
     pub deno: Option<PathBuf>,
-    /// Where the tools of pipelines are looked for, in this order.
+    /// Where tools of pipelines are searched, in this order.
     pub tool_directories: Vec<PathBuf>,
 }
 
@@ -34,8 +34,8 @@ impl Options {
     }
 }
 
-/// The binary that is executed again to build the walls around a run. It has to call [`helper`](crate::helper) before
-/// anything else where [`is_helper`](crate::is_helper) says so.
+/// The binary that is re-executed to build the isolation layers of a run. It must call [`helper`](crate::helper) before
+/// anything else if [`is_helper`](crate::is_helper) returns true.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launcher(PathBuf);
 
@@ -46,7 +46,7 @@ impl Launcher {
         Self(path.into())
     }
 
-    /// Where the binary is.
+    /// The path of the binary.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0

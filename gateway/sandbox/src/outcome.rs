@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use crate::tier::{Layer, Tier};
 
-/// The result of a run. Dropping it discards what the run wrote; to keep that, pass `changes` to the commit.
+/// The result of a run. Dropping it discards the run's files; to store them, pass `changes` to the commit.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
     pub ended: RunEnd,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub stdout: Output,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub stderr: Output,
-    /// What it used, measured from the processes themselves.
+    /// Its resource usage, measured from the processes themselves.
     pub usage: Usage,
-    /// What it wrote to its trees.
+    /// The changes to its trees.
     pub changes: Changes,
     /// The isolation tier it ran in.
     pub tier: Tier,
@@ -50,11 +50,11 @@ pub enum StopReason {
     /// It exceeded its disk limit. Only in the degraded tier, where files are watched; elsewhere its writes fail and it
     /// keeps running.
     Disk,
-    /// The caller asked for it.
+    /// The caller stopped it.
     Asked,
 }
 
-/// What a run wrote to one stream.
+/// The output on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
     /// The beginning of it, up to the limit.
@@ -71,7 +71,7 @@ impl Output {
     }
 }
 
-/// What a run used.
+/// The resource usage of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// From the start of the program to the end of the last process.
@@ -80,16 +80,16 @@ pub struct Usage {
     pub start_time: Duration,
     /// Processor time of the whole tree, and of the host's thread that reads its output and watches it.
     pub cpu_time: Duration,
-    /// Most memory at any moment: of the whole tree where a control group measures it, else of its biggest process.
+    /// Peak memory: of the whole tree if a control group measures it, otherwise of its largest process.
     pub memory_peak_bytes: u64,
 }
 
-/// What a run wrote, before it is checked. All of it is untrusted.
+/// The files that a run wrote, unchecked. All of it is untrusted.
 #[derive(Debug)]
 pub struct Changes {
     /// The upper layer of `/scratch`, for `tree::commit`. In the degraded tier a whole copy of it, for
     /// `tree::commit_copy`.
     pub scratch: OwnedFd,
-    /// Likewise `/results`.
+    /// The same for `/results`.
     pub results: OwnedFd,
 }

@@ -1,4 +1,4 @@
-//! What the host and the re-executed helper say to each other.
+//! The protocol between the host and the re-executed helper.
 //!
 //! They speak over descriptor 0 of the helper, one end of a `SOCK_SEQPACKET` pair: one message is one packet, JSON,
 //! with its descriptors in the same packet. Everything long (the program, the system call filter) goes by descriptor,
@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tier::Tier;
 
-/// What the helper is called: its `argv[0]`, by which a binary knows that it is to be the helper.
+/// The helper's `argv[0]`, by which a binary recognizes that it has to be the helper.
 pub const HELPER_NAME: &str = "mooring-sandbox";
 
 /// Longest packet of either side.
@@ -49,16 +49,16 @@ pub const DESCRIPTORS_MAX: usize = 7 + DOORS_MAX;
 /// Most doors of [`SpecDescriptors`]: one for each hierarchy of control groups, version 1.
 pub const DOORS_MAX: usize = 4;
 
-/// What the host says.
+/// Messages of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToHelper {
-    /// What is to be run. Comes first, with the descriptors of [`SpecDescriptors`].
+    /// The run. Comes first, with the descriptors of [`SpecDescriptors`].
     Spec(Box<Spec>),
-    /// Process 1 stands in its control group: go on.
+    /// Process 1 is in its control group and may continue.
     Go,
 }
 
-/// What the helper says.
+/// Messages of the helper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromHelper {
     /// Process 1 exists, does nothing, and waits for [`ToHelper::Go`]. Carries its pidfd, and with
@@ -67,8 +67,8 @@ pub enum FromHelper {
         /// As the host counts processes.
         pid: i32,
     },
-    /// The program has been started. Carries what [`FromHelper::Finished`] carries: how full the layers are tells how
-    /// much of a control group's memory is files.
+    /// The program has been started. Carries the same descriptors as [`FromHelper::Finished`]: the usage of the layers
+    /// shows how much of a control group's memory is files.
     Started,
     /// No process of the run is left. Carries the two upper directories in the strict tier, nothing in the degraded
     /// one.
@@ -77,31 +77,31 @@ pub enum FromHelper {
     Failed(StepFailure),
 }
 
-/// What is to be run, and within which walls.
+/// The run, and its isolation layers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Which walls. A wall of the tier that cannot be built is a [`FromHelper::Failed`].
+    /// The isolation tier. If one of its layers is unavailable, the reply is [`FromHelper::Failed`].
     pub tier: WireTier,
     /// What runs the program.
     pub runtime: WireRuntime,
     /// Files and directories of the host, by absolute path, that the program sees read-only at the same path, besides
     /// the runtime's binaries and the system's shared libraries: the standard library of python.
     pub seen: Vec<PathBuf>,
-    /// What it may use.
+    /// The limits of the run.
     pub limits: WireLimits,
     /// Whether the packet has [`SpecDescriptors::bridge`].
     pub has_bridge: bool,
-    /// What the program reaches of the network.
+    /// The network access of the program.
     pub network: WireNetwork,
 }
 
-/// What the program reaches of the network.
+/// The network access of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WireNetwork {
     /// Nothing.
     None,
-    /// [`crate::PROXY_PORT`] of a loopback of its own, in the strict tier.
+    /// [`crate::PROXY_PORT`] of a private loopback, in the strict tier.
     Proxy {
         /// The certificates of public authorities, one of [`Spec::seen`], where the host has any.
         certificates: Option<PathBuf>,
@@ -139,8 +139,8 @@ pub enum WireRuntime {
     Deno {
         /// The one binary.
         binary: PathBuf,
-        /// What an idle deno counts as data (`VmData`), which its memory limit stands on top of. It belongs to a
-        /// version: measured by the probe. [`WireRuntime::DENO_DATA_BYTES`] before that.
+        /// The data size (`VmData`) of an idle deno, to which its memory limit is added. It depends on the version:
+        /// measured by the probe, [`WireRuntime::DENO_DATA_BYTES`] before that.
         data_bytes: u64,
     },
     /// The program's bytes are the JSON of a `Vec<Stage>`.
@@ -154,24 +154,24 @@ impl WireRuntime {
     /// `VmData` of an idle deno 2.9, with room for its compiler's threads.
     pub const DENO_DATA_BYTES: u64 = 640 * 1024 * 1024;
 
-    /// What each further isolate of deno (a `Worker`) adds to it, nearly all of it reserved and never touched. Where a
-    /// control group counts what is touched, room for some of them costs nothing; elsewhere a program with workers is
-    /// refused memory.
+    /// The additional data size of each further isolate of deno (a `Worker`), nearly all of it reserved and never
+    /// touched. If a control group counts touched memory, room for some of them costs nothing; otherwise a program with
+    /// workers is refused memory.
     pub const DENO_WORKER_DATA_BYTES: u64 = 544 * 1024 * 1024;
 }
 
-/// What one run may use, as numbers that the kernel takes.
+/// The limits of one run, as numbers for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireLimits {
     /// Processor time per process, in whole seconds, rounded up. At least 1.
     pub cpu_seconds: u64,
-    /// Memory of the program, per process where nothing but the kernel's limits per process counts it.
+    /// Memory of the program; per process if only the kernel's limits per process apply.
     pub memory_bytes: u64,
     /// One file.
     pub file_bytes: u64,
     /// What the run may add to `/scratch` and `/results` together: the limit less what earlier runs left.
     pub upper_bytes: u64,
-    /// Likewise, files and directories.
+    /// The same for files and directories.
     pub upper_inodes: u64,
     /// Size of `/tmp`, which no run finds again.
     pub temporary_bytes: u64,
@@ -182,8 +182,8 @@ pub struct WireLimits {
 /// How the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishReport {
-    /// Wait status of the main process (of the last stage of a pipeline), for `ExitStatus::from_raw`. None where
-    /// process 1 was killed before the program ended.
+    /// Wait status of the main process (of the last stage of a pipeline), for `ExitStatus::from_raw`. None if process 1
+    /// was killed before the program ended.
     pub status: Option<i32>,
     /// Processor time of all processes of the run, in microseconds.
     pub cpu_us: u64,
@@ -196,7 +196,7 @@ pub struct FinishReport {
 pub struct StepFailure {
     /// Name of the step: `namespaces`, `root`, `overlay`, `landlock`, ...
     pub step: String,
-    /// The kernel's error number, 0 where there is none.
+    /// The kernel's error number, 0 if there is none.
     pub errno: i32,
     /// The error in words, for the log and for `sandbox_unavailable`.
     pub text: String,
@@ -212,17 +212,17 @@ pub struct SpecDescriptors<D> {
     /// Strict: the lower layer of `/scratch`. Degraded: a private copy, which the program writes to and starts in;
     /// there all four stand in one private directory under their own names, beside an empty `code` and an empty `tmp`.
     pub scratch: D,
-    /// Likewise `/results`.
+    /// The same for `/results`.
     pub results: D,
     /// The program's bytes, see [`WireRuntime`]. A regular file (a memfd) that is read from its beginning.
     pub program: D,
     /// The system call filter of the tier, [`crate::helper::filter`]. A regular file likewise: one sealed memfd can
     /// serve all runs, because it is read without moving its offset.
     pub filter: D,
-    /// What the program has as descriptor 3, where [`Spec::has_bridge`] says so.
+    /// The program's descriptor 3, if [`Spec::has_bridge`] is set.
     pub bridge: Option<D>,
-    /// Files of control groups, at most [`DOORS_MAX`]. Process 1 writes `0` to each before it does anything else, and
-    /// stands in the group from then on. None where there is no group, or where the host attaches process 1 to it.
+    /// Files of control groups, at most [`DOORS_MAX`]. Process 1 first writes `0` to each, which moves it into the
+    /// group. Empty if there is no group, or if the host moves process 1 into it.
     pub doors: Vec<D>,
 }
 
@@ -242,7 +242,7 @@ impl<D> SpecDescriptors<D> {
         all
     }
 
-    /// From the packet of a spec that says whether there is a bridge; none where there are fewer than have to be.
+    /// Parses the descriptors of a spec's packet; none if some are missing.
     pub fn from_received(received: Vec<D>, has_bridge: bool) -> Option<Self> {
         let mut received = received.into_iter();
         let mut next = || received.next();
@@ -303,7 +303,7 @@ pub fn send<M: Serialize>(
     Ok(())
 }
 
-/// Waits for one message; its descriptors are closed on exec. None where the other side is gone.
+/// Waits for one message; its descriptors are close-on-exec. None if the other side is gone.
 ///
 /// # Errors
 ///
@@ -318,8 +318,8 @@ pub fn receive<M: DeserializeOwned>(
         let mut slices = [IoSliceMut::new(&mut packet)];
         match rustix::net::recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => break received,
-            // The other side went away and left a packet unread. The kernel says so once, before what that side had
-            // sent, which is still there.
+            // The other side closed the channel and left a packet unread. The kernel reports that once, before the
+            // packets that it had sent, which can still be read.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(error) => return Err(ProtocolError::Receive(error.into())),
         }

@@ -1,4 +1,4 @@
-//! Which interpreters and tools this machine has. Looked up once, at the probe.
+//! The interpreters and tools of this machine. Searched once, by the probe.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,11 +15,11 @@ pub const TOOLS: [&str; 11] = [
 /// One interpreter or tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Runtime {
-    /// It is there.
+    /// It is installed.
     Present {
         /// The file, an absolute path.
         path: PathBuf,
-        /// Its own word for its version; empty for tools, whose versions nobody asks for.
+        /// The version that it reports; empty for tools, whose version is not needed.
         version: String,
     },
     /// It is not.
@@ -30,7 +30,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Where it is, if it is there.
+    /// Its path, if it is installed.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -40,12 +40,12 @@ impl Runtime {
     }
 }
 
-/// What this machine has.
+/// The interpreters and tools of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runtimes {
     /// For Python programs.
     pub python: Runtime,
-    /// Where its standard library is: what a Python program sees of the system besides the interpreter.
+    /// The directories of its standard library: all that a Python program sees of the system besides the interpreter.
     pub(crate) python_library: Vec<PathBuf>,
     /// For TypeScript and JavaScript programs.
     pub deno: Runtime,
@@ -64,7 +64,7 @@ const CERTIFICATES: &[&str] = &[
 ];
 
 impl Runtimes {
-    /// Looks for all of them.
+    /// Searches for all of them.
     pub(crate) fn find(options: &Options) -> Self {
         let tools = TOOLS
             .iter()
@@ -82,7 +82,7 @@ impl Runtimes {
         }
     }
 
-    /// The tool called `name`; `None` where no pipeline may name it.
+    /// The tool called `name`; `None` if pipelines may not use it.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&Runtime> {
         let (_, tool) = self.tools.iter().find(|(known, _)| *known == name)?;
@@ -90,7 +90,7 @@ impl Runtimes {
     }
 }
 
-/// Asks an interpreter for its version, its own file and the directories of its library.
+/// Prints an interpreter's version, its own path and the directories of its library.
 const PYTHON_QUESTION: &str = "import sys\nprint(sys.version.split()[0], *sys.path, sep='\\n')";
 
 fn find_python(path: &Path) -> (Runtime, Vec<PathBuf>) {
@@ -164,7 +164,7 @@ fn find_tool(name: &'static str, directories: &[PathBuf]) -> Runtime {
     }
 }
 
-/// The package of Debian and most others that holds a tool.
+/// The package of Debian and most other distributions with a tool.
 fn package(tool: &str) -> &str {
     match tool {
         "grep" => "grep",
@@ -181,14 +181,14 @@ fn find_in(name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
         .find_map(|directory| present(&directory.join(name)))
 }
 
-/// The file itself, without a link in its path, where it can be executed.
+/// The resolved path of an executable file.
 fn present(path: &Path) -> Option<PathBuf> {
     let file = path.canonicalize().ok()?;
     let is_executable = file.is_file() && access(&file, Access::EXEC_OK).is_ok();
     is_executable.then_some(file)
 }
 
-/// What the command prints, where it ends well. It gets nothing of this process's environment.
+/// The command's output if it exits with success. It gets no variables of this process's environment.
 fn answer(command: &mut Command) -> Option<String> {
     let output = command
         .env_clear()

@@ -1,4 +1,4 @@
-//! Processor time of the host's own thread, so that a run is charged with what the host does for it.
+//! CPU time of the host's own thread, so that a run is charged for the host's work on its behalf.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::outcome::Usage;
 
-/// What the calling thread has used so far.
+/// The CPU time of the calling thread so far.
 pub(crate) fn thread_cpu_time() -> Duration {
     // The clock of the calling thread does not go below zero.
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()

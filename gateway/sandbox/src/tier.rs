@@ -1,19 +1,19 @@
-//! How strong the walls are, as a value that every answer carries.
+//! The isolation tiers and layers, which every outcome contains.
 
 use std::fmt;
 
-/// How strong the walls are.
+/// The isolation tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tier {
     /// Every layer, or nothing runs.
     Strict,
-    /// Opt-in, for machines without user namespaces or mounts: file access rules, the system call filter and limits
-    /// per process. What it does not promise is written in the operators' guide.
+    /// Opt-in, for machines without user namespaces or mounts: file access rules, the system call filter and limits per
+    /// process. The operators' guide lists what it does not guarantee.
     Degraded,
 }
 
 impl Tier {
-    /// The word for it in settings, records and answers.
+    /// Its name in settings, records and replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,14 +29,14 @@ impl fmt::Display for Tier {
     }
 }
 
-/// One wall.
+/// An isolation layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
     /// User, mount, process, network, IPC, host name and control group namespaces.
     Namespaces,
-    /// A root of its own, without `/proc`, read-only but for the session's trees.
+    /// A private root, without `/proc`, read-only except for the session's trees.
     Root,
-    /// Writes go to sized layers, which the host looks at before it keeps them.
+    /// Writes go to layers of limited size, which the host checks before it stores their files.
     Overlay,
     /// Access rules on files, and none to sockets and processes outside.
     Landlock,
@@ -44,17 +44,17 @@ pub enum Layer {
     Seccomp,
     /// Limits per process.
     Rlimits,
-    /// A control group (version 2) of its own: memory, processes and processor share of the whole tree.
+    /// A control group (version 2) for the run: limits memory, processes and CPU share of the whole tree.
     CgroupV2,
     /// The same with version 1.
     CgroupV1,
-    /// No control group could be made: the tree's use is measured many times a second, and it is killed above its
+    /// No control group could be created: usage of the tree is measured many times a second, and it is killed above its
     /// limits.
     Watchdog,
 }
 
 impl Layer {
-    /// The word for it in records and answers.
+    /// Its name in records and replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
-//! The directory of one run's group: its name, its end, and the sweep of those whose owners were killed.
+//! The directory of one run's group: its name, its removal, and the sweep of groups whose owners were killed.
 //!
-//! Invariant: the name says whose it is. A process removes its own, and those of processes that are gone; never one
-//! whose owner it cannot look up.
+//! Invariant: the name identifies the owner. A process removes its own groups, and those of processes that no longer
+//! exist; never one whose owner it cannot look up.
 
 use std::fs;
 use std::io;
@@ -19,10 +19,10 @@ use super::text;
 
 /// How long the kernel may take to notice that a group is empty.
 const REMOVE_WAIT: Duration = Duration::from_secs(5);
-/// How often it is asked.
+/// Interval of checks whether it is empty.
 const REMOVE_POLL: Duration = Duration::from_millis(1);
 
-/// A process, told apart from every other that ever had its number.
+/// A process, distinguished from every other that ever had its pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner {
     /// The process namespace in which the number counts.
@@ -65,10 +65,10 @@ impl Owner {
     }
 }
 
-/// When a process started. `None` where there is none of this number.
+/// When a process started. `None` if there is no process with this pid.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the start is the 20th field after it.
+    // The name, in parentheses, may contain anything; the start time is the 20th field after it.
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_whitespace().nth(19)?.parse().ok()
 }
@@ -85,7 +85,7 @@ pub(super) fn next_name() -> io::Result<String> {
     Ok(format!("mooring-{namespace}-{pid}-{started}-{number}"))
 }
 
-/// One directory of one run's group. Dropping it kills what is in it and removes it.
+/// One directory of one run's group. Dropping it kills its processes and removes it.
 #[derive(Debug)]
 pub(super) struct Leaf(PathBuf);
 
@@ -133,7 +133,8 @@ fn kill_each(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Kills what is left in a group and removes it. A group that cannot be removed in time stays for the next sweep.
+/// Kills the processes left in a group and removes it. A group that cannot be removed in time is left to the next
+/// sweep.
 fn remove(directory: &Path, wait: Duration) {
     let deadline = Instant::now() + wait;
     loop {

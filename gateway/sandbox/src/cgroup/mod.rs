@@ -53,17 +53,17 @@ impl CgroupBackend {
         }
     }
 
-    /// Moves a process to where it is. The first move for a while waits ten milliseconds and more for every processor
-    /// to notice, and those that follow soon after do not; done while the helper builds the isolation, the wait costs
-    /// less.
+    /// Moves a process to the group that it is already in. The first move after a while takes ten milliseconds and
+    /// more, until every processor has taken notice; moves soon after do not. Doing it while the helper builds the
+    /// isolation hides the wait.
     pub(crate) fn wake(&self, helper: Pid) {
         if let Self::V2(hierarchy) = self {
-            // Where it is refused, the move that counts waits instead.
+            // If this fails, the real move waits instead.
             let _ = text::write(hierarchy.base(), "cgroup.procs", helper.as_raw_nonzero());
         }
     }
 
-    /// An empty group for one run, with its limits set. `None` where no group can be created.
+    /// An empty group for one run, with its limits set. `None` if no group can be created.
     pub(crate) fn make(&self, limits: &CgroupLimits) -> io::Result<Option<Cgroup>> {
         Ok(match self {
             Self::V2(hierarchy) => Some(Cgroup::V2(hierarchy.make(limits)?)),
@@ -116,7 +116,7 @@ const CPU_PERIOD_US: u64 = 100_000;
 pub(crate) struct CgroupUsage {
     /// Private and shared memory at this moment, files in memory included, caches not.
     pub(crate) memory_bytes: u64,
-    /// Of all processes that were ever in the group. `None` where no controller counts it.
+    /// Of all processes that were ever in the group. `None` if no controller counts it.
     pub(crate) cpu_time: Option<Duration>,
     /// Whether the kernel killed one of them because memory ran out.
     pub(crate) was_out_of_memory: bool,
@@ -130,8 +130,8 @@ pub(crate) enum Cgroup {
 }
 
 impl Cgroup {
-    /// Files by which a process with one thread moves itself in, for [`crate::protocol::SpecDescriptors::doors`]. None
-    /// where it has to be moved by [`Self::attach`].
+    /// Files with which a single-threaded process moves itself into the group, for
+    /// [`crate::protocol::SpecDescriptors::doors`]. Empty if it has to be moved by [`Self::attach`].
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         match self {
             Self::V2(_) => Ok(Vec::new()),
@@ -139,7 +139,7 @@ impl Cgroup {
         }
     }
 
-    /// Moves a process that has no door files into the group, with all that it forks from now on.
+    /// Moves a process that has no door files into the group; its later children are in it too.
     pub(crate) fn attach(&self, pid: Pid) -> io::Result<()> {
         match self {
             Self::V2(group) => group.attach(pid),
@@ -162,7 +162,7 @@ impl Cgroup {
         }
     }
 
-    /// Most memory at any moment. `None` where the kernel does not keep it.
+    /// Peak memory. `None` if the kernel does not record it.
     pub(crate) fn memory_peak_bytes(&self) -> Option<u64> {
         match self {
             Self::V2(group) => group.memory_peak_bytes(),

@@ -1,10 +1,10 @@
-//! Reading and writing the small files of a control group, and finding one's way to them.
+//! Reads and writes the files of a control group, and finds this process's groups.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Writes a value into a file that the kernel has made. Never makes one.
+/// Writes a value into an existing file of the kernel.
 pub(super) fn write(directory: &Path, name: &str, value: impl ToString) -> io::Result<()> {
     use std::io::Write as _;
     open(directory, name)?
@@ -21,7 +21,7 @@ pub(super) fn open(directory: &Path, name: &str) -> io::Result<fs::File> {
         .map_err(|error| named(&path, error))
 }
 
-/// A file that holds one number.
+/// A file with one number.
 pub(super) fn read_number(directory: &Path, name: &str) -> io::Result<u64> {
     let path = directory.join(name);
     let text = fs::read_to_string(&path).map_err(|error| named(&path, error))?;
@@ -36,7 +36,7 @@ pub(super) fn read(directory: &Path, name: &str) -> io::Result<String> {
     fs::read_to_string(&path).map_err(|error| named(&path, error))
 }
 
-/// The number after `key`, 0 where the kernel does not know the key.
+/// The number after `key`, 0 if the kernel does not have the key.
 pub(super) fn value(text: &str, key: &str) -> u64 {
     text.lines()
         .filter_map(|line| line.split_once(' '))
@@ -45,7 +45,7 @@ pub(super) fn value(text: &str, key: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// An error that says which file.
+/// An error with the name of the file.
 fn named(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
@@ -71,9 +71,9 @@ pub(super) enum CgroupVersion<'a> {
     V1(&'a str),
 }
 
-/// This process's own group in a hierarchy, from the two files that tell: `/proc/self/mountinfo`, where the hierarchy
-/// is mounted, and `/proc/self/cgroup`, where in it this process is. `None` where it is not mounted, or where what is
-/// mounted does not hold this process's group.
+/// This process's own group in a hierarchy, from `/proc/self/mountinfo`, which has the mount points, and
+/// `/proc/self/cgroup`, which has the group's path in the hierarchy. `None` if the hierarchy is not mounted, or its
+/// mounted part does not contain the group.
 pub(super) fn own_group(
     kind: CgroupVersion<'_>,
     mountinfo: &str,
@@ -100,8 +100,8 @@ fn group_of<'a>(kind: CgroupVersion<'_>, line: &'a str) -> Option<&'a str> {
     is_meant.then_some(group)
 }
 
-/// A line "36 35 0:30 /root /mount/point rw - cgroup cgroup rw,memory": the root and the mount point. A mount point
-/// with an octal escape in it is nothing that anybody mounts a hierarchy at; it is not found.
+/// A line "36 35 0:30 /root /mount/point rw - cgroup cgroup rw,memory": the root and the mount point. Mount points with
+/// octal escapes are not supported; no hierarchy is mounted at such a path.
 fn mount_of<'a>(kind: CgroupVersion<'_>, line: &'a str) -> Option<(&'a str, &'a str)> {
     let (front, back) = line.split_once(" - ")?;
     let mut front = front.split(' ').skip(3);

@@ -20,7 +20,7 @@ pub(crate) struct Hierarchies {
 }
 
 impl Hierarchies {
-    /// `None` where one of the three that hold limits is missing, or no group can be made in it.
+    /// `None` if one of the three controllers with limits is missing, or no group can be created in it.
     pub(super) fn find() -> Option<Self> {
         let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -96,7 +96,7 @@ impl CgroupV1 {
             .collect()
     }
 
-    /// Version 1 kills one process at a time: what is killed must not fork meanwhile, so no new process is let in.
+    /// Version 1 kills processes one at a time. They must not fork meanwhile, so the process limit is lowered first.
     pub(super) fn kill(&self) -> io::Result<()> {
         text::write(self.pids.path(), "pids.max", 0)?;
         self.pids.kill_each()

@@ -1,7 +1,7 @@
-//! Version 2: one hierarchy. Groups are made in the subtree that was delegated to this process.
+//! Version 2: one hierarchy. Groups are created in the subtree that was delegated to this process.
 //!
-//! A group that has controllers for its children may hold no process itself, so this process may have to step down
-//! into a group of its own first. It moves nobody else: where others share its group, version 2 is not used.
+//! A group that has controllers for its children must not contain processes, so this process may have to move into a
+//! child group first. It moves no other process: if others are in its group, version 2 is not used.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// `None` where no group with the three controllers can be made.
+    /// `None` if no group with the three controllers can be created.
     pub(super) fn find() -> Option<Self> {
         let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = std::fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -61,7 +61,7 @@ impl Hierarchy {
         text::write(&hosts, "cgroup.procs", std::process::id())?;
         let second = text::write(&self.base, "cgroup.subtree_control", &wanted);
         if second.is_err() {
-            // Somebody else is in the group: back to where this process was.
+            // Another process is in the group: this process moves back.
             text::write(&self.base, "cgroup.procs", std::process::id())?;
         }
         second
@@ -84,7 +84,7 @@ impl Hierarchy {
     }
 }
 
-/// The group in which runs' groups are made: the parent, where this process has stepped down already.
+/// The group in which runs' groups are created: the parent, if this process has already moved into a child group.
 fn base_of(own: &Path) -> PathBuf {
     match own.parent() {
         Some(parent) if own.ends_with(HOSTS) => parent.to_owned(),

@@ -1,8 +1,8 @@
 //! Step: access rules on files (Landlock), and none to processes and sockets outside.
 //!
-//! The rules are applied in the new root, after its mounts: a rule on a place that a mount covers later matches nothing.
-//! A version of Landlock is asked for as a whole, as a hard requirement, so that a kernel that knows less fails the run
-//! instead of letting it through.
+//! The rules are applied in the new root, after its mounts: a rule on a path that a later mount covers matches nothing.
+//! A version of Landlock is a hard requirement as a whole, so that an older kernel fails the run instead of enforcing
+//! less.
 
 use std::path::{Path, PathBuf};
 
@@ -18,32 +18,32 @@ use super::root::{DEVICES, LIBRARIES};
 use crate::job::PROXY_PORT;
 use crate::protocol::{Spec, WireNetwork, WireRuntime};
 
-/// With namespaces and a root of its own, the newest that the kernel has. What the later ones add, other walls hold as
-/// well: truncation of what is mounted read-only, ports, devices, and (from the sixth on) signals and abstract sockets
-/// outside. The second (Linux 5.19) is the first with which files move between directories.
+/// With namespaces and a private root, the newest version of the kernel. Other isolation layers cover what the later
+/// versions add: truncation of files on read-only mounts, ports, devices, and (from the sixth on) signals and abstract
+/// sockets outside. The second (Linux 5.19) is the first that allows moving files between directories.
 const VERSIONS_IN_ROOT: &[ABI] = &[ABI::V6, ABI::V5, ABI::V4, ABI::V3, ABI::V2];
 
 /// Without namespaces, the version that first kept signals and abstract sockets inside (Linux 6.12).
 const VERSIONS_AROUND: &[ABI] = &[ABI::V6];
 
-/// Where programs, the loader and libraries stand. Those that a root has.
+/// The paths of programs, the loader and libraries that exist in a root.
 const PROGRAMS: &[&str] = &["/usr", "/lib", "/lib64"];
 
-/// Where a run may write. Only files and directories can be made: no link, socket, pipe or device.
+/// Where a run may write. Only files and directories can be created: no links, sockets, pipes or devices.
 const WRITABLE: &[&str] = &["/scratch", "/results", "/tmp"];
 
 /// A place and what may be done there.
 type Rule = (PathFd, BitFlags<AccessFs>);
 
-/// Restricts this process and all that follow, within a root of their own.
+/// Restricts this process and its descendants, inside their private root.
 pub(super) fn apply_in_root(spec: &Spec) -> Result<(), StepError> {
-    // A kernel whose version knows no ports has the namespace, in which nothing else listens.
+    // If the Landlock version has no port rules, the network namespace suffices: nothing else listens in it.
     let port = (spec.network != WireNetwork::None).then_some(PROXY_PORT);
     apply(in_root(spec), port, VERSIONS_IN_ROOT)
 }
 
-/// Restricts this process and all that follow to the private directory of the run, and to those files of the host that
-/// a root would show.
+/// Restricts this process and its descendants to the run's private directory, and to the files of the host that a root
+/// would contain.
 pub(super) fn apply_around(spec: &Spec, places: &Places) -> Result<(), StepError> {
     apply(around(spec, places), None, VERSIONS_AROUND)
 }
@@ -168,7 +168,7 @@ fn restrict_by(
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(known)?;
-    // Versions before these know no ports and no scopes, and an empty set of them is refused.
+    // Earlier versions have no ports or scopes, and an empty set of them is refused.
     let (ports, scopes) = (AccessNet::from_all(version), Scope::from_all(version));
     if !ports.is_empty() {
         ruleset = ruleset.handle_access(ports)?;

@@ -1,4 +1,4 @@
-//! Step: no capability, in no set, and no way to get one back.
+//! Step: drop all capabilities, permanently.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -18,8 +18,9 @@ pub(super) fn drop_all() -> Result<(), StepError> {
     }
 }
 
-/// Likewise, for a process that becomes `user` in between, or that stays an ordinary user of the machine. Such a one
-/// may not empty its bounding set, and has nothing that the set bounds: no program starts with more than its parent.
+/// The same for a process that changes to `user` in between, or that remains an ordinary user of the machine. An
+/// ordinary user may not empty its bounding set, and need not: no program starts with more capabilities than its
+/// parent.
 pub(super) fn drop_all_as(user: Option<OwnUser>) -> Result<(), StepError> {
     match (drop_bounding(), user) {
         (Ok(()), Some(user)) => user.become_it()?,
@@ -33,7 +34,7 @@ fn drop_bounding() -> Result<(), Errno> {
     for number in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
             Ok(()) => {}
-            // The kernel knows no capability of this number, nor of any above.
+            // The kernel has no capability with this number or a higher one.
             Err(Errno::INVAL) => break,
             Err(errno) => return Err(errno),
         }

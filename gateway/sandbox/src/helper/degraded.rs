@@ -1,9 +1,9 @@
-//! The helper outside, in the degraded tier: there is no namespace whose end would be the end of all processes in it.
+//! The outer helper in the degraded tier, which has no process namespace whose end would end all its processes.
 //!
-//! Instead the run is one process group that none of its processes can leave, because the filter knows neither `setsid`
-//! nor `setpgid`; its leader confines itself as process 1 of a namespace would. Every orphan of the run comes to the
-//! leader, and after it to this process, which kills the group and answers when no child is left. The host's death is
-//! seen by the end of the channel, this process's death by its death signal to the leader.
+//! Instead the run is one process group that none of its processes can leave, because the filter allows neither
+//! `setsid` nor `setpgid`; its leader confines itself like process 1 of a namespace. The run's orphans are reparented
+//! to the leader, and after its end to this process, which kills the group and replies when no child is left. The
+//! host's death is detected by the end of the channel; if this process dies, the leader gets its death signal.
 //!
 //! Invariant: after the leader was begun, this process ends only when nothing of the run is left.
 
@@ -26,7 +26,7 @@ use crate::protocol::{
     FinishReport, FromHelper, StepFailure, ToHelper, WireNetwork, receive, send,
 };
 
-/// Does what the host asks.
+/// Serves the host's request.
 pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> {
     let Request { spec, mut passed } = request;
     if spec.network != WireNetwork::None {
@@ -79,17 +79,17 @@ pub(super) fn course(host: &OwnedFd, request: Request) -> Result<(), StepError> 
 
 /// What the leader reported before the rest of the run was killed.
 enum LeaderResult {
-    /// The wait status of the program, where it is known.
+    /// The wait status of the program, if it is known.
     Ended(Option<i32>),
     /// No program runs.
     Failed(StepFailure),
 }
 
-/// Passes on what the leader says, until it or the host is gone; then ends the run.
+/// Relays the leader's messages until it or the host is gone; then ends the run.
 fn accompany(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<(), StepError> {
     let last = converse(host, first, leader);
-    // The leader is not waited for before this, so that its number means this group and no other. Where it has not
-    // made the group yet, it is alone.
+    // The leader has not been reaped yet, so its pid cannot belong to another group. If it has not created the group
+    // yet, it has no other processes.
     let _ = kill_process_group(leader, Signal::KILL);
     let _ = rustix::process::kill_process(leader, Signal::KILL);
     let used = process::wait_for_all()
@@ -110,7 +110,7 @@ fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<LeaderResult
     if !is_told_to_go(host, leader, None)? {
         return Ok(LeaderResult::Ended(None));
     }
-    // Where the leader is gone already, what it said is still to be read.
+    // If the leader has already exited, its last message is still unread.
     let _ = send(first.as_fd(), &ToHelper::Go, &[]);
     let mut status = None;
     while is_said_first(first, host)? {
@@ -128,7 +128,7 @@ fn converse(host: &OwnedFd, first: &OwnedFd, leader: Pid) -> Result<LeaderResult
     Ok(LeaderResult::Ended(status))
 }
 
-/// Waits for either side; whether it was the first, whose word goes before the other's end.
+/// Waits for either channel; returns whether the leader's is ready, whose message precedes the host's end.
 fn is_said_first(first: &OwnedFd, host: &OwnedFd) -> Result<bool, StepError> {
     let mut sides = [
         PollFd::new(first, PollFlags::IN),

@@ -9,14 +9,14 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use super::error::{Cause, StepError, at};
 
-/// The first descriptor behind the standard ones.
+/// The first descriptor after the standard ones.
 const FIRST_OTHER: i32 = 3;
 
-/// Where a program has the bridge.
+/// The program's descriptor of the bridge.
 const BRIDGE: i32 = FIRST_OTHER;
 
-/// Takes the channel to the host from descriptor 0, which reads nothing from then on. The number of the bridge is in use
-/// from then on, in this process and in those that it forks, by the channel or by what was there before it.
+/// Takes the channel to the host from descriptor 0, which is replaced by an empty input. From then on the bridge's
+/// number is in use, in this process and its children, either by the channel or by whatever had it before.
 pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
     let channel = fcntl_dupfd_cloexec(rustix::stdio::stdin(), FIRST_OTHER)
         .map_err(at("descriptor 0"))
@@ -30,8 +30,8 @@ pub(super) fn take_channel() -> Result<OwnedFd, StepError> {
     Ok(channel)
 }
 
-/// Has every descriptor but 0, 1 and 2 closed where a program is started, those that the host forgot to mark included.
-/// What is passed on is passed at each start, see [`pass_bridge`].
+/// Marks every descriptor except 0, 1 and 2 close-on-exec, including those that the host forgot to mark. Descriptors
+/// for the program are passed at each start, see [`pass_bridge`].
 pub(super) fn close_on_exec() -> Result<(), StepError> {
     // SAFETY: the call takes three numbers, and with this flag closes nothing that this process still owns.
     let result = unsafe {
@@ -49,10 +49,10 @@ pub(super) fn close_on_exec() -> Result<(), StepError> {
     )))
 }
 
-/// Has the program that `command` starts find the bridge, and nothing else, behind the standard descriptors.
+/// Passes the bridge, and nothing else, to the program that `command` starts, after the standard descriptors.
 ///
-/// The standard library tells of a failed start by a pipe. It must not stand where the bridge is put, and does not:
-/// [`take_channel`] has seen to it that the number is in use.
+/// The standard library reports a failed start through a pipe, which must not have the bridge's number. It does not:
+/// [`take_channel`] ensured that the number is in use.
 pub(super) fn pass_bridge(command: &mut Command, bridge: OwnedFd) {
     let put = move || {
         // Never the same number as its own, at which it would stay marked to be closed. SAFETY: the call takes two

@@ -1,6 +1,6 @@
-//! A step that failed, with its name: the one thing that a refused run can tell.
+//! A failed step, with its name: all that is reported of a refused run.
 //!
-//! Invariant: every step has a variant of its own, and no step goes on past its error.
+//! Invariant: every step has its own variant, and the helper does not continue after an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -45,7 +45,7 @@ pub(super) fn at<E: Into<CallError>>(
     }
 }
 
-/// The error number of a failed call, whichever library made it.
+/// The error number of a failed call, from any library.
 pub(super) struct CallError(Option<Errno>);
 
 impl From<Errno> for CallError {
@@ -66,13 +66,13 @@ pub(super) enum StepError {
     /// To die with the parent.
     #[error("{0}")]
     Parent(Cause),
-    /// To understand what is to be run.
+    /// Read the spec.
     #[error("{0}")]
     Spec(Cause),
     /// To speak with the host or with process 1.
     #[error("{0}")]
     Channel(#[from] ProtocolError),
-    /// Namespaces of its own.
+    /// Create namespaces.
     #[error("{0}")]
     Namespaces(Cause),
     /// The user and group seen inside.
@@ -84,7 +84,7 @@ pub(super) enum StepError {
     /// A listening socket inside.
     #[error("{0}")]
     Network(Cause),
-    /// A root of its own.
+    /// Create a private root.
     #[error("{0}")]
     Root(Cause),
     /// The session's trees.
@@ -96,7 +96,7 @@ pub(super) enum StepError {
     /// To change into the root.
     #[error("{0}")]
     EnterRoot(Cause),
-    /// A process of its own for what follows.
+    /// Fork process 1.
     #[error("{0}")]
     Fork(Cause),
     /// Into the run's control group.

@@ -1,8 +1,8 @@
-//! Process 1 of the run: confines itself, starts the program, and waits for all that the program leaves behind.
+//! Process 1 of the run: confines itself, starts the program, and waits for all its descendants.
 //!
-//! It stays, so that the program is never process 1, whose signals the kernel treats in a way of its own. What it is
-//! confined by, everything that it starts is. When it ends, the kernel kills the rest of the namespace and takes its
-//! use into account before anybody outside is told.
+//! It remains process 1, so that the program does not get the special signal handling that the kernel has for process
+//! 1. Everything that it starts inherits its confinement. When it ends, the kernel kills the rest of the namespace and
+//! accounts for its usage before the parent is notified.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -42,9 +42,9 @@ pub(super) struct FirstProcess<'a> {
     pub(super) channel: OwnedFd,
 }
 
-/// The isolation that this process runs in already. It decides what the process adds.
+/// The isolation that already surrounds this process. It determines what the process adds.
 pub(super) enum ExistingIsolation {
-    /// Namespaces and a root of its own: it is process 1.
+    /// Namespaces and a private root: it is process 1.
     Root {
         settings: KernelSettings,
         places: Places,
@@ -66,12 +66,13 @@ pub(super) fn run(first: FirstProcess<'_>) -> ! {
             |error| FirstProcessMessage::Failed(StepFailure::from(&error)),
             FirstProcessMessage::Ended,
         );
-    // Where nobody listens any more, the run is over all the same.
+    // If nobody reads the message, the run ends all the same.
     let _ = send(channel.as_fd(), &told, &[]);
     super::end(0)
 }
 
-/// Builds the walls that a process builds around itself. The filter comes last: it denies what the others need.
+/// Builds the isolation layers that a process applies to itself. The filter comes last: it denies calls that the others
+/// need.
 fn confine(spec: &Spec, filter: &[u8], isolation: ExistingIsolation) -> Result<(), StepError> {
     match isolation {
         ExistingIsolation::Root { settings, places } => {
@@ -102,7 +103,7 @@ fn confine(spec: &Spec, filter: &[u8], isolation: ExistingIsolation) -> Result<(
     seccomp::install(filter)
 }
 
-/// A session and a group of its own, in the program's directory, with nothing of the host's that a program inherits.
+/// Starts a new session and process group, in the program's directory, without anything inherited from the host.
 fn begin(places: &Places) -> Result<(), StepError> {
     rustix::process::umask(Mode::from_raw_mode(0o022));
     rustix::process::setsid()
@@ -115,7 +116,7 @@ fn begin(places: &Places) -> Result<(), StepError> {
     descriptors::close_on_exec()
 }
 
-/// Waits for the word, starts the program, and waits for its end.
+/// Waits for the host's `Go`, starts the program, and waits for its end.
 fn course(
     program: &PreparedProgram,
     bridge: Option<OwnedFd>,

@@ -1,7 +1,7 @@
 //! Step: the user, the group and the host name that are seen inside.
 //!
-//! One user and one group exist inside. They stand for those of the host's process, so that what a run writes belongs
-//! to it, and have another number, so that it does not show.
+//! One user and one group exist inside. They are mapped to those of the host's process, which therefore owns the run's
+//! files, but have other numbers, which do not reveal the host's.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ impl Outside {
 
     /// Maps them to [`INSIDE_ID`].
     pub(super) fn map(&self) -> Result<(), StepError> {
-        // The kernel takes a group map from an ordinary user only once groups can no longer be dropped.
+        // The kernel accepts a group map from an ordinary user only after `setgroups` is denied.
         let files = [
             ("/proc/self/setgroups", "deny".to_owned()),
             ("/proc/self/uid_map", format!("{INSIDE_ID} {} 1", self.user)),
@@ -50,7 +50,7 @@ impl Outside {
     }
 }
 
-/// Gives the machine its name inside.
+/// Sets the host name inside.
 pub(super) fn name_host() -> Result<(), StepError> {
     rustix::system::sethostname(HOST_NAME.as_bytes())
         .map_err(at("sethostname"))

@@ -1,9 +1,9 @@
-//! Inside: the re-executed, single-threaded helper that builds the walls and runs the program within them.
+//! The re-executed, single-threaded helper that builds the isolation layers and runs the program inside them.
 //!
-//! Two processes are ours. The helper [`outer`] is started by the host, leaves the host's namespaces, and builds a root.
-//! [`first_process`], its child, is process 1 of the run: it confines itself, then starts the program. Each step stands
-//! in a file of its own and fails with an error of its own. In the degraded tier nothing is left behind and nothing
-//! built: [`degraded`] stands in place of what follows the host's word, and the child leads a process group.
+//! It consists of two processes. The helper [`outer`] is started by the host, leaves the host's namespaces, and builds
+//! a root. [`first_process`], its child, is process 1 of the run: it confines itself, then starts the program. Each
+//! step has its own file and its own error. In the degraded tier no namespaces are left and no root is built:
+//! [`degraded`] replaces the part after the host's request, and the child leads a process group.
 //!
 //! Invariant: no program is started before every step has succeeded.
 
@@ -43,11 +43,11 @@ pub fn is_helper() -> bool {
 /// Be the helper: speak [`crate::protocol`] on descriptor 0, and end. To be called before anything else, while the
 /// process has one thread.
 pub fn helper() -> ! {
-    // The host has been told, or is gone: there is nobody else to tell.
+    // The error was reported to the host, or the host is gone.
     end(i32::from(outer::run().is_err()))
 }
 
-/// Ends this process. What it still holds are descriptors, which the kernel closes.
+/// Ends this process. The kernel closes its descriptors.
 #[expect(
     clippy::disallowed_methods,
     reason = "a forked process must not return into what its parent was doing"

@@ -1,7 +1,7 @@
-//! Step: namespaces of its own, so that nothing outside has a name inside.
+//! Step: create namespaces, so that no object outside has a name inside.
 //!
-//! The user namespace comes in the same call: it is what gives an ordinary user the right to the others. The process
-//! namespace begins with the next fork.
+//! The user namespace is created in the same call: it gives an ordinary user the right to create the others. The
+//! process namespace takes effect with the next fork.
 
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};

@@ -1,7 +1,7 @@
-//! Step: a loopback of its own, and on it the one socket that the host answers at.
+//! Step: a private loopback interface, with one socket at which the host answers.
 //!
-//! A socket belongs to the network namespace that it was made in, whoever holds it: made here and handed to the host, it is
-//! what connects the two. Nothing else of the namespace leads anywhere.
+//! A socket belongs to the network namespace in which it was created, whichever process has it: created here and passed
+//! to the host, it connects the two. Nothing else leads out of the namespace.
 
 use std::mem;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,8 +16,8 @@ use crate::protocol::WireNetwork;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// The listening socket, where the program may reach one. To be called inside the namespaces, with every capability in
-/// them.
+/// The listening socket, if the program may connect to one. Must be called inside the namespaces, with all capabilities
+/// in them.
 pub(super) fn listen(network: &WireNetwork) -> Result<Option<OwnedFd>, StepError> {
     match network {
         WireNetwork::None => Ok(None),

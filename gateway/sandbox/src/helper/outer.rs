@@ -1,7 +1,7 @@
-//! The helper outside: builds the root, begins process 1, and passes on what it says.
+//! The outer helper: builds the root, starts process 1, and relays its messages.
 //!
-//! It stays outside of the run's control group and process namespace, so that it can tell how the run ended and hand
-//! out what it wrote, whatever killed it.
+//! It stays outside of the run's control group and process namespace, so that it can report how the run ended and pass
+//! on what it wrote, whatever killed it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -23,7 +23,7 @@ use crate::protocol::{
     FinishReport, FromHelper, Spec, SpecDescriptors, StepFailure, ToHelper, WireTier, receive, send,
 };
 
-/// Does what the host asks, once.
+/// Serves one request of the host.
 pub(super) fn run() -> Result<(), StepError> {
     let host = descriptors::take_channel()?;
     let result = course(&host);
@@ -95,13 +95,13 @@ pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), StepError> {
     .map_err(StepError::Fork)
 }
 
-/// What the host asks for.
+/// The host's request.
 pub(super) struct Request {
     pub(super) spec: Box<Spec>,
     pub(super) passed: SpecDescriptors<OwnedFd>,
 }
 
-/// The request; none where the host is gone.
+/// The request; none if the host is gone.
 fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
     let (spec, passed) = match receive::<ToHelper>(host.as_fd())? {
         Some((ToHelper::Spec(spec), passed)) => (spec, passed),
@@ -113,7 +113,7 @@ fn receive_request(host: &OwnedFd) -> Result<Option<Request>, StepError> {
     Ok(Some(Request { spec, passed }))
 }
 
-/// Leaves the host: from here on this process stands in the run's namespaces and root.
+/// Leaves the host's namespaces: from here on this process is in the run's namespaces and root.
 fn build(
     spec: &Spec,
     program: &PreparedProgram,
@@ -122,7 +122,7 @@ fn build(
     let outside = Outside::read();
     namespaces::enter()?;
     outside.map()?;
-    // Only now: the kernel gives the maps of a hidden process to root.
+    // Not earlier: the kernel makes root the owner of a hidden process's id maps.
     process::hide_memory()?;
     identity::name_host()?;
     let trees = NamespaceTrees::reopen(&passed)?;
@@ -131,8 +131,7 @@ fn build(
     Root::build(spec, &trees, text.as_ref())?.enter()
 }
 
-/// Tells the host of the process that waits to be confined, hands it what listens inside, and waits for its word: false
-/// where the host is gone.
+/// Passes the prepared process and the listening socket to the host, and waits for its `Go`; false if the host is gone.
 pub(super) fn is_told_to_go(
     host: &OwnedFd,
     pid: Pid,
@@ -149,12 +148,12 @@ pub(super) fn is_told_to_go(
         .map(AsFd::as_fd)
         .collect();
     send(host.as_fd(), &prepared, &passed)?;
-    // The host alone holds it from here on: whoever does keeps the namespace.
+    // From here on only the host has it, which keeps the network namespace alive.
     drop(listener);
     Ok(receive::<ToHelper>(host.as_fd())?.is_some())
 }
 
-/// Passes on what process 1 says, until it has ended.
+/// Relays the messages of process 1 until it has ended.
 fn accompany(
     host: &OwnedFd,
     first: &OwnedFd,
@@ -165,7 +164,7 @@ fn accompany(
     if !is_told_to_go(host, pid, listener)? {
         return Ok(());
     }
-    // Where process 1 is gone already, what it said is still to be read.
+    // If process 1 has already exited, its last message is still unread.
     let _ = send(first.as_fd(), &ToHelper::Go, &[]);
 
     let layers = [upper.scratch.as_fd(), upper.results.as_fd()];

@@ -1,9 +1,9 @@
-//! Step: a user of its own for a run of the degraded tier, where the host is root.
+//! Step: a dedicated user for a run of the degraded tier, if the host is root.
 //!
-//! Every run gets a number that no account and no other run has, so that the machine's own permissions keep it from
-//! everything that is not its, and the kernel counts its processes by themselves. An ordinary host cannot become
-//! another user, nor can root of a user namespace that has no such number: there the run shares the host's number, and
-//! its limit of processes stands on top of what that user has running already.
+//! Every run gets a uid that no account and no other run has, so that file permissions keep it from everything else on
+//! the machine, and the kernel counts its processes separately. A host that is an ordinary user cannot change to
+//! another user, nor can root of a user namespace without such a uid: the run then shares the host's uid, and its
+//! process limit is added to the number of processes that this user already has.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ const NUMBERS_FROM: u32 = 0x7000_0000;
 /// How many there are, as a mask.
 const NUMBERS_MASK: u32 = 0x00ff_ffff;
 
-/// What root has to have, here and for what it does afterwards with what the run wrote.
+/// The capabilities that root needs, here and later for the run's files.
 const NEEDED: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::CHOWN)
@@ -35,7 +35,7 @@ const NEEDED: CapabilitySet = CapabilitySet::SETUID
 pub(super) struct OwnUser(u32);
 
 impl OwnUser {
-    /// One for this run; none where the host is an ordinary user of the machine.
+    /// A uid for this run; none if the host is an ordinary user of the machine.
     pub(super) fn choose() -> Result<Option<Self>, StepError> {
         match kind_of_host() {
             HostKind::Ordinary => return Ok(None),
@@ -88,7 +88,7 @@ pub(crate) enum HostKind {
     Root,
     /// The machine's root, and no other user exists in its namespace.
     RootAlone,
-    /// Whoever it is in its namespace, an ordinary user of the machine.
+    /// Whatever its uid in its namespace, an ordinary user of the machine.
     Ordinary,
 }
 
@@ -112,8 +112,8 @@ pub(crate) fn kind_of_host() -> HostKind {
     }
 }
 
-/// Which number of the outer namespace stands for `number`, if any: each line of a map is a first number inside, the
-/// first outside, and how many.
+/// The uid in the outer namespace that `number` is mapped to, if any. Each line of a map has the first uid inside, the
+/// first outside, and the count.
 fn mapped(map: &str, number: u32) -> Option<u32> {
     map.lines().find_map(|line| {
         let mut fields = line.split_whitespace().map(str::parse::<u32>);
@@ -141,7 +141,7 @@ pub(super) fn running_already() -> u32 {
         .sum()
 }
 
-/// The first word after the name of a line.
+/// The first word after a line's name.
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()

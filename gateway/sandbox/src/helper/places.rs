@@ -1,8 +1,8 @@
-//! Where a program finds its trees, its text and room for temporary files.
+//! The paths of a program's trees, its source and its temporary files.
 //!
-//! With a root of its own these stand at `/scratch`, `/results` and so on. In the degraded tier they stand under the same
-//! names in a private directory of the host. A program that is written for both begins in its scratch directory with the
-//! others beside it, and has the variables that name them.
+//! With a private root these are `/scratch`, `/results` and so on. In the degraded tier they have the same names in a
+//! private directory of the host. A program that supports both starts in its scratch directory, finds the others next
+//! to it, and has variables with their paths.
 
 use std::path::{Path, PathBuf};
 
@@ -18,12 +18,12 @@ impl Places {
         Self { root: root.into() }
     }
 
-    /// The directory that all of them stand in.
+    /// The directory that contains all of them.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What a program works in, and begins in.
+    /// The program's working directory.
     pub(super) fn scratch(&self) -> PathBuf {
         self.root.join("scratch")
     }

@@ -1,7 +1,8 @@
 //! Step: the private directory of a run of the degraded tier.
 //!
-//! The host has made it for this run alone: copies of the session's trees, and room for the program's text and for
-//! temporary files. Here the text is written, and what the program may write to is given to the user that it runs as.
+//! The host created it for this run only: copies of the session's trees, and directories for the program's source and
+//! for temporary files. This step writes the source, and makes the run's user the owner of what the program may write
+//! to.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,11 +18,11 @@ use super::own_user::OwnUser;
 use super::places::Places;
 use crate::protocol::SpecDescriptors;
 
-/// What is read and not written belongs to the host, and is read by everybody who may enter the directory.
+/// Read-only content belongs to the host, and is readable by every user who can enter the directory.
 const TEXT_MODE: Mode = Mode::from_raw_mode(0o444);
 
-/// Entered and listed by the group of the run's own user, which python does to find the tools' package in it; by nobody
-/// else than the host and that user.
+/// The group of the run's user can enter and list it, since python searches it for the tools' package; no other user
+/// except the host can.
 const SHARED_MODE: Mode = Mode::from_raw_mode(0o750);
 
 /// The run's private directory as the helper sees it, found by its path.
@@ -31,12 +32,12 @@ pub(super) struct PrivateDirectoryView {
 }
 
 impl PrivateDirectoryView {
-    /// Finds it: the directory in which the four trees stand under their own names.
+    /// Locates it: the directory that contains the four trees under their own names.
     pub(super) fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<Self, StepError> {
         find(passed).map_err(StepError::Trees)
     }
 
-    /// Writes the program where the runtime reads it.
+    /// Writes the program's source to the path that the runtime reads.
     pub(super) fn write_text(&self, path: &Path, bytes: &[u8]) -> Result<(), StepError> {
         let inside = path.strip_prefix(self.places.root()).unwrap_or(path);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -53,7 +54,8 @@ impl PrivateDirectoryView {
         Ok(())
     }
 
-    /// Gives what the program may write to its own user, who alone can enter the directory besides the host.
+    /// Makes the run's user the owner of what the program may write to. Only that user and the host can enter the
+    /// directory.
     pub(super) fn give_to(&self, user: &OwnUser) -> Result<(), StepError> {
         self.give(user).map_err(StepError::Identity)
     }
@@ -106,7 +108,7 @@ fn find(passed: &SpecDescriptors<OwnedFd>) -> Result<PrivateDirectoryView, Cause
     })
 }
 
-/// The host has just made the tree: it holds files and directories, and is no deeper than a path may be.
+/// The host has just created the tree: it consists of files and directories, and is no deeper than a path may be.
 fn give_tree(tree: BorrowedFd<'_>, owner: Uid, group: Gid) -> Result<(), Cause> {
     chownat(tree, "", Some(owner), Some(group), AtFlags::EMPTY_PATH)
         .map_err(at("give a directory"))?;

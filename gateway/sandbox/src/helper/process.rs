@@ -29,7 +29,7 @@ pub(super) fn die_with_parent() -> Result<(), StepError> {
         .map_err(StepError::Parent)
 }
 
-/// Takes that back.
+/// Reverts that.
 pub(super) fn outlive_parent() -> Result<(), StepError> {
     set_parent_process_death_signal(None)
         .map_err(at("parent death signal"))
@@ -43,7 +43,7 @@ pub(super) fn adopt_orphans() -> Result<(), StepError> {
         .map_err(StepError::Parent)
 }
 
-/// The signal by which [`end_group_with_parent`] is told. A process of the run that sends it ends its own run.
+/// The signal that notifies [`end_group_with_parent`]. A process of the run that sends it ends its own run.
 const PARENT_GONE: i32 = libc::SIGUSR2;
 
 /// Signals that a program sends to its whole group, to which the process that waits for the program belongs.
@@ -56,9 +56,9 @@ const ASKING: [i32; 6] = [
     libc::SIGALRM,
 ];
 
-/// Kills this process's whole group, itself included, when the process that began it ends. Meanwhile it does not heed
-/// signals that ask for an end; programs that it starts have the usual dispositions again. To be called after the last
-/// change of user, which takes a death signal away.
+/// Kills this process's whole group, itself included, when its parent ends. Until then it ignores termination signals;
+/// programs that it starts get the default dispositions. Must be called after the last change of user, which clears the
+/// death signal.
 pub(super) fn end_group_with_parent() -> Result<(), StepError> {
     extern "C" fn end_group(_: i32) {
         // SAFETY: the call takes two numbers, and may be made in a handler.
@@ -88,7 +88,7 @@ pub(super) fn hide_memory() -> Result<(), StepError> {
         .map_err(StepError::Parent)
 }
 
-/// Begins the child, which goes on from here with a copy of everything.
+/// Forks; the child continues from here with a copy of everything.
 pub(super) fn fork() -> Result<ForkSide, StepError> {
     // SAFETY: this process has one thread, so that the child finds no lock held by another one.
     match unsafe { libc::fork() } {

@@ -1,7 +1,7 @@
-//! Step: how many processes there may be, for a helper whose user the kernel's own limit does not bind.
+//! Step: limit the number of processes, if the kernel's own limit does not apply to the helper's user.
 //!
-//! `RLIMIT_NPROC` is not applied to the host's root. The highest process number of a process namespace is, since Linux
-//! 6.14; it bounds a fork bomb where no control group does.
+//! `RLIMIT_NPROC` does not apply to the host's root. Since Linux 6.14 a process namespace has a highest pid, which
+//! bounds a fork bomb if there is no control group.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,7 +20,7 @@ const OWN: u32 = 2;
 pub(super) struct KernelSettings(Option<OwnedFd>);
 
 impl KernelSettings {
-    /// Opens it; a machine that does not show it has no such limit.
+    /// Opens it; a machine without the file has no such limit.
     pub(super) fn open() -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self(rustix::fs::open("/proc/sys/kernel", flags, Mode::empty()).ok())
@@ -40,7 +40,7 @@ impl KernelSettings {
         );
         let file = match opened {
             Ok(file) => file,
-            // Read-only, or a kernel where the number is the whole machine's: not ours to set.
+            // Read-only, or on this kernel the limit is for the whole machine and must not be changed.
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(StepError::ProcessLimit(at("open pid_max")(errno))),
         };

@@ -1,7 +1,7 @@
 //! Step: the limits that the kernel applies to each process.
 //!
-//! They stand besides what a control group counts for the whole tree, and give a program an error that it can name
-//! (`MemoryError`, `EFBIG`) before the tree's limit kills it.
+//! They complement the control group's limits for the whole tree, and give a program an error that it can handle
+//! (`MemoryError`, `EFBIG`) before it is killed at the tree's limit.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -11,10 +11,10 @@ use crate::protocol::{WireLimits, WireRuntime};
 /// Address space that an interpreter and its libraries take before the program's own memory.
 const BASE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Stack of a main thread, and of each thread that asks for nothing else: small, because it counts as address space.
+/// Stack of the main thread, and the default of other threads: small, because it counts as address space.
 const STACK_BYTES: u64 = 2 * 1024 * 1024;
 
-/// The same for deno, whose compiler recurses on the main thread, and whose address space is not limited.
+/// For deno, whose compiler recurses on the main thread, and whose address space is not limited.
 const STACK_DENO_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Open files of one process.
@@ -29,10 +29,10 @@ const CPU_GRACE_SECONDS: u64 = 1;
 /// One limit, soft and hard.
 type Entry = (Resource, u64, u64);
 
-/// What a run of this kind gets.
+/// The limits of a run of this kind.
 fn table(runtime: &WireRuntime, limits: &WireLimits) -> Vec<Entry> {
     let (memory, stack) = match runtime {
-        // V8 reserves gigabytes of address space that it never uses: only what it writes to can be counted.
+        // V8 reserves gigabytes of address space that it never uses: only written memory can be counted.
         WireRuntime::Deno { data_bytes, .. } => (
             (
                 Resource::Data,
@@ -63,7 +63,7 @@ fn table(runtime: &WireRuntime, limits: &WireLimits) -> Vec<Entry> {
     ]
 }
 
-/// Sets them, for this process and all that follow. A limit that is already lower is left as it is.
+/// Sets them for this process and its descendants. A limit that is already lower is left.
 pub(super) fn apply(runtime: &WireRuntime, limits: &WireLimits) -> Result<(), StepError> {
     // A write beyond the limit is an error that the program can tell, as python has it, not its silent end.
     // SAFETY: this process has one thread, and nothing that is called back is installed.

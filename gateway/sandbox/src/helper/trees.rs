@@ -1,8 +1,8 @@
 //! Step: the session's trees, opened again inside the new mount namespace.
 //!
-//! A descriptor of the host belongs to the host's mounts, which a new namespace has only copies of, and the kernel
-//! mounts nothing across namespaces. So each directory is opened again by the path that the kernel itself gives for
-//! it, without following a link, and must be the same one.
+//! A descriptor of the host refers to the host's mounts, of which a new namespace has only copies, and the kernel does
+//! not mount across namespaces. So each directory is reopened by the path that the kernel reports for it, without
+//! following links, and must be the same directory.
 
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -1,19 +1,19 @@
-//! Why a run could not be made. That a program failed, or was stopped, is no error: that is an outcome.
+//! Why a run could not be performed. A program that failed or was stopped is not an error but an outcome.
 
 use std::io;
 
 use crate::job_check::JobError;
 
-/// Why a run could not be made. Nothing of it is left.
+/// Why a run could not be performed. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The job asks for what no run may have.
+    /// The job asks for something that no run may have.
     #[error("the job was refused")]
     Job(#[from] JobError),
-    /// What the program needs is not installed.
+    /// A runtime or tool of the program is not installed.
     #[error("{name} is not installed: {remedy}")]
     RuntimeMissing {
-        /// What is missing.
+        /// The missing runtime or tool.
         name: String,
         /// One sentence: how to get it.
         remedy: String,
@@ -24,23 +24,23 @@ pub enum RunError {
         /// What it named.
         name: String,
     },
-    /// The job asks for the network where there is no network namespace.
+    /// The job needs the network, but there is no network namespace.
     #[error("a run reaches the network in the strict tier only")]
     NetworkNeedsStrict,
-    /// The host's side of the walls could not be made.
+    /// The host's part of the isolation failed.
     #[error("sandbox_unavailable: {step}")]
     Host {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A wall could not be built, so the program was not started.
+    /// An isolation layer could not be built, so the program was not started.
     #[error("sandbox_unavailable: {step} {text}")]
     Wall {
-        /// What was being done inside.
+        /// The failed step inside.
         step: String,
-        /// The system's number for it, 0 where it was not the system's refusal.
+        /// The system's error number, 0 if it was not a system error.
         errno: i32,
         /// The same in words.
         text: String,
@@ -48,12 +48,12 @@ pub enum RunError {
     /// The helper was gone before the run had ended.
     #[error("sandbox_unavailable: the helper ended {during} without a word ({status})")]
     HelperDied {
-        /// What it was doing.
+        /// What the helper was doing.
         during: &'static str,
         /// How it ended.
         status: String,
     },
-    /// The walls were not built in time.
+    /// The isolation layers were not built in time.
     #[error("sandbox_unavailable: the walls were not built within {seconds} s")]
     SetupTimeout {
         /// The limit.
@@ -67,10 +67,10 @@ pub enum RunError {
         /// The limit.
         seconds: u64,
     },
-    /// The helper said something that nobody understands here: it is of another version.
+    /// The helper sent an unexpected message: it has another version.
     #[error("sandbox_unavailable: the helper answered out of turn: {text}")]
     Protocol {
-        /// What it was.
+        /// The message.
         text: String,
     },
 }

@@ -1,8 +1,8 @@
-//! What a run keeps in the kernel beside its memory: sockets, pipes and epoll watches, counted from `/proc`.
+//! A run's kernel objects that are not in its memory: sockets, pipes and epoll watches, counted from `/proc`.
 //!
-//! The kernel counts pipe buffers and epoll watches per host user, and a run may share its user with the gateway: one
-//! that used up such a limit would stop every gateway of that user. What a socket or a pipe holds is in no process's
-//! resident memory, so the watchdog adds it to what it measures. A control group counts that memory itself.
+//! The kernel limits pipe buffers and epoll watches per host user, and a run may share its user with the gateway: a run
+//! at such a limit would stop every gateway of that user. Memory of sockets and pipes is in no process's resident set,
+//! so the watchdog adds it to its measurement. A control group counts that memory itself.
 //!
 //! Invariant: a descriptor of the run is seen. All threads of a process share one table (the filter allows no other
 //! kind of thread), no program can hide its table, and one that passes descriptors without receiving them, so that they
@@ -24,32 +24,32 @@ use super::watchdog::{self, descendants};
 const WATCHES_MAX: usize = 16 * 1024;
 /// Pipes of one run: a quarter of what `fs.pipe-user-pages-soft` allows a user by default.
 const PIPES_MAX: usize = 256;
-/// Sockets of one run. A control group counts their memory; this bounds what has to be looked at.
+/// Most sockets of one run. A control group counts their memory; this bounds the work of counting.
 const SOCKETS_MAX: usize = 2048;
 
-/// What a full pipe holds: the filter lets none grow.
+/// The size of a full pipe: the filter forbids to enlarge it.
 const PIPE_BYTES: u64 = 64 * 1024;
-/// What the queue of a socket may exceed its limit by: one packet.
+/// By how much a socket's queue may exceed its limit: one packet.
 const SOCKET_OVERHEAD_BYTES: u64 = 32 * 1024;
-/// The limit of a socket's queue where the kernel does not tell.
+/// The limit of a socket's queue if the kernel does not report it.
 const SOCKET_BYTES: u64 = 208 * 1024;
 
-/// Between two looks.
+/// The interval of measurements.
 const LOOK: Duration = Duration::from_millis(50);
-/// How many times as long as a look took is waited for the next: looks take a fifth of a processor at most.
+/// The pause after a measurement, as a multiple of its duration: measuring takes at most a fifth of a processor.
 const PAUSE_FACTOR: u32 = 4;
 
-/// Looks at one run again and again.
+/// Repeated measurements of one run.
 #[derive(Debug, Default)]
 pub(super) struct ObjectsMeter {
     last: KernelObjects,
-    /// None before the first look.
+    /// None before the first measurement.
     next_look: Option<Instant>,
 }
 
 impl ObjectsMeter {
-    /// Whether the descendants of `root` have more than they may, or hide descriptors: passed and not received at two
-    /// looks in a row. False between looks.
+    /// Whether the descendants of `root` exceed their limits, or hide descriptors: sent but not received in two
+    /// measurements in a row. False between measurements.
     pub(super) fn is_over_limit(&mut self, root: Pid, now: Instant) -> io::Result<bool> {
         if self.next_look.is_some_and(|next| now < next) {
             return Ok(false);
@@ -61,7 +61,7 @@ impl ObjectsMeter {
         Ok(found.is_over_limit() || hides)
     }
 
-    /// [`KernelObjects::memory_bytes`] at the last look.
+    /// [`KernelObjects::memory_bytes`] in the last measurement.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.last.memory_bytes()
     }
@@ -73,12 +73,12 @@ pub(crate) struct KernelObjects {
     sockets: usize,
     pipes: usize,
     watches: usize,
-    /// Whether a socket holds descriptors that were sent and not received yet.
+    /// Whether a socket contains descriptors that were sent and not received yet.
     has_passed_descriptors: bool,
 }
 
 impl KernelObjects {
-    /// Of all descendants of `root`. Stops counting where a limit is exceeded.
+    /// Counts those of all descendants of `root`. Stops when a limit is exceeded.
     pub(crate) fn measure(root: Pid) -> io::Result<Self> {
         let mut counter = Counter::default();
         for pid in descendants(root)? {
@@ -95,19 +95,19 @@ impl KernelObjects {
         self.watches > WATCHES_MAX || self.pipes > PIPES_MAX || self.sockets > SOCKETS_MAX
     }
 
-    /// Most memory that the queues of these sockets and pipes can hold.
+    /// Most memory that the queues of these sockets and pipes can take.
     fn memory_bytes(&self) -> u64 {
         let sockets = (self.sockets as u64).saturating_mul(socket_bytes());
         sockets.saturating_add((self.pipes as u64).saturating_mul(PIPE_BYTES))
     }
 
-    /// Whether any descriptor could be looked at.
+    /// Whether no descriptor could be read.
     pub(crate) const fn is_empty(&self) -> bool {
         self.sockets == 0 && self.pipes == 0
     }
 }
 
-/// Most that one socket of a pair holds.
+/// Most memory of one socket of a pair.
 fn socket_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -128,8 +128,8 @@ struct Counter {
 }
 
 impl Counter {
-    /// Adds what one process has open. One that has ended, or is about to become the program and belongs to the helper
-    /// yet, cannot be looked at.
+    /// Counts those of one process. A process that has ended, or that is about to become the program but still belongs
+    /// to the helper, cannot be read.
     fn look_at(&mut self, pid: i32) {
         let Some((directory, names)) = descriptors_of(pid) else {
             return;
@@ -147,7 +147,7 @@ impl Counter {
     fn add(&mut self, target: PathBuf, details: &Path) {
         let Some(kind) = target.to_str() else { return };
         if kind == "anon_inode:[eventpoll]" {
-            // These have no inodes of their own: what processes share counts for each of them.
+            // These have no inodes: shared ones count for each process.
             self.found.watches += count_lines(details, "tfd:", WATCHES_MAX + 1);
         } else if kind.starts_with("pipe:[") {
             self.found.pipes += usize::from(self.seen.insert(target));
@@ -182,7 +182,7 @@ fn count_lines(path: &Path, start: &str, most: usize) -> usize {
         .count()
 }
 
-/// Linux 5.6 and later tell how many descriptors wait in the queue of a socket.
+/// Linux 5.6 and later report the number of descriptors in a socket's queue.
 fn holds_descriptors(details: &Path) -> bool {
     let text = fs::read_to_string(details).unwrap_or_default();
     text.lines()

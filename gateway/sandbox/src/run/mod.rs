@@ -42,7 +42,7 @@ use pump::Pump;
 use spawn::Helper;
 use watch::{State, Watch};
 
-/// Walls that were proved to stand on this machine. Shared by all threads; each run blocks its own.
+/// A sandbox whose isolation was tested on this machine. Shared by all threads; each run blocks its own.
 #[derive(Debug)]
 pub struct Sandbox {
     options: Options,
@@ -53,8 +53,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Proves by a run of its own that the walls of the tier stand, and looks for the runtimes. Removes what runs of
-    /// killed processes left.
+    /// Tests the isolation layers of the tier with a run, and searches for the runtimes. Removes what runs of killed
+    /// processes left.
     ///
     /// # Errors
     /// [`ProbeError`], which names the wall that does not stand.
@@ -75,13 +75,13 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// How strong the walls are.
+    /// The isolation tier.
     #[must_use]
     pub fn tier(&self) -> Tier {
         self.options.tier
     }
 
-    /// The walls that stand around every run.
+    /// The isolation layers of every run.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
@@ -102,7 +102,7 @@ impl Sandbox {
         self.run_witnessed(job, stop, None)
     }
 
-    /// The same, with somebody who looks at the processes as soon as the program has written something.
+    /// The same, with an inspector of the processes, which is called once the program has written something.
     pub(crate) fn run_witnessed(
         &self,
         job: Job,
@@ -123,7 +123,7 @@ impl Sandbox {
         };
         let private = self.private(&job.trees, &job.limits, limits.temporary_bytes)?;
         let trees = private.as_ref().map_or(&job.trees, PrivateDirectory::trees);
-        // What the run writes counts as its memory where it stands there: in a layer always, in a copy seldom.
+        // Files that the run writes count as its memory if they are in memory: always in a layer, rarely in a copy.
         let memory_for_files = match &private {
             Some(private) if !private.is_in_memory() => 0,
             _ => limits.upper_bytes,
@@ -136,7 +136,7 @@ impl Sandbox {
         let doors = group.as_ref().map_or(Ok(Vec::new()), Cgroup::doors);
         let doors = doors.map_err(RunError::host("control group: open"))?;
         self.brief(&helper, spec, &program, trees, job.bridge.as_ref(), &doors)?;
-        // The program alone holds the bridge's end from here on: its closing is to be seen.
+        // From here on only the program has the bridge's end, so that its closing is noticed.
         drop((doors, job.bridge));
         self.groups.wake(helper.pid());
         let keep = job.limits.output_bytes;
@@ -165,7 +165,7 @@ impl Sandbox {
         })
     }
 
-    /// What the helper is told of the network, and who is to answer there.
+    /// The network configuration for the helper, and the listener for its connections.
     fn network(
         &self,
         network: Network,
@@ -195,7 +195,7 @@ impl Sandbox {
         }
     }
 
-    /// Tells the helper what is to be run, and hands it what the run sees.
+    /// Sends the spec to the helper, with the descriptors of what the run sees.
     fn brief(
         &self,
         helper: &Helper,
@@ -264,7 +264,7 @@ fn layers(tier: Tier, group: Layer) -> Vec<Layer> {
     layers
 }
 
-/// What the run wrote: the layers that the helper hands over, or, in the degraded tier, the copies it wrote to.
+/// The run's files: the layers from the helper, or, in the degraded tier, the copies.
 fn changes(
     private: Option<&PrivateDirectory>,
     descriptors: Vec<OwnedFd>,

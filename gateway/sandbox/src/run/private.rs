@@ -1,8 +1,7 @@
 //! The private directory of one run of the degraded tier: copies of the session's trees, since nothing can be laid over
 //! them, and room for the program's text and for temporary files.
-//!
-//! It stands in the system's directory for temporary files rather than in the session, because the run may be of
-//! another user, who can enter nothing that is the gateway's.
+//! It is in the system's directory for temporary files and not in the session's, because the run may have another user,
+//! who cannot enter the gateway's directories.
 //!
 //! Invariant: a private directory is removed when its value is dropped, and those of a host process that was killed are
 //! removed by the next probe of another: whoever has one holds a lock on it.
@@ -25,7 +24,7 @@ use crate::limits::Limits;
 use crate::outcome::{Changes, StopReason};
 use crate::tree::{self, Mount};
 
-/// What `/tools` and `/skills` may hold together, copied for every run.
+/// Most bytes of `/tools` and `/skills` together, which are copied for every run.
 const MOUNTED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const MOUNTED_INODES_MAX: u64 = 10_000;
 
@@ -35,7 +34,7 @@ const TEMPORARY_INODES: u64 = 8192;
 /// The type of a file system in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// Where the directories of runs stand where the usual place cannot be written to.
+/// Where the directories of runs are created if the usual directory is not writable.
 const MEMORY: &str = "/dev/shm";
 
 /// Other users may enter it, because runs may be theirs, and neither list nor change it.
@@ -59,7 +58,7 @@ pub(crate) struct PrivateDirectory {
 }
 
 impl PrivateDirectory {
-    /// Makes one, with copies of `trees`. What is neither a file nor a directory in them is left out.
+    /// Creates one, with copies of `trees`. Anything but files and directories is left out.
     pub(super) fn make(
         trees: &SessionTrees,
         limits: &Limits,
@@ -72,7 +71,7 @@ impl PrivateDirectory {
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );
-        // Nobody sweeps between its making and its lock.
+        // This keeps other processes from sweeping it before it is locked.
         flock(&parent, FlockOperation::LockShared)?;
         let directory = make(&parent, &name)?;
         flock(&directory, FlockOperation::LockExclusive)?;
@@ -101,7 +100,7 @@ impl PrivateDirectory {
         &self.trees
     }
 
-    /// The copies of what a run writes, for the commit.
+    /// The copies of the writable trees, for the commit.
     pub(super) fn changes(&self) -> io::Result<Changes> {
         Ok(Changes {
             scratch: self.trees.scratch.try_clone()?,
@@ -114,7 +113,7 @@ impl PrivateDirectory {
         fstatfs(&self.temporary).is_ok_and(|system| system.f_type == TMPFS_MAGIC)
     }
 
-    /// Whether the run has written more than it may. What cannot be measured is too much: the run made it so.
+    /// Whether the run has written too much. If it cannot be measured, that counts as too much: the run caused it.
     pub(super) fn excess(&self, limits: &Limits) -> Option<StopReason> {
         let usage = |tree: &OwnedFd| tree::usage(tree.as_fd());
         let is_within = || -> io::Result<bool> {
@@ -157,7 +156,7 @@ pub(super) fn sweep() -> io::Result<()> {
     Ok(())
 }
 
-/// The directory of this user's runs, which nobody else has prepared.
+/// The directory for this user's runs, which no other user has prepared.
 fn open_parent() -> io::Result<OwnedFd> {
     match open_parent_in(&std::env::temp_dir()) {
         Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {

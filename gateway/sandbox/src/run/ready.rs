@@ -1,4 +1,4 @@
-//! What the loop that watches a run has to look at next.
+//! The events that the loop that watches a run waits for.
 //!
 //! Invariant: nothing is waited on for longer than until the run's next deadline.
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::error::RunError;
 use super::watch::Watch;
 
-/// What the kernel has woken the loop for.
+/// The descriptors that are ready.
 #[derive(Default)]
 pub(super) struct Ready {
     pub(super) message: bool,
@@ -38,8 +38,8 @@ impl Ready {
             PollFd::from_borrowed_fd(watch.helper.socket(), PollFlags::IN),
             PollFd::from_borrowed_fd(helper, PollFlags::IN),
         ];
-        // A descriptor that is not waited on keeps its place with no events asked for: that of the helper, which says
-        // nothing new.
+        // A descriptor that is not waited for keeps its place with no events requested: that of the helper, which has
+        // no new messages.
         for pump in [&watch.stdout, &watch.stderr] {
             let wanted = pump
                 .descriptor()
@@ -47,7 +47,7 @@ impl Ready {
             descriptors
                 .push(wanted.unwrap_or(PollFd::from_borrowed_fd(helper, PollFlags::empty())));
         }
-        // A stop that is asked for before the program runs is heard when it does.
+        // A stop that is requested before the program runs takes effect when it does.
         let stop = if is_running {
             PollFlags::IN
         } else {

@@ -20,7 +20,7 @@ use crate::protocol::HELPER_NAME;
 /// For a process to be dead after it was killed.
 pub(super) const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// The re-executed binary that builds the walls, and the host's end of the channel to it.
+/// The re-executed binary that builds the isolation layers, and the host's end of the channel to it.
 #[derive(Debug)]
 pub(super) struct Helper {
     child: Child,
@@ -28,7 +28,7 @@ pub(super) struct Helper {
     socket: OwnedFd,
 }
 
-/// The reading ends of what the program writes.
+/// The reading ends of the program's output.
 #[derive(Debug)]
 pub(super) struct Streams {
     pub(super) stdout: OwnedFd,
@@ -94,7 +94,7 @@ impl Helper {
         Pid::from_child(&self.child)
     }
 
-    /// Reaps it. It has ended, or is made to; a process that the kernel cannot end is not waited for.
+    /// Reaps it. It has ended, or is killed; a process that the kernel cannot kill is not waited for.
     pub(super) fn reap(&mut self) -> io::Result<ExitStatus> {
         self.process.kill();
         if !self.process.has_ended_within(KILL_WAIT) {

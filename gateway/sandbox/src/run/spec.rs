@@ -16,19 +16,18 @@ use crate::runtimes::{Runtime, Runtimes};
 use crate::tier::{Layer, Tier};
 use crate::tree;
 
-/// Least that a run may add to its trees: below it the layer that it writes to cannot be made. What a session has
-/// beyond its limits is refused when it is committed.
+/// Least that a run may add to its trees: with less, its layer cannot be created. Files beyond the session's limits are
+/// refused by the commit.
 const UPPER_BYTES_MIN: u64 = 64 * 1024;
 const UPPER_INODES_MIN: u64 = 16;
-/// One more inode for so many entries that a session has: a layer takes some for its attributes while it empties
-/// directories.
+/// One more inode for this many entries of a session: a layer needs some for attributes while it empties directories.
 const ENTRIES_PER_SPARE_INODE: u64 = 4;
-/// Workers of deno at the same time, where there is room for them.
+/// Room for this many concurrent workers of deno.
 const WORKERS: u64 = 4;
 /// Size of `/tmp`. It counts as the run's memory.
 const TEMPORARY_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What the helper is told, and the program's bytes.
+/// The spec for the helper, and the program's source.
 pub(super) fn spec(
     tier: Tier,
     counter: Layer,
@@ -146,7 +145,7 @@ pub(super) fn wire_limits(
     })
 }
 
-/// Bytes as a file that no directory holds.
+/// The bytes as an anonymous file in memory.
 pub(super) fn in_memory(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(memfd_create(name, MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;

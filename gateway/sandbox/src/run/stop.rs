@@ -1,6 +1,6 @@
-//! The handle by which anybody stops a run.
+//! The handle that stops a run from any thread.
 //!
-//! Invariant: once asked for, a stop stays asked for. A run that has not begun by then ends at once.
+//! Invariant: a requested stop stays requested. A run that begins later ends at once.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 /// Stops one run. A clone stops the same run.
 #[derive(Debug, Clone)]
 pub struct StopHandle {
-    /// Readable from the moment when a stop was asked for. Nobody reads it.
+    /// Readable once a stop was requested. It is never read.
     asked: Arc<OwnedFd>,
 }
 
 impl StopHandle {
-    /// A handle that nobody has used yet.
+    /// A handle without a requested stop.
     ///
     /// # Errors
     /// Where the process has no file descriptor left.
@@ -27,13 +27,13 @@ impl StopHandle {
         })
     }
 
-    /// Asks the run to stop: its whole tree of processes is killed. Asking again changes nothing.
+    /// Stops the run: its whole process tree is killed. Further calls have no effect.
     pub fn ask(&self) {
-        // The only failure is a full counter, which is readable and therefore asks all the same.
+        // The only possible failure is a full counter, which is readable and therefore stops the run too.
         let _ = rustix::io::write(&*self.asked, &1_u64.to_ne_bytes());
     }
 
-    /// Whether a stop was asked for.
+    /// Whether a stop was requested.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         let mut descriptors = [PollFd::new(&*self.asked, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! How a run ended, from what is known of it. Pure.
+//! Determines how a run ended. Pure.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -8,14 +8,14 @@ use rustix::process::Signal;
 
 use crate::outcome::{RunEnd, StopReason};
 
-/// What is known when a run is over.
+/// The facts at the end of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     /// Why this side killed it, if it did.
     pub(super) stopped: Option<StopReason>,
-    /// How the program itself ended. `None` where it was gone before anybody could see.
+    /// How the program itself ended. `None` if it was gone before its status could be read.
     pub(super) status: Option<ExitStatus>,
-    /// Whether the kernel killed a process of it for want of memory.
+    /// Whether the kernel killed one of its processes because memory ran out.
     pub(super) was_out_of_memory: bool,
     /// Processor time of the whole tree.
     pub(super) cpu_time: Duration,
@@ -23,8 +23,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// A program that ended by itself has ended by itself, also where it was about to be stopped. What the kernel did
-    /// for want of memory counts first: how the program's other processes took it says nothing.
+    /// A program that exited by itself counts as exited, even if it was about to be stopped. A kill by the kernel for
+    /// lack of memory has precedence: the reaction of the program's other processes does not matter.
     pub(super) fn verdict(&self) -> RunEnd {
         if self.was_out_of_memory {
             return RunEnd::Stopped(StopReason::Memory);

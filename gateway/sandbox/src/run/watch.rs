@@ -1,8 +1,7 @@
 //! Watching one run from the moment its helper was started to the death of its last process: one loop, on one thread,
 //! over everything that can happen.
-//!
-//! Invariant: a run that was begun ends: by itself, or killed at a limit. Nobody who holds a stream open, keeps silent,
-//! writes without end or refuses to die makes this loop wait for longer than its next deadline.
+//! Invariant: every run ends, by itself or killed at a limit. A program that keeps a stream open, stays silent, writes
+//! without end or ignores signals never makes this loop wait beyond its next deadline.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -28,13 +27,13 @@ use crate::outcome::{Output, RunEnd, StopReason, Usage};
 use crate::protocol::{self, FinishReport, FromHelper, ToHelper};
 use crate::thread_time::thread_cpu_time;
 
-/// For building the walls.
+/// Timeout for building the isolation.
 const SETUP_WAIT: Duration = Duration::from_secs(10);
-/// Between two looks at what the run uses.
+/// Interval of measurements with a control group.
 const LOOK_GROUP: Duration = Duration::from_millis(20);
 const LOOK_WATCHDOG: Duration = Duration::from_millis(50);
 
-/// What is watched.
+/// A run being watched.
 pub(super) struct Watch<'a, 'w> {
     pub(super) helper: Helper,
     pub(super) group: Option<Cgroup>,
@@ -50,21 +49,21 @@ pub(super) struct Watch<'a, 'w> {
     pub(super) witness: Option<Witness<'w>>,
 }
 
-/// Looks at the processes below a helper, once, while the program runs and after it has written something.
+/// Inspects the processes below a helper, once, while the program runs and after it has written something.
 pub(crate) type Witness<'w> = &'w mut dyn FnMut(Pid);
 
-/// What is known of it so far.
+/// The state of the run so far.
 pub(super) struct State {
-    /// What the run may write into layers that stand in memory.
+    /// How much the run may write into layers that are in memory.
     upper_bytes: u64,
-    /// One of the layers, where the helper hands them out before the end: its file system tells what was written.
+    /// One of the layers, if the helper passes them before the end: its file system shows how much was written.
     upper: Option<OwnedFd>,
     begun: Instant,
     /// The processor time of this thread then.
     begun_cpu: Duration,
     pub(super) deadline: Instant,
     pub(super) next_look: Instant,
-    /// The first process of the run's namespace, or the program itself where there is none.
+    /// The first process of the run's namespace, or the program itself if there is none.
     first: Option<Process>,
     /// The program's process group, in the degraded tier.
     leader: Option<Pid>,
@@ -95,7 +94,7 @@ impl State {
         }
     }
 
-    /// What this thread has used for the run.
+    /// CPU time that this thread has used for the run.
     fn host_cpu_time(&self) -> Duration {
         thread_cpu_time().saturating_sub(self.begun_cpu)
     }
@@ -107,12 +106,12 @@ pub(super) struct FinishedRun {
     pub(super) stdout: Output,
     pub(super) stderr: Output,
     pub(super) usage: Usage,
-    /// What came with the helper's last word.
+    /// The descriptors in the helper's last message.
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
 impl Watch<'_, '_> {
-    /// Until nothing of the run is left, also where the answer is an error.
+    /// Returns when nothing of the run is left, also with an error.
     pub(super) fn until_over(mut self) -> Result<FinishedRun, RunError> {
         let last = self.until_finished();
         let killed = self.until_dead();
@@ -190,7 +189,7 @@ impl Watch<'_, '_> {
         Ok(None)
     }
 
-    /// The first process waits: into its group with it, where it does not step in by itself, and go.
+    /// Process 1 is waiting: moves it into its group, unless it does so itself, and sends `Go`.
     fn prepared(&mut self, pid: i32, descriptors: Vec<OwnedFd>) -> Result<(), RunError> {
         let mut descriptors = descriptors.into_iter();
         let (pid, pidfd) =
@@ -203,7 +202,7 @@ impl Watch<'_, '_> {
         let first = self.state.first.insert(Process::from_pidfd(pidfd));
         if let Some(group) = &self.group
             && let Err(source) = group.attach(pid)
-            // One that has ended already is not there to be moved: the helper is about to say why.
+            // If it has already ended it cannot be moved: the helper is about to report why.
             && !first.has_ended_within(Duration::ZERO)
         {
             return Err(RunError::Host {
@@ -220,7 +219,7 @@ impl Watch<'_, '_> {
         protocol::send(self.helper.socket(), &ToHelper::Go, &[]).map_err(out_of_turn)
     }
 
-    /// Deadlines, and what the run uses.
+    /// Checks deadlines and the run's usage.
     fn look(&mut self) -> Result<(), RunError> {
         let now = Instant::now();
         if now >= self.state.deadline {
@@ -263,12 +262,12 @@ impl Watch<'_, '_> {
                 self.end(StopReason::WallTime);
                 Ok(())
             }
-            // It was killed and the helper has not said so. What it wrote is lost with the helper.
+            // It was killed, but the helper has not reported it. The run's files are lost with the helper.
             (_, Some(_)) => Err(self.died()),
         }
     }
 
-    /// Kills the whole tree. The helper, which stands outside, answers with how it ended and what was written.
+    /// Kills the whole tree. The helper, which is outside of it, reports how it ended and what was written.
     fn end(&mut self, why: StopReason) {
         if self.state.stopped.is_some() {
             return;
@@ -284,18 +283,18 @@ impl Watch<'_, '_> {
             if let Some(leader) = self.state.leader
                 && !first.has_ended_within(Duration::ZERO)
             {
-                // Where it has not made the group yet, it is alone.
+                // If it has not created the group yet, it has no other processes.
                 let _ = kill_process_group(leader, Signal::KILL);
             }
             first.kill();
         }
         if let Some(group) = &self.group {
-            // The group is removed in the end, and what is in it is killed again until that succeeds.
+            // The group is removed at the end; its processes are killed again until that succeeds.
             let _ = group.kill();
         }
     }
 
-    /// The helper ends by itself after its last word; everything else is dead by then, or is killed here.
+    /// The helper ends after its last message; everything else is dead by then, or is killed here.
     fn until_dead(&mut self) -> Result<(), RunError> {
         let had_ended = self.helper.process().has_ended_within(Duration::ZERO);
         let is_over = had_ended
@@ -304,8 +303,8 @@ impl Watch<'_, '_> {
                 .first
                 .as_ref()
                 .is_some_and(|first| first.has_ended_within(Duration::ZERO));
-        // Without a process namespace it is the helper that ends the rest of the run. It is not to be killed before,
-        // and where it was, the run may be left.
+        // Without a process namespace the helper ends the rest of the run. It must not be killed before that; if it
+        // was, processes of the run may be left.
         if !is_over || (self.private.is_some() && had_ended) {
             self.kill();
         }
@@ -360,7 +359,7 @@ impl Watch<'_, '_> {
         Ok(usage)
     }
 
-    /// A control group counts what was written to the layers as well, because they stand in memory.
+    /// A control group also counts what was written to the layers, because they are in memory.
     fn memory_bytes_max(&self) -> u64 {
         if self.group.is_none() {
             return self.limits.memory_bytes;
@@ -395,7 +394,7 @@ impl Watch<'_, '_> {
             self.measure()?;
         }
         let most = self.state.most;
-        // What is killed with its parent is in nobody's account but the group's, or the last measurement's.
+        // A process that is killed with its parent is accounted for only by the group or the last measurement.
         let cpu_time = most
             .cpu_time
             .unwrap_or_default()

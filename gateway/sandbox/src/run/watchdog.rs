@@ -1,4 +1,4 @@
-//! What a run uses where no control group counts it: measured from `/proc`, many times a second.
+//! Measures a run from `/proc`, many times a second, if no control group counts its usage.
 //!
 //! Memory is the sum over the tree's processes of their private and shared resident pages and of their page tables.
 //! Pages that two processes share are counted for both, so a tree that forks is stopped earlier rather than later;

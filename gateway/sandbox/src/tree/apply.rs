@@ -11,7 +11,7 @@ use super::journal::Step;
 use super::open;
 use super::staging::{new_name, old_name};
 
-/// Does the steps in their order. `root` is the session's directory, `staging` where the prepared files are.
+/// Performs the steps in order. `root` is the session's directory, `staging` the one with the prepared files.
 pub(super) fn apply(
     root: BorrowedFd<'_>,
     staging: BorrowedFd<'_>,
@@ -23,7 +23,7 @@ pub(super) fn apply(
         match step {
             Step::Remove { path, slot } => {
                 let old = old_name(*slot);
-                // What is there was taken away before; what stands at the path now is new.
+                // If it is in staging already, the step was performed before, and the one at the path is the new one.
                 if !stands(staging, &old)? {
                     let (parent, name) = parents.of(path)?;
                     rename_if_there((parent, name), (staging, &old))?;
@@ -46,7 +46,7 @@ struct Parents<'a> {
 }
 
 impl Parents<'_> {
-    /// The directory that holds a path, and the path's last name.
+    /// The directory of a path, and the path's last component.
     fn of<'p>(&mut self, path: &'p str) -> io::Result<(BorrowedFd<'_>, &'p str)> {
         let (parent, name) = path.rsplit_once('/').ok_or(io::ErrorKind::InvalidData)?;
         let opened = match self.last.take() {

@@ -1,7 +1,7 @@
 //! Listing one directory of a session.
 //!
-//! Invariant: memory is bounded by the number of entries asked for, however many the directory has, and only those
-//! that are returned are looked at.
+//! Invariant: memory is bounded by the requested number of entries, however large the directory is, and only returned
+//! entries are inspected.
 
 use std::collections::BinaryHeap;
 use std::ffi::CString;
@@ -38,9 +38,9 @@ pub struct BrowseOptions {
 }
 
 impl BrowseOptions {
-    /// Entries returned where the caller names no number.
+    /// Default number of entries.
     pub const ENTRIES_DEFAULT: usize = 200;
-    /// Most entries that a caller may ask for.
+    /// Most entries that a caller may request.
     pub const ENTRIES_MAX: usize = 1000;
 }
 
@@ -65,9 +65,9 @@ pub struct Listing {
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name, [escaped](super::escaped) where it is one that a session's file may not have.
+    /// Its name, [escaped](super::escaped) if session files may not have such a name.
     pub name: String,
-    /// What stands there.
+    /// Its kind.
     pub kind: FileKind,
     /// The length of a regular file; 0 for anything else.
     pub size_bytes: u64,
@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-/// Lists a directory; `/` holds the four mounts.
+/// Lists a directory; `/` contains the four mounts.
 ///
 /// # Errors
 ///
@@ -135,8 +135,8 @@ fn browse_root(view: &View, entries_max: usize) -> Result<Listing, TreeError> {
     })
 }
 
-/// The smallest names, in order, and whether there are more. The heap has the greatest of those kept at its top, which
-/// makes room for a smaller one.
+/// The smallest names, in order, and whether there are more. The heap has the greatest of them at its top, where a
+/// smaller one replaces it.
 fn first_names(
     directory: &mut Dir,
     hidden: Hidden,
@@ -166,7 +166,7 @@ fn first_names(
     Ok((kept.into_sorted_vec(), is_truncated))
 }
 
-/// One entry, or nothing where it has vanished since.
+/// One entry, or none if it has vanished.
 fn entry(at: BorrowedFd<'_>, name: CString) -> Result<Option<Entry>, TreeError> {
     match statat(at, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(Entry::new(shown(name), &stat))),
@@ -182,7 +182,7 @@ fn shown(name: CString) -> String {
     }
 }
 
-/// Tells a file apart from a link, pipe or device, which the kernel all calls "not a directory".
+/// Distinguishes a file from a link, pipe or device, all of which the kernel calls "not a directory".
 fn not_listed(view: &View, path: &VirtualPath, errno: Errno) -> TreeError {
     if errno == Errno::NOTDIR
         && let Some(mount) = path.mount()

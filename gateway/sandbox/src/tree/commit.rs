@@ -1,8 +1,8 @@
-//! Commits what a run wrote.
+//! Commits the files that a run wrote.
 //!
-//! Invariant: the session's trees go from one state to the next as a whole. Everything is copied aside first; then the
-//! journal appears, which is the commit; then its steps are done. Who dies in between leaves the old state, or one
-//! that [`recover`](super::recover) makes the new one.
+//! Invariant: the session's trees change from one state to the next as a whole. First everything is copied to staging;
+//! then the journal appears, which is the commit; then its steps are performed. A process that is killed in between
+//! leaves the old state, or one that [`recover`](super::recover) completes.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -29,9 +29,9 @@ use crate::thread_time::thread_cpu_time;
 pub struct CommitReport {
     /// Files written.
     pub files: u64,
-    /// Directories made.
+    /// Created directories.
     pub directories: u64,
-    /// Names deleted, a directory with all it held counting as one.
+    /// Deleted names; a directory with its content counts as one.
     pub deleted: u64,
     /// Bytes written.
     pub bytes: u64,
@@ -39,17 +39,18 @@ pub struct CommitReport {
     pub refused: Vec<RefusedEntry>,
     /// How many were not kept in all.
     pub refused_total: u64,
-    /// What the session's trees hold now.
+    /// The usage of the session's trees.
     pub usage: TreeUsage,
 }
 
-/// Why nothing was committed; the old trees stand. Only after [`CommitError::Unfinished`] the new ones will.
+/// Why nothing was committed. The old trees are unchanged, except after [`CommitError::Unfinished`], where recovery
+/// completes the new ones.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// A later turn has committed already: this run belongs to somebody who lost the session.
+    /// A later turn has already committed: this run's gateway has lost the session.
     #[error("turn {turn} comes after turn {last} has committed")]
     Overtaken {
-        /// Whose commit it is.
+        /// The turn of this commit.
         turn: u64,
         /// The last one that committed.
         last: u64,
@@ -59,9 +60,9 @@ pub enum CommitError {
     OverLimit {
         /// The name of the limit, as in [`Limits`].
         limit: &'static str,
-        /// What it would take.
+        /// The required amount.
         needed: u64,
-        /// What is allowed.
+        /// The limit.
         allowed: u64,
     },
     /// The journal on the disk is none that this version can read.
@@ -123,7 +124,7 @@ impl TreeUsage {
     }
 }
 
-/// Is told of each change to the disk that a commit makes, after it was made. Tests end the process there.
+/// Called after each change to the disk by a commit. Tests end the process there.
 #[doc(hidden)]
 pub trait Checkpoint {
     /// A change was made.
@@ -134,9 +135,9 @@ impl Checkpoint for () {
     fn reached(&mut self) {}
 }
 
-/// Keeps what a run wrote to its layers. The caller holds the session's lock.
+/// Commits what a run wrote to its layers. The caller has the session's lock.
 ///
-/// `turn` is the run's turn in the session, where the store gave one: a lower one than the last is refused.
+/// `turn` is the run's turn in the session, if the store assigned one: one lower than the last is refused.
 ///
 /// # Errors
 ///
@@ -150,7 +151,7 @@ pub fn commit(
     commit_with(session, changes, limits, turn, &mut ())
 }
 
-/// [`commit`], telling of each step.
+/// [`commit`], with a call after each change.
 ///
 /// # Errors
 ///
@@ -202,14 +203,14 @@ pub(super) fn keep(
         ) {
             Ok(plan) => plan,
             Err(error) => {
-                // What is left of it is dropped by the next opener where it cannot be now.
+                // If this fails, the next process that opens the session discards it.
                 let _ = staging.discard(session);
                 return Err(error);
             }
         }
     };
     if plan.steps.is_empty() {
-        // Where nothing changed there is nothing to fence, so that a full disk fails no run that only reads.
+        // Without changes there is nothing to fence, so that a full disk fails no run that only reads.
         let _ = record_turn(session, turn, checkpoint);
     }
     recover_with(session, checkpoint)?;
@@ -234,7 +235,7 @@ fn stage_and_write_journal(
     staging: &Staging,
     checkpoint: &mut dyn Checkpoint,
 ) -> Result<Plan, CommitError> {
-    // Limits may have been lowered since: then a commit may still make the trees smaller.
+    // The limits may have been lowered: a commit may still make the trees smaller then.
     let ceiling = TreeUsage {
         bytes: limits.disk_bytes.max(before.bytes),
         inodes: limits.inodes.max(before.inodes),
@@ -276,8 +277,8 @@ fn stage_and_write_journal(
     Ok(plan)
 }
 
-/// How many entries of a layer are looked at before it is given up: a layer also lists what it deletes and what is
-/// refused, but no honest one lists much more than the trees may hold.
+/// Most entries of a layer that are examined: a layer also contains deletions and refused entries, but no honest one
+/// has many more than the trees may contain.
 pub(super) fn looks(ceiling: TreeUsage) -> u64 {
     ceiling.inodes.saturating_mul(4).saturating_add(1024)
 }
@@ -291,7 +292,7 @@ fn measured(session: &SessionDirectory) -> Result<TreeUsage, CommitError> {
 fn refuse_overtaken(session: &SessionDirectory, turn: Option<u64>) -> Result<(), CommitError> {
     let Some(turn) = turn else { return Ok(()) };
     let last = match journal::load::<LastTurn>(session.host(), TURN) {
-        // Cut off by the machine's death, it says nothing; the next commit writes it anew.
+        // Truncated by a crash of the machine, it has no value; the next commit rewrites it.
         Err(error) if journal::is_cut_off(&error) => None,
         loaded => loaded.map_err(CommitError::system("read the last turn"))?,
     };
@@ -319,7 +320,7 @@ pub(super) fn record_turn(
     Ok(())
 }
 
-/// Whether a layer holds nothing. One that cannot be listed is not empty, and is looked at again.
+/// Whether a layer is empty. One that cannot be listed is not, and is examined again.
 fn is_empty(layer: BorrowedFd<'_>) -> bool {
     let listing = open::directory(layer, c".").and_then(Dir::new);
     listing.is_ok_and(|mut listing| {

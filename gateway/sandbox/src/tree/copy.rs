@@ -27,7 +27,7 @@ pub(super) struct Copier {
     kernel: KernelCopy,
 }
 
-/// Whether the kernel can copy between the two filesystems by itself, which shares blocks where they allow that.
+/// Whether the kernel can copy between the two file systems, sharing blocks where they support that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KernelCopy {
     Untried,
@@ -42,7 +42,7 @@ impl Copier {
         }
     }
 
-    /// Copies a regular file that was opened for reading, and looked at, to a new name.
+    /// Copies a regular file, which is open for reading and was inspected, to a new name.
     pub(super) fn copy<P: Arg>(
         &mut self,
         source: &OwnedFd,
@@ -56,21 +56,21 @@ impl Copier {
             self.copy_segment(source, &copy, 0, size_bytes)?;
         } else {
             self.copy_data(source, &copy, size_bytes)?;
-            // A hole at the end is made by the length.
+            // Setting the length creates a hole at the end.
             fs::ftruncate(&copy, size_bytes)?;
         }
         fs::futimens(&copy, &modified_like(stat))?;
         fs::fchmod(&copy, kept_mode(stat))
     }
 
-    /// Copies the parts of a file that hold data.
+    /// Copies the data segments of a file.
     fn copy_data(&mut self, source: &OwnedFd, copy: &OwnedFd, size_bytes: u64) -> Result<()> {
         let mut offset = 0;
         while offset < size_bytes {
             let start = match fs::seek(source, SeekFrom::Data(offset)) {
                 Ok(start) if start < size_bytes => start,
                 Ok(_) | Err(Errno::NXIO) => return Ok(()),
-                // A filesystem that knows no holes has data everywhere.
+                // A file system without holes has data everywhere.
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => offset,
                 Err(errno) => return Err(errno),
             };
@@ -85,7 +85,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies the bytes from `start` to `end`, or to the end of the file where that comes first.
+    /// Copies the bytes from `start` to `end`, or to the end of the file if that comes first.
     fn copy_segment(
         &mut self,
         source: &OwnedFd,
@@ -130,7 +130,7 @@ impl Copier {
     }
 }
 
-/// Makes a new, empty file that only the owner can open yet.
+/// Creates an empty file that only the owner can open for now.
 pub(super) fn create<P: Arg>(at: impl AsFd, name: P) -> Result<OwnedFd> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     fs::openat(at, name, flags, Mode::RUSR | Mode::WUSR)
@@ -152,7 +152,7 @@ pub(super) fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) ->
     Ok(())
 }
 
-/// What is kept of a file's mode: 0755 where its owner may execute it, else 0644.
+/// The part of a file's mode that is kept: 0755 if its owner may execute it, else 0644.
 pub(super) fn kept_mode(stat: &Stat) -> Mode {
     let is_executable = Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR);
     Mode::from_raw_mode(if is_executable { 0o755 } else { 0o644 })

@@ -1,32 +1,32 @@
-//! What can go wrong when a caller looks into a tree or writes to it.
+//! Errors of reading or writing a tree for a caller.
 
 use std::io;
 
 use super::path::VirtualPath;
 
-/// Why a look into a tree, or a write to it, failed. The text is for the caller and names no place on the host; the
-/// source of [`TreeError::System`] is for the log.
+/// Why reading or writing a tree failed. The text is for the caller and contains no path of the host; the source of
+/// [`TreeError::System`] is for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// Nothing has that path.
     #[error("{0}: no such file or directory")]
     NotFound(VirtualPath),
-    /// A directory was asked for, or was needed on the way.
+    /// The path, or one of its parents, is not a directory.
     #[error("{0}: not a directory")]
     NotADirectory(VirtualPath),
-    /// A file was asked for.
+    /// The path is a directory, not a file.
     #[error("{0}: is a directory")]
     IsADirectory(VirtualPath),
-    /// A link, pipe, socket or device, or a link on the way: these are never followed nor opened.
+    /// A link, pipe, socket or device, or a link in the path: these are never followed or opened.
     #[error("{0}: neither a regular file nor a directory")]
     Special(VirtualPath),
-    /// The file has more than one name, so what it holds may belong to somebody else.
+    /// The file has several names, so its content may belong to another tree.
     #[error("{0}: the file has more than one name")]
     Linked(VirtualPath),
     /// The file is longer than the caller may read.
     #[error("{path}: {size_bytes} bytes, of which at most {bytes_max} can be read")]
     TooLarge {
-        /// What was asked for.
+        /// The path.
         path: VirtualPath,
         /// How long it is.
         size_bytes: u64,
@@ -41,9 +41,9 @@ pub enum TreeError {
     OverLimit {
         /// The name of the limit, as in [`Limits`](crate::Limits).
         limit: &'static str,
-        /// What it would take.
+        /// The required amount.
         needed: u64,
-        /// What is allowed.
+        /// The limit.
         allowed: u64,
     },
     /// The system refused a step.
@@ -58,7 +58,7 @@ pub enum TreeError {
 }
 
 impl TreeError {
-    /// Turns the system's refusal of `step` on the way to `path` into what it means.
+    /// Maps the system's error of `step` on `path` to one of these.
     pub(super) fn on(
         path: &VirtualPath,
         step: &'static str,

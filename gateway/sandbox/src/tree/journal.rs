@@ -1,12 +1,12 @@
-//! What a commit is about to do, written down before it does any of it.
+//! The steps of a commit, written to disk before any of them is performed.
 //!
-//! Invariant: `journal.json` appears whole, by a rename, and that is the moment of the commit: without it the old tree
-//! stands, with it the new one, whoever finishes it. Each step can be done again after it was done: what it takes away
-//! is kept under a number of its own until the journal is gone, and what it puts in place is moved there, so that a
-//! step finds out by itself that it was done before.
+//! Invariant: `journal.json` appears complete, by a rename, and that is the moment of the commit: without it the old
+//! tree is valid, with it the new one, whichever process completes it. Each step is idempotent: an entry that it
+//! removes is kept under its own number until the journal is deleted, and a new entry is moved into place, so that a
+//! step can tell whether it was performed before.
 //!
-//! This holds against the death of any process. Against the death of the machine it holds as far as the filesystem
-//! keeps the order of renames: sessions are short-lived, and the price of a flush in each call is not paid for them.
+//! This protects against the death of any process. Against a crash of the machine it protects as far as the file system
+//! preserves the order of renames: sessions are short-lived, so calls do not pay for flushes.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -34,7 +34,7 @@ const VERSION: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
     version: u32,
-    /// The directory within the session's staging that holds the prepared files.
+    /// The directory within the session's staging that contains the prepared files.
     pub(super) staging: String,
     /// In the order in which they are done.
     pub(super) steps: Vec<Step>,
@@ -46,9 +46,9 @@ pub(super) struct Journal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Step {
-    /// Takes what stands at the path away, to this number among the old ones.
+    /// Moves the entry at the path away, to this number of the old ones.
     Remove { path: String, slot: u64 },
-    /// Puts this number of the new ones at the path, where nothing or a file stands.
+    /// Moves this number of the new ones to the path, where there is nothing or a file.
     Place { path: String, slot: u64 },
 }
 
@@ -84,7 +84,7 @@ impl LastTurn {
     }
 }
 
-/// Writes a value beside its place; [`settle`] then moves it there.
+/// Writes a value to a temporary file, which [`settle`] moves into place.
 pub(super) fn prepare<T: Serialize>(host: BorrowedFd<'_>, name: &str, value: &T) -> io::Result<()> {
     let text = serde_json::to_vec(value)?;
     if text.len() > JOURNAL_BYTES_MAX {
@@ -101,7 +101,7 @@ pub(super) fn settle(host: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     Ok(fs::renameat(host, temporary(name), host, name)?)
 }
 
-/// Reads a value, or nothing where there is none.
+/// Reads a value; none if the file does not exist.
 pub(super) fn load<T: DeserializeOwned>(host: BorrowedFd<'_>, name: &str) -> io::Result<Option<T>> {
     let held = match open::hold(host, name) {
         Err(Errno::NOENT) => return Ok(None),
@@ -119,7 +119,7 @@ pub(super) fn is_cut_off(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
 }
 
-/// Drops a value. None being there is fine.
+/// Deletes a value. The file need not exist.
 pub(super) fn discard(host: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     match fs::unlinkat(host, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -127,7 +127,7 @@ pub(super) fn discard(host: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     }
 }
 
-/// Drops what [`prepare`] wrote and nobody moved.
+/// Deletes a value that [`prepare`] wrote and that was not moved into place.
 pub(super) fn discard_prepared(host: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     discard(host, &temporary(name))
 }

@@ -1,11 +1,11 @@
-//! The host's side of untrusted trees: looking into them, and keeping what a run wrote.
+//! The host's access to untrusted trees: reading them, and committing what a run wrote.
 //!
-//! Invariant: nothing of a tree is believed. Every step into one is a single `openat2` that stays beneath its
-//! directory, on its mount, and follows no link; what stands there is looked at before it is opened, and only regular
-//! files and directories ever are. Work is bounded in memory, in open files and in stack, whatever the tree looks like.
+//! Invariant: trees are untrusted. Every access is a single `openat2` that stays beneath its directory, on its mount,
+//! and follows no link; an entry is inspected before it is opened, and only regular files and directories ever are.
+//! Work is bounded in memory, open files and stack, whatever the tree looks like.
 //!
-//! A session's directory holds `scratch/` and `results/`, which are the agent's, and `.mooring/`, which is the host's
-//! and never mounted. Whoever changes a session's trees holds its lock, and [`recover`]s first.
+//! A session's directory contains `scratch/` and `results/`, which are the agent's, and `.mooring/`, which is the
+//! host's and never mounted. Before changing a session's trees, a process takes its lock and calls [`recover`].
 
 mod apply;
 mod browse;

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-/// Longest name, in bytes: what Linux filesystems hold.
+/// Longest name in bytes: the limit of Linux file systems.
 pub(super) const NAME_BYTES_MAX: usize = 255;
 
 /// What is wrong with a name.
@@ -46,8 +46,8 @@ pub(super) fn checked(name: &[u8]) -> Result<&str, NameFault> {
     Ok(text)
 }
 
-/// A name or path as it may be shown: bytes that are not UTF-8 as `\xNN`, characters that act on the display as
-/// `\u{N}`, a backslash doubled, so that no two names look alike.
+/// A name or path for display: bytes that are not UTF-8 as `\xNN`, characters that affect the display as `\u{N}`, a
+/// backslash doubled, so that no two names look alike.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
@@ -69,7 +69,7 @@ pub fn escaped(name: &[u8]) -> String {
     shown
 }
 
-/// Whether the character does something to a display rather than stand in it.
+/// Whether the character affects the display instead of being shown.
 fn is_acting(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -31,7 +31,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The word for it in answers.
+    /// Its name in replies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl FileKind {
     }
 }
 
-/// Holds the inode at `path` without opening it.
+/// Opens the inode at `path` as a reference only (`O_PATH`).
 pub(super) fn hold<P: Arg + Copy>(directory: impl AsFd, path: P) -> Result<OwnedFd> {
     beneath(directory, path, OFlags::PATH | OFlags::NOFOLLOW)
 }
@@ -65,7 +65,7 @@ pub(super) fn directory<P: Arg + Copy>(at: impl AsFd, path: P) -> Result<OwnedFd
     )
 }
 
-/// Opens the directory at `path` and makes sure that its owner can list, enter and change it.
+/// Opens the directory at `path` after ensuring that its owner can list, enter and change it.
 pub(super) fn directory_made_ours<P: Arg + Copy>(at: impl AsFd, path: P) -> Result<OwnedFd> {
     match directory(at.as_fd(), path) {
         Err(Errno::ACCESS) => {
@@ -86,8 +86,8 @@ pub(super) fn directory_made_ours<P: Arg + Copy>(at: impl AsFd, path: P) -> Resu
     }
 }
 
-/// Opens anew a directory that is given, after making sure likewise. Not even `.` can be found in one that its owner
-/// may not enter.
+/// Reopens a directory, after ensuring the same. In a directory that its owner may not enter, not even `.` can be
+/// opened.
 pub(super) fn root_made_ours(root: BorrowedFd<'_>) -> Result<OwnedFd> {
     if fs::fstat(root)?.st_mode & Mode::RWXU.as_raw_mode() != Mode::RWXU.as_raw_mode() {
         make_ours(root, Mode::RWXU)?;
@@ -95,9 +95,9 @@ pub(super) fn root_made_ours(root: BorrowedFd<'_>) -> Result<OwnedFd> {
     directory(root, c".")
 }
 
-/// Opens for reading the file whose inode is held. The caller has seen that it is a regular file.
+/// Opens for reading the file of a referenced inode. The caller has checked that it is a regular file.
 pub(super) fn reopen(held: &OwnedFd) -> Result<OwnedFd> {
-    // The name in /proc is the kernel's own link to the inode that is held; it is followed, and nothing else.
+    // The name in /proc is the kernel's own link to the referenced inode; no other link is followed.
     fs::open(
         proc_name(held),
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
@@ -105,7 +105,7 @@ pub(super) fn reopen(held: &OwnedFd) -> Result<OwnedFd> {
     )
 }
 
-/// Opens likewise, and lets the owner read it first where its mode forbids that.
+/// Opens it likewise, first making it readable for the owner if its mode forbids that.
 pub(super) fn reopen_made_ours(held: &OwnedFd) -> Result<OwnedFd> {
     match reopen(held) {
         Err(Errno::ACCESS) => {
@@ -116,7 +116,7 @@ pub(super) fn reopen_made_ours(held: &OwnedFd) -> Result<OwnedFd> {
     }
 }
 
-/// Sets the mode of an inode that is held and cannot be opened.
+/// Sets the mode of a referenced inode that cannot be opened.
 fn make_ours(held: impl AsFd, mode: Mode) -> Result<()> {
     fs::chmodat(CWD, proc_name(held), mode, AtFlags::empty())
 }

@@ -80,7 +80,7 @@ pub enum PathError {
 }
 
 impl VirtualPath {
-    /// Reads a path. One slash at its end is allowed.
+    /// Parses a path. One trailing slash is allowed.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a commit is going to do, and what it will have kept.
+//! The steps of a commit, and the resulting usage.
 
 use std::ffi::CStr;
 
@@ -14,7 +14,7 @@ const REFUSED_LISTED_MAX: usize = 100;
 /// An entry that the commit refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedEntry {
-    /// Its path as agents know it, [escaped](super::escaped).
+    /// Its path as agents see it, [escaped](super::escaped).
     pub path: String,
     /// Why.
     pub reason: RefusalReason,
@@ -46,13 +46,13 @@ pub enum RefusalReason {
     Unreadable,
 }
 
-/// What a commit does, and what comes of it.
+/// The steps of a commit, and their effect.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
-    /// What is put in place.
+    /// Usage of the new entries.
     pub(super) staged: TreeUsage,
-    /// What is taken away or written over.
+    /// Usage of entries that are removed or overwritten.
     pub(super) removed: TreeUsage,
     pub(super) files: u64,
     pub(super) directories: u64,
@@ -68,14 +68,14 @@ impl Plan {
         self.slots
     }
 
-    /// Plans to take away what stands at a path.
+    /// Plans to remove the entry at a path.
     pub(super) fn remove(&mut self, path: String, held: TreeUsage) {
         let slot = self.slot();
         self.removed = self.removed.plus(held);
         self.steps.push(Step::Remove { path, slot });
     }
 
-    /// Plans to put something in place; returns the name under which it is to be prepared.
+    /// Plans to put an entry at a path; returns the name under which to prepare it.
     pub(super) fn place(&mut self, path: String) -> String {
         let slot = self.slot();
         self.steps.push(Step::Place { path, slot });

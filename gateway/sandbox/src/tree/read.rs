@@ -13,7 +13,7 @@ use super::view::View;
 /// A file that was read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileContent {
-    /// What it holds.
+    /// The content.
     pub bytes: Vec<u8>,
     /// When it was last written, in milliseconds since 1970.
     pub modified_at_ms: i64,
@@ -43,7 +43,7 @@ pub fn read(view: &View, path: &VirtualPath, bytes_max: u64) -> Result<FileConte
     }
     let opened = open::reopen(&held).map_err(TreeError::on(path, "open a file"))?;
     let mut bytes = Vec::with_capacity(usize::try_from(size_bytes).unwrap_or(0));
-    // One byte more than allowed tells a file that has grown since.
+    // One byte more than allowed detects a file that has grown since.
     File::from(opened)
         .take(bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)

@@ -1,4 +1,4 @@
-//! Completes or discards what a killed commit left.
+//! Completes or discards the work of a killed commit.
 
 use rustix::fs::Dir;
 
@@ -17,14 +17,14 @@ use super::usage::is_self_or_parent;
 pub enum RecoveryOutcome {
     /// There was nothing to recover.
     Nothing,
-    /// A commit had not written its journal: what it had prepared was discarded, and the old trees remain.
+    /// A commit had not written its journal: its prepared files were discarded, and the old trees remain.
     Dropped,
     /// A commit had written its journal: its steps were completed, and the new trees are in place.
     Completed,
 }
 
-/// Completes or drops what a killed commit or write left. Whoever has taken the session's lock calls it before
-/// anything else; where nothing was left it costs a few system calls.
+/// Completes or discards what a killed commit or write left. Must be called right after taking the session's lock; if
+/// nothing was left it costs a few system calls.
 ///
 /// # Errors
 ///
@@ -33,7 +33,7 @@ pub fn recover(session: &SessionDirectory) -> Result<RecoveryOutcome, CommitErro
     recover_with(session, &mut ())
 }
 
-/// [`recover`], telling of each step.
+/// [`recover`], with a call after each change.
 pub(super) fn recover_with(
     session: &SessionDirectory,
     checkpoint: &mut dyn Checkpoint,
@@ -51,7 +51,7 @@ pub(super) fn recover_with(
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             return Err(CommitError::UnknownJournal);
         }
-        // What stands is what the disk has of the trees: a session that nobody could open any more would be no better.
+        // The trees on the disk are used as they are: a session that can never be opened again would be no better.
         Err(error) if journal::is_cut_off(&error) => {
             journal::discard(session.host(), JOURNAL)
                 .map_err(CommitError::unfinished("remove the journal"))?;
@@ -88,7 +88,7 @@ fn complete(
     Ok(())
 }
 
-/// Removes all staging directories: without a journal none of them is anybody's. Says whether there were any.
+/// Removes all staging directories: without a journal none is in use. Returns whether there were any.
 fn drop_staging(
     session: &SessionDirectory,
     checkpoint: &mut dyn Checkpoint,

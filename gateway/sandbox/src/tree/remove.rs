@@ -1,9 +1,9 @@
-//! Removing a tree, whatever it looks like.
+//! Removes a tree of any shape.
 //!
-//! Invariant: at most a handful of files are open and no stack grows, however deep the tree is. Depth is taken away
-//! rather than followed: the directories in a directory are moved up to the top of the tree, which leaves one that
-//! holds files only. Each directory is moved once, so the work grows with the number of entries alone. Nothing above
-//! or beside the tree is touched, and no link is followed. Others may remove the same tree at the same time.
+//! Invariant: only a handful of files are open and no stack grows, however deep the tree is. The tree is flattened
+//! instead of descended: the directories in a directory are moved to the top of the tree, which leaves only files in
+//! it. Each directory is moved once, so the work is linear in the number of entries. Nothing outside of the tree is
+//! touched, and no link is followed. Several processes may remove the same tree concurrently.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -16,21 +16,20 @@ use rustix::io::Errno;
 use super::open;
 use super::usage::is_self_or_parent;
 
-/// How often a tree is looked at again that did not get empty, which is only so while somebody still writes to it.
+/// How often a tree that did not become empty is retried, which happens only while another process still writes to it.
 const PASSES_MAX: usize = 1000;
 
-/// Removes what stands at `name` in `parent`: a file, a link (not what it points to), or a directory with all it
-/// holds. Nothing standing there is fine.
+/// Removes the entry `name` of `parent`: a file, a link (not its target), or a directory with its content. The entry
+/// need not exist.
 ///
 /// # Errors
 ///
-/// `InvalidInput` for a name that is not a single one; else what the system said. What is left then can be removed
-/// by another call.
+/// `InvalidInput` if `name` is not a single component; otherwise the system's error. Another call can remove the rest.
 pub fn remove(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let name = single_name(name)?;
     match fs::unlinkat(parent, &name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // Linux says the first, POSIX the second.
+        // Linux returns the first, POSIX specifies the second.
         Err(Errno::ISDIR | Errno::PERM) => {}
         Err(errno) => return Err(errno.into()),
     }
@@ -42,7 +41,7 @@ pub fn remove(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
         }
         match fs::unlinkat(parent, &name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
-            // Somebody else who removes it has just moved a directory up.
+            // Another process that removes it has just moved a directory up.
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -79,14 +78,14 @@ fn empty(top: OwnedFd) -> io::Result<()> {
 struct RemovalTop {
     directory: OwnedFd,
     listing: Dir,
-    /// The last number that was given to a directory as its name in the top.
+    /// The last number that was assigned to a directory as its name at the top.
     moved: u64,
-    /// The last such number that was looked at.
+    /// The last such number that was processed.
     followed: u64,
 }
 
 impl RemovalTop {
-    /// Removes each entry that is listed, with all that is moved up on the way, and returns how many were listed.
+    /// Removes each listed entry, with everything moved up on the way, and returns the number of listed entries.
     fn pass(&mut self) -> io::Result<u64> {
         let mut seen = 0;
         while let Some(entry) = self.listing.read() {
@@ -127,7 +126,7 @@ impl RemovalTop {
             }
         }
         match fs::unlinkat(&self.directory, name, AtFlags::REMOVEDIR) {
-            // The next pass finds what was not listed in this one.
+            // The next pass finds entries that this one did not list.
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             other => gone(other).map_err(io::Error::from),
         }
@@ -160,7 +159,7 @@ fn number_name(number: u64) -> CString {
     CString::new(format!("{number:x}")).unwrap_or_default()
 }
 
-/// Unlinks anything but a directory; says whether that was done.
+/// Unlinks anything but a directory; returns whether it did.
 fn unlinked(at: &OwnedFd, name: &CStr) -> io::Result<bool> {
     match fs::unlinkat(at, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
@@ -169,7 +168,7 @@ fn unlinked(at: &OwnedFd, name: &CStr) -> io::Result<bool> {
     }
 }
 
-/// What is gone already need not be removed.
+/// An entry that no longer exists counts as removed.
 fn gone(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
     match result {
         Err(Errno::NOENT) => Ok(()),

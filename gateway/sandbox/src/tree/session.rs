@@ -16,8 +16,8 @@ const HOST: &str = ".mooring";
 /// Where files are prepared before they are moved into place.
 const STAGING: &str = "staging";
 
-/// The directory of one session: `scratch/`, `results/` and `.mooring/`, each open. The two trees themselves are
-/// never replaced, so a descriptor of one of them stays good for as long as the session.
+/// The directory of one session: `scratch/`, `results/` and `.mooring/`, each open. The two trees are never replaced,
+/// so their descriptors stay valid as long as the session.
 #[derive(Debug)]
 pub struct SessionDirectory {
     root: OwnedFd,
@@ -51,7 +51,7 @@ impl SessionDirectory {
         })
     }
 
-    /// Makes what is missing of a session's directory, and opens it.
+    /// Creates the missing parts of a session's directory, and opens it.
     ///
     /// # Errors
     ///
@@ -85,14 +85,14 @@ impl SessionDirectory {
         self.results.as_fd()
     }
 
-    /// `.mooring/`, for what the host keeps about the session. The names `journal.json`, `journal.json.tmp`,
-    /// `turn.json`, `turn.json.tmp` and `staging` are taken.
+    /// `.mooring/`, for the host's data about the session. The names `journal.json`, `journal.json.tmp`, `turn.json`,
+    /// `turn.json.tmp` and `staging` are reserved.
     #[must_use]
     pub fn host(&self) -> BorrowedFd<'_> {
         self.host.as_fd()
     }
 
-    /// A fresh descriptor of `scratch/`, as a [`View`](super::View) or a run's lower layer wants it.
+    /// A new descriptor of `scratch/`, for a [`View`](super::View) or a run's lower layer.
     ///
     /// # Errors
     ///
@@ -110,8 +110,9 @@ impl SessionDirectory {
         open::directory(&self.results, ".").map_err(TreeError::system("open a session's directory"))
     }
 
-    /// Forgets the last turn that committed, so that the next one may have any number. For whoever makes the directory
-    /// another incarnation's, whose turns are counted anew. The caller holds the session's lock.
+    /// Forgets the last turn that committed, so that the next one may have any number. Used when the directory is
+    /// assigned to a new generation of the session, whose turns are counted from the start. The caller has the
+    /// session's lock.
     ///
     /// # Errors
     ///

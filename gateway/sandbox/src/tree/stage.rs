@@ -1,4 +1,4 @@
-//! Looks at each entry of a layer that a run wrote, copies what may be kept, and plans how it is put in place.
+//! Examines each entry of a layer that a run wrote, copies what may be kept, and plans how it is put in place.
 //!
 //! Everything in the layer is the run's own word, the overlay's marks in it included: see `layer`.
 //!
@@ -24,9 +24,9 @@ use super::usage::{TreeUsage, is_self_or_parent};
 use crate::limits::Limits;
 use crate::thread_time::thread_cpu_time;
 
-/// Where the entries of a directory go.
+/// The destination of a directory's entries.
 enum Target {
-    /// Into a directory that is kept: each is placed by itself, over what stands there.
+    /// An existing directory: each entry is placed separately, over the existing one.
     Kept(OwnedFd),
     /// Into a directory that is kept and will be empty by then.
     Emptied,
@@ -47,14 +47,14 @@ pub(super) struct Stager<'a> {
     pub(super) marks: Marks,
     /// Most that may be prepared: more could not be kept whatever else the commit does.
     pub(super) ceiling: TreeUsage,
-    /// Where it is prepared.
+    /// The directory with prepared files.
     pub(super) staging: BorrowedFd<'a>,
     pub(super) plan: Plan,
     pub(super) copier: Copier,
     pub(super) checkpoint: &'a mut dyn Checkpoint,
-    /// Entries that may still be looked at, kept or not.
+    /// Entries that may still be examined, kept or not.
     pub(super) looks_left: u64,
-    /// The processor time of this thread at which the commit is given up.
+    /// The CPU time of this thread at which the commit is aborted.
     pub(super) cpu_until: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Stager<'_> {
         self.walk(layer, mount, Target::Kept(kept))
     }
 
-    /// Walks a whole tree that takes the place of all that `lower` holds.
+    /// Walks a whole tree that replaces the content of `lower`.
     pub(super) fn replace(
         &mut self,
         layer: BorrowedFd<'_>,
@@ -137,7 +137,7 @@ impl Stager<'_> {
         Ok(())
     }
 
-    /// Looks at one entry; returns it where it is a directory to be walked.
+    /// Examines one entry; returns it if it is a directory to walk.
     fn entry(&mut self, level: &Level, raw_name: &CStr) -> Result<Option<Level>, CommitError> {
         self.looks_left = self
             .looks_left
@@ -173,7 +173,7 @@ impl Stager<'_> {
         let is_deletion = self.marks == Marks::Overlay && is_whiteout(&stat);
         let name = match name::checked(raw_name.to_bytes()) {
             Ok(name) => name,
-            // No file that is kept has such a name, so its deletion means nothing.
+            // No kept file has such a name, so there is nothing to delete.
             Err(_) if is_deletion => return Ok(None),
             Err(fault) => {
                 self.plan
@@ -200,7 +200,7 @@ impl Stager<'_> {
         }
     }
 
-    /// Why an entry is not kept, as far as its inode and its place tell.
+    /// Why an entry is refused, as far as its inode and path determine that.
     fn refusal(&self, path: &Path, stat: &Stat) -> Option<RefusalReason> {
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         let kind = FileKind::of(stat);
@@ -314,7 +314,7 @@ impl Stager<'_> {
         }))
     }
 
-    /// Makes a directory among those that are prepared.
+    /// Creates a directory among the prepared files.
     fn prepare_directory<P: rustix::path::Arg + Copy>(
         &mut self,
         at: BorrowedFd<'_>,
@@ -332,7 +332,7 @@ impl Stager<'_> {
         Ok(Target::Prepared(made))
     }
 
-    /// Counts what is about to be prepared, and stops where that could not be kept in any case.
+    /// Counts an entry that is about to be prepared, and fails if it could not be kept in any case.
     fn count(&mut self, added: TreeUsage) -> Result<(), CommitError> {
         self.plan.staged = self.plan.staged.plus(added);
         self.plan.staged.within(self.ceiling)

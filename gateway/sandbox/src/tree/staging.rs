@@ -22,7 +22,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Makes one.
+    /// Creates one.
     pub(super) fn begin(session: &SessionDirectory) -> io::Result<Self> {
         let mut random = [0_u8; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
@@ -31,7 +31,7 @@ impl Staging {
         Self::open(session, name)
     }
 
-    /// Opens one that was made before.
+    /// Opens an existing one.
     pub(super) fn open(session: &SessionDirectory, name: String) -> io::Result<Self> {
         let directory = open::directory(session.staging(), name.as_str())?;
         Ok(Self { name, directory })
@@ -45,7 +45,7 @@ impl Staging {
         self.directory.as_fd()
     }
 
-    /// Removes it with all it holds.
+    /// Removes it with its content.
     pub(super) fn discard(self, session: &SessionDirectory) -> io::Result<()> {
         remove(session.staging(), OsStr::new(&self.name))
     }
@@ -56,7 +56,7 @@ pub(super) fn new_name(slot: u64) -> String {
     format!("new-{slot}")
 }
 
-/// The name of what was taken away.
+/// The name of an old entry that was moved away.
 pub(super) fn old_name(slot: u64) -> String {
     format!("old-{slot}")
 }

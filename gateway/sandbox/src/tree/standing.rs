@@ -1,4 +1,4 @@
-//! What stands at a name of a tree that is kept, and would be taken away or written over.
+//! The existing entry at a name of a kept tree, which would be removed or overwritten.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -10,7 +10,7 @@ use super::commit::CommitError;
 use super::open::{self, FileKind};
 use super::usage::{TreeUsage, usage};
 
-/// What stands at a name of a kept tree.
+/// The kind of the existing entry at a name.
 pub(super) fn standing_kind(
     lower: BorrowedFd<'_>,
     name: &CStr,
@@ -22,7 +22,7 @@ pub(super) fn standing_kind(
     }
 }
 
-/// The same, with all that it holds, itself included.
+/// Its usage with all its content, itself included.
 pub(super) fn standing(
     lower: BorrowedFd<'_>,
     name: &CStr,

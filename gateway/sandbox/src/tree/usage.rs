@@ -1,4 +1,4 @@
-//! How much a tree holds.
+//! The usage of a tree.
 //!
 //! Invariant: bytes are the lengths of files as they would be read, so a sparse file counts in full, and a file with
 //! two names counts twice: what is measured is what a copy of the tree could take.
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use super::open::{self, FileKind};
 
-/// Deepest tree that is measured. What a session keeps is never deeper than a path may be; anything deeper was left by
-/// a run, and is refused rather than followed with a file descriptor per level.
+/// Deepest tree that is measured. Committed trees are never deeper than a path may be; a deeper one was made by a run,
+/// and is refused rather than walked with one descriptor per level.
 const DEPTH_MEASURED_MAX: usize = 64;
 
-/// What a tree holds, its own directory not counted.
+/// The usage of a tree, without its own directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeUsage {
     /// The lengths of all regular files.
@@ -35,7 +35,7 @@ impl TreeUsage {
         }
     }
 
-    /// What is left when `other` is gone.
+    /// The rest after subtracting `other`.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What the `fs_*` tools see.
+//! The trees as the `fs_*` tools see them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

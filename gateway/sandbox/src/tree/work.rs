@@ -20,8 +20,8 @@ use super::usage::TreeUsage;
 use crate::limits::Limits;
 use crate::outcome::Changes;
 
-/// Copies a session's trees into an empty directory, as `scratch/` and `results/`, and returns both. The caller holds
-/// the session's lock, and removes the copy when it is done with it.
+/// Copies a session's trees into an empty directory, as `scratch/` and `results/`, and returns both. The caller has the
+/// session's lock, and removes the copy afterwards.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub(crate) fn copy_trees<const COUNT: usize>(
         bytes: limits.disk_bytes,
         inodes: limits.inodes,
     };
-    // What was kept under limits that were higher is not refused here.
+    // Files that were kept under higher limits are not refused here.
     let limits = Limits {
         file_bytes: u64::MAX,
         ..limits.clone()
@@ -65,7 +65,7 @@ pub(crate) fn copy_trees<const COUNT: usize>(
         copier: Copier::new(),
         checkpoint: &mut (),
         looks_left: looks(ceiling),
-        // What is copied was kept by earlier commits, and is charged to the run.
+        // The files were kept by earlier commits, and the copy is charged to the run.
         cpu_until: Duration::MAX,
     };
     let mut copies = Vec::with_capacity(COUNT);
@@ -78,8 +78,8 @@ pub(crate) fn copy_trees<const COUNT: usize>(
         .map_err(|_| CommitError::system("make a working copy")(rustix::io::Errno::INVAL))
 }
 
-/// Keeps a working copy that a run has changed: what it holds takes the place of all that the session's trees held.
-/// Arguments and errors are those of [`commit`](super::commit()).
+/// Commits a working copy that a run has changed: it replaces the whole content of the session's trees. Arguments and
+/// errors are those of [`commit`](super::commit()).
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! Writes one file of a session.
 //!
-//! Invariant: a write is one rename. The file is prepared aside, together with those of its directories that are
-//! missing, and the topmost of these is moved into place: whoever dies on the way leaves the old tree.
+//! Invariant: a write is one rename. The file is prepared in staging, with the missing directories of its path, and the
+//! topmost of these is moved into place: a process that is killed before that leaves the old tree.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -27,12 +27,12 @@ pub struct WriteReport {
     pub size_bytes: u64,
     /// When it was written, in milliseconds since 1970.
     pub modified_at_ms: i64,
-    /// What the session's trees hold now.
+    /// The usage of the session's trees.
     pub usage: TreeUsage,
 }
 
-/// Writes a file beneath `/scratch` or `/results`, in place of one that stands there, and makes the directories that
-/// it needs. The caller holds the session's lock; what a killed commit left is finished first.
+/// Writes a file beneath `/scratch` or `/results`, replacing an existing one, and creates missing directories. The
+/// caller has the session's lock; the work of a killed commit is completed first.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn write(
     let usage_after = fitting(session, &place, content, limits)?;
     let staging = Staging::begin(session).map_err(TreeError::system("make a staging directory"))?;
     let written = place.write(&staging, content);
-    // What is left of it is dropped by the next opener where it cannot be now.
+    // If this fails, the next process that opens the session discards it.
     let _ = staging.discard(session);
     let stat = written?;
     Ok(WriteReport {
@@ -60,14 +60,14 @@ pub fn write(
     })
 }
 
-/// Where a file goes.
+/// The destination of a file.
 struct WriteLocation<'a> {
     path: &'a VirtualPath,
-    /// The deepest directory on the way that exists.
+    /// The deepest existing directory of the path.
     directory: OwnedFd,
-    /// The names that are missing beneath it, the file's own included. There is always one.
+    /// The missing components, the file's own name included. There is at least one.
     missing: &'a [String],
-    /// The file that stands there.
+    /// The existing file.
     old: Option<Stat>,
 }
 
@@ -143,7 +143,7 @@ fn prepare(
         }
         let file = copy::create(at, name.as_str())?;
         copy::write_all_at(&file, content, 0)?;
-        // A script that is written anew can still be executed.
+        // A rewritten script stays executable.
         fs::fchmod(
             &file,
             old.map_or(Mode::from_raw_mode(0o644), copy::kept_mode),
@@ -170,7 +170,7 @@ fn standing_file(
     }
 }
 
-/// What the session's trees will hold, where that is allowed.
+/// The resulting usage of the session's trees, if it is allowed.
 fn fitting(
     session: &SessionDirectory,
     place: &WriteLocation<'_>,
@@ -199,7 +199,7 @@ fn fitting(
         bytes: size_bytes,
         inodes: place.missing.len() as u64,
     });
-    // Limits may have been lowered since: then a write may still make the trees smaller.
+    // The limits may have been lowered: a write may still make the trees smaller then.
     let ceiling = TreeUsage {
         bytes: limits.disk_bytes.max(before.bytes),
         inodes: limits.inodes.max(before.inodes),

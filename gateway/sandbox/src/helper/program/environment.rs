@@ -18,21 +18,21 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("MALLOC_ARENA_MAX", "2"),
 ];
 
-/// What only deno knows, besides its directory.
+/// For deno only, in addition to its directory.
 const DENO_ENVIRONMENT: &[(&str, &str)] = &[("DENO_NO_UPDATE_CHECK", "1")];
 
-/// What only python knows, besides its path: modules are not looked for beside the program's text, nor where it works.
-/// This is `-P`, for the interpreters that it starts as well. Versions before 3.11 know neither, and look beside the text,
-/// where nothing else is.
+/// For python only, in addition to its path: modules are searched neither next to the program's source nor in its
+/// working directory. This is `-P`, also for the interpreters that it starts. Versions before 3.11 ignore it and search
+/// next to the source, where there is nothing else.
 const PYTHON_ENVIRONMENT: &[(&str, &str)] = &[("PYTHONSAFEPATH", "1")];
 
-/// Where the host's proxy is found, where there is one.
+/// The variables with the proxy's URL, if there is a proxy.
 const PROXY_VARIABLES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
-/// Names that are not asked for by the proxy: none.
+/// The variables with hosts to reach without the proxy: none.
 const NO_PROXY_VARIABLES: &[&str] = &["NO_PROXY", "no_proxy"];
 
-/// Where OpenSSL, and with it python, looks for certificates.
+/// Where OpenSSL, and thereby python, finds certificates.
 const CERTIFICATES_VARIABLE: &str = "SSL_CERT_FILE";
 
 /// The variables of a run.
@@ -60,7 +60,7 @@ fn constant(table: &'static [(&'static str, &'static str)]) -> impl Iterator<Ite
     table.iter().map(|&(name, value)| (name, value.into()))
 }
 
-/// The variables by which programs find the proxy, and trust what is behind it.
+/// The variables that make programs use the proxy and trust its certificates.
 fn network_variables(network: &WireNetwork) -> Vec<Variable> {
     let WireNetwork::Proxy { certificates } = network else {
         return Vec::new();

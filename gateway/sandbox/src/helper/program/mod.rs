@@ -1,4 +1,4 @@
-//! The program: what is started inside, with which arguments and environment.
+//! The program's command line and environment.
 //!
 //! Source is data. It is a file that the runtime reads, so that no quoting can change it and its line numbers are the
 //! author's own.
@@ -27,20 +27,20 @@ const PYTHON_TEXT: &str = "main.py";
 /// The file with the text of a deno program.
 const DENO_TEXT: &str = "main.ts";
 
-/// What python is told: without a user's and the machine's own packages, without byte code, and unbuffered, so that a
-/// program that is stopped has said what it had said.
+/// Python's flags: without site packages of the user or machine, without byte code, and unbuffered, so that the output
+/// of a stopped program is complete.
 const PYTHON_ARGUMENTS: &[&str] = &["-s", "-S", "-B", "-u"];
 
 /// What runs a python program that may await outside of every function, which the interpreter itself refuses.
 const PYTHON_TOP_LEVEL_AWAIT: &str = include_str!("top_level_await.py");
 
-/// The word without which no program awaits.
+/// The keyword without which no program uses top-level await.
 const PYTHON_AWAIT: &[u8] = b"await";
 
 /// In the tools' directory: by which names deno's modules are found.
 const IMPORT_MAP: &str = "_import_map.json";
 
-/// What deno may do by its own rules, in front of the real walls.
+/// Deno's own permissions, in addition to the isolation layers.
 const DENO_ARGUMENTS: &[&str] = &[
     "run",
     "--quiet",
@@ -69,7 +69,7 @@ enum ProgramForm {
         binary: PathBuf,
         /// Its arguments.
         arguments: Vec<String>,
-        /// What it reads, and where.
+        /// The path of its source.
         path: PathBuf,
         /// The text itself.
         text: Vec<u8>,
@@ -78,7 +78,7 @@ enum ProgramForm {
     Pipeline {
         /// In the order of the pipe.
         stages: Vec<Stage>,
-        /// Those that may be named, and where they stand.
+        /// The known tools and their paths.
         known: BTreeMap<String, PathBuf>,
     },
 }
@@ -97,7 +97,7 @@ enum ProcessGroup {
 pub(super) struct MainProcesses {
     /// The processes that still run.
     pub(super) running: BTreeSet<i32>,
-    /// The process whose status is the run's.
+    /// The process whose status is that of the run.
     pub(super) last: LastProcess,
 }
 
@@ -140,7 +140,7 @@ impl PreparedProgram {
         })
     }
 
-    /// The text and its place inside, where there is one.
+    /// The source and its path inside, if there is any.
     pub(super) fn text(&self) -> Option<(&Path, &[u8])> {
         match &self.what {
             ProgramForm::Source { path, text, .. } => Some((path, text)),
@@ -271,7 +271,7 @@ fn spawn(mut command: Command) -> io::Result<i32> {
     i32::try_from(child.id()).map_err(io::Error::other)
 }
 
-/// A pipe whose ends no program inherits by accident.
+/// A pipe that is closed on exec.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }

@@ -1,7 +1,7 @@
 //! Tools that read one another's output, started as a shell starts them, without one.
 //!
-//! A tool that cannot be started says so on the standard error and counts as 127 (not there) or 126 (cannot be run);
-//! the others go on, and the last one's status is the run's.
+//! A tool that cannot be started reports that on stderr and counts as exit code 127 (not found) or 126 (not
+//! executable); the others continue, and the last one's status is that of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use super::super::error::{StepError, at};
 use super::{LastProcess, MainProcesses, pipe, spawn};
 use crate::job::{Argument, Stage};
 
-/// Most file names that one pattern stands for.
+/// Most file names that one pattern may match.
 const MATCHES_MAX: usize = 10_000;
 
 /// As in a shell: a hidden file is named by its dot, and a pattern stays within one directory.
@@ -83,18 +83,18 @@ fn start_one(
     spawn(command)
 }
 
-/// Says why a tool was not started, and answers with its wait status.
+/// Reports why a tool was not started, and returns its wait status.
 fn refuse(stage: &Stage, error: &io::Error) -> i32 {
     let (code, reason) = match error.kind() {
         io::ErrorKind::NotFound => (NOT_FOUND, "not found".to_owned()),
         _ => (NOT_RUN, error.to_string()),
     };
-    // Nobody may read it any more, which changes nothing.
+    // stderr may be closed, which does not matter.
     let _ = writeln!(io::stderr(), "{}: {reason}", stage.tool);
     code << 8
 }
 
-/// The file names that an argument stands for, or the argument itself.
+/// The file names that an argument matches, or the argument itself.
 fn expand(argument: &Argument) -> Vec<OsString> {
     let pattern = match argument {
         Argument::Literal(text) => return vec![text.into()],

@@ -26,10 +26,10 @@ pub(in super::super) const LIBRARIES: &[&str] = &[
 /// Names that are links on machines with a merged `/usr`, and that loaders and scripts are found by.
 const LINKS: &[&str] = &["bin", "lib", "lib64"];
 
-/// Devices without state that could tell or carry anything.
+/// Devices without state that could carry information.
 pub(in super::super) const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 
-/// Where deno stands inside, wherever it stands on the host.
+/// The path of deno inside, independent of its path on the host.
 pub(in super::super) const DENO: &str = "/usr/bin/deno";
 
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
@@ -51,11 +51,11 @@ pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
         show_at(root, path, path, mounts::PROGRAMS)?;
     }
     match &spec.runtime {
-        // It finds its library from where it stands.
+        // It locates its library relative to its own path.
         WireRuntime::Python { binary } => show_at(root, binary, binary, mounts::PROGRAMS)?,
         WireRuntime::Deno { binary, .. } => {
             show_at(root, binary, Path::new(DENO), mounts::PROGRAMS)?;
-            // It asks where it stands as soon as a module of node is imported, and ends where nobody answers.
+            // It queries its own path as soon as a module of node is imported, and aborts if there is none.
             make_directory(root, Path::new("proc/self"))?;
             symlinkat(DENO, root, "proc/self/exe").map_err(at("link /proc/self/exe"))?;
         }
@@ -74,7 +74,7 @@ pub(super) fn show(root: BorrowedFd<'_>, spec: &Spec) -> Result<(), Cause> {
     symlinkat("/tmp", root, "dev/shm").map_err(at("link /dev/shm"))
 }
 
-/// Where a tool stands inside, whatever the host calls its binary.
+/// The path of a tool inside, independent of the name of its binary on the host.
 pub(in super::super) fn tool_path(name: &str) -> Result<PathBuf, Cause> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
@@ -118,13 +118,13 @@ fn show_at(
     mounts::show(source, root, inside, attributes)
 }
 
-/// Makes a directory and those above it, where they are missing.
+/// Creates a directory and its missing parents.
 pub(super) fn make_directory(root: BorrowedFd<'_>, path: &Path) -> Result<(), Cause> {
     let mut made = PathBuf::new();
     for component in path.components() {
         made.push(component);
         match mkdirat(root, &made, DIRECTORY_MODE) {
-            // Below a place that is shown already, nothing can be made, and what is there will do.
+            // Nothing can be created below a mounted path, and existing directories suffice.
             Ok(()) | Err(Errno::EXIST | Errno::ROFS) => {}
             Err(errno) => return Err(at(format!("make /{}", made.display()))(errno)),
         }
@@ -139,7 +139,7 @@ fn make_file(root: BorrowedFd<'_>, path: &Path) -> Result<(), Cause> {
         .map_err(at(format!("make /{}", path.display())))
 }
 
-/// Writes the program where the runtime reads it.
+/// Writes the program's source to the path that the runtime reads.
 pub(super) fn write_program(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> Result<(), Cause> {
     let inside = path.strip_prefix("/").unwrap_or(path);
     if let Some(parent) = inside.parent() {

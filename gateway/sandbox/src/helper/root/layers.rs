@@ -1,7 +1,7 @@
 //! Step: writable layers over the session's trees.
 //!
-//! Both layers stand on one memory file system, so that its size and its number of files are a hard limit on what the
-//! run adds in all. The lower directories are never written to.
+//! Both layers are on one memory file system, whose size and number of files are a hard limit on everything that the
+//! run adds. The lower directories are never written to.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::protocol::WireLimits;
 /// Files and directories that the layers themselves take: the root, two uppers, two work directories with one inside.
 const OWN_INODES: u64 = 8;
 
-/// Where the memory file system stands while it is laid over the trees.
+/// The mount point of the memory file system while it is layered over the trees.
 const PLACE: &str = ".layers";
 
-/// The upper directories. They keep what the run wrote when every process and mount of the run is gone.
+/// The upper directories. They keep the run's files after all its processes and mounts are gone.
 pub(in super::super) struct Upper {
     pub(in super::super) scratch: OwnedFd,
     pub(in super::super) results: OwnedFd,
@@ -52,7 +52,7 @@ pub(super) fn lay(
             "results.work",
         )?,
     };
-    // The program must not reach the layers beneath what it sees.
+    // The program must not reach the layers below its trees.
     unmount(PLACE, UnmountFlags::DETACH).map_err(at("detach the layers"))?;
     unlinkat(root, PLACE, AtFlags::REMOVEDIR).map_err(at("remove the layers' place"))?;
     Ok(upper)

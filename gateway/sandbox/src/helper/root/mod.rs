@@ -1,7 +1,7 @@
-//! Steps: a root of its own, and to change into it.
+//! Steps: create a private root, and change into it.
 //!
-//! The root is a small memory file system that ends up read-only. There is neither `/proc` nor `/sys` in it: both tell
-//! of the host, and no runtime needs them.
+//! The root is a small memory file system, read-only in the end. It contains neither `/proc` nor `/sys`: both reveal
+//! information about the host, and no runtime needs them.
 
 mod files;
 mod layers;
@@ -34,7 +34,7 @@ const TEMPORARY_INODES: u64 = 8192;
 /// A root that is built and not yet entered.
 pub(super) struct Root {
     mount: OwnedFd,
-    /// Where the run's writes go.
+    /// The directories with the run's writes.
     pub(super) upper: Upper,
 }
 
@@ -66,15 +66,15 @@ impl Root {
         Ok(Self { mount, upper })
     }
 
-    /// Makes it the root of every process of this mount namespace, and lets go of the host's.
+    /// Makes it the root of every process in this mount namespace, and detaches the host's root.
     pub(super) fn enter(self) -> Result<Upper, StepError> {
         fchdir(&self.mount)
             .map_err(at("change to the root"))
             .map_err(StepError::EnterRoot)?;
         match pivot_root(".", ".") {
             Ok(()) => unmount(".", UnmountFlags::DETACH).map_err(at("detach the host's root")),
-            // Filters of container engines know no pivot_root, and an initial memory disk cannot be moved away. The
-            // root stands on top of the host's already, and without capabilities there is no way back out of it.
+            // Container engines filter pivot_root, and an initial RAM disk cannot be moved away. The new root is
+            // already mounted over the host's, and without capabilities there is no way back.
             Err(Errno::PERM | Errno::NOSYS | Errno::INVAL) => chroot(".").map_err(at("chroot")),
             Err(errno) => Err(at("pivot_root")(errno)),
         }

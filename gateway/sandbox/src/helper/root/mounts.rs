@@ -1,4 +1,4 @@
-//! The few kinds of mount that a root is made of, by descriptor, never by a path that could change meanwhile.
+//! The few kinds of mount of a root. They are made by descriptor, never by a path that could change meanwhile.
 //!
 //! Invariant: a mount gets its attributes before it gets its place.
 
@@ -15,17 +15,17 @@ use rustix::mount::{
 
 use super::super::error::{Cause, at};
 
-/// What a place for data allows: no device, no other user's rights, no program.
+/// Attributes of mounts with data: no devices, no setuid, no programs.
 pub(super) const DATA: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID
     .union(MountAttrFlags::MOUNT_ATTR_NODEV)
     .union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
-/// What a place for programs and libraries allows: to be read and run.
+/// Attributes of mounts with programs and libraries: read and execute.
 pub(super) const PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RDONLY
     .union(MountAttrFlags::MOUNT_ATTR_NOSUID)
     .union(MountAttrFlags::MOUNT_ATTR_NODEV);
 
-/// What a device node allows.
+/// Attributes of a device node's mount.
 pub(super) const DEVICE: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
@@ -38,8 +38,8 @@ struct MountAttributes {
     user_namespace: u64,
 }
 
-/// Adds attributes to a mount, and where `flags` says `AT_RECURSIVE` to all mounts below it. What the host had set
-/// stays: a mount that came from there may not lose its attributes.
+/// Adds attributes to a mount, and with `AT_RECURSIVE` in `flags` also to all mounts below it. Attributes from the host
+/// remain: a mount that came from there must not lose any.
 pub(super) fn add_attributes(
     mount: BorrowedFd<'_>,
     attributes: MountAttrFlags,
@@ -71,7 +71,7 @@ pub(super) fn add_attributes(
     }
 }
 
-/// A memory file system of its own, not yet in a place. `nr_inodes` and `size_bytes` are hard; none of them is ever
+/// A new memory file system that is not mounted yet. `nr_inodes` and `size_bytes` are hard limits; neither is ever
 /// zero, which the kernel takes for "no limit".
 pub(super) fn memory(
     size_bytes: u64,
@@ -108,7 +108,7 @@ pub(super) fn overlay(
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, DATA).map_err(at("mount overlay"))
 }
 
-/// Gives a mount its place below `root`.
+/// Mounts it at a path below `root`.
 pub(super) fn place(mount: &OwnedFd, root: BorrowedFd<'_>, target: &Path) -> Result<(), Cause> {
     move_mount(
         mount.as_fd(),
@@ -120,8 +120,8 @@ pub(super) fn place(mount: &OwnedFd, root: BorrowedFd<'_>, target: &Path) -> Res
     .map_err(at(format!("place mount at /{}", target.display())))
 }
 
-/// Shows a file or directory of the host at a place below `root`, with all that is mounted below it: a part of the
-/// host's mounts alone is not to be had.
+/// Mounts a file or directory of the host at a path below `root`, with all mounts below it: the kernel does not allow
+/// to bind a part of them.
 pub(super) fn show(
     source: &Path,
     root: BorrowedFd<'_>,
@@ -138,7 +138,7 @@ pub(super) fn show(
     place(&tree, root, target)
 }
 
-/// Shows an open directory likewise.
+/// The same for an open directory.
 pub(super) fn show_directory(
     source: BorrowedFd<'_>,
     root: BorrowedFd<'_>,

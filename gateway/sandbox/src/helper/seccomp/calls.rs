@@ -1,4 +1,4 @@
-//! The system calls that a program may make. Every other one does not exist for it (`ENOSYS`).
+//! The system calls that a program may make. Every other one fails with `ENOSYS`.
 //!
 //! The list is what python, deno and the tools need. What is left out on purpose: sockets (only pairs can be made, and
 //! connections by TCP where a run may make any),
@@ -63,15 +63,15 @@ pub(super) const OLDER: &[Call] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const OLDER: &[Call] = calls![SYS_getrlimit SYS_setrlimit];
 
-/// A group or session of its own: within a process namespace nothing is hidden by it. Without one, the whole tree is
+/// Creating a process group or session: harmless within a process namespace. Without a namespace, the whole tree is
 /// killed by its group, which no process may leave.
 pub(super) const GROUPS: &[Call] = calls![SYS_setpgid SYS_setsid];
 
 /// What can be done to any process of the same user: within a process namespace, to those of the run alone.
 pub(super) const PROCESSES: &[Call] = calls![SYS_setpriority SYS_sched_setaffinity SYS_pidfd_open];
 
-/// Modes and times of files. Access rules do not cover them, so that without a root of its own a run could change those
-/// of every file of its user, the gateway's included.
+/// Modes and times of files. Landlock does not cover them, so without a private root a run could change those of every
+/// file of its user, the gateway's included.
 pub(super) const MODES: &[Call] = calls![SYS_fchmod SYS_fchmodat SYS_fchmodat2 SYS_utimensat];
 
 /// Older forms of these.
@@ -92,7 +92,7 @@ pub(super) struct ArgumentRule {
     pub(super) test: ArgumentTest,
 }
 
-/// How an argument is looked at.
+/// The test of an argument.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ArgumentTest {
     /// It is this value.
@@ -103,10 +103,10 @@ pub(super) enum ArgumentTest {
     IsBut(u32, u32),
 }
 
-/// Every flag of `clone` that makes a namespace.
+/// Every flag of `clone` that creates a namespace.
 const CLONE_NAMESPACES: u32 = 0x7E02_0000;
 
-/// The flag of `clone` that makes a thread, and the one that shares the table of descriptors.
+/// The flag of `clone` that creates a thread, and the one that shares the descriptor table.
 const CLONE_THREAD: u32 = libc::CLONE_THREAD as u32;
 const CLONE_FILES: u32 = libc::CLONE_FILES as u32;
 
@@ -126,8 +126,7 @@ macro_rules! allowed {
 /// Allowed with these arguments only. Several lines of one call are alternatives.
 pub(super) const SOME: &[ArgumentRule] = allowed![
     SYS_clone[0] ArgumentTest::HasNone(CLONE_NAMESPACES | CLONE_THREAD),
-    // A thread with a table of descriptors of its own would hide them from the host, which looks at one table of each
-    // process.
+    // A thread with its own descriptor table would hide descriptors from the host, which reads one table per process.
     SYS_clone[0] ArgumentTest::IsBut(!(CLONE_NAMESPACES | CLONE_THREAD | CLONE_FILES), CLONE_THREAD | CLONE_FILES),
     SYS_socketpair[0] ArgumentTest::Is(libc::AF_UNIX as u32),
     SYS_sendto[3] ArgumentTest::HasNone(SEND_FLAGS),
@@ -167,7 +166,7 @@ pub(super) const SOME: &[ArgumentRule] = allowed![
     SYS_ioctl[1] ArgumentTest::Is(libc::TIOCGWINSZ as u32),
 ];
 
-/// Where connections may be made, with any argument: what can be connected to is for the namespace and the access rules.
+/// If connections are allowed, with any argument: the namespace and the access rules limit the destinations.
 pub(super) const CONNECT: &[Call] = calls![SYS_connect];
 
 /// What a kind of socket is asked for together with.
@@ -212,7 +211,7 @@ const fn option(level: i32, name: i32) -> [ArgumentRule; 2] {
     ]
 }
 
-/// Where connections may be made, allowed with these arguments together. The proxy is found by IPv4.
+/// If connections are allowed, allowed with this combination of arguments. The proxy is reached by IPv4.
 pub(super) const CONNECT_SOME: &[&[ArgumentRule]] = &[
     &stream(0),
     &stream(libc::IPPROTO_TCP),

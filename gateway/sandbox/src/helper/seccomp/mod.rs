@@ -20,7 +20,7 @@ use calls::{ArgumentRule, ArgumentTest, Call};
 /// Bytes of one instruction: code, two jumps, a value.
 const INSTRUCTION_BYTES: usize = 8;
 
-/// Most instructions that the kernel takes.
+/// Most instructions that the kernel accepts.
 const INSTRUCTIONS_MAX: usize = 4096;
 
 /// Why the filter could not be compiled.
@@ -33,7 +33,7 @@ pub struct FilterError(#[from] seccompiler::BackendError);
 pub enum Connections {
     /// Not even a socket.
     Refused,
-    /// By TCP, in a network namespace of its own.
+    /// By TCP, in a private network namespace.
     Allowed,
 }
 
@@ -64,7 +64,7 @@ fn compile(tier: Tier, connections: Connections) -> Result<BpfProgram, FilterErr
     Ok(program)
 }
 
-/// What a program of this tier may call.
+/// The system calls that a program of this tier may make.
 fn rules(
     tier: Tier,
     connections: Connections,
@@ -105,9 +105,9 @@ fn rules(
     Ok(rules)
 }
 
-/// Instructions that answer these calls with success, without making them; all others go on to what follows. Programs
-/// that copy files set modes and times, and would take a refusal for a failed copy. Of a call of another architecture
-/// that has such a number nothing happens either.
+/// Instructions that return success for these calls without executing them; all others continue with the next rules.
+/// Programs that copy files set modes and times, and would report a failed copy. A call of another architecture with
+/// such a number has no effect either.
 fn pretend<'a>(calls: impl Iterator<Item = &'a Call>) -> BpfProgram {
     let instruction = |code, jf, k| sock_filter { code, jt: 0, jf, k };
     let mut program = vec![instruction(LOAD_WORD, 0, NUMBER_OFFSET)];
@@ -122,7 +122,7 @@ fn pretend<'a>(calls: impl Iterator<Item = &'a Call>) -> BpfProgram {
 /// `BPF_LD | BPF_W | BPF_ABS`: loads a word of `struct seccomp_data`.
 const LOAD_WORD: u16 = 0x20;
 
-/// Where in that structure the number of the call stands.
+/// The offset of the call's number in that structure.
 const NUMBER_OFFSET: u32 = 0;
 
 /// `BPF_JMP | BPF_JEQ | BPF_K`.
@@ -131,7 +131,7 @@ const SKIP_UNLESS_EQUAL: u16 = 0x15;
 /// `BPF_RET | BPF_K`.
 const ANSWER: u16 = 0x06;
 
-/// All of these together. The kernel looks at the lower half of their arguments only, and so does the filter.
+/// All of these tests must pass. The kernel uses only the lower half of these arguments, and so does the filter.
 fn rule(together: &[ArgumentRule]) -> Result<SeccompRule, FilterError> {
     let condition = |allowed: &ArgumentRule| {
         let (operation, value) = match allowed.test {
@@ -182,7 +182,7 @@ fn from_bytes(bytes: &[u8]) -> Option<BpfProgram> {
 /// Longest raw program.
 pub(super) const PROGRAM_BYTES_MAX: usize = INSTRUCTIONS_MAX * INSTRUCTION_BYTES;
 
-/// Installs the filter for this process and all that follow. Nothing can take it away again.
+/// Installs the filter for this process and its descendants. It cannot be removed.
 pub(super) fn install(bytes: &[u8]) -> Result<(), StepError> {
     let program = from_bytes(bytes).ok_or_else(|| {
         StepError::Seccomp(Cause::words("the filter is empty, cut short or too long"))

@@ -1,12 +1,12 @@
-//! What the self-test tries from inside, and what each attempt has to come to.
+//! The attempts that the self-test makes from inside, and their expected results.
 
 use crate::job::Program;
 use crate::tier::Tier;
 
 use super::ProbeError;
 
-/// Each line of its answer is a name and what happened: the number of the error that the system gave, or 0. It leaves a
-/// process behind that has a session of its own, if it can get one, and stays to be looked at and killed.
+/// Each line of its output is a name and a result: the system's error number, or 0. It leaves a process in its own
+/// session, if it can create one, and waits to be inspected and killed.
 const SOURCE: &str = r#"
 import os, time
 
@@ -54,9 +54,9 @@ while True:
     time.sleep(60)
 "#;
 
-/// The program for this tier, and for a host whose process has this number.
+/// The program for this tier, with the pid of the host's process.
 pub(super) fn program(tier: Tier, host: u32) -> Program {
-    // Where the disk's limit is watched, meeting it would be the end of the self-test.
+    // If the disk limit is enforced by the watchdog, reaching it would end the self-test.
     let is_disk_full = if tier == Tier::Strict {
         "True"
     } else {
@@ -102,7 +102,7 @@ const DEGRADED: &[Expected] = &[
     ("daemon", OK),
 ];
 
-/// Whether every attempt came to what it has to.
+/// Checks that every attempt had its expected result.
 pub(super) fn judge(tier: Tier, answer: &[u8]) -> Result<(), ProbeError> {
     let answer = String::from_utf8_lossy(answer);
     let expected = match tier {

@@ -1,5 +1,5 @@
-//! The proof that the walls stand: a run like any other, which tries them from inside while the host looks at its
-//! processes from outside. Done once, when a sandbox is made.
+//! The self-test of the isolation: an ordinary run that attacks it from inside while the host inspects its processes
+//! from outside. Performed once, when a sandbox is created.
 //!
 //! Invariant: a wall that a tier claims is either seen to hold, or there is no sandbox.
 
@@ -23,21 +23,21 @@ use crate::run::{RunError, Sandbox, StopHandle};
 /// Why there is no sandbox on this machine. The text begins with `sandbox_unavailable`.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The system call filter is not made for this processor.
+    /// The system call filter does not support this processor.
     #[error("sandbox_unavailable: {0}")]
     Filter(String),
-    /// The trees of the self-test could not be made.
+    /// The directories of the self-test could not be created.
     #[error("sandbox_unavailable: directories of the self-test: {0}")]
     Trees(#[source] io::Error),
-    /// The self-test could not be run: the error names the wall.
+    /// The self-test could not run: the error names the isolation layer.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// It ran, and a wall that the tier claims did not hold.
+    /// The self-test ran, and an isolation layer of the tier did not work.
     #[error("sandbox_unavailable: {wall} {found}")]
     Wall {
         /// Which one.
         wall: &'static str,
-        /// What was found instead.
+        /// The actual result.
         found: String,
     },
 }
@@ -51,7 +51,7 @@ impl ProbeError {
     }
 }
 
-/// What the self-test may use. Little, so that it is soon at its limits.
+/// The limits of the self-test. Low, so that it reaches them quickly.
 const LIMITS: Limits = Limits {
     wall_time: Duration::from_secs(10),
     cpu_time: Duration::from_secs(10),
@@ -111,7 +111,7 @@ fn silent(outcome: &Outcome) -> ProbeError {
     ProbeError::wall("self-test", format!("{:?} {}", outcome.ended, text.trim()))
 }
 
-/// Where there is no Python: a tool that writes one line and stays.
+/// Without Python: a tool that writes one line and waits.
 fn waiting_tool() -> Program {
     // By this path it is found in both tiers.
     let words = ["-f", "../tools/ready"];
@@ -135,7 +135,7 @@ impl Ground {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("mooring-probe-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(&name);
-        // Containers are often given a root that cannot be written to; memory of their own they have.
+        // Containers often have a read-only root, but they have writable memory.
         let path = match fs::create_dir(&path) {
             Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                 let path = PathBuf::from("/dev/shm").join(&name);
@@ -164,7 +164,7 @@ impl Ground {
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        // Only the self-test writes here, and what is left of it harms nobody.
+        // Only the self-test writes here, and leftovers are harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

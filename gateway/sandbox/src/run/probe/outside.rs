@@ -1,4 +1,4 @@
-//! What the host sees of the self-test's processes while they run: the kernel's own word for each wall.
+//! The host's inspection of the self-test's processes while they run: what the kernel reports of each isolation layer.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::tier::Tier;
 /// Each has to be another one than the host's.
 const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 
-/// Looks at the program, which is the helper's last descendant: walls only grow from one generation to the next.
+/// Inspects the program, which is the helper's last descendant: isolation only increases from parent to child.
 pub(super) fn inspect(helper: Pid, tier: Tier) -> Result<(), ProbeError> {
     let processes = descendants(helper).map_err(|error| ProbeError::wall("processes", error))?;
     let Some(program) = processes.last() else {
@@ -73,7 +73,7 @@ fn expect(status: &str, name: &'static str, wanted: &str) -> Result<(), ProbeErr
     ))
 }
 
-/// Variables that the helper sets itself, the same on every machine, so that they tell nothing of the host.
+/// Variables that the helper sets to the same values on every machine, so that they reveal nothing about the host.
 const OWN_VARIABLES: [&str; 12] = [
     "HOME",
     "PATH",
@@ -89,7 +89,7 @@ const OWN_VARIABLES: [&str; 12] = [
     "MOORING_SKILLS",
 ];
 
-/// What the program has is the helper's choice: nothing else is in it.
+/// The helper chooses the program's variables: there are no others.
 fn check_environment(environment: &str) -> Result<(), ProbeError> {
     for entry in environment.split_terminator('\0') {
         let (name, _) = entry.split_once('=').unwrap_or((entry, ""));
@@ -117,7 +117,7 @@ fn check_namespace(pid: i32, name: &'static str) -> Result<(), ProbeError> {
     }
 }
 
-/// One user, who is nobody special inside.
+/// One user, who is not root inside.
 fn check_uid_map(pid: i32) -> Result<(), ProbeError> {
     let map = read(pid, "uid_map").map_err(|error| ProbeError::wall("uid_map", error))?;
     let fields: Vec<&str> = map.split_whitespace().collect();
