@@ -1,5 +1,5 @@
-//! The Redis users that docs/operating-redis.md advises. Invariant: they are read from the guide, so the tests hold what
-//! operators copy from it.
+//! The Redis users that docs/operating-redis.md recommends. Invariant: they are parsed from the guide, so the tests
+//! cover what operators copy from it.
 
 use crate::paths;
 
@@ -8,7 +8,7 @@ use crate::paths;
 pub struct AdvisedUser {
     /// The user's name.
     pub name: String,
-    /// Its password, empty where the line sets none.
+    /// Its password; empty if the line sets none.
     pub password: String,
     /// The whole line, its words separated by single spaces.
     pub line: String,
@@ -20,7 +20,7 @@ pub struct AdvisedUser {
 /// The guide is not there or cannot be read.
 pub fn advised_users() -> anyhow::Result<Vec<AdvisedUser>> {
     let guide = std::fs::read_to_string(paths::workspace().join("docs/operating-redis.md"))?;
-    // A line that ends with a backslash goes on in the next.
+    // A trailing backslash continues a line.
     let guide = guide.replace("\\\n", " ");
     let lines = guide
         .lines()

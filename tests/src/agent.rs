@@ -1,4 +1,4 @@
-//! Agent servers under test: the stand-in agent `tests/servers/agent.py`, the sessions that it has, and users of its tool.
+//! Agent servers under test: the stand-in agent `tests/servers/agent.py`, its sessions, and users of its tool.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ pub const SERVER: &str = "assistant";
 /// How long one call of a user may take.
 const CALL_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Where the stand-in agent has its sessions, whichever gateway runs it, and a folder for it to work in.
+/// The directory of the stand-in agent's sessions, shared by all gateways, and a working directory.
 #[derive(Debug)]
 pub struct AgentHome {
     directory: TempDir,
     ids: Ids,
 }
 
-/// Under which id a run that resumes goes on.
+/// The id that a resumed run prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
     /// The same.
@@ -45,20 +45,20 @@ impl AgentHome {
         Ok(Self { directory, ids })
     }
 
-    /// Where it works unless told otherwise.
+    /// Its default working directory.
     #[must_use]
     pub fn work_folder(&self) -> PathBuf {
         self.directory.path().join("work")
     }
 
-    /// The table of an agent server with this id that runs the stand-in, as the profile of the agent whose output it
-    /// imitates reads it. `more` is further lines of that table.
+    /// The table of an agent server with this id that runs the stand-in, with the profile of the agent whose output it
+    /// imitates. `more` is appended to that table.
     pub fn server_toml(&self, id: &str, more: &str) -> anyhow::Result<String> {
         let command = agent_command()?;
         let resume = ["--resume={session}"];
         let (work_folder, home) = (self.work_folder(), self.home());
         let forks = i32::from(self.ids == Ids::Change).to_string();
-        // The debug form of such texts and lists is TOML: they have nothing to escape.
+        // The debug format of these strings and lists is valid TOML: nothing in them needs escaping.
         Ok(format!(
             "[[servers]]\nid = {id:?}\nkind = \"agent\"\nprofile = \"claude\"\ncommand = {command:?}\n\
              resume = {resume:?}\ndirectory = {work_folder:?}\n\
@@ -94,7 +94,7 @@ impl AgentHome {
         Ok(sessions)
     }
 
-    /// What was remembered in one of them, in its order.
+    /// What a session has remembered, in order.
     pub fn remembered(&self, session: &str) -> anyhow::Result<Vec<String>> {
         let text = std::fs::read_to_string(self.session_file(session))?;
         let conversation: Value = serde_json::from_str(&text)?;
@@ -135,7 +135,7 @@ pub fn agent_command() -> anyhow::Result<Vec<String>> {
     Ok(command)
 }
 
-/// One user of an agent server, whose every call may go to another gateway.
+/// One user of an agent server; each call may go to another gateway.
 #[derive(Debug)]
 pub struct AgentUser {
     session: McpSession,
@@ -169,7 +169,7 @@ impl AgentUser {
         Ok(answer)
     }
 
-    /// The same; what the agent answered.
+    /// The same; returns the agent's answer.
     pub async fn ask(&mut self, parent: &str, prompt: &str) -> anyhow::Result<String> {
         let answer = self.run(parent, prompt).await?;
         let result = answer.get("result").and_then(Value::as_str);

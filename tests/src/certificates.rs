@@ -1,4 +1,4 @@
-//! A certificate authority of a test's own, made by `openssl`.
+//! A test's certificate authority, made with `openssl`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use tempfile::TempDir;
 
-/// An authority that nobody knows but those who are told.
+/// An authority that only processes with its certificate trust.
 #[derive(Debug)]
 pub struct Authority {
     directory: TempDir,
@@ -22,7 +22,7 @@ pub struct Certificate {
 }
 
 impl Authority {
-    /// Makes a new one.
+    /// Creates a new one.
     pub fn new() -> anyhow::Result<Self> {
         let authority = Self {
             directory: TempDir::with_prefix("mooring-authority-").context("make a directory")?,
@@ -35,13 +35,13 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Its own certificate, by which its word can be checked.
+    /// The authority's own certificate.
     #[must_use]
     pub fn root(&self) -> PathBuf {
         self.directory.path().join("ca.pem")
     }
 
-    /// Certifies a server that goes by these names, written as `DNS:localhost,IP:127.0.0.1`.
+    /// Issues a certificate for a server with these names, written as `DNS:localhost,IP:127.0.0.1`.
     pub fn certify(&self, file: &str, names: &str) -> anyhow::Result<Certificate> {
         let directory = self.directory.path();
         std::fs::write(

@@ -1,4 +1,4 @@
-//! An HTTP client that shows what a client library hides: status, headers, and each event as it comes.
+//! An HTTP client that exposes what client libraries hide: status, headers, and each event as it arrives.
 //!
 //! Every step has a time limit, so that a gateway that hangs fails a test instead of stopping it.
 
@@ -33,12 +33,12 @@ impl Default for HttpClient {
 }
 
 impl HttpClient {
-    /// A client with connections of its own and a limit for each step.
+    /// A client with its own connections and a timeout for each step.
     #[must_use]
     pub fn new(step_within: Duration) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        // A refused connection is a reply of its own here: nothing is sent twice behind a test's back.
+        // A refused connection is a reply here: nothing is sent twice without the test's knowledge.
         let inner = Client::builder(TokioExecutor::new())
             .retry_canceled_requests(false)
             .build(connector);
@@ -69,7 +69,7 @@ impl HttpClient {
     }
 }
 
-/// A reply whose body has not been read yet.
+/// A reply whose body is not read yet.
 #[derive(Debug)]
 pub struct Reply {
     /// The status code.

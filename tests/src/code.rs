@@ -1,4 +1,4 @@
-//! Code servers under test: gateways that share a volume, clients of their tools, and a look at what lies on the volume.
+//! Code servers under test: gateways that share a volume, clients of their tools, and the content of the volume.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::client::HttpClient;
 use crate::gateway::{Gateway, Settings};
 use crate::session::{McpSession, Opening};
 
-/// The header that says who a request is from, in the settings of [`CodeVolume::settings`].
+/// The identity header in the settings of [`CodeVolume::settings`].
 pub const USER: &str = "x-mooring-user";
 
 /// The id of the code server in the settings of [`CodeVolume::settings`].
@@ -36,7 +36,7 @@ impl CodeVolume {
         Ok(Self { directory })
     }
 
-    /// Where it is.
+    /// The path of the volume.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
@@ -68,13 +68,13 @@ impl CodeVolume {
         Ok(sessions)
     }
 
-    /// The entries of one of the gateways' own directories, such as `.tools`.
+    /// The entries of one of the gateways' directories, such as `.tools`.
     pub fn own(&self, name: &str) -> anyhow::Result<Vec<PathBuf>> {
         entries(&self.path().join(name))
     }
 
-    /// The directories of sessions that are being deleted: `<session>.<generation>` in the trash, where retired trees of
-    /// tools lie for a while too.
+    /// The directories of sessions that are being deleted: `<session>.<generation>` in the trash, which also contains
+    /// retired trees of tools for a while.
     pub fn trashed_sessions(&self) -> anyhow::Result<Vec<PathBuf>> {
         let is_session = |name: &str| {
             let id = name.split('.').next().unwrap_or_default();
@@ -126,7 +126,7 @@ fn subdirectories(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The structured content of a result, with what its `_meta` says of the run: what one object has in the form `full`.
+/// The structured content of a result, merged with the run in its `_meta`: as in the form `full`.
 pub fn whole_answer(result: &Value) -> anyhow::Result<Value> {
     let structured = result.get("structuredContent").and_then(Value::as_object);
     let structured = structured.with_context(|| format!("structured content: {result}"))?;
@@ -136,7 +136,7 @@ pub fn whole_answer(result: &Value) -> anyhow::Result<Value> {
     Ok(answer.into())
 }
 
-/// One user's client of a code server, whose every call may go to another gateway.
+/// One user's client of a code server; each call may go to another gateway.
 #[derive(Debug)]
 pub struct Coder {
     session: McpSession,
@@ -176,7 +176,7 @@ impl Coder {
         Ok(answer)
     }
 
-    /// Runs Python that has to succeed; what it printed.
+    /// Runs Python that must succeed; returns its output.
     pub async fn python(&mut self, code: &str) -> anyhow::Result<String> {
         let arguments = json!({"code": code, "language": "python"});
         let answer = self.done("shell_exec", arguments).await?;

@@ -1,4 +1,4 @@
-//! What docker-compose.yml says, so that a test starts processes by the very file that operators start containers by.
+//! Reads docker-compose.yml, so that a test starts processes with the same settings as operators' containers.
 
 use std::process::Command;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::session::{Exchange, Opening, counted, result_of};
 
-/// Carries messages. Both steps fail where they take longer than [`crate::client::STEP_WITHIN`].
+/// Transports messages. Both steps fail if they take longer than [`crate::client::STEP_WITHIN`].
 pub trait Connection {
     /// Sends one message.
     fn send(&mut self, message: &Value) -> impl Future<Output = anyhow::Result<()>>;
@@ -23,7 +23,7 @@ pub trait Connection {
 pub struct DuplexSession<C> {
     connection: C,
     next_request_id: u64,
-    /// Received, but not what was waited for then.
+    /// Received while waiting for another message.
     aside: VecDeque<Value>,
     /// The result of `initialize`.
     pub initialize_result: Value,
@@ -52,7 +52,7 @@ impl<C: Connection> DuplexSession<C> {
         &mut self.connection
     }
 
-    /// A JSON-RPC request with an id of its own.
+    /// A JSON-RPC request with a new id.
     pub fn request_body(&mut self, method: &str, params: Value) -> Value {
         let id = self.next_request_id;
         self.next_request_id += 1;
@@ -64,7 +64,7 @@ impl<C: Connection> DuplexSession<C> {
         self.connection.send(message).await
     }
 
-    /// The next message that nobody has taken yet, or `None` at the clean end of the connection.
+    /// The next unread message, or `None` at the clean end of the connection.
     pub async fn next_message(&mut self) -> anyhow::Result<Option<Value>> {
         match self.aside.pop_front() {
             Some(message) => Ok(Some(message)),
@@ -89,8 +89,8 @@ impl<C: Connection> DuplexSession<C> {
         bail!("the connection ended before the response to {id}")
     }
 
-    /// Sends a request and reads up to its response. A ping of the server is answered on the way, and any other
-    /// request of it is an error.
+    /// Sends a request and reads up to its response. Pings of the server are answered; any other request of it is an
+    /// error.
     pub async fn request(&mut self, method: &str, params: Value) -> anyhow::Result<Exchange> {
         let answer = |question: &Value| match question.get("method").and_then(Value::as_str) {
             Some("ping") => Ok(json!({})),
@@ -99,8 +99,7 @@ impl<C: Connection> DuplexSession<C> {
         self.request_answering(method, params, answer).await
     }
 
-    /// Sends a request and reads up to its response; a request of the server is answered on the way with the result
-    /// that `answer` gives for it.
+    /// Sends a request and reads up to its response; a request of the server is answered with the result of `answer`.
     pub async fn request_answering(
         &mut self,
         method: &str,
@@ -134,7 +133,7 @@ impl<C: Connection> DuplexSession<C> {
         result_of(exchange.response).with_context(|| format!("call {tool}"))
     }
 
-    /// Calls `increment` and gives the count.
+    /// Calls `increment` and returns the count.
     pub async fn increment(&mut self) -> anyhow::Result<u64> {
         let result = self.call("increment", json!({})).await?;
         counted(&result)

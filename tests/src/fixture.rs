@@ -1,4 +1,4 @@
-//! `mooring-fixture` as a process: the upstream whose every answer is known.
+//! `mooring-fixture` as a process: an upstream server with known replies.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub struct Fixture {
     directory: TempDir,
 }
 
-/// What a fixture has counted since it started.
+/// The fixture's counters since its start.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub struct Stats {
     /// The instance's name.
@@ -126,7 +126,7 @@ impl Fixture {
         format!("http://127.0.0.1:{}/sse", self.port)
     }
 
-    /// What the instance has counted.
+    /// The counters of the instance.
     pub async fn stats(&self) -> anyhow::Result<Stats> {
         let url = format!("http://127.0.0.1:{}/stats", self.port);
         let stats = HttpClient::default().get(&url).await?.json().await?;

@@ -1,6 +1,6 @@
-//! The key file by which the workers of a test's fleet know each other.
+//! The key file of a test's fleet.
 //!
-//! Invariant: nobody but the user of the test may read it, or a gateway refuses it.
+//! Invariant: only the test's user may read it, otherwise gateways refuse it.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What a call of the fixture waits for, so that a call lasts until its test has seen what it waits for.
+//! A gate that calls of the fixture wait for, so that a call lasts until its test opens it.
 //!
 //! Invariant: a gate that is dropped without [`Gate::open`] stays closed; the fixture's own limit ends the call then.
 

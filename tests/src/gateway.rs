@@ -1,7 +1,7 @@
 //! `mooring serve` as a process, alone or as one of a fleet.
 //!
-//! Invariant: the environment of the test run does not reach the gateway. What a gateway knows is its
-//! configuration file, the variables named here, and the port that the harness chose for it.
+//! Invariant: the environment of the test run does not reach the gateway. It gets only its configuration file, the
+//! variables named here, and the port that the harness chose.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -15,7 +15,7 @@ use crate::paths;
 use crate::port::free_port;
 use crate::process::Process;
 
-/// How long a gateway that refuses its settings may take to say so.
+/// How long a gateway with invalid settings may take to exit.
 const REFUSED_WITHIN: Duration = Duration::from_secs(15);
 
 /// How to start a gateway.
@@ -52,16 +52,16 @@ impl Settings {
         self
     }
 
-    /// Where the embedded store lies. Gateways that are given one directory share their sessions; by
-    /// default each has its own, which lasts over [`Gateway::restart`].
+    /// The directory of the embedded store. Gateways with the same directory share their sessions; by default each has
+    /// its own, which survives [`Gateway::restart`].
     #[must_use]
     pub fn state_home(mut self, directory: &Path) -> Self {
         self.state_home = Some(directory.to_owned());
         self
     }
 
-    /// Its processes, and what they start, leave the processor to others that want it: for many at once, so that the tests
-    /// beside them are not starved.
+    /// Runs its processes, and those that they start, at low priority: for many at once, so that concurrent tests are
+    /// not starved.
     #[must_use]
     pub fn niced(mut self) -> Self {
         self.is_niced = true;
@@ -75,7 +75,7 @@ impl Settings {
         self
     }
 
-    /// `mooring` with these settings, to do what `subcommand` says. Its own files lie in `directory`.
+    /// `mooring` with these settings and this `subcommand`. Its own files are in `directory`.
     pub fn command(&self, subcommand: &str, directory: &Path) -> anyhow::Result<Command> {
         let file = directory.join("mooring.toml");
         std::fs::write(&file, &self.toml).context("write the configuration file")?;
@@ -144,7 +144,7 @@ impl Gateway {
         Ok(gateways)
     }
 
-    /// Starts a gateway that is expected to end by itself: its exit status and what it wrote.
+    /// Starts a gateway that is expected to exit: its exit status and its output.
     pub async fn refused(settings: Settings) -> anyhow::Result<(ExitStatus, String)> {
         let directory = TempDir::with_prefix("mooring-gateway-").context("make a directory")?;
         let mut process = spawn("refused-gateway", free_port()?, &settings, directory.path())?;
@@ -191,8 +191,8 @@ impl Gateway {
             .await
     }
 
-    /// The sum of a metric over the label sets that hold all of `labels` (each written `name="value"`);
-    /// 0 if there is none.
+    /// The sum of a metric over the label sets that contain all of `labels` (each written `name="value"`); 0 if there
+    /// is none.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> anyhow::Result<f64> {
         Ok(sum_of(&self.metrics().await?, name, labels))
     }
@@ -215,7 +215,7 @@ impl Gateway {
     }
 }
 
-/// The sum over the sample lines of Prometheus' text format that [`Gateway::metric`] asks for.
+/// The sum over the matching sample lines of Prometheus' text format.
 fn sum_of(text: &str, name: &str, labels: &[&str]) -> f64 {
     let sample = |line: &str| {
         let (series, value) = line.rsplit_once(' ')?;

@@ -24,7 +24,7 @@ pub enum Event {
     End,
     /// Its client withdrew it.
     Cancelled,
-    /// The process ended of its own accord. A killed one does not get to say so.
+    /// The process exited by itself. A killed one cannot report that.
     Stopped,
 }
 

@@ -1,8 +1,8 @@
 //! The harness: real processes on free ports in temporary directories, and a client that hides nothing.
 //!
-//! A test starts what it needs, asserts, and drops it. Invariants: only processes started here are ever
-//! signalled, each by its own id; every wait has a name and a bound; nothing is written outside a
-//! temporary directory. Where a process is waited for in vain, or a test panics, its log is shown.
+//! A test starts what it needs, asserts, and drops it. Invariants: only processes started here are ever signalled, each
+//! by its own id; every wait has a name and a timeout; nothing is written outside of a temporary directory. If a wait
+//! times out or a test panics, the process's log is shown.
 
 pub mod advised_users;
 pub mod agent;

@@ -1,7 +1,7 @@
 //! The stand-in for model APIs, `tests/servers/model.py`, and the real command-line agents that use it.
 //!
-//! Invariant: an agent has a home of its own, no login, and no way out: the stand-in is also the proxy of all that it
-//! asks of other hosts, so what it asks for is known, and refused.
+//! Invariant: an agent has its own home, no login, and no network access: the stand-in is also the proxy for all
+//! requests to other hosts, so these are recorded and refused.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::process::Process;
 use crate::process_tree::started_with_variable;
 use crate::wait;
 
-/// How long an agent may take until it asks its model.
+/// How long an agent may take until it queries its model.
 const ASKED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The name by which agents know the MCP server of [`ProgramHome::use_mcp_server`].
+/// The name of the MCP server of [`ProgramHome::use_mcp_server`] in agents' settings.
 const MCP_SERVER: &str = "tools";
 
 /// The running stand-in.
@@ -34,14 +34,14 @@ pub struct ModelApi {
     _directory: TempDir,
 }
 
-/// A request that the stand-in got.
+/// A request to the stand-in.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ModelRequest {
     /// Its HTTP method.
     pub method: String,
-    /// Its path, or the host and port that a proxy is asked for.
+    /// Its path, or the host and port of a proxy request.
     pub path: String,
-    /// The commands in what people said, in their order.
+    /// The commands in the user's messages, in order.
     pub said: Vec<String>,
 }
 
@@ -117,8 +117,8 @@ impl AgentProgram {
         }
     }
 
-    /// Its settings: files below its home. That no other host is asked is said here, or in [`Self::variables`]; where there
-    /// is an MCP server, its tools are allowed.
+    /// Its settings: files below its home. They, or [`Self::variables`], disable requests to other hosts; tools of an
+    /// MCP server are allowed if there is one.
     fn files(self, model: &ModelApi, mcp_url: Option<&str>) -> Vec<(&'static str, String)> {
         let servers = |server: Value| match mcp_url {
             Some(_) => json!({MCP_SERVER: server}),
@@ -190,14 +190,14 @@ impl AgentProgram {
                 vec![
                     ("ANTHROPIC_BASE_URL", model.url("")),
                     given("ANTHROPIC_API_KEY", "none"),
-                    // All tools are in each request, and not looked for first; the first one waits for them.
+                    // All tools are in each request, without a search; the first request waits for them.
                     given("ENABLE_TOOL_SEARCH", "false"),
                     given("MCP_CONNECTION_NONBLOCKING", "false"),
                 ],
             ]
             .concat(),
             Self::Codex => vec![given("STANDIN_KEY", "none")],
-            // With a model that is named, none is asked which to take.
+            // With an explicit model, no router model is queried.
             Self::Gemini => vec![
                 ("GOOGLE_GEMINI_BASE_URL", model.url("")),
                 given("GEMINI_API_KEY", "none"),
@@ -218,7 +218,7 @@ impl AgentProgram {
     }
 }
 
-/// Where one agent has its settings and conversations, and a folder for it to work in.
+/// The home of one agent, with settings and conversations, and a working directory.
 #[derive(Debug)]
 pub struct ProgramHome {
     program: AgentProgram,
@@ -242,7 +242,7 @@ impl ProgramHome {
         Ok(home)
     }
 
-    /// Where it works.
+    /// Its working directory.
     #[must_use]
     pub fn work_folder(&self) -> PathBuf {
         self.directory.path().join("work")
@@ -255,7 +255,7 @@ impl ProgramHome {
         Ok(folder)
     }
 
-    /// The environment that it needs beside the folders of Debian's programs.
+    /// Its environment, in addition to Debian's program directories.
     pub fn variables(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
         let text = |path: &Path| path.display().to_string();
         let tools = paths::workspace().join(".tools/bin");
@@ -283,19 +283,19 @@ impl ProgramHome {
         ))
     }
 
-    /// Gives it the tools of an MCP server over Streamable HTTP.
+    /// Configures an MCP server over Streamable HTTP.
     pub fn use_mcp_server(&mut self, url: &str) -> anyhow::Result<()> {
         self.mcp_url = Some(url.to_owned());
         self.forget_all()
     }
 
-    /// Deletes all that it knows but its settings.
+    /// Deletes everything except its settings.
     pub fn forget_all(&self) -> anyhow::Result<()> {
         std::fs::remove_dir_all(self.home()).context("delete the agent's home")?;
         self.furnish()
     }
 
-    /// The ids of its living processes, and of all that they started.
+    /// The ids of its live processes, and of all their descendants.
     pub fn processes(&self) -> anyhow::Result<BTreeSet<u32>> {
         started_with_variable("HOME", &self.home().display().to_string())
     }

@@ -1,4 +1,4 @@
-//! nginx as the plainest load balancer there is: each request to the next upstream, nothing sticky.
+//! nginx as a minimal load balancer: each request to the next upstream, not sticky.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::process::Process;
 /// Idle connections that nginx keeps to its upstreams; at least as many as the tests have sessions.
 const KEEPALIVE_CONNECTIONS: usize = 128;
 
-/// Requests per connection, on both sides: more than any run makes. At nginx's own limit of 1000 a client that
-/// keeps one connection would have to open it again.
+/// Requests per connection, on both sides: more than any test makes. At nginx's default of 1000 a client with a single
+/// connection would have to reopen it.
 const KEEPALIVE_REQUESTS: usize = 1_000_000_000;
 
 /// A running nginx.
@@ -44,7 +44,7 @@ impl Nginx {
         std::fs::write(&file, configuration(directory.path(), port)?)
             .context("write the configuration file")?;
         let mut command = Command::new("nginx");
-        // Debian puts nginx where only root looks.
+        // Debian installs nginx in root's path only.
         command.env(
             "PATH",
             format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()),

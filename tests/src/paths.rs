@@ -1,7 +1,7 @@
-//! Where the binaries under test and the pinned tools lie.
+//! Paths of the binaries under test and the pinned tools.
 //!
-//! Invariant: what is tested was built with the same profile into the same target directory as the test
-//! itself; nothing is ever looked up in the PATH under the project's own names.
+//! Invariant: the binaries were built with the same profile into the same target directory as the test itself; nothing
+//! with the project's own names is searched in the PATH.
 
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,7 @@ pub fn test_file(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The directory of `name` in the running test's own target directory: a test lies in `PROFILE/deps`, a
-/// binary in `PROFILE`.
+/// The directory of `name` in the running test's target directory: a test is in `PROFILE/deps`, a binary in `PROFILE`.
 fn built(name: &str) -> anyhow::Result<PathBuf> {
     let executable = std::env::current_exe().context("find the running executable")?;
     let mut directory = executable

@@ -1,8 +1,8 @@
-//! Ports for programs that cannot be asked to choose one themselves.
+//! Ports for programs that cannot choose one themselves.
 //!
-//! Invariant: no port is handed out twice in one test process. They lie below the range from which Linux
-//! picks ports for outgoing connections (32768 and up), so that no client can take one by accident before
-//! its server is up, nor while a server of a test is down on purpose.
+//! Invariant: no port is returned twice in one test process. They are below the range from which Linux picks ports for
+//! outgoing connections (32768 and up), so that no client can take one by accident before its server is up, or while a
+//! test has stopped a server.
 
 use std::net::TcpListener;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use anyhow::bail;
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
 
-/// A TCP port of 127.0.0.1 that nobody listens on now.
+/// An unused TCP port of 127.0.0.1.
 pub fn free_port() -> anyhow::Result<u16> {
     static TRIED: Mutex<u32> = Mutex::new(0);
     let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,6 @@
 //! One child process: started with its output in a file, signalled by its own id, gone when dropped.
 //!
-//! Invariant: a signal is sent only while the child has not been waited for, so its id cannot have been
-//! given to another process.
+//! Invariant: a signal is sent only before the child was reaped, so its id cannot belong to another process.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,7 +18,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// How much of a log is shown in a failure.
 const LOG_TAIL_LINES: usize = 60;
 
-/// A running child, or one that has ended and whose status is known.
+/// A running child, or one that has ended with a known status.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -85,7 +84,7 @@ impl Process {
         self.ended(STOPPED_WITHIN).await
     }
 
-    /// Waits until the process ends by itself.
+    /// Waits until the process exits.
     pub async fn ended(&mut self, limit: Duration) -> anyhow::Result<ExitStatus> {
         let what = format!("the end of {}", self.name);
         wait::until(&what, limit, async || self.exit_status()).await
@@ -122,8 +121,8 @@ impl Process {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until `probe` succeeds; fails at once if the process ends. A failure shows what the last probe
-    /// said, and the log.
+    /// Waits until `probe` succeeds; fails at once if the process exits. A failure shows the last result of the probe,
+    /// and the log.
     pub async fn ready(
         &mut self,
         mut probe: impl AsyncFnMut() -> anyhow::Result<()>,

@@ -1,4 +1,4 @@
-//! Processes that a process started, and those that they started, as `/proc` tells it.
+//! A process's children and further descendants, from `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,13 @@ pub fn descendants(ancestor: u32) -> anyhow::Result<BTreeSet<u32>> {
     Ok(found)
 }
 
-/// The ids of the living processes that a process has started itself and that have not been given away. Zombies count
-/// as gone.
+/// The ids of the live direct children of a process, without reparented ones. Zombies count as gone.
 pub fn children_of(parent: u32) -> anyhow::Result<BTreeSet<u32>> {
     Ok(children()?.remove(&parent).unwrap_or_default())
 }
 
-/// The ids of all living processes that were started with this argument, whoever their parents are by now: a process
-/// that outlived who started it is found too.
+/// The ids of all live processes with this command-line argument, whoever their parents are: including those that
+/// outlived their parents.
 pub fn started_with(argument: &str) -> anyhow::Result<BTreeSet<u32>> {
     running_with("cmdline", |given| {
         given
@@ -34,8 +33,7 @@ pub fn started_with(argument: &str) -> anyhow::Result<BTreeSet<u32>> {
     })
 }
 
-/// The ids of all living processes that were started with this variable in their environment, whoever their parents are
-/// by now.
+/// The ids of all live processes with this variable in their environment, whoever their parents are.
 pub fn started_with_variable(name: &str, value: &str) -> anyhow::Result<BTreeSet<u32>> {
     let variable = format!("{name}={value}");
     running_with("environ", |given| given.contains(&variable.as_bytes()))
@@ -54,14 +52,14 @@ fn running_with(file: &str, is_so: impl Fn(&[&[u8]]) -> bool) -> anyhow::Result<
     Ok(found)
 }
 
-/// What a process calls itself; none where it is gone.
+/// A process's name; none if it is gone.
 #[must_use]
 pub fn name_of(id: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
     Some(name.trim_end().to_owned())
 }
 
-/// Whether a process of this id lives; a zombie does not.
+/// Whether a process with this id is alive; a zombie is not.
 #[must_use]
 pub fn is_running(id: u32) -> bool {
     parent_and_state(id).is_some_and(|(_, state)| state != 'Z')
@@ -89,7 +87,7 @@ fn ids() -> anyhow::Result<Vec<u32>> {
         .collect())
 }
 
-/// Fields 4 and 3 of `/proc/<pid>/stat`; what comes before them may hold anything but ends with the last `)`.
+/// Fields 4 and 3 of `/proc/<pid>/stat`; the name before them may contain anything but ends with the last `)`.
 fn parent_and_state(id: u32) -> Option<(u32, char)> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let (_, rest) = text.rsplit_once(')')?;

@@ -12,7 +12,7 @@ use crate::paths;
 use crate::port::free_port;
 use crate::process::Process;
 
-/// The setting by which a node knows for how long it has to wait for holders of turns, as low as it may be.
+/// How long a starting node waits for holders of turns: the setting's lowest value.
 const FIRST_QUIET: [&str; 2] = ["mooring.turn-lease-max-ms", "100"];
 
 /// The same setting as it is by default.
@@ -39,8 +39,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts a server with the module, append-only file on. Turns are granted almost at once: none was given before its
-    /// first start, whose holders would have to be waited for. After a restart they are.
+    /// Starts a server with the module and the append-only file. It grants turns almost immediately, since there are
+    /// none from before its first start to wait for. After a restart there are.
     pub async fn start() -> anyhow::Result<Self> {
         let [name, lease_max_ms] = FIRST_QUIET;
         let mut redis =
@@ -52,13 +52,13 @@ impl Redis {
         Ok(redis)
     }
 
-    /// Starts a server with further arguments as its command line takes them, for instance
-    /// `["--appendonly", "no"]`; they follow the harness's own and win over them.
+    /// Starts a server with further command-line arguments, for instance `["--appendonly", "no"]`; they follow the
+    /// harness's own and override them.
     pub async fn start_with(module: Module, arguments: &[&str]) -> anyhow::Result<Self> {
         Self::start_by(&["redis-server"], module, arguments).await
     }
 
-    /// Starts a replica of `primary`. It answers at once; whether it has caught up is for the caller to ask.
+    /// Starts a replica of `primary`. It replies immediately; the caller has to check whether it has caught up.
     pub async fn start_replica(
         primary: &Self,
         module: Module,
@@ -122,7 +122,7 @@ impl Redis {
         self.ready().await
     }
 
-    /// SIGTERM: Redis saves what it has to and closes its connections.
+    /// SIGTERM: Redis saves its data and closes its connections.
     pub async fn stop_server(&mut self) -> anyhow::Result<()> {
         self.process.terminate().await.map(|_| ())
     }
@@ -132,7 +132,7 @@ impl Redis {
         &mut self.process
     }
 
-    /// Where the server keeps its data and its log.
+    /// The directory of the server's data and log.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()

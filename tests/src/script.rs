@@ -18,7 +18,7 @@ use crate::paths;
 /// How long a script may take.
 const ENDED_WITHIN: Duration = Duration::from_secs(180);
 
-/// How a script ended and what it wrote.
+/// A script's exit status and output.
 #[derive(Debug)]
 pub struct Output {
     /// Whether the exit status was 0.
@@ -29,15 +29,15 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// What a round-robin client of `tests/clients` reports.
+/// The report of a round-robin client of `tests/clients`.
 #[derive(Debug, Deserialize)]
 pub struct Counts {
-    /// The replies of each session in order: numbers where they are such, else text.
+    /// The replies of each session in order: as numbers if possible, else as text.
     pub sessions: BTreeMap<String, Vec<serde_json::Value>>,
     /// Requests that were sent to another gateway because the first could not be reached (`refused`), or
     /// because its connection broke before a reply (`broken`: the request may have run).
     pub retries: Retries,
-    /// What went wrong, by session; empty when all went well.
+    /// Errors by session; empty if there were none.
     pub errors: BTreeMap<String, String>,
 }
 
@@ -48,8 +48,7 @@ pub struct Retries {
     pub refused: u64,
     /// The connection broke after the request was sent.
     pub broken: u64,
-    /// The client was told, by the gateway or by `--broken tell`, that the call may have run; it made the call
-    /// anew.
+    /// The client was told, by the gateway or by `--broken tell`, that the call may have run; it repeated the call.
     pub unknown: u64,
 }
 
@@ -58,24 +57,24 @@ pub struct Retries {
 pub struct Answers {
     /// The names of its tools.
     pub tools: Vec<String>,
-    /// What the calls came to, in their order.
+    /// The results of the calls, in order.
     pub answers: Vec<Answer>,
 }
 
-/// What one call came to; the SDK held it against the tool's output schema.
+/// The result of one call; the SDK validated it against the tool's output schema.
 #[derive(Debug, Deserialize)]
 pub struct Answer {
-    /// Whether the tool says that it failed.
+    /// Whether the tool reported an error.
     pub is_error: bool,
-    /// Its structured content; null where it has none.
+    /// Its structured content; null if it has none.
     #[serde(default)]
     pub structured: Value,
     /// Its text.
     pub text: String,
 }
 
-/// Lets the SDK of `script` (chosen by `sdk`, where there are several) make these calls as a user, whose requests go to
-/// the endpoints in turn.
+/// Makes these calls as a user with the SDK of `script` (selected by `sdk`, if there are several). Requests go to the
+/// endpoints in turn.
 pub async fn answers(
     script: &str,
     sdk: &[&str],
@@ -95,7 +94,7 @@ pub async fn answers(
     run_client_for(script, &words).await
 }
 
-/// Runs a round-robin client: `tests/clients/SCRIPT` with the interpreter that its ending asks for.
+/// Runs a round-robin client: `tests/clients/SCRIPT` with the interpreter for its extension.
 pub async fn run_client(script: &str, arguments: &[&str]) -> anyhow::Result<Counts> {
     run_client_for(script, arguments).await
 }

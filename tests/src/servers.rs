@@ -1,6 +1,6 @@
 //! Upstream servers from the registries: fastmcp (Python), and the reference servers and Playwright (Node).
 //!
-//! Invariant: a server that writes files does so in a temporary directory of its own.
+//! Invariant: a server that writes files does so in its own temporary directory.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,8 +44,8 @@ pub fn everything_command() -> anyhow::Result<Vec<String>> {
     Ok(vec![tool("mcp-server-everything")?, "stdio".to_owned()])
 }
 
-/// The command that starts server-memory 0.6.2 on stdio, which speaks 2024-11-05 alone. It keeps its graph beside its own
-/// program, so that nothing may be written to it.
+/// The command that starts server-memory 0.6.2 on stdio, which supports 2024-11-05 only. It stores its graph next to
+/// its program, so nothing may be written to it.
 pub fn older_memory_command() -> anyhow::Result<Vec<String>> {
     Ok(vec![tool("mcp-server-memory-0.6.2")?])
 }
@@ -55,22 +55,23 @@ pub fn older_everything_command() -> anyhow::Result<Vec<String>> {
     Ok(vec![tool("mcp-server-everything-2025.1.14")?])
 }
 
-/// The command that starts `tests/servers/shapes.py` on stdio: tools whose schemas have every shape, and which answer
-/// with what reached them.
+/// The command that starts `tests/servers/shapes.py` on stdio: tools with schemas of every shape, which return the
+/// arguments that they received.
 pub fn shapes_command() -> anyhow::Result<Vec<String>> {
     let program = paths::test_file("servers/shapes.py")?;
     Ok(vec![tool("python")?, program.display().to_string()])
 }
 
-/// The command that starts `@playwright/mcp` on stdio, with a browser of its own as soon as a page is asked for. What
-/// it writes goes below `output`.
+/// The command that starts `@playwright/mcp` on stdio; it starts a browser when a page is requested. Its files go below
+/// `output`.
 pub fn playwright_command(output: &Path) -> anyhow::Result<Vec<String>> {
     let mut command = vec![tool("playwright-mcp")?];
     command.extend(playwright_arguments(output));
     Ok(command)
 }
 
-/// `--isolated`: a profile in memory for each session. There is no sandbox where the tests run as root.
+/// `--isolated`: a profile in memory for each session. `--no-sandbox`: Chromium's sandbox does not work if the tests
+/// run as root.
 fn playwright_arguments(output: &Path) -> Vec<String> {
     let mut arguments: Vec<String> = ["--headless", "--isolated", "--no-sandbox"]
         .map(str::to_owned)
@@ -201,7 +202,7 @@ impl Server {
         format!("http://127.0.0.1:{}/sse", self.port)
     }
 
-    /// Where the server runs, and writes what it writes.
+    /// The working directory of the server.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()

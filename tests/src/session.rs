@@ -1,4 +1,4 @@
-//! One MCP session over raw HTTP, whose every request may go to another gateway.
+//! One MCP session over raw HTTP; each request may go to another gateway.
 //!
 //! The types are plain JSON on purpose: a test sees a field that a gateway dropped or added.
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::client::{HttpClient, Reply};
 
-/// The revision a session asks for unless told otherwise.
+/// The revision that a session requests by default.
 pub const PROTOCOL_VERSION: &str = "2025-11-25";
 
 /// How to begin a session.
 #[derive(Clone, Debug)]
 pub struct Opening {
-    /// The revision to ask for.
+    /// The revision to request.
     pub protocol_version: String,
     /// The client's capabilities.
     pub capabilities: Value,
@@ -147,13 +147,14 @@ impl McpSession {
         result_of(exchange.response).with_context(|| format!("call {tool}"))
     }
 
-    /// Calls `increment` and gives the count.
+    /// Calls `increment` and returns the count.
     pub async fn increment(&mut self) -> anyhow::Result<u64> {
         let result = self.call("increment", json!({})).await?;
         counted(&result)
     }
 
-    /// Has the fixture ask for the secret while no call is in flight: its tool `ask_later` waits for the notification.
+    /// Makes the fixture ask for the secret while no call is in flight: its tool `ask_later` waits for the
+    /// notification.
     pub async fn ask_later(&mut self, secret: &str) -> anyhow::Result<()> {
         self.call("ask_later", json!({"secret": secret})).await?;
         let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
@@ -169,8 +170,8 @@ impl McpSession {
         read_exchange(reply, &body).await
     }
 
-    /// The same, and answers a request of the server on the way with the result that `answer` gives for it. Each
-    /// answer goes to the next endpoint.
+    /// The same, and answers requests of the server with the result of `answer`. Each response goes to the next
+    /// endpoint.
     pub async fn request_answering(
         &mut self,
         method: &str,
@@ -182,8 +183,8 @@ impl McpSession {
         self.read_answering(reply, &body, answer).await
     }
 
-    /// Reads the reply to `request` up to its response, and answers requests of the server on the way, as
-    /// [`McpSession::request_answering`] does.
+    /// Reads the reply to `request` up to its response, and answers requests of the server like
+    /// [`McpSession::request_answering`].
     pub async fn read_answering(
         &mut self,
         mut reply: Reply,
@@ -209,7 +210,7 @@ impl McpSession {
         bail!("the stream ended before the response; it held {before:?}")
     }
 
-    /// A JSON-RPC request with an id of its own.
+    /// A JSON-RPC request with a new id.
     pub fn request_body(&mut self, method: &str, params: Value) -> Value {
         let id = self.next_request_id;
         self.next_request_id += 1;

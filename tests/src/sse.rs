@@ -13,7 +13,7 @@ pub struct Event {
     pub retry_ms: Option<u64>,
 }
 
-/// Collects chunks and gives events.
+/// Collects chunks and returns events.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -32,7 +32,7 @@ impl Decoder {
         self.comments
     }
 
-    /// The next whole event. Blocks that hold only comments are skipped.
+    /// The next complete event. Blocks that contain only comments are skipped.
     pub fn next_event(&mut self) -> Option<Event> {
         loop {
             let end = block_end(&self.buffer)?;
@@ -69,7 +69,7 @@ impl Decoder {
     }
 }
 
-/// Just behind the first empty line.
+/// The offset after the first empty line.
 fn block_end(buffer: &[u8]) -> Option<usize> {
     let newlines = buffer
         .windows(2)

@@ -31,7 +31,7 @@ impl StdioSession {
     }
 }
 
-/// A server that runs, in a directory of its own.
+/// A running server, in its own directory.
 #[derive(Debug)]
 pub struct StdioConnection {
     child: Child,
@@ -72,7 +72,7 @@ impl StdioConnection {
         self.child.id()
     }
 
-    /// The file that holds what the server wrote to standard error.
+    /// The file with the server's stderr.
     #[must_use]
     pub fn errors(&self) -> PathBuf {
         self.directory.path().join("stderr")
@@ -91,7 +91,7 @@ impl StdioConnection {
             .context("write")
     }
 
-    /// Closes the server's standard input: the polite way to ask it to end.
+    /// Closes the server's stdin, which asks it to exit.
     pub fn close(&mut self) {
         self.input = None;
     }

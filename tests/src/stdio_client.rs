@@ -1,4 +1,4 @@
-//! Clients of `mooring stdio`: each starts a process of its own and speaks to it over its standard input and output.
+//! Clients of `mooring stdio`: each starts its own process and uses its stdin and stdout.
 //!
 //! Invariant: a process that is started here is gone when its client is dropped.
 
@@ -90,7 +90,7 @@ impl StdioClient {
         self.answer(id).await
     }
 
-    /// Sends a request, whose answer may be read later.
+    /// Sends a request whose response may be read later.
     pub async fn send(&mut self, method: &str, params: Value) -> anyhow::Result<u64> {
         self.last_id += 1;
         let id = self.last_id;
@@ -131,7 +131,7 @@ impl StdioClient {
         Ok(result.get("structuredContent").cloned().unwrap_or_default())
     }
 
-    /// What it was told before answers, so far.
+    /// The messages received before responses so far.
     #[must_use]
     pub fn notifications(&self) -> &[Value] {
         &self.notifications
@@ -188,20 +188,20 @@ impl StdioClient {
         self.child.id().context("it has ended")
     }
 
-    /// What it wrote to its standard error.
+    /// Its stderr.
     #[must_use]
     pub fn log_text(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 
-    /// Where its own files lie.
+    /// The directory of its own files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Starts it with settings or words that it refuses: its exit status and what it said.
+/// Starts it with invalid settings or flags: its exit status and its output.
 pub async fn refused(
     settings: &Settings,
     server: &str,
