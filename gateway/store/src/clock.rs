@@ -1,14 +1,14 @@
-//! The wall clock, and the clocks of the stores that keep time themselves.
+//! The wall clock, and the clocks of stores that measure time themselves.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use mooring_session::time::{Monotonic, Timestamp};
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-/// Where a store reads the time. One reading of each per command.
+/// The clocks of a store. A command reads each at most once.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The machine's clocks; the monotonic one counts from the moment the store was made.
+    /// The machine's clocks; the monotonic one counts from the creation of the store.
     System {
         /// The origin of the monotonic clock.
         origin: Instant,

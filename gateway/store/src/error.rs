@@ -1,7 +1,7 @@
-//! Why a store did not do what it was asked.
+//! Why a store did not execute a command.
 //!
-//! Invariant: every variant leads to one kind of answer. A refusal is about the session; everything else is about the
-//! store, says nothing about the session, and is 503 with Retry-After, never 404.
+//! Invariant: every variant maps to one kind of reply. A refusal is about the session; every other error is about the
+//! store, says nothing about the session, and becomes 503 with Retry-After, never 404.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ pub enum StoreError {
     /// The rules refused: nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The store cannot be reached, and the command is not one that can be served without it. Where the reply was
-    /// lost, it may have been carried out: the same command with the same token gets the same answer.
+    /// The store is unreachable, and the command cannot be served without it. If the reply was lost, the command may
+    /// have been executed: a repetition with the same token gets the same reply.
     #[error("the store is away: {0}")]
     Away(UnavailableReason),
     /// The store was reached and cannot carry out commands at present.
     #[error("the store is not ready: {0}")]
     NotReady(NotReady),
-    /// Redis answers and does not know all of the module's commands.
+    /// Redis is reachable but lacks commands of the module.
     #[error("redis runs without the mooring module, or with one that is too old")]
     NoModule,
     /// The module does not index this gateway's keys.
@@ -28,12 +28,12 @@ pub enum StoreError {
         "mooring.prefixes of redis does not cover store.key_prefix, so sessions cannot be counted"
     )]
     NotIndexed,
-    /// The answer does not read as the contract says: a module of another version, or not the module.
+    /// The reply violates the contract: the module has another version, or it is not the module.
     #[error("unreadable reply to {command}: {problem}")]
     Reply {
-        /// What was sent.
+        /// The command.
         command: &'static str,
-        /// What is wrong with the answer. It never repeats a value.
+        /// What is wrong with the reply, without values of it.
         problem: Box<str>,
     },
 }
@@ -50,10 +50,10 @@ pub enum UnavailableReason {
     /// No reply within `store.command_timeout_ms`.
     #[error("no reply in time")]
     TimedOut,
-    /// The gateway serves from memory, and memory does not know enough about this session.
+    /// The gateway serves from memory, which does not know enough about this session.
     #[error("the session is not known in memory")]
     Unknown,
-    /// The store has returned, and what happened meanwhile is still being told to it.
+    /// The store has returned and is being reconciled.
     #[error("it has just returned")]
     Reconciling,
 }
@@ -92,7 +92,7 @@ pub enum OpenError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The embedded file could not be made, locked or moved aside.
@@ -100,7 +100,7 @@ pub enum OpenError {
     Place {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The embedded file could not be opened.
@@ -108,7 +108,7 @@ pub enum OpenError {
     File {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// A newer mooring wrote the file.
@@ -134,7 +134,7 @@ pub enum OpenError {
     Unreachable {
         /// Where, without credentials.
         address: String,
-        /// What went wrong.
+        /// The problem.
         problem: String,
     },
     /// Redis refuses this client: a wrong password, or no permission.
@@ -142,7 +142,7 @@ pub enum OpenError {
     Denied {
         /// Where, without credentials.
         address: String,
-        /// What it said.
+        /// The error.
         problem: String,
     },
     /// Redis runs without the module.
@@ -174,9 +174,9 @@ pub enum OpenError {
     NotIndexed {
         /// Where, without credentials.
         address: String,
-        /// What the keys of sessions start with.
+        /// The prefix of sessions' keys.
         head: String,
-        /// What the module indexes.
+        /// The prefixes that the module indexes.
         prefixes: String,
     },
 }

@@ -9,7 +9,7 @@ use super::key::SessionKey;
 pub enum WorkerEvent {
     /// A turn that the worker waits for is its own now. It has to renew or leave it within the grant's second.
     Turn {
-        /// Whose turn it is.
+        /// The session of the turn.
         key: SessionKey,
         /// At which server.
         server: ServerName,
@@ -18,7 +18,7 @@ pub enum WorkerEvent {
         /// The turn's number: it fences the holder from every earlier one.
         turn: u64,
     },
-    /// A ticket of the worker's was taken out of its queue: whoever asked for its call wants it no more.
+    /// A ticket of the worker was removed from its queue: the call was cancelled.
     Withdrawn {
         /// Of which session.
         key: SessionKey,
@@ -27,7 +27,7 @@ pub enum WorkerEvent {
         /// The ticket that waited.
         ticket: Token,
     },
-    /// Something that the worker was told to wait for has changed: it asks again.
+    /// A claim that the worker waits for has changed: the worker resolves again.
     Settled {
         /// Of which session.
         key: SessionKey,

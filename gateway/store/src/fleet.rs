@@ -1,4 +1,4 @@
-//! The workers of a fleet: who lives, and what each is told.
+//! The workers of a fleet: their liveness and their events.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::error::StoreError;
 use super::events::WorkerEvent;
 use super::{Backend, Store, on_backend};
 
-/// How long a worker that was never heard counts as alive: the module's default.
+/// How long a worker without a heartbeat so far counts as alive: the module's default.
 pub(super) const WORKER_GRACE: Millis = Millis::new(15_000);
 
-/// What a store tells of one worker.
+/// A store's view of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
     /// Name and boot id.
     pub worker: WorkerId,
     /// Where its peers reach it.
     pub address: Address,
-    /// Whether its last beat still holds.
+    /// Whether its last heartbeat is still valid.
     pub alive: bool,
-    /// What it announced.
+    /// Whether it has announced to drain.
     pub drain: Drain,
-    /// When it was last heard.
+    /// The time of its last heartbeat.
     pub last_beat_at: Timestamp,
-    /// How many bindings it drives; none where the store does not know.
+    /// The number of its bindings; none if the store does not count them.
     pub bindings: Option<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Store {
         on_backend!("WORKER.GONE", self.gone(worker))
     }
 
-    /// Everybody that the store has heard.
+    /// All workers with a heartbeat in the store.
     ///
     /// # Errors
     /// The store's own only.
@@ -69,8 +69,8 @@ impl Store {
         on_backend!("WORKER.LIST", self.workers())
     }
 
-    /// Whether [`wait_for_events`](Self::wait_for_events) reports what other processes did. The embedded file does not:
-    /// a caller that waits for one of them has to ask again.
+    /// Whether [`wait_for_events`](Self::wait_for_events) reports changes by other processes. The embedded file does
+    /// not: a caller that waits for one has to poll.
     #[must_use]
     pub fn reports_events_of_others(&self) -> bool {
         match &*self.backend {
@@ -79,9 +79,8 @@ impl Store {
         }
     }
 
-    /// Waits for events of this worker, for `timeout` at most; none where there were none. One caller per worker waits
-    /// at a time; another waits behind it. The future may be dropped at any moment: events that it would have returned
-    /// go to the next caller.
+    /// Waits for events of this worker, for at most `timeout`; returns none if there were none. One caller per worker
+    /// waits at a time; others queue. The future may be dropped at any time: its events go to the next caller.
     ///
     /// # Errors
     /// The store's own only. Where the store is away, it is waited for within `timeout`, so that a caller who asks
@@ -91,7 +90,7 @@ impl Store {
         worker: &WorkerId,
         timeout: Duration,
     ) -> Result<Vec<WorkerEvent>, StoreError> {
-        // Its duration says nothing: it waits for something to happen.
+        // Its duration is not recorded: it waits for an event.
         on_backend!(self.wait_for_events(worker, timeout))
     }
 }

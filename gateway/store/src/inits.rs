@@ -6,9 +6,9 @@ use mooring_session::time::{Millis, Timestamp};
 
 use super::key::InitDigest;
 
-/// Most client builds remembered in memory. Beyond it the ones that lapse first make room.
+/// Most client builds in memory. Beyond it those that expire first are dropped.
 pub(super) const INITS_MAX: usize = 1_024;
-/// Longest text kept, in bytes: initialize params have a limit of their own below it, and a server's answer may be longer.
+/// Longest stored text in bytes: initialize params have a lower limit, and a server's result may be longer.
 pub(super) const INIT_BYTES_MAX: usize = 65_536;
 
 /// Initialize params by digest, each until its own deadline.

@@ -1,7 +1,6 @@
-//! The keys under which records stand, in families: what a key is of shows in what it starts with.
+//! The keys of records, in families: a key's prefix shows the kind of session.
 //!
-//! Invariant: neither a key nor a session id is ever shown whole: both are secrets of the client that was given them, or
-//! tell whose they are.
+//! Invariant: keys and session ids are never shown whole: both are secrets of the client, or reveal the user.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -13,8 +12,8 @@ use mooring_session::names::{NameError, Problem, ServerName, SessionId};
 /// Server, user, and a third: the language of code, or the parent of an agent.
 const PARTS: usize = 3;
 
-/// Which sessions a key is of. Each family is listed and cleaned up by itself, because what a session leaves behind is
-/// another thing in each: upstream sessions, or a directory.
+/// The kind of session that a key belongs to. Each family is listed and cleaned up separately, because it leaves other
+/// resources: upstream sessions, or a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Of MCP clients: `<prefix>session_affinity:<id>`.
@@ -22,8 +21,8 @@ pub enum Family {
     Mcp,
     /// Of code: `<prefix>code_exec_session:<server>:<user_slug>:<language>`.
     Code,
-    /// Of agents that are programs: `<prefix>agent_session:<server>:<user_slug>:<parent>`. They leave nothing behind that
-    /// could be cleaned up, so nobody reaps them: their tombstones end by themselves.
+    /// Of command-line agents: `<prefix>agent_session:<server>:<user_slug>:<parent>`. They leave nothing to clean up,
+    /// so there is no reaper for them: their tombstones expire.
     Agent,
 }
 
@@ -31,7 +30,7 @@ impl Family {
     /// Every family.
     pub const ALL: [Self; 3] = [Self::Mcp, Self::Code, Self::Agent];
 
-    /// What stands between a store's prefix and the rest of a key.
+    /// The part of a key between the store's prefix and the rest.
     const fn word(self) -> &'static str {
         match self {
             Self::Mcp => "session_affinity:",
@@ -40,12 +39,12 @@ impl Family {
         }
     }
 
-    /// What the keys of each family under `prefix` start with.
+    /// The prefixes of each family's keys under `prefix`.
     pub(super) fn heads(prefix: &str) -> Vec<String> {
         Self::ALL.map(|family| family.head(prefix)).to_vec()
     }
 
-    /// What the keys of the whole family under `prefix` start with.
+    /// The prefix of this family's keys under `prefix`.
     pub(super) fn head(self, prefix: &str) -> String {
         format!("{prefix}{}", self.word())
     }
@@ -109,8 +108,8 @@ impl SessionKey {
         Ok(Self::of(family, prefix, &rest, Some(id.clone())))
     }
 
-    /// The key that a store named in an answer; none where it is of no family under `prefix`, because a Redis may hold
-    /// sessions of others too. That of a code or agent session does not tell the session's id.
+    /// Parses a key that a store returned; none if it is of no family under `prefix`, since a Redis may also contain
+    /// other sessions. The key of a code or agent session does not contain the session's id.
     pub(super) fn named(prefix: &str, key: &[u8]) -> Option<Self> {
         let rest = key.strip_prefix(prefix.as_bytes())?;
         let (family, rest) = Family::ALL.into_iter().find_map(|family| {
@@ -149,7 +148,7 @@ impl SessionKey {
         self.family
     }
 
-    /// The id of the session that stands under it; none for the key of a code or agent session that a store named.
+    /// The id of the session; none for a code or agent session whose key a store returned.
     #[must_use]
     pub const fn id(&self) -> Option<&SessionId> {
         self.id.as_ref()
@@ -218,8 +217,8 @@ fn check_parts(family: Family, prefix: &str, rest: &str) -> Result<(), NameError
     Ok(())
 }
 
-/// The digest by which the initialize params of one client build are known: the SHA-256 of their JSON, in hex.
-/// It is what the record's label `init` holds.
+/// Identifies the initialize params of one client build: the SHA-256 of their JSON, in hex. The record's label `init`
+/// contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InitDigest(Arc<str>);
 
@@ -243,7 +242,7 @@ impl InitDigest {
         &self.0
     }
 
-    /// The plain key `<prefix>init:<digest>` that holds the params.
+    /// The plain key `<prefix>init:<digest>` of the params.
     pub(super) fn key(&self, prefix: &str) -> String {
         format!("{prefix}init:{}", self.0)
     }

@@ -1,10 +1,9 @@
-//! Where session records live: one seam over Redis, the embedded file and memory.
+//! The store of session records: one interface to Redis, the embedded file and memory.
 //!
 //! Every store carries out the same transitions by the same rules (the crate `mooring_session`), so a request and a
 //! reply mean the same everywhere, and what differs is only who else sees the record. [`Store`] is cheap to clone.
-//!
-//! The operations on one record are here; [`turns`] has those that keep calls in order, [`operate`] what the reaper and
-//! people ask about many records, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits.
+//! This module has the operations on one record; [`turns`] has those that order calls, [`operate`] those on many
+//! records for the reaper and operators, [`fleet`] the workers and their events, [`rate`] the fleet-wide limits.
 //!
 //! Invariant: an error that is not a refusal says nothing about the session, and never becomes a 404.
 
@@ -79,7 +78,7 @@ pub use self::user_slug::UserSlug;
 /// How many TTLs of a session the initialize params that it names are kept.
 const INIT_KEEP_TTLS: u64 = 2;
 
-/// Runs an operation of whichever store is behind the handle; with a command's name, records how long it took.
+/// Runs an operation of the actual store; with a command's name, records its duration.
 macro_rules! on_backend {
     ($self:ident.$operation:ident($($argument:expr),*)) => {
         match &*$self.backend {
@@ -96,7 +95,7 @@ macro_rules! on_backend {
 }
 use on_backend;
 
-/// Where session records live.
+/// A store of session records.
 #[derive(Clone, Debug)]
 pub struct Store {
     backend: Arc<Backend>,
@@ -122,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Which store it is, in one word.
+    /// The kind of store, in one word.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match &*self.backend {
@@ -131,7 +130,7 @@ impl Store {
         }
     }
 
-    /// What outages of Redis cost. Where nothing can be lost that way, there is never a next one.
+    /// The losses of outages. A store without a fallback never has any.
     #[must_use]
     pub fn losses(&self) -> Losses {
         match &*self.backend {
@@ -146,7 +145,7 @@ impl Store {
         SessionKey::mcp(&self.prefix, id)
     }
 
-    /// The key of a session as another worker names it; none where it is no key of this store's.
+    /// Parses a session's key from another gateway; none if it is not a key of this store.
     #[must_use]
     pub fn key_named(&self, text: &str) -> Option<SessionKey> {
         SessionKey::named(&self.prefix, text.as_bytes())
@@ -192,8 +191,7 @@ impl Store {
         self.status_cell().watch()
     }
 
-    /// Whether replies are served without the store of the settings at present: what the reply header
-    /// `Mooring-Degraded` says.
+    /// Whether replies are currently served without the configured store, as the header `Mooring-Degraded` reports.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.status().mode == StoreMode::Degraded
@@ -212,7 +210,7 @@ impl Store {
         self.run(key, request).await
     }
 
-    /// The same, and who answered: a generation of memory's making is nothing to tell incarnations apart by.
+    /// The same, and what served it: a generation assigned by memory cannot distinguish sessions.
     ///
     /// # Errors
     /// See [`create`](Self::create).
@@ -224,7 +222,7 @@ impl Store {
         self.run_and_tell(key, request).await
     }
 
-    /// Notes a use, and sets what is given.
+    /// Records a use, and sets the given fields.
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`, `LIMIT`.
@@ -280,7 +278,7 @@ impl Store {
         self.run(key, request).await
     }
 
-    /// Says that a claim is initialized.
+    /// Confirms that a claim is initialized.
     ///
     /// # Errors
     /// Refused: `STALE` where the claim was lost, and the upstream session just made is to be deleted; `NOSESSION`,
@@ -305,7 +303,7 @@ impl Store {
         self.run(key, request).await
     }
 
-    /// Drops a binding, or gives up a claim.
+    /// Removes a binding, or gives up a claim.
     ///
     /// # Errors
     /// Refused: `STALE` for another epoch or token; `NOSESSION`, `ENDED`, `DENIED`.
@@ -333,7 +331,7 @@ impl Store {
         on_backend!("SET", self.put_init(digest, json, keep))
     }
 
-    /// Drops what is kept under the digest. What is not there, or cannot be dropped now, lapses by itself.
+    /// Deletes the params with this digest. If that fails, they expire.
     ///
     /// # Errors
     /// The store's own only.
@@ -341,7 +339,7 @@ impl Store {
         on_backend!("DEL", self.delete_init(digest))
     }
 
-    /// The initialize params of a client build; none where they have lapsed.
+    /// The initialize params of a client build; none if they have expired.
     ///
     /// # Errors
     /// The store's own only.

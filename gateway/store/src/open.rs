@@ -24,18 +24,18 @@ pub struct StoreOptions {
     pub key_prefix: String,
     /// Longest wait for one command of Redis.
     pub command_timeout: Duration,
-    /// How long sessions may be idle: what they need is kept for longer.
+    /// The TTL of sessions; data that they need is kept longer.
     pub session_ttl: Duration,
 }
 
-/// Where records live.
+/// The location of records.
 #[derive(Clone)]
 pub enum StorePlace {
     /// In this process's memory.
     Memory,
     /// In a SQLite file on this machine.
     Embedded {
-        /// The file; made where it is missing, with its directory.
+        /// The file; created with its directory if it is missing.
         path: PathBuf,
     },
     /// In a Redis with the module.
@@ -60,14 +60,14 @@ impl std::fmt::Debug for StorePlace {
 /// What happens while Redis is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenAway {
-    /// Memory serves what is safe to serve.
+    /// Memory serves what it safely can.
     Fallback,
     /// Every command is answered with `UnavailableReason`.
     Fail,
 }
 
 impl StoreOptions {
-    /// What the settings say.
+    /// The options from the settings.
     #[must_use]
     pub fn of(settings: &StoreSettings, session_ttl: Duration) -> Self {
         Self {

@@ -1,8 +1,7 @@
-//! What the reaper and people who operate the gateway ask of a store: which sessions there are, and which of them have
-//! to be cleaned up.
+//! Operations on many records for the reaper and operators: listing sessions, and finding those to clean up.
 //!
-//! Invariant: nothing here is decided by an index. LIST and REAP name sessions; what is true of one is said, and checked
-//! again, by the command over its record.
+//! Invariant: no index decides anything. LIST and REAP return candidates; the command on a session's record checks its
+//! state again.
 
 use mooring_session::names::WorkerId;
 use mooring_session::rules::{ClaimRequest, ForgetRequest};
@@ -14,21 +13,21 @@ use super::query::{SessionPage, SessionQuery};
 use super::{Store, on_backend};
 
 impl Store {
-    /// The key that an answer of this store named, such as the least recently used session of a cap that was reached;
-    /// none where it is not the key of a session of this gateway's prefix.
+    /// Parses a key that this store returned, such as the least recently used session at a session cap; none if it is
+    /// not the key of a session with this gateway's prefix.
     #[must_use]
     pub fn named_key(&self, key: &[u8]) -> Option<SessionKey> {
         SessionKey::named(&self.prefix, key)
     }
 
-    /// The key of a family whose rest is `place`: the id of an MCP session, server, user and a third part of any other.
-    /// None where no key can be like that.
+    /// The key of a family with this `place`: the id of an MCP session; server, user and a third part of any other.
+    /// None if that makes no valid key.
     #[must_use]
     pub fn key_at(&self, family: Family, place: &str) -> Option<SessionKey> {
         self.key_named(&(family.head(&self.prefix) + place))
     }
 
-    /// One page of the sessions that a query asks for. Touches nothing.
+    /// One page of the sessions that match a query. Counts as no use.
     ///
     /// # Errors
     /// Refused: `ERR` for a cursor that no store of this kind gave. `UnavailableReason` while Redis is: memory does not know what
@@ -37,9 +36,9 @@ impl Store {
         on_backend!("SESSION.LIST", self.list(query))
     }
 
-    /// Names at most `count` sessions of a family that expired or ended and still hold something, for `worker` to clean
-    /// up: [`claim`](Self::claim), delete what they held, [`forget`](Self::forget). Touches nothing. What others left
-    /// under the same store is not named, and does not stand in the way.
+    /// Returns at most `count` keys of expired or ended sessions of a family with resources to clean up, for `worker`:
+    /// [`claim`](Self::claim), delete the resources, [`forget`](Self::forget). Counts as no use. Other sessions in the
+    /// same store are neither returned nor in the way.
     ///
     /// # Errors
     /// `UnavailableReason` while Redis is: nothing is reaped without it.
@@ -52,7 +51,7 @@ impl Store {
         on_backend!("SESSION.REAP", self.reap(worker, family, count))
     }
 
-    /// Takes a tombstone for cleaning, and answers with what it holds. The same worker asking again renews its lease.
+    /// Claims a tombstone for cleaning up, and returns its resources. Repeating it renews the worker's lease.
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `BUSY`. `UnavailableReason` while Redis is.

@@ -1,4 +1,4 @@
-//! LIST: which sessions are asked for, and one page of the answer.
+//! LIST: the query, and one page of its result.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use mooring_session::view::RecordView;
 
 use super::key::{Family, SessionKey};
 
-/// How many sessions a page holds unless the query says otherwise.
+/// Default number of sessions per page.
 const PAGE_USUAL: usize = 100;
 
-/// Which sessions to list. Filters that are not given admit every session; those that are all have to hold, and server,
-/// instance and owner have to be those of one binding.
+/// Selects sessions to list. A filter that is not set matches every session; all set filters must match, and server,
+/// instance and owner must match in the same binding.
 #[derive(Clone, Debug)]
 pub struct SessionQuery {
-    /// Which sessions. MCP sessions unless the query says otherwise.
+    /// The family; MCP sessions by default.
     pub family: Family,
-    /// Whose sessions.
+    /// The owner of the sessions.
     pub principal: Option<Principal>,
     /// Sessions bound to this server.
     pub server: Option<ServerName>,
@@ -32,12 +32,12 @@ pub struct SessionQuery {
     pub owner: Option<WorkerId>,
     /// Sessions of this standing.
     pub standing: Option<Standing>,
-    /// Sessions whose key matches this pattern behind what all keys of the family start with, as Redis matches patterns:
-    /// the id of an MCP session, `<server>:<user_slug>:<language>` of a code session.
+    /// A Redis pattern for the part of the key after the family's prefix: the id of an MCP session,
+    /// `<server>:<user_slug>:<language>` of a code session.
     pub id_pattern: Option<Box<str>>,
     /// By the time of creation.
     pub order: Order,
-    /// Where the page before this one ended; none for the first page.
+    /// The cursor of the previous page; none for the first page.
     pub cursor: Option<Cursor>,
     /// Most sessions on the page, 1 to [`PAGE_MAX`]; more is answered with as many.
     pub count: usize,
@@ -87,11 +87,11 @@ impl SessionQuery {
 /// A page of sessions. It may be short, even empty, and still have a next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionPage {
-    /// Whether the store knows all its sessions at present: an index that is being rebuilt lists those it has seen.
+    /// Whether the store's index is complete: one that is being rebuilt lists only the sessions that it has read.
     pub complete: bool,
-    /// Where the next page starts; none at the end.
+    /// The cursor of the next page; none after the last.
     pub cursor: Option<Cursor>,
-    /// The sessions, in the order asked for.
+    /// The sessions, in the requested order.
     pub sessions: Vec<(SessionKey, RecordView)>,
 }
 
@@ -100,7 +100,7 @@ pub struct SessionPage {
 pub struct Cursor(Arc<str>);
 
 impl Cursor {
-    /// What stands for the start of the first page and the end of the last.
+    /// The cursor before the first page and after the last.
     pub(super) const EDGE: &'static str = "0";
 
     /// The place that a store named; none at the end.
@@ -113,7 +113,7 @@ impl Cursor {
     }
 }
 
-/// The pattern of a family's keys whose rest is like `rest_pattern`: what they start with is taken as it is.
+/// The pattern of a family's keys: the prefix literally, and `rest_pattern`.
 pub(super) fn key_pattern(family: Family, prefix: &str, rest_pattern: Option<&str>) -> String {
     literal_pattern(&family.head(prefix)) + rest_pattern.unwrap_or("*")
 }

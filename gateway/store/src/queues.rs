@@ -1,4 +1,4 @@
-//! Turns and news among the callers of one process: what the stores without Redis have in place of the module's queues.
+//! Turns and events among the callers of one process: the counterpart of the module's queues for stores without Redis.
 //!
 //! The rules are the same ([`Turns`], [`News`]); this file gives them a lock, a clock, and a bell for those who wait.
 //! Invariants: nothing waits while the lock is held; news is taken out only in the moment in which it is returned, so
@@ -32,7 +32,7 @@ const LIMITS: TurnLimits = TurnLimits {
 };
 /// Most queues advanced in one step.
 const STEP_MAX: usize = 256;
-/// How often what is due is looked for while anything waits: a worker's death has no deadline of its own.
+/// How often due work is checked for while callers wait: a worker's death has no deadline of its own to wait for.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The turns and news of one process.
@@ -58,7 +58,7 @@ impl State {
 }
 
 impl Queues {
-    /// Of a process that starts: no turn of an earlier one can still be held.
+    /// For a process that starts: no turn of an earlier one is still held.
     pub(super) fn new(clock: Clock, prefix: &str) -> Self {
         Self {
             state: Mutex::new(State {
@@ -71,7 +71,7 @@ impl Queues {
         }
     }
 
-    /// Asks for a turn. Answers its number, or none while the caller waits.
+    /// Enters the queue for a turn. Returns its number, or none while the caller has to wait.
     pub(crate) fn enter(
         &self,
         key: &SessionKey,
@@ -87,7 +87,7 @@ impl Queues {
         })
     }
 
-    /// Passes a turn on.
+    /// Releases a turn, which goes to the next caller.
     pub(crate) fn leave(
         &self,
         key: &SessionKey,
@@ -103,13 +103,13 @@ impl Queues {
         })
     }
 
-    /// Whether somebody has the turn of this session at `server`, or at any.
+    /// Whether the turn of this session is taken, at `server` or at any.
     pub(super) fn holds(&self, key: &SessionKey, server: Option<&ServerName>) -> bool {
         let mono = self.clock.mono();
         self.state().turns.holds(&place(key), server, mono)
     }
 
-    /// Notes what an answer told of a claim, and tells others what it means to them.
+    /// Notes a claim in a reply, and wakes callers that are waiting for it.
     pub(super) fn note(
         &self,
         key: &SessionKey,
@@ -145,19 +145,19 @@ impl Queues {
         self.ring_for(&mut state, due);
     }
 
-    /// Ends all turns, because somebody else says from now on whose they are. Whoever waits is told to ask again.
+    /// Ends all turns, because another store assigns them from now on. Waiting callers have to enter again.
     pub(super) fn dissolve(&self, workers: &dyn Liveness) {
         let mono = self.clock.mono();
         self.state().turns.restart(mono, Millis::new(0));
         while self.advance(workers) == StepProgress::More {}
     }
 
-    /// Whether there is news for the worker.
+    /// Whether there are events for the worker.
     pub(super) fn has(&self, worker: &WorkerId) -> bool {
         self.state().news.has(worker)
     }
 
-    /// Does what is due, or a part of it.
+    /// Does the work that is due, or a part of it.
     pub(super) fn advance(&self, workers: &dyn Liveness) -> StepProgress {
         let mono = self.clock.mono();
         self.with(workers, |turns, context| {
@@ -193,7 +193,7 @@ impl Queues {
         }
     }
 
-    /// Takes what there is for the worker. Grants that are no longer true are not told.
+    /// Takes the worker's events. Grants that have become invalid are dropped.
     fn take(&self, worker: &WorkerId) -> Vec<WorkerEvent> {
         let mono = self.clock.mono();
         let State { turns, news } = &mut *self.state();
@@ -276,7 +276,7 @@ impl Queues {
         result
     }
 
-    /// Wakes those who wait, where there is news for anybody, or something is due sooner than they know of.
+    /// Wakes waiting callers if there are events for any of them, or work becomes due earlier than they know.
     fn ring_for(&self, state: &mut State, due_before: Option<Monotonic>) {
         let mut has_news = false;
         while state.news.pop_fresh().is_some() {
@@ -296,7 +296,7 @@ impl Queues {
     }
 }
 
-/// There is one database.
+/// All sessions are in one database.
 fn place(key: &SessionKey) -> SessionPlace {
     SessionPlace::new(0, key.secret().as_bytes())
 }

@@ -13,7 +13,7 @@ use super::{Store, on_backend};
 
 /// Longest name of a rate, in bytes.
 const NAME_BYTES_MAX: usize = 512;
-/// Most rates that a process remembers by itself. Beyond it the ones that lapse first make room.
+/// Most rates in a process's memory. Beyond it those that expire first are dropped.
 const RATES_MAX: usize = 10_000;
 
 /// The answer of RATE.
@@ -23,7 +23,7 @@ pub struct RateReply {
     pub allowed: bool,
     /// How many of cost one could still pass at once.
     pub remaining: u64,
-    /// After which time this request would be let through; zero where it was.
+    /// When this request would be allowed; zero if it was.
     pub retry_after: Millis,
 }
 

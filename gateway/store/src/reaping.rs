@@ -1,8 +1,8 @@
-//! The reaper's loop: what expired or ended sessions of a family still hold is deleted, by whichever gateway is first.
+//! The reaper's loop: whichever gateway is first deletes the resources of expired or ended sessions of a family.
 //!
-//! Invariants: one gateway at a time cleans an incarnation, because the store gives its tombstone to one at a time
-//! (CLAIM); if that gateway dies, another follows when the lease has lapsed; and only the tombstone of exactly that
-//! incarnation is dropped (FORGET), never the session of a client that came back.
+//! Invariants: only one gateway at a time cleans up a generation, because the store grants its tombstone to one at a
+//! time (CLAIM); if that gateway dies, another one takes over when the lease has expired; and only the tombstone of
+//! that generation is deleted (FORGET), never the session of a client that came back.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use rand::seq::SliceRandom;
 
 use super::{Family, SessionKey, Store, StoreError};
 
-/// Most tombstones asked for at once.
+/// Most tombstones requested at once.
 const BATCH: usize = 100;
 
 /// Cleans up after the sessions of one family.
@@ -26,7 +26,7 @@ pub trait Reaper: Sync {
     /// Most tombstones cleaned at the same time.
     const AT_ONCE: usize;
 
-    /// Cleans one tombstone. False if another gateway has it, or the store could not be asked.
+    /// Cleans up one tombstone. False if another gateway has it, or the store is unavailable.
     fn clean(&self, key: SessionKey) -> impl Future<Output = bool> + Send;
 
     /// Runs after every pass.
@@ -38,7 +38,7 @@ pub trait Reaper: Sync {
 pub enum ClaimRefusal {
     /// Another gateway has it, or had it.
     Elsewhere,
-    /// The store could not be asked.
+    /// The store is unavailable.
     NotAsked,
 }
 
@@ -49,17 +49,17 @@ pub enum ForgetOutcome {
     Now,
     /// Its session has begun again, another gateway cleans it, or it was dropped before.
     Elsewhere,
-    /// The store could not be asked. The next gateway that cleans it finds that everything is deleted.
+    /// The store is unavailable. The next gateway that cleans it up finds everything deleted.
     NotAsked,
 }
 
-/// A pause that is up to a quarter shorter or longer, so that the gateways of a fleet do not look at the same time.
+/// A pause that is up to a quarter shorter or longer, so that gateways do not query at the same time.
 pub fn jittered(interval: Duration) -> Duration {
     interval.mul_f64(rand::random_range(0.75..1.25))
 }
 
 impl Store {
-    /// Looks for tombstones and has them cleaned, until it is stopped. The pauses between two passes are `interval`,
+    /// Requests tombstones and cleans them up until it is stopped. The pauses between passes are `interval`,
     /// [`jittered`].
     pub async fn reap_all(&self, worker: &WorkerId, reaper: &impl Reaper, interval: Duration) {
         let mut was_asked = true;
@@ -67,7 +67,7 @@ impl Store {
             tokio::time::sleep(jittered(interval)).await;
             match self.reap_pass(worker, reaper).await {
                 Ok(()) => was_asked = true,
-                // One line for a whole outage: the store's own state is logged where it changes.
+                // One line per outage: changes of the store's state are logged elsewhere.
                 Err(error) if was_asked => {
                     was_asked = false;
                     tracing::info!(%error, "expired-session scan failed");
@@ -83,7 +83,7 @@ impl Store {
         loop {
             let mut keys = self.reap(worker, R::FAMILY, BATCH).await?;
             let is_full = keys.len() >= BATCH;
-            // Gateways that look at the same time are named the same sessions; in different orders they share them.
+            // Gateways that query at the same time get the same sessions; in different orders they share the work.
             keys.shuffle(&mut rand::rng());
             let outcomes: Vec<bool> = stream::iter(keys)
                 .map(|key| reaper.clean(key))
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Takes a tombstone, or keeps it, for this long.
+    /// Claims a tombstone, or renews the claim, for this long.
     ///
     /// # Errors
     /// See [`ClaimRefusal`].

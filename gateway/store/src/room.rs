@@ -1,7 +1,7 @@
-//! A new session of a principal that holds as many as it may: another one makes room for it.
+//! Makes room for a new session of a principal that is at its session cap.
 //!
-//! Invariant: which one is looked at the store says, and what becomes of it the caller; a session of another family is
-//! nobody's to end.
+//! Invariant: the store chooses the candidate, and the caller decides what happens to it; sessions of other families
+//! are never ended.
 
 use mooring_session::Refusal;
 use mooring_session::rules::{CreateReply, CreateRequest};
@@ -9,11 +9,10 @@ use mooring_session::rules::{CreateReply, CreateRequest};
 use super::key::SessionKey;
 use super::{Store, StoreError};
 
-/// Most sessions that are looked at to make room for one: those in use are passed over, and room that was made may be
-/// taken by somebody else who waits for it.
+/// Most candidates for one new session: those in use are skipped, and another caller may take the room that was made.
 const ROUNDS_MAX: usize = 16;
 
-/// What became of the session that was to make room.
+/// What happened to the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionOutcome {
     /// It is ended, or was before.
@@ -22,20 +21,21 @@ pub enum EvictionOutcome {
     Spared,
 }
 
-/// Why there is no new session.
+/// Why no session was created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoomError {
-    /// The store refused, or could not be asked.
+    /// The store refused, or is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The principal holds this many, and none of them made room.
+    /// The principal is at its cap, and no candidate made room.
     #[error("the principal holds {0} sessions, as many as it may, and all of them are in use")]
     Full(u64),
 }
 
 impl Store {
-    /// Creates the record, or finds it. At the principal's cap `make_room` is given the least recently used of its sessions
-    /// of the same family, to end it if it is idle; one that it spares it has to note as used, so that the next is named.
+    /// Creates the record, or finds it. At the principal's cap, `make_room` gets the least recently used session of the
+    /// same family, and ends it if it is idle; one that it spares it must record as used, so that the next candidate is
+    /// another.
     ///
     /// # Errors
     /// See [`RoomError`]; what `make_room` says.

@@ -18,7 +18,7 @@ pub struct Session {
     pub principal: Principal,
     /// The key of its record.
     pub key: SessionKey,
-    /// What logs and upstream servers are given instead of the id.
+    /// Identifies the session in logs and to upstream servers, instead of the id.
     pub digest: Box<str>,
 }
 

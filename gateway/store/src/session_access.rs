@@ -1,4 +1,4 @@
-//! What the servers that a gateway runs itself, code and agents, use of the session router.
+//! What code and agent servers, which a gateway runs itself, use of the session router.
 //!
 //! Invariant: they see nothing else of it: no binding, no upstream connection and no reply.
 
@@ -12,7 +12,7 @@ use mooring_session::view::RecordView;
 
 use super::{Session, SessionKey, Store, StoreError};
 
-/// Ends what it stands for when it is dropped.
+/// A guard: dropping it ends the registration or lock.
 pub type DropGuard = Box<dyn Any + Send + Sync>;
 
 /// The sessions of a fleet, as one gateway uses them.
@@ -37,7 +37,7 @@ pub trait SessionAccess: fmt::Debug + Send + Sync {
         wait_max: Duration,
     ) -> BoxFuture<'a, Result<SessionTurn, TurnError>>;
 
-    /// Deletes what the bindings of an ended or expired session hold upstream. False if something is left.
+    /// Deletes the upstream resources of an ended or expired session's bindings. False if something is left.
     fn delete_held<'a>(
         &'a self,
         key: &'a SessionKey,
@@ -53,7 +53,7 @@ pub struct SessionTurn {
     pub guard: DropGuard,
 }
 
-/// Why there is no turn.
+/// Why a call did not get its turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TurnError {
     /// Others had it for as long as the caller would wait.
@@ -62,10 +62,10 @@ pub enum TurnError {
     /// As many wait for it as may.
     #[error("too many calls wait for the session's turn")]
     TooMany,
-    /// The call is wanted no more, and nothing of it was done.
+    /// The call was cancelled before it began.
     #[error("the call was withdrawn while it waited for the session's turn")]
     Withdrawn,
-    /// The store refused, or could not be asked.
+    /// The store refused, or is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A name of the gateway's own making was refused, which would be a defect.

@@ -14,7 +14,7 @@ use mooring_session::time::{Millis, Timestamp};
 use super::key::SessionKey;
 use super::transition::Transition;
 
-/// Most records held in memory.
+/// Most records in memory.
 pub(super) const SESSIONS_MAX: usize = 100_000;
 /// A full map is searched for ended tombstones at most this often, because the search reads all of it.
 const SWEEP_EVERY: Millis = Millis::new(1_000);
@@ -82,7 +82,7 @@ impl Sessions {
         self.records.contains_key(key)
     }
 
-    /// Puts a record that was learnt elsewhere under its key. Says whether there was room.
+    /// Stores a record that was read elsewhere. Returns whether there was room.
     pub(super) fn adopt(&mut self, key: &SessionKey, record: Record) -> bool {
         let has_room = self.contains(key) || !self.is_full();
         if has_room {
@@ -115,7 +115,7 @@ impl Sessions {
         self.records.len() >= self.records_max
     }
 
-    /// Drops ended tombstones where the memory is full, and answers with their keys.
+    /// Drops ended tombstones if the memory is full, and returns their keys.
     pub(super) fn make_room(&mut self, now: Timestamp) -> Vec<SessionKey> {
         if !self.is_full() || now < self.sweep_at {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Whether the store is all there: what readyz, the gauge `mooring_degraded` and the reply header tell.
+//! The store's mode, as shown by readyz, the gauge `mooring_degraded` and the reply header.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 pub enum StoreMode {
     /// The store of the settings serves everything.
     Normal,
-    /// Redis is away, or has returned and is still being told what happened: memory serves what is safe to serve. Or the
-    /// file cannot be written: a copy of it in memory serves everything, for this process alone.
+    /// Redis is away or being reconciled, and memory serves what it safely can. Or the file cannot be written, and a
+    /// copy in memory serves everything, for this process only.
     Degraded,
     /// Redis is away, and nothing is served from memory.
     Unavailable,
@@ -23,7 +23,7 @@ pub enum StoreMode {
 pub enum AnsweredBy {
     /// The store of the settings.
     Store,
-    /// This worker's memory, while the store was away: no other worker knows of it, and its numbers are its own.
+    /// This gateway's memory, while the store is away: no other gateway shares it, and it assigns its own numbers.
     Memory,
 }
 
@@ -36,7 +36,7 @@ pub struct StoreStatus {
     pub since: SystemTime,
 }
 
-/// Holds the status; each change is logged and shown in the gauge, once.
+/// The current status; each change is logged and set in the gauge once.
 #[derive(Debug)]
 pub(super) struct StatusCell(watch::Sender<StoreStatus>);
 

@@ -12,7 +12,7 @@ use mooring_session::rules::{
 };
 use mooring_session::view::{BindingView, RecordView};
 
-/// GET as a request: it asks for nothing but the record.
+/// GET as a request, which returns only the record.
 #[derive(Clone, Debug)]
 pub(crate) struct Get;
 
@@ -27,7 +27,7 @@ pub(crate) enum Access {
 
 /// A request that the rules decide.
 pub(crate) trait Transition: Clone + Send + Sync + 'static {
-    /// What the rules answer.
+    /// The reply of the rules.
     type Reply: Send + 'static;
     /// The command of the contract that does the same.
     const COMMAND: &'static str;

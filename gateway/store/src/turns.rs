@@ -15,40 +15,40 @@ use super::error::StoreError;
 use super::key::SessionKey;
 use super::{AnsweredBy, Store, on_backend};
 
-/// What ENTER asks for: a ROUTE, and the turn of the session at that server.
+/// An ENTER: a ROUTE, and the turn of the session at that server.
 #[derive(Clone, Debug)]
 pub struct EnterRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
     /// Which server is to be called.
     pub server: ServerName,
-    /// The worker that asks. [`wait_for_events`](Store::wait_for_events) tells it when the turn comes.
+    /// The worker of the call. [`wait_for_events`](Store::wait_for_events) reports the turn to it.
     pub worker: WorkerId,
     /// This call: random, chosen by the worker. The same ticket again renews the lease.
     pub ticket: Token,
-    /// How long the turn is held unless it is renewed. From 10 ms to the server's longest, 2 s by default.
+    /// The lease of the turn, unless it is renewed. From 10 ms to the server's maximum, 2 s by default.
     pub lease: Millis,
-    /// Where it waits.
+    /// The queue to enter.
     pub line: Line,
-    /// The number of the turn that it held, where it claims one again after Redis restarted or failed over.
+    /// The number of the turn that it had, to reclaim it after Redis restarted or failed over.
     pub held: Option<u64>,
 }
 
 /// The answer of ENTER.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnterReply {
-    /// Where the calls go, as ROUTE says it.
+    /// The route, as in the reply of ROUTE.
     pub routed: RouteReply,
     /// The turn's number; none while the caller waits for it.
     pub turn: Option<u64>,
-    /// Whose turn it is to give: memory keeps the order of this worker's own callers, and none across workers.
+    /// What assigned the turn: memory orders only this worker's callers, not those of other workers.
     pub answered_by: AnsweredBy,
 }
 
-/// What LEAVE asks for.
+/// A LEAVE.
 #[derive(Clone, Debug)]
 pub struct LeaveRequest {
-    /// Whose session it must be.
+    /// The principal that must own the session.
     pub principal: Principal,
     /// Of which server.
     pub server: ServerName,
@@ -61,8 +61,8 @@ pub struct LeaveRequest {
 pub enum LeaveTarget {
     /// The ticket that has the turn, or waits for it.
     Ticket(Token),
-    /// All waiting tickets with this prefix, at any worker. Their workers learn it by
-    /// [`wait_for_events`](Store::wait_for_events).
+    /// All waiting tickets with this prefix, at any worker. [`wait_for_events`](Store::wait_for_events) reports it to
+    /// their workers.
     WaitingUnder(Token),
 }
 
@@ -88,7 +88,7 @@ impl EnterRequest {
     }
 }
 
-/// A turn is passed on whatever has become of the session meanwhile; where there is none, that is what is told.
+/// A turn is released whatever the session's state; if there was none, that state is the error.
 pub(super) fn left(result: Result<(), Refusal>, standing: Standing) -> Result<(), Refusal> {
     result.map_err(|refusal| match standing {
         Standing::Active => refusal,
@@ -98,7 +98,7 @@ pub(super) fn left(result: Result<(), Refusal>, standing: Standing) -> Result<()
 }
 
 impl Store {
-    /// Asks for a turn, and says where calls go: in place of ROUTE for a server that is called one call at a time.
+    /// Enters the queue for a turn and returns the route: replaces ROUTE for servers that are called serially.
     ///
     /// # Errors
     /// Refused: `NOSESSION`, `ENDED`, `DENIED`; `LIMIT` where too many wait; `STALE` for a worker that counts as dead,

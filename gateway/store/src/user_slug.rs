@@ -7,15 +7,16 @@ use std::fmt;
 use mooring_secrets::digest;
 use mooring_session::names::Principal;
 
-/// Hexadecimal digits of the principal's SHA-256 that tell slugs apart which read the same.
+/// Digits of the principal's SHA-256 that distinguish slugs with the same readable part.
 const SLUG_DIGITS: usize = 16;
 /// Longest readable part of a slug, in bytes.
 const READABLE_BYTES_MAX: usize = 40;
-/// The readable part where a principal has no letter or digit.
+/// The readable part if a principal has no letter or digit.
 const READABLE_EMPTY: &str = "user";
 
-/// A principal as keys and paths name it: what is readable of it, and the first 16 hexadecimal digits of its SHA-256, so
-/// that `a.b@example.com` and `a-b@example.com` stay two. It still tells an e-mail address: no log and no label has it.
+/// A principal in keys and paths: a readable part, and the first 16 hexadecimal digits of its SHA-256, so that
+/// `a.b@example.com` and `a-b@example.com` differ. It still reveals an e-mail address, so it is never logged or used as
+/// a label.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UserSlug(String);
 

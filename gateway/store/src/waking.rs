@@ -1,5 +1,4 @@
-//! What a transition means beside its answer: which other callers wait for what it did, and what it says about use and
-//! load.
+//! Effects of a transition besides its reply: which waiting callers it concerns, and what it means for use and load.
 //!
 //! Redis's module knows this by itself; the other stores learn it from requests and answers.
 
@@ -15,7 +14,7 @@ use mooring_session::view::{BindingState, BindingView};
 
 use super::transition::{Get, Transition};
 
-/// A worker that was told that another's claim is under way, and is to be told when that is settled.
+/// A worker that was told of another's claim and waits for it to be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClaimWaiter<'a> {
     pub(super) worker: &'a WorkerId,
@@ -30,26 +29,26 @@ pub(super) enum SettledScope<'a> {
     Nothing,
     /// The claim at this server.
     Server(&'a ServerName),
-    /// Everything of the session: it is over, or begins anew.
+    /// Everything of the session: it has ended, or is created again.
     Session,
 }
 
-/// A transition whose answer may concern those who wait.
+/// A transition whose reply may concern waiting callers.
 pub(super) trait WakingTransition: Transition {
     /// Whether it counts as a use of the session.
     const IS_USE: bool = false;
 
-    /// The server whose binding it may move.
+    /// The server whose binding it may rebind.
     fn moved_server(&self) -> Option<&ServerName> {
         None
     }
 
-    /// Whether its caller was told of a claim of another.
+    /// The caller that has to wait for another's claim, if any.
     fn claim_waiter<'a>(&'a self, _reply: &'a Self::Reply) -> Option<ClaimWaiter<'a>> {
         None
     }
 
-    /// What it settled.
+    /// The part of the session that it settled.
     fn settled_scope<'a>(&'a self, _reply: &'a Self::Reply) -> SettledScope<'a> {
         SettledScope::Nothing
     }
@@ -145,7 +144,7 @@ impl WakingTransition for BindRequest {
     }
 
     fn settled_scope<'a>(&'a self, reply: &'a BindReply) -> SettledScope<'a> {
-        // A claim that was won is news to nobody until it is bound.
+        // Winning a claim wakes no caller; binding it does.
         match reply.won && reply.binding.state == BindingState::Bound {
             true => SettledScope::Server(&reply.binding.server),
             false => SettledScope::Nothing,
