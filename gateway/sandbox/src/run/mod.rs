@@ -57,7 +57,7 @@ impl Sandbox {
     /// processes left.
     ///
     /// # Errors
-    /// [`ProbeError`], which names the wall that does not stand.
+    /// [`ProbeError`], which names the isolation layer that failed.
     pub fn probe(options: Options) -> Result<Self, ProbeError> {
         let filters = Filters::compile(options.tier)?;
         let groups = CgroupBackend::probe();

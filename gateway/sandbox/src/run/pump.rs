@@ -73,7 +73,8 @@ impl Pump {
         self.kept.written_bytes += bytes.len() as u64;
     }
 
-    /// Takes what still stands in the pipe and closes it. Nobody writes any more: one turn holds more than any pipe.
+    /// Reads the rest of the pipe and closes it. There are no writers any more: one turn reads more than any pipe
+    /// contains.
     pub(super) fn finish(mut self, chunk: &mut [u8; Pump::CHUNK]) -> Output {
         self.take(chunk);
         self.kept

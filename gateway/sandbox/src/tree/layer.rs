@@ -17,7 +17,7 @@ const OPAQUE: &str = "user.overlay.opaque";
 pub(super) enum Marks {
     /// As the overlay's.
     Overlay,
-    /// Not at all: the layer is a whole tree, and what looks like a mark is somebody's device node or attribute.
+    /// None: the layer is a whole tree, and anything that looks like a mark is an ordinary device node or attribute.
     None,
 }
 

@@ -1,9 +1,9 @@
 //! Which names a session's files may have.
 //!
-//! A name reaches terminals, logs, JSON and models. So a name that is not text, or that holds characters which act on
-//! whoever displays it (control characters, line separators, marks that turn the direction of writing), is neither
-//! written nor committed, and is shown escaped where it is met. The same rule stands at both doors: what can be
-//! committed can be asked for by its path, and the other way round.
+//! Names reach terminals, logs, JSON and models. A name that is not text, or that contains characters which affect the
+//! display (control characters, line separators, marks that change the text direction), is neither written nor
+//! committed, and is shown escaped. Writing and committing use the same rule: every committed file can be requested by
+//! its path, and vice versa.
 
 use std::fmt::Write as _;
 

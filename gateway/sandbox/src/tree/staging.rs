@@ -1,7 +1,7 @@
 //! Where files are prepared, and where those that were replaced wait for the end of a commit.
 //!
-//! Invariant: each use has a directory of its own within `.mooring/staging/`, under a name nobody else has, and what
-//! no journal names there is rubbish.
+//! Invariant: each use has its own directory within `.mooring/staging/`, under a unique name, and whatever no journal
+//! names there can be deleted.
 
 use std::ffi::OsStr;
 use std::io;

@@ -1,7 +1,7 @@
 //! The self-test of the isolation: an ordinary run that attacks it from inside while the host inspects its processes
 //! from outside. Performed once, when a sandbox is created.
 //!
-//! Invariant: a wall that a tier claims is either seen to hold, or there is no sandbox.
+//! Invariant: every isolation layer of a tier has passed its test, or there is no sandbox.
 
 mod inside;
 mod outside;
