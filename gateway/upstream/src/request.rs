@@ -72,7 +72,7 @@ impl Outgoing {
 
     /// A request as another worker passed it on.
     #[must_use]
-    pub fn passed_on(method: Method, headers: HeaderMap, body: Bytes) -> Self {
+    pub fn forwarded(method: Method, headers: HeaderMap, body: Bytes) -> Self {
         Self {
             method,
             headers,

@@ -1,20 +1,20 @@
-//! What a connection is doing, as the rest of the worker sees it.
+//! Whether a connection is in use, as the rest of the gateway sees it.
 
 use tokio::time::Instant;
 
 /// Whether a server is in use.
 ///
-/// A use is every message of the client but a ping, every answer of the server, and everything else it says on a stream
-/// that somebody reads. An open stream on which nothing is said is none.
+/// Uses are all messages of the client except pings, answers of the server, and other messages of the server on a
+/// stream that is being read. An open, silent stream is not a use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// A request of the client, or one of the server to the client, waits for its answer.
+    /// A request of the client or of the server is unanswered.
     Busy,
-    /// No request waits.
+    /// No request is unanswered.
     Idle {
-        /// When the server was used last.
+        /// When the server was last used.
         since: Instant,
     },
-    /// There is no server any more: it has ended, or was stopped because it was idle.
+    /// The server has ended, or was stopped for being idle.
     Stopped,
 }

@@ -1,13 +1,13 @@
-//! The task that holds one connection: it alone touches the connection's state.
+//! The actor task of one connection, the only code that touches the connection's state.
 //!
-//! It waits for the client's requests, for messages of the server, for room to write to it, and for the next deadline, and
-//! never for one of them alone, so that no two of them can wait for each other.
+//! It selects over client requests, server messages, room in the link's send queue and the next deadline, so that none
+//! of these can block another.
 //!
-//! Readers that are slow: what a stream's reader has not taken waits in its outbox. While more than [`BACKLOG_EVENTS_MAX`]
-//! events or `message_bytes_max` bytes wait on all streams together, nothing more is read from the server, which then
-//! waits itself; that evens out bursts. After [`SLOW_FOR`] the slowest reader is cut: its stream ends after an event with
-//! an id, and the client finds what it missed in the log when it resumes. So one reader holds up the others of its session
-//! for a moment, once, and nobody else; and memory is bounded whatever the server says.
+//! Slow readers: unread events of a stream wait in its outbox. While more than [`BACKLOG_EVENTS_MAX`] events or
+//! `message_bytes_max` bytes wait on all streams together, the actor reads nothing from the server (backpressure).
+//! After [`SLOW_FOR`] it cuts the slowest reader: its stream ends after an event with an id, and the client gets the
+//! missed events from the log when it resumes. So one slow reader delays the other streams of its session once and
+//! briefly, and memory is bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,53 +35,52 @@ use crate::SendError;
 use crate::complaints::Complaints;
 use mooring_protocol::call;
 
-/// Most events that wait for readers before the server has to wait.
+/// Unread events above which the actor stops reading from the server.
 pub(super) const BACKLOG_EVENTS_MAX: usize = 1024;
-/// How long readers may make the server wait.
+/// How long slow readers may block the server.
 pub(super) const SLOW_FOR: Duration = Duration::from_secs(2);
-/// How long a question to the client waits for a stream on which it can be asked: a client whose stream broke comes back
-/// within seconds.
+/// How long a server-to-client request waits for a stream. A client whose stream broke reconnects within seconds.
 pub(super) const LISTENER_WAIT: Duration = Duration::from_secs(30);
-/// What is told of a message that comes after the server was stopped.
+/// The reason in errors for messages that arrive after the server was stopped for being idle.
 pub(super) const STOPPED: &str = "it was idle, and the gateway stopped it";
-/// How far away a deadline is that cannot be reckoned.
+/// Stands for a deadline that overflows.
 const FAR: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What is asked of the task.
+/// A command to the actor.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// To serve a client.
+    /// Serve a client's request.
     Serve {
-        /// What it asks.
-        ask: ConnectionRequest,
+        /// The request.
+        request: ConnectionRequest,
         /// Where the reply goes.
         reply: ReplyTo,
     },
-    /// To stop a server that is idle.
+    /// Stop the server if it is idle.
     StopIfIdle {
-        /// For how long it must have been.
+        /// Minimum idle time.
         idle_for: Duration,
-        /// Whether it was stopped.
+        /// Whether the server was stopped.
         reply: oneshot::Sender<bool>,
     },
 }
 
-/// What a connection tells those who look at it.
+/// The published state of a connection.
 #[derive(Debug)]
 pub(super) struct StatusSenders {
-    /// How many requests of the client wait for an answer.
+    /// The number of unanswered client requests.
     pub(super) calls_open: watch::Sender<usize>,
     /// Whether the server is in use.
     pub(super) activity: watch::Sender<Activity>,
-    /// Why it has ended.
+    /// Why the connection has ended.
     pub(super) end: watch::Sender<Option<LinkEnd>>,
 }
 
-/// Why a server is driven no more.
+/// Why [`Actor::drive`] returned.
 enum DriveEnd {
     /// The link is down, or the connection is closed.
     Ended,
-    /// It was idle.
+    /// The server was idle and is to be stopped.
     Idle,
 }
 
@@ -93,24 +92,24 @@ pub(super) struct Actor {
     pub(super) calls: InFlightCalls,
     pub(super) open_questions: OpenQuestions,
     pub(super) pending_messages: PendingMessages,
-    /// The stream of what belongs to no call.
+    /// The stream for messages that belong to no call.
     pub(super) general: Stream,
     pub(super) log: EventLog,
     pub(super) backlog: Arc<Backlog>,
     pub(super) sending: SendQueue,
     pub(super) complaints: Complaints,
-    /// When the server was used last.
+    /// When the server was last used.
     pub(super) used_at: Instant,
     congested_since: Option<Instant>,
     status: StatusSenders,
 }
 
-/// What an actor waits for, besides its link.
+/// Inputs of an actor, besides its link.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Closed when the last handle to the connection is gone.
+    /// Closed when the last [`super::Connection`] is dropped.
     pub(super) commands: mpsc::Receiver<Command>,
-    /// Cancelled when the connection is to be closed.
+    /// Cancelled to close the connection.
     pub(super) closing: CancellationToken,
 }
 
@@ -135,18 +134,17 @@ impl Actor {
         }
     }
 
-    /// Runs until the link is down or the connection is closed. A server that is stopped because it was idle ends the link
-    /// alone.
+    /// Runs until the link is down or the connection is closed. An idle stop ends only the link.
     pub(super) async fn run(mut self, mut link: Link, mut mailbox: Mailbox) {
         match self.drive(&mut link, &mut mailbox).await {
             DriveEnd::Ended => {
-                let told = link.end.borrow().clone();
+                let end = link.end.borrow().clone();
                 drop(link);
-                self.finish(told.unwrap_or(LinkEnd::Closed));
+                self.finish(end.unwrap_or(LinkEnd::Closed));
             }
             DriveEnd::Idle => {
                 drop(link);
-                self.rest(&mut mailbox).await;
+                self.serve_without_server(&mut mailbox).await;
                 self.finish(LinkEnd::Closed);
             }
         }
@@ -156,21 +154,21 @@ impl Actor {
         let backlog = Arc::clone(&self.backlog);
         let mut is_writable = true;
         loop {
-            let deadline = self.settle(Instant::now());
+            let deadline = self.process_deadlines(Instant::now());
             tokio::select! {
                 () = mailbox.closing.cancelled() => return DriveEnd::Ended,
                 permit = link.to_server.reserve(), if is_writable && !self.sending.is_empty() => match permit {
-                    Ok(permit) => if let Some(letter) = self.sending.next() {
-                        permit.send(letter.text);
-                        if let Some(receipt) = letter.receipt {
-                            receipt.give();
+                    Ok(permit) => if let Some(message) = self.sending.next() {
+                        permit.send(message.text);
+                        if let Some(receipt) = message.receipt {
+                            receipt.confirm();
                         }
                     },
-                    // What the server said before it went is still to be read.
+                    // Messages that the server sent before it went down are still read.
                     Err(_) => is_writable = false,
                 },
                 command = mailbox.commands.recv() => match command {
-                    Some(Command::Serve { ask, reply }) => self.serve(ask, reply),
+                    Some(Command::Serve { request, reply }) => self.serve(request, reply),
                     Some(Command::StopIfIdle { idle_for, reply }) => {
                         let stops = self.is_idle_for(idle_for);
                         let _ = reply.send(stops);
@@ -181,20 +179,20 @@ impl Actor {
                     None => return DriveEnd::Ended,
                 },
                 message = link.from_server.recv(), if self.congested_since.is_none() => match message {
-                    Some(message) => self.hear(&message),
+                    Some(message) => self.receive(&message),
                     None => return DriveEnd::Ended,
                 },
-                () = backlog.relieved(), if self.congested_since.is_some() => {}
+                () = backlog.released(), if self.congested_since.is_some() => {}
                 () = sleep_until(deadline) => {}
             }
         }
     }
 
-    /// Keeps the streams of a client whose server was stopped, until the connection is closed: the client must not have to
-    /// open them again, which would start a server that nobody uses.
-    async fn rest(&mut self, mailbox: &mut Mailbox) {
+    /// Keeps the client's streams open after an idle stop, until the connection is closed. If they broke, the client
+    /// would reopen them and thereby start an unused server.
+    async fn serve_without_server(&mut self, mailbox: &mut Mailbox) {
         self.refuse_unsent(STOPPED);
-        // Those of requests that were cancelled.
+        // Only streams of cancelled requests are left.
         self.calls.end(&End::Whole);
         self.status.activity.send_replace(Activity::Stopped);
         loop {
@@ -203,7 +201,7 @@ impl Actor {
                 command = mailbox.commands.recv() => command,
             };
             match command {
-                Some(Command::Serve { ask, reply }) => self.serve_stopped(ask, reply),
+                Some(Command::Serve { request, reply }) => self.serve_stopped(request, reply),
                 Some(Command::StopIfIdle { reply, .. }) => drop(reply.send(false)),
                 None => return,
             }
@@ -211,24 +209,24 @@ impl Actor {
     }
 
     fn is_busy(&self) -> bool {
-        self.calls.clients() > 0 || !self.open_questions.is_empty()
+        self.calls.client_calls() > 0 || !self.open_questions.is_empty()
     }
 
     fn is_idle_for(&self, idle_for: Duration) -> bool {
         !self.is_busy() && self.used_at.elapsed() >= idle_for
     }
 
-    /// Does what is due, and says when to do so next.
-    fn settle(&mut self, now: Instant) -> Instant {
-        for (key, place) in self.open_questions.expired(now) {
-            self.give_up(&key, place);
+    /// Handles expired deadlines and publishes the state; returns the next deadline.
+    fn process_deadlines(&mut self, now: Instant) -> Instant {
+        for (key, origin) in self.open_questions.expired(now) {
+            self.expire_question(&key, origin);
         }
         for mut call in self.calls.expired(now) {
             call.stream.end(End::Whole);
         }
-        let congested_until = self.relieve(now);
+        let congested_until = self.cut_slow_readers(now);
         self.status.calls_open.send_if_modified(|open| {
-            let count = self.calls.clients();
+            let count = self.calls.client_calls();
             std::mem::replace(open, count) != count
         });
         let activity = match self.is_busy() {
@@ -239,7 +237,7 @@ impl Actor {
         };
         self.status
             .activity
-            .send_if_modified(|told| std::mem::replace(told, activity) != activity);
+            .send_if_modified(|previous| std::mem::replace(previous, activity) != activity);
         [
             self.open_questions.next_deadline(),
             self.calls.next_deadline(),
@@ -251,22 +249,22 @@ impl Actor {
         .unwrap_or(now + FAR)
     }
 
-    /// The client did not answer a question of the server in time.
-    fn give_up(&mut self, key: &Key, place: QuestionOrigin) {
-        if place == QuestionOrigin::Waiting {
+    /// Ends a server-to-client request that the client did not answer in time.
+    fn expire_question(&mut self, key: &Key, origin: QuestionOrigin) {
+        if origin == QuestionOrigin::Waiting {
             self.pending_messages.remove(key);
-            self.refuse(key, Refusal::NobodyListens);
+            self.refuse(key, Refusal::NoListener);
             return;
         }
         self.refuse(key, Refusal::TimedOut);
-        self.say(
-            place,
+        self.send_to(
+            origin,
             call::cancelled(&key.to_json(), "it was not answered in time"),
         );
     }
 
-    /// Cuts readers that have made the server wait for too long. Returns when to look again, while it waits.
-    fn relieve(&mut self, now: Instant) -> Option<Instant> {
+    /// Cuts readers that have blocked the server for too long. Returns when to check again while there is congestion.
+    fn cut_slow_readers(&mut self, now: Instant) -> Option<Instant> {
         if !self.is_congested() {
             self.congested_since = None;
             return None;
@@ -286,10 +284,10 @@ impl Actor {
                 _ => &mut self.general,
             };
             if slowest.waiting().0 == 0 {
-                // Its reader took everything just now.
+                // The reader has just drained its queue.
                 break;
             }
-            tracing::info!("a reader of a connection's stream is too slow; its stream is cut");
+            tracing::info!("cut the stream of a slow reader");
             slowest.cut();
         }
         self.congested_since = None;
@@ -301,45 +299,42 @@ impl Actor {
             || self.backlog.bytes() > self.options.message_bytes_max
     }
 
-    /// Puts a message of the gateway's own, or one that belongs with an earlier one, where that went; nowhere if nobody
-    /// would read it there.
-    pub(super) fn say(&mut self, place: QuestionOrigin, text: impl Into<Bytes>) {
-        let stream = match place {
-            QuestionOrigin::Call(number) => self.calls.numbered(number),
+    /// Sends a message of the gateway, or a follow-up to an earlier message, to the stream at `origin`; to the general
+    /// stream if that call has ended. Without a reader it is dropped.
+    pub(super) fn send_to(&mut self, origin: QuestionOrigin, text: impl Into<Bytes>) {
+        let stream = match origin {
+            QuestionOrigin::Call(number) => self.calls.with_number(number),
             QuestionOrigin::General | QuestionOrigin::Waiting => None,
         };
         match stream {
-            Some(stream) => stream.say(&mut self.log, EventPart::Middle, text.into()),
+            Some(stream) => stream.push(&mut self.log, EventPart::Middle, text.into()),
             None if self.general.is_read() => {
                 self.general
-                    .say(&mut self.log, EventPart::Middle, text.into());
+                    .push(&mut self.log, EventPart::Middle, text.into());
             }
             None => {}
         }
     }
 
-    /// Answers a question of the server in the client's place.
+    /// Answers a server-to-client request with an error, in the client's place.
     pub(super) fn refuse(&mut self, key: &Key, refusal: Refusal) {
-        tracing::debug!(
-            ?refusal,
-            "a request of the server is answered for the client"
-        );
+        tracing::debug!(?refusal, "refused a server-to-client request");
         self.answer(refusal.answering(key));
     }
 
-    /// Sends an answer of the gateway's own to the server.
+    /// Sends an answer of the gateway to the server.
     pub(super) fn answer(&mut self, text: Bytes) {
-        if !self.sending.add_own(text) {
+        if !self.sending.add_internal(text) {
             let why = "the server reads too slowly";
             self.complaints
                 .add("an answer to the server is dropped", why);
         }
     }
 
-    /// When a question that is asked now is given up.
-    pub(super) fn answer_deadline(&self, place: QuestionOrigin) -> Instant {
+    /// The deadline of a server-to-client request sent now.
+    pub(super) fn answer_deadline(&self, origin: QuestionOrigin) -> Instant {
         let limit = self.options.client_answer_timeout;
-        let limit = match place {
+        let limit = match origin {
             QuestionOrigin::Waiting => limit.min(LISTENER_WAIT),
             QuestionOrigin::General | QuestionOrigin::Call(_) => limit,
         };
@@ -347,10 +342,10 @@ impl Actor {
         now.checked_add(limit).unwrap_or(now + FAR)
     }
 
-    /// Tells everybody that it is over, and why.
+    /// Ends all streams with the reason and publishes the end.
     fn finish(mut self, end: LinkEnd) {
         let reason: Box<str> = end.to_string().into();
-        tracing::debug!(%reason, "a connection to a server ended");
+        tracing::debug!(%reason, "connection to a server ended");
         self.refuse_unsent(&reason);
         let broken = End::Broken(reason);
         self.calls.end(&broken);
@@ -360,10 +355,10 @@ impl Actor {
         self.status.calls_open.send_replace(0);
     }
 
-    /// Tells those whose messages were not sent.
+    /// Fails all messages that were not sent.
     fn refuse_unsent(&mut self, reason: &str) {
-        while let Some(letter) = self.sending.next() {
-            if let Some(receipt) = letter.receipt {
+        while let Some(message) = self.sending.next() {
+            if let Some(receipt) = message.receipt {
                 receipt.refuse(SendError::Ended(reason.into()));
             }
         }

@@ -1,7 +1,7 @@
-//! The requests in flight to the server.
+//! In-flight requests to the server.
 //!
-//! Invariants: no two have the same id; each is there until it is answered, or until some time after the client cancelled
-//! it; there are never more than `max`.
+//! Invariants: ids are unique; a request stays until it is answered, or until [`CANCELLED_FOR`] after the client
+//! cancelled it; there are never more than `max`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,16 +14,15 @@ use super::route;
 use super::stream::Stream;
 use mooring_protocol::Method;
 
-/// How long the stream of a cancelled request stays open for an answer that the server may have sent before it knew.
-/// Most servers answer a cancelled request no more, and the calls that wait for its turn wait for this.
+/// How long the stream of a cancelled request stays open for an answer that crossed the cancellation. Most servers no
+/// longer answer, and the calls queued behind this one wait for it.
 pub(super) const CANCELLED_FOR: Duration = Duration::from_secs(1);
 
-/// One request in flight.
+/// One in-flight request.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// What it calls.
     pub(super) method: Method,
-    /// Where its messages and its answer go.
+    /// The stream for its messages and its answer.
     pub(super) stream: Stream,
     number: u64,
     token: Option<Key>,
@@ -31,16 +30,16 @@ pub(super) struct Call {
     cancelled_until: Option<Instant>,
 }
 
-/// Why a request is not taken.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallRejection {
-    /// Another with its id is in flight.
+    /// A request with the same id is in flight.
     Duplicate,
-    /// As many as may are in flight.
+    /// The limit of in-flight requests is reached.
     TooMany,
 }
 
-/// All of them.
+/// All in-flight requests.
 #[derive(Debug)]
 pub(super) struct InFlightCalls {
     open: HashMap<Key, Call>,
@@ -57,7 +56,7 @@ impl InFlightCalls {
         }
     }
 
-    /// Whether a request with this id can be taken.
+    /// Whether a request with this id is accepted.
     pub(super) fn check(&self, key: &Key) -> Result<(), CallRejection> {
         if self.open.contains_key(key) {
             Err(CallRejection::Duplicate)
@@ -68,7 +67,7 @@ impl InFlightCalls {
         }
     }
 
-    /// Notes a request for which there is place. `token` is what it wants progress under.
+    /// Records an accepted request. `token` is its progress token.
     pub(super) fn begin(&mut self, key: Key, method: Method, token: Option<Key>, stream: Stream) {
         self.begun = self.begun.saturating_add(1);
         let call = Call {
@@ -82,12 +81,12 @@ impl InFlightCalls {
         self.open.insert(key, call);
     }
 
-    /// Takes out the request that was answered.
+    /// Removes a request that was answered.
     pub(super) fn finish(&mut self, key: &Key) -> Option<Call> {
         self.open.remove(key)
     }
 
-    /// Notes that the client no longer waits for the answer.
+    /// Records that the client no longer waits for the answer.
     pub(super) fn cancel(&mut self, key: &Key, now: Instant) {
         if let Some(call) = self.open.get_mut(key) {
             call.cancelled_until
@@ -95,7 +94,7 @@ impl InFlightCalls {
         }
     }
 
-    /// Takes out the requests that were cancelled long enough ago.
+    /// Removes the requests whose grace after cancellation is over.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<Call> {
         let is_over = |call: &Call| call.cancelled_until.is_some_and(|until| until <= now);
         self.open
@@ -104,7 +103,7 @@ impl InFlightCalls {
             .collect()
     }
 
-    /// When the next one expires.
+    /// The next time at which one expires.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.open
             .values()
@@ -117,39 +116,39 @@ impl InFlightCalls {
         self.open.get_mut(key).map(|call| &mut call.stream)
     }
 
-    /// The stream of the request with this number, unless it was answered since.
-    pub(super) fn numbered(&self, number: u64) -> Option<&Stream> {
+    /// The stream of the request with this number; `None` once it is answered.
+    pub(super) fn with_number(&self, number: u64) -> Option<&Stream> {
         self.open
             .values()
             .find(|call| call.number == number)
             .map(|call| &call.stream)
     }
 
-    /// The stream of the request that wants progress under this token.
-    pub(super) fn wanting(&self, token: &Key) -> Option<&Stream> {
+    /// The stream of the request with this progress token.
+    pub(super) fn with_progress_token(&self, token: &Key) -> Option<&Stream> {
         self.open
             .values()
             .find(|call| call.token.as_ref() == Some(token))
             .map(|call| &call.stream)
     }
 
-    /// The number of the client's request that a message belongs to which names none.
+    /// The number of the client's request that most likely caused a message which names no request.
     pub(super) fn cause(&self) -> Option<u64> {
         let calls = self.open.values().filter(|call| {
-            call.is_clients && call.cancelled_until.is_none() && call.stream.is_heard()
+            call.is_clients && call.cancelled_until.is_none() && call.stream.is_reachable()
         });
         route::cause(calls.map(|call| (call.number, call.method)))
     }
 
-    /// How many of the client's own wait for an answer.
-    pub(super) fn clients(&self) -> usize {
+    /// The number of unanswered requests of the client.
+    pub(super) fn client_calls(&self) -> usize {
         self.open
             .values()
             .filter(|call| call.is_clients && call.cancelled_until.is_none())
             .count()
     }
 
-    /// The stream for whose reader the most waits, by this measure.
+    /// The stream with the most unread, by this measure.
     pub(super) fn slowest(&mut self, measure: impl Fn(&Stream) -> usize) -> Option<&mut Stream> {
         self.open
             .values_mut()

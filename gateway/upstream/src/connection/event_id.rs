@@ -1,8 +1,8 @@
-//! The ids of the events that a connection sends: `m:<epoch>:<stream>:<number>`, where the stream is `g` for the stream
-//! of unrelated messages, or `c.<the id of the client's request as JSON, in base64url>`.
+//! The ids of a connection's events: `m:<epoch>:<stream>:<number>`. The stream is `g` for the general stream, or `c.<id
+//! of the client's request as JSON, in base64url>`.
 //!
-//! Invariant: the id alone says which request of the client an event belongs to, so that a worker that knows nothing else
-//! can tell the client that its call may have run.
+//! Invariant: the id alone identifies the client's request, so that a gateway without any state of the connection can
+//! report that the call may have run.
 
 use std::fmt;
 
@@ -11,8 +11,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use mooring_protocol::Id;
 
-/// The longest id of a client's request, in bytes of JSON text, that event ids carry. The streams of requests with a longer
-/// one have no event ids and cannot be resumed: the id would be in every event, and in a header of the resume.
+/// The longest id of a client's request, in bytes of JSON text, that event ids carry. Streams of requests with longer
+/// ids have no event ids and cannot be resumed, because the id would be repeated in every event and in the header of
+/// the resume.
 pub const CARRIED_ID_BYTES_MAX: usize = 256;
 
 /// The id of one event.
@@ -22,24 +23,24 @@ pub struct EventId {
     pub epoch: u64,
     /// The stream it is on.
     pub stream: StreamName,
-    /// Its number: events of one connection have growing numbers, over all its streams.
+    /// Its number, which increases across all streams of a connection.
     pub number: u64,
 }
 
 /// Which stream of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamName {
-    /// The one of messages that belong to no call.
+    /// The stream for messages that belong to no call.
     General,
-    /// The one of a call.
+    /// The stream of a call.
     Call {
-        /// The id of the request as the client wrote it: JSON text.
+        /// The id of the request as the client wrote it, as JSON text.
         id_json: Box<str>,
     },
 }
 
 impl StreamName {
-    /// The stream of the client's request with this id; `None` where that is too long, or none.
+    /// The stream of the client's request with this id; `None` if the id is too long or invalid.
     #[must_use]
     pub fn call(id_json: &str) -> Option<Self> {
         let is_carried = id_json.len() <= CARRIED_ID_BYTES_MAX && Id::from_json(id_json).is_ok();
@@ -48,7 +49,7 @@ impl StreamName {
         })
     }
 
-    /// The request whose answer the stream carries.
+    /// The request that the stream answers.
     #[must_use]
     pub fn request(&self) -> Option<Id<'_>> {
         match self {
@@ -59,7 +60,7 @@ impl StreamName {
 }
 
 impl EventId {
-    /// Reads an id that a client gives back; `None` for one that no connection has written.
+    /// Parses an id that a client sent; `None` if no connection can have written it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix("m:")?.split(':');
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_read_as_it_was_written() {
+    fn event_ids_round_trip() {
         let ids = ["1", "-7", r#""a:b""#, r#""\u0041\"""#, r#""ä""#];
         let calls = ids.map(|id| StreamName::call(id).unwrap());
         for stream in calls.into_iter().chain([StreamName::General]) {
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_connection_wrote_is_no_id() {
+    fn malformed_event_ids_are_rejected() {
         for text in [
             "",
             "m:",
@@ -134,7 +135,7 @@ mod tests {
             "m:1:g:",
             "m:1:c.!:2",
             "m:1:c.:2",
-            // `null` and `1.5` are JSON, but no ids.
+            // `null` and `1.5` are JSON, but not ids.
             "m:1:c.bnVsbA:2",
             "m:1:c.MS41:2",
             "m:99999999999999999999:g:1",
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_request_is_known_from_the_id_alone() {
+    fn an_event_id_names_its_request() {
         let text = EventId {
             epoch: 1,
             stream: StreamName::call(r#""x\"y""#).unwrap(),

@@ -1,16 +1,16 @@
-//! Ids and progress tokens as they are compared: by what they mean, not by how they are written.
+//! Request ids and progress tokens, compared by value rather than by spelling.
 //!
-//! Invariant: two texts have the same key exactly if they are the same string or the same integer, whatever escapes a peer
-//! used when it wrote the string again.
+//! Invariant: two JSON texts have the same key exactly if they are the same string or the same integer, whatever
+//! escapes the sender used.
 
 use mooring_protocol::Id;
 
-/// What an id or a progress token means.
+/// The value of an id or a progress token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     /// A string, without its escapes.
     Text(Box<str>),
-    /// An integer, or a string that no parser decodes the same (a lone surrogate), as it is written.
+    /// An integer, or a string that parsers decode differently (a lone surrogate), as written.
     Raw(Box<str>),
 }
 
@@ -23,12 +23,12 @@ impl Key {
         }
     }
 
-    /// The key under which the request arrives that the client itself gave this id.
+    /// The key of a client's request: the gateway sends it under the client's id with a prefix.
     pub(super) fn of_client(id_json: &str) -> Self {
         Self::Text(format!("{CLIENT}{id_json}").into())
     }
 
-    /// The client's own id as JSON, where the key is that of a client's request.
+    /// The client's own id as JSON, if the request is the client's.
     pub(super) fn client_id(&self) -> Option<&str> {
         let Self::Text(text) = self else {
             return None;
@@ -46,7 +46,7 @@ impl Key {
     }
 }
 
-/// What the gateway puts before a client's id (`mcp::ids`).
+/// The gateway's prefix of a client's id (`mcp::ids`).
 const CLIENT: &str = "c:";
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_make_no_difference_and_types_do() {
+    fn keys_ignore_escapes_and_distinguish_types() {
         assert_eq!(Key::of(r#""c:\"a\"""#), Key::of(r#""\u0063:\u0022a\"""#));
         assert_ne!(Key::of("1"), Key::of(r#""1""#));
         assert_ne!(Key::of(r#""\ud800""#), Key::of(r#""\ud801""#));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_request_is_told_from_the_gateways() {
+    fn client_requests_are_distinguished_from_the_gateways() {
         assert_eq!(Key::of(r#""c:7""#).client_id(), Some("7"));
         assert_eq!(Key::of(r#""c:\"7\"""#).client_id(), Some(r#""7""#));
         for other in [r#""boot:7""#, r#""c:""#, r#""c:{}""#, "7"] {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_key_has_its_key() {
+    fn a_key_survives_its_json_text() {
         for json in ["7", r#""a\"b""#, r#""\ud800""#] {
             assert_eq!(Key::of(&Key::of(json).to_json()), Key::of(json));
         }

@@ -1,7 +1,7 @@
 //! A link: the transport of one connection to one server, as queues of raw messages.
 //!
-//! Invariant: a link that is down says why, once, and before its last message is taken; `gone` follows when nothing of
-//! the server is left in this worker.
+//! Invariant: a link that is down reports the reason once, before its last message is read. `gone` follows when no
+//! process or socket of the server is left in this gateway.
 
 use std::process::ExitStatus;
 
@@ -12,36 +12,37 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// A transport to one server: raw JSON messages each way.
 #[derive(Debug)]
 pub struct Link {
-    /// Messages to the server, each one JSON text. Bounded; closed when the link is down. Dropping the last sender asks
-    /// for an orderly shutdown after what was sent has been delivered. Closed from the start where nothing is taken.
+    /// Messages to the server, each one JSON text. Bounded; closed when the link is down. Dropping the last sender
+    /// requests an orderly shutdown after the queued messages are delivered. Closed from the start for a server that
+    /// accepts no messages.
     pub to_server: mpsc::Sender<Bytes>,
-    /// Messages from the server in their order, each one JSON text without a newline. Ends when the link is down, after
-    /// `end` was set. Bounded: a server whose messages are not taken waits.
+    /// Messages from the server in order, each one JSON text without a newline. Ends when the link is down, after `end`
+    /// was set. Bounded: backpressure applies to the server.
     pub from_server: mpsc::Receiver<Bytes>,
-    /// Why it is down; set once.
+    /// Why the link is down; set once.
     pub end: watch::Receiver<Option<LinkEnd>>,
-    /// Dropping it asks for an orderly shutdown at once; messages that still wait are dropped.
+    /// Dropping it requests an orderly shutdown at once; queued messages are dropped.
     pub stop: DropGuard,
-    /// Cancelled when nothing of the server is left here: every process of it has ended, every socket is closed.
+    /// Cancelled when every process of the server has ended and every socket is closed.
     pub gone: CancellationToken,
 }
 
 /// Why a link is down.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkEnd {
-    /// This worker asked for it.
+    /// This gateway closed it.
     #[error("the gateway closed it")]
     Closed,
-    /// The server's process ended by itself, or was killed; with what the system says of it.
+    /// The server's process exited or was killed, with its exit status.
     #[error("the server ended: {0}")]
     Exited(ExitStatus),
     /// The transport broke, with the reason.
     #[error("the connection broke: {0}")]
     Broken(Box<str>),
-    /// A message of the server was longer than is taken.
+    /// The server sent a message that exceeds the limit.
     #[error("a message of the server is longer than {bytes_max} bytes")]
     MessageTooLong {
-        /// The most, in bytes.
+        /// The limit, in bytes.
         bytes_max: usize,
     },
 }
@@ -49,29 +50,29 @@ pub enum LinkEnd {
 /// The transport's side of a [`Link`].
 #[derive(Debug)]
 pub struct TransportEnd {
-    /// What is to be sent to the server. Closing or dropping it closes the link's `to_server`.
+    /// Messages to the server. Closing or dropping it closes the link's `to_server`.
     pub outgoing: mpsc::Receiver<Bytes>,
-    /// What the server said. To be dropped after `ending` was told.
+    /// Messages from the server. Drop it after `ending` is set.
     pub incoming: mpsc::Sender<Bytes>,
-    /// Where the reason of the end is told.
+    /// Takes the reason of the end.
     pub ending: LinkEndSender,
-    /// Cancelled when an orderly shutdown is asked for.
+    /// Cancelled to request an orderly shutdown.
     pub stop: CancellationToken,
-    /// To be dropped when nothing of the server is left.
+    /// Drop it when no process or socket of the server is left.
     pub gone: DropGuard,
 }
 
-/// Tells why a link is down. Dropped without a word, it says that the transport was abandoned.
+/// Sets why a link is down. If dropped unset, the reason is that the transport was abandoned.
 #[derive(Debug)]
 pub struct LinkEndSender(watch::Sender<Option<LinkEnd>>);
 
 impl LinkEndSender {
-    /// Tells the reason. The first one stays.
-    pub fn tell(&self, end: LinkEnd) {
-        self.0.send_if_modified(|told| {
-            let is_first = told.is_none();
+    /// Sets the reason, unless it is already set.
+    pub fn set(&self, end: LinkEnd) {
+        self.0.send_if_modified(|current| {
+            let is_first = current.is_none();
             if is_first {
-                *told = Some(end);
+                *current = Some(end);
             }
             is_first
         });
@@ -80,11 +81,11 @@ impl LinkEndSender {
 
 impl Drop for LinkEndSender {
     fn drop(&mut self) {
-        self.tell(LinkEnd::Broken("its transport was abandoned".into()));
+        self.set(LinkEnd::Broken("its transport was abandoned".into()));
     }
 }
 
-/// Both sides of a link. `messages_max` messages wait each way before the sender has to; at least one.
+/// Both sides of a link. Each direction queues up to `messages_max` messages, at least one.
 #[must_use]
 pub fn pair(messages_max: usize) -> (Link, TransportEnd) {
     let (to_server, outgoing) = mpsc::channel(messages_max.max(1));
@@ -115,12 +116,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_reason_stays() {
+    async fn the_first_reason_is_kept() {
         let (mut link, transport_end) = pair(1);
-        transport_end.ending.tell(LinkEnd::Closed);
+        transport_end.ending.set(LinkEnd::Closed);
         transport_end
             .ending
-            .tell(LinkEnd::Exited(ExitStatus::from_raw(1 << 8)));
+            .set(LinkEnd::Exited(ExitStatus::from_raw(1 << 8)));
         drop(transport_end);
         assert_eq!(link.from_server.recv().await, None);
         assert_eq!(*link.end.borrow(), Some(LinkEnd::Closed));
@@ -128,14 +129,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transport_that_vanishes_has_a_reason_too() {
+    async fn a_dropped_transport_is_abandoned() {
         let (link, transport_end) = pair(1);
         drop(transport_end);
         assert!(matches!(&*link.end.borrow(), Some(LinkEnd::Broken(_))));
     }
 
     #[tokio::test]
-    async fn a_dropped_link_asks_for_the_end() {
+    async fn a_dropped_link_requests_shutdown() {
         let (link, transport_end) = pair(1);
         assert!(!transport_end.stop.is_cancelled());
         drop(link);

@@ -1,8 +1,8 @@
-//! The last events of a connection, from which a client that lost a stream goes on.
+//! The latest events of a connection, from which a client resumes a broken stream.
 //!
-//! Invariants: the numbers of events only grow, over all streams; no more than `events_max` events and `bytes_max` bytes
-//! are kept, the newest ones, and of each stream it is known whether some are not kept any more; an event is replayed on no
-//! other stream than its own, also where a client used an id twice.
+//! Invariants: event numbers increase across all streams; at most `events_max` events and `bytes_max` bytes are kept,
+//! the newest ones; each stream knows whether some of its events were evicted; an event is replayed only on its own
+//! stream, even if a client reuses a request id.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use bytes::Bytes;
 use super::event_id::{EventId, StreamName};
 use mooring_protocol::Event;
 
-/// One stream among those that a connection ever had: names repeat where a client uses an id again.
+/// One of the streams of a connection. Names repeat if a client reuses a request id.
 #[derive(Debug)]
 pub(super) struct StreamTag {
     name: StreamName,
-    /// Every event of this stream has a larger number, every event of an earlier one of the name a smaller one.
+    /// All events of this stream have larger numbers; all events of earlier streams of the same name have smaller ones.
     first: u64,
-    /// The last of its events that is not kept any more; 0 where all are.
+    /// The number of its last evicted event; 0 if none was.
     lost: AtomicU64,
 }
 
 impl StreamTag {
-    /// Whether the event with this number can be of this stream.
+    /// Whether the event with this number can belong to this stream.
     pub(super) fn is_of(&self, name: &StreamName, number: u64) -> bool {
         self.name == *name && self.first <= number
     }
 
-    /// Whether there were events after the one with this number that are not kept any more.
+    /// Whether events after this number were evicted.
     pub(super) fn has_lost_after(&self, number: u64) -> bool {
         self.lost.load(Ordering::Relaxed) > number
     }
@@ -39,14 +39,14 @@ impl StreamTag {
     }
 }
 
-/// What an event is to its stream.
+/// The role of an event in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventPart {
-    /// It only tells the client an id; it is not kept.
+    /// Carries only an id; not kept.
     Priming,
     /// A message before the answer.
     Middle,
-    /// The answer: nothing comes after it.
+    /// The answer, which is the last event.
     Answer,
 }
 
@@ -58,7 +58,7 @@ struct Entry {
     event: Event,
 }
 
-/// The events that are kept, and the numbers of those to come.
+/// The kept events and the next event number.
 #[derive(Debug)]
 pub(super) struct EventLog {
     epoch: u64,
@@ -82,7 +82,7 @@ impl EventLog {
         }
     }
 
-    /// The epoch that the ids of events name.
+    /// The epoch in event ids.
     pub(super) const fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -97,8 +97,7 @@ impl EventLog {
         })
     }
 
-    /// Makes the event of a message, and keeps it. One that is larger than the whole log is not kept, and pushes
-    /// nothing out.
+    /// Creates the event of a message and keeps it. An event larger than the whole log is not kept and evicts nothing.
     pub(super) fn write(&mut self, tag: &Arc<StreamTag>, part: EventPart, data: Bytes) -> Event {
         let number = self.take_number();
         let id = EventId {
@@ -128,7 +127,7 @@ impl EventLog {
         event
     }
 
-    /// The stream that the event with this number was on, as far as what is kept tells.
+    /// The stream of the event with this number, if events of it are kept.
     pub(super) fn find(&self, name: &StreamName, number: u64) -> Option<Arc<StreamTag>> {
         self.entries
             .iter()
@@ -146,7 +145,7 @@ impl EventLog {
             .map(|entry| entry.event.clone())
     }
 
-    /// Whether the answer that ends a stream is kept.
+    /// Whether the stream's answer is kept.
     pub(super) fn has_answer(&self, tag: &Arc<StreamTag>) -> bool {
         self.entries
             .iter()
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_replayed_after_an_event_and_no_other_with_it() {
+    fn only_the_named_stream_is_replayed() {
         let mut log = EventLog::new(1, 100, 1 << 20);
         let (one, two) = (log.begin(call("1")), log.begin(call("2")));
         let first = log.write(&one, EventPart::Middle, "{}".into());
@@ -200,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_first_by_count_and_by_size() {
+    fn the_oldest_events_are_evicted_by_count_and_size() {
         let mut log = EventLog::new(1, 3, 1000);
         let tag = log.begin(call("1"));
         for _ in 0..5 {
             log.write(&tag, EventPart::Middle, "{}".into());
         }
         assert_eq!(kept(&log, &tag), 3);
-        // 1 is the stream's own number: 2 and 3 are gone.
+        // 1 is the stream's own number: 2 and 3 were evicted.
         assert!(tag.has_lost_after(2) && !tag.has_lost_after(3));
         log.write(&tag, EventPart::Middle, "x".repeat(985).into());
         assert_eq!(kept(&log, &tag), 1);
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_log_pushes_nothing_out() {
+    fn an_event_larger_than_the_log_evicts_nothing() {
         let mut log = EventLog::new(1, 3, 100);
         let tag = log.begin(call("1"));
         log.write(&tag, EventPart::Middle, "{}".into());
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_used_again_is_another_stream() {
+    fn a_reused_id_is_another_stream() {
         let mut log = EventLog::new(1, 100, 1 << 20);
         let earlier = log.begin(call("1"));
         let primed = number(&log.write(&earlier, EventPart::Priming, Bytes::new()));

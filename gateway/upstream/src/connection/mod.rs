@@ -1,16 +1,16 @@
-//! Connections that live in one worker: one connection to one server, of one session.
+//! Connections that one gateway owns: one connection per session and server.
 //!
-//! A [`link::Link`] carries raw messages; an actor task makes of it what a Streamable HTTP endpoint would be, inside of
-//! the process: [`Connection::serve`] takes what would be sent to an instance, and gives the reply that it would give.
-//! Invariants: the state of a connection is touched by its task alone; everything in it has a limit; a request that was
-//! taken is answered, or its stream breaks with the connection, or can be resumed, also with an error that says that it
-//! may have run.
+//! A [`link::Link`] carries raw messages. An actor task turns it into an in-process Streamable HTTP endpoint:
+//! [`Connection::serve`] takes a request as it would be sent to an instance and returns the reply.
+//!
+//! Invariants: only the actor touches the connection's state; every buffer has a limit; each accepted request is
+//! answered, or its stream breaks with the connection, or the stream can be resumed. If an answer is lost, the client
+//! gets an error saying that the call may have run.
 
 mod activity;
 mod actor;
 mod calls;
 pub mod event_id;
-mod hearing;
 mod key;
 pub mod link;
 mod log;
@@ -22,6 +22,7 @@ mod refusal;
 mod reply;
 mod route;
 mod sending;
+mod server_messages;
 mod serving;
 mod stream;
 #[cfg(test)]
@@ -46,23 +47,24 @@ use crate::{MessageTransport, Outgoing, SendError};
 use mooring_protocol::Reply;
 use mooring_protocol::header::LAST_EVENT_ID;
 
-/// Most requests that wait for the actor. It never waits for anything else, so that they do not wait long.
+/// Most requests queued for the actor. The actor never blocks on a single event source, so the queue is short-lived.
 const COMMANDS_MAX: usize = 64;
 /// Most requests in flight to the server.
 const REQUESTS_MAX: usize = 256;
-/// Most requests of the server that wait for the client.
+/// Most server-to-client requests that wait for an answer.
 const QUESTIONS_MAX: usize = 64;
 
-/// What one connection is of, and its limits.
+/// Identity and limits of one connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
     /// Most events kept for resumes, over all streams.
     pub events_max: usize,
     /// Most bytes of events kept for resumes, over all streams.
     pub event_bytes_max: usize,
-    /// Longest message of the server, in bytes. As much may wait for slow readers, and to be sent.
+    /// Longest message of the server, in bytes. Also the limit of bytes queued for slow readers, and of bytes queued to
+    /// the server.
     pub message_bytes_max: usize,
-    /// How long the client may take to answer a request of the server.
+    /// Time limit for the client's answer to a server-to-client request.
     pub client_answer_timeout: Duration,
     /// The epoch of the binding that the connection belongs to.
     pub epoch: u64,
@@ -72,14 +74,14 @@ pub struct ConnectionOptions {
     pub session: Arc<str>,
 }
 
-/// What a client asks of a connection.
+/// A client's request to a connection.
 #[derive(Debug)]
 enum ConnectionRequest {
-    /// To take a message.
+    /// POST of a message.
     Post(Bytes),
-    /// For a stream: of what belongs to no call, or of what came after an event.
+    /// GET of a stream: the general stream, or a resume after an event.
     Listen {
-        /// The id of that event.
+        /// The id of the last event that the client has seen.
         after: Option<Box<str>>,
     },
 }
@@ -96,7 +98,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Starts a connection over `link`, of which it spawns the one task.
+    /// Starts a connection over `link` and spawns its actor task.
     #[must_use]
     pub fn start(link: Link, options: ConnectionOptions) -> Self {
         let (commands, received) = mpsc::channel(COMMANDS_MAX);
@@ -131,13 +133,13 @@ impl Connection {
         }
     }
 
-    /// Serves one request as an instance over HTTP would: a POST of a request gives a stream of events that ends with the
-    /// answer, a POST of anything else 202, a GET a stream, a DELETE closes the connection.
+    /// Serves one request as an instance over HTTP would: POST of a request returns an event stream that ends with the
+    /// answer, POST of anything else returns 202, GET returns a stream, DELETE closes the connection.
     ///
     /// # Errors
-    /// [`SendError::Ended`]: the connection has ended, and the request was certainly not delivered.
+    /// [`SendError::Ended`]: the connection has ended and the request was not delivered.
     pub async fn serve(&self, outgoing: &Outgoing) -> Result<Reply, SendError> {
-        let ask = match *outgoing.method() {
+        let request = match *outgoing.method() {
             Method::POST => ConnectionRequest::Post(outgoing.body().clone()),
             Method::GET => {
                 let after = outgoing.headers().get(LAST_EVENT_ID);
@@ -152,34 +154,34 @@ impl Connection {
             _ => return Ok(Reply::empty(StatusCode::METHOD_NOT_ALLOWED)),
         };
         let (reply, answer) = oneshot::channel();
-        let command = Command::Serve { ask, reply };
+        let command = Command::Serve { request, reply };
         if self.commands.send(command).await.is_err() {
-            return Err(self.over().await);
+            return Err(self.ended_error().await);
         }
         match answer.await {
             Ok(served) => served,
-            Err(_) => Err(self.over().await),
+            Err(_) => Err(self.ended_error().await),
         }
     }
 
-    /// Why it has ended; `None` while it has not.
+    /// Why the connection ended; `None` while it is open.
     #[must_use]
     pub fn end(&self) -> Option<LinkEnd> {
         self.end.borrow().clone()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the connection has ended.
     pub async fn ended(&self) {
-        // An error means that the task is gone, which is an end too.
+        // An error means that the task is gone, so the connection has ended too.
         let _ = self.end.clone().wait_for(Option::is_some).await;
     }
 
-    /// Waits until nothing of the server is left in this worker, which may be some time after the end.
+    /// Waits until all processes and sockets of the server are gone, which can be later than [`Self::ended`].
     pub async fn gone(&self) {
         self.gone.cancelled().await;
     }
 
-    /// Closes it in order. Whoever waits for an answer is told that the call may have run.
+    /// Closes the connection in order. Callers that wait for an answer get an error saying that the call may have run.
     pub fn close(&self) {
         self.closing.cancel();
     }
@@ -190,30 +192,30 @@ impl Connection {
         *self.activity.borrow()
     }
 
-    /// Stops the server if it was idle for this long; answers whether it did. Streams that are open stay open, further
-    /// ones are opened and pings are answered; every other message gets [`SendError::Ended`], so that whoever sends it
-    /// makes a new connection.
+    /// Stops the server if it has been idle for `idle_for`; returns whether it did. Open streams stay open, new streams
+    /// can be opened and pings are answered. Any other message gets [`SendError::Ended`], so that its sender opens a
+    /// new connection.
     pub async fn stop_if_idle(&self, idle_for: Duration) -> bool {
         let (reply, stopped) = oneshot::channel();
         let command = Command::StopIfIdle { idle_for, reply };
-        // A task that is gone has stopped its server before.
+        // A task that is gone has already stopped its server.
         self.commands.send(command).await.is_ok() && stopped.await.unwrap_or(false)
     }
 
-    /// How many requests of the client wait for an answer, without those that it cancelled.
+    /// The number of unanswered requests of the client, without cancelled ones.
     #[must_use]
     pub fn calls_open(&self) -> usize {
         *self.calls_open.borrow()
     }
 
-    /// Waits until no request of the client waits for an answer.
+    /// Waits until the client has no unanswered request.
     pub async fn idle(&self) {
         // An error means that the task is gone, and all requests with it.
         let _ = self.calls_open.clone().wait_for(|open| *open == 0).await;
     }
 
-    /// The error for a request that came too late.
-    async fn over(&self) -> SendError {
+    /// The error for a request that arrived after the end.
+    async fn ended_error(&self) -> SendError {
         self.ended().await;
         let end = self.end().unwrap_or(LinkEnd::Closed);
         SendError::Ended(end.to_string().into())

@@ -1,6 +1,6 @@
-//! What client and server agreed on when the connection was initialized.
+//! What client and server negotiated in `initialize`.
 //!
-//! Invariant: a capability is there only if the client declared it.
+//! Invariant: only capabilities that the client declared are allowed.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use mooring_protocol::{Message, Method, Revision};
 
-/// The client's capabilities and the revision.
+/// The client's capabilities, and the revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NegotiatedCapabilities {
     sampling: bool,
@@ -20,7 +20,7 @@ pub(super) struct NegotiatedCapabilities {
 }
 
 impl NegotiatedCapabilities {
-    /// What the client's `initialize` declares.
+    /// Reads the client's `initialize` request.
     pub(super) fn by_client(initialize: &Message<'_>) -> Self {
         let params: Value = initialize
             .raw_params()
@@ -37,14 +37,14 @@ impl NegotiatedCapabilities {
         Self {
             sampling: capability("sampling").is_some(),
             roots: capability("roots").is_some(),
-            // Neither mode named means forms (MCP 2025-11-25, elicitation, capabilities).
+            // Without a mode, forms are meant (MCP 2025-11-25, elicitation, capabilities).
             elicitation_form: elicitation.is_some() && (mode("form") || !mode("url")),
             elicitation_url: mode("url"),
             revision: None,
         }
     }
 
-    /// What the server's answer to `initialize` adds.
+    /// Adds the server's answer to `initialize`.
     pub(super) fn answered(&mut self, answer: &Message<'_>) {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -59,13 +59,13 @@ impl NegotiatedCapabilities {
     }
 
     /// Whether streams start with an event that has an id and no data (MCP 2025-11-25, transports). Clients of earlier
-    /// revisions may take one for a broken message.
+    /// revisions may reject such an event.
     pub(super) fn has_priming_events(&self) -> bool {
         self.revision
             .is_some_and(|revision| revision >= Revision::V2025_11_25)
     }
 
-    /// Whether the client can be asked this. A method that is not known here passes.
+    /// Whether the client's capabilities allow this request. Unknown methods are allowed.
     pub(super) fn allows(&self, request: &Message<'_>) -> bool {
         match request.method() {
             Method::SamplingCreateMessage => self.sampling,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_asked_what_it_declared() {
+    fn only_declared_capabilities_are_allowed() {
         let form = ("elicitation/create", r#"{"message":"?"}"#);
         let url = ("elicitation/create", r#"{"mode":"url"}"#);
         let sampling = ("sampling/createMessage", "{}");
@@ -128,12 +128,12 @@ mod tests {
         ];
         for (capabilities, allowed) in rows {
             let negotiated = declared(capabilities);
-            for asked in [form, url, sampling, roots] {
-                let expected = allowed.contains(&asked);
+            for request in [form, url, sampling, roots] {
+                let expected = allowed.contains(&request);
                 assert_eq!(
-                    allows(&negotiated, asked.0, asked.1),
+                    allows(&negotiated, request.0, request.1),
                     expected,
-                    "{capabilities} {asked:?}"
+                    "{capabilities} {request:?}"
                 );
             }
             assert!(allows(&negotiated, "vendor/ask", "{}"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_primed_for_those_who_know_it() {
+    fn streams_are_primed_from_2025_11_25_on() {
         let answered = |revision: &str| {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}"}}}}"#

@@ -1,7 +1,7 @@
-//! The requests of the server that wait for the client's answer.
+//! Server-to-client requests that wait for the client's answer.
 //!
-//! Invariants: each is answered to the server exactly once, by the client or in its place; no two have the same id; there
-//! are never more than `max`; none waits longer than its deadline.
+//! Invariants: the server gets exactly one answer to each, from the client or from the gateway; ids are unique; there
+//! are never more than `max`; none waits beyond its deadline.
 
 use std::collections::HashMap;
 
@@ -9,33 +9,33 @@ use tokio::time::Instant;
 
 use super::key::Key;
 
-/// Where the client was asked.
+/// The stream on which the client was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionOrigin {
-    /// Nowhere yet: the question waits for the stream of unrelated messages.
+    /// None yet: the request waits for a reader of the general stream.
     Waiting,
-    /// On that stream.
+    /// The general stream.
     General,
-    /// On the stream of the call with this number.
+    /// The stream of the call with this number.
     Call(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OpenQuestion {
-    place: QuestionOrigin,
+    origin: QuestionOrigin,
     deadline: Instant,
 }
 
-/// Why a question is not asked.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionRejection {
-    /// Another with its id is open: an answer could belong to either.
+    /// A request with the same id is open: an answer could belong to either.
     Duplicate,
-    /// As many as may are open.
+    /// The limit of open requests is reached.
     TooMany,
 }
 
-/// All of them.
+/// All open requests.
 #[derive(Debug)]
 pub(super) struct OpenQuestions {
     open: HashMap<Key, OpenQuestion>,
@@ -50,7 +50,7 @@ impl OpenQuestions {
         }
     }
 
-    /// Whether a question with this id can be asked.
+    /// Whether a request with this id is accepted.
     pub(super) fn check(&self, key: &Key) -> Result<(), QuestionRejection> {
         if self.open.contains_key(key) {
             Err(QuestionRejection::Duplicate)
@@ -61,31 +61,30 @@ impl OpenQuestions {
         }
     }
 
-    /// Whether none waits.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Notes where a question was put, and until when it may be answered. Later calls move it.
-    pub(super) fn put(&mut self, key: Key, place: QuestionOrigin, deadline: Instant) {
-        self.open.insert(key, OpenQuestion { place, deadline });
+    /// Records the stream and the deadline of a request; replaces an earlier record.
+    pub(super) fn put(&mut self, key: Key, origin: QuestionOrigin, deadline: Instant) {
+        self.open.insert(key, OpenQuestion { origin, deadline });
     }
 
-    /// Takes out a question that is answered, or withdrawn.
+    /// Removes a request that is answered or withdrawn.
     pub(super) fn take(&mut self, key: &Key) -> Option<QuestionOrigin> {
-        self.open.remove(key).map(|asked| asked.place)
+        self.open.remove(key).map(|question| question.origin)
     }
 
-    /// Takes out the questions that were not answered in time.
+    /// Removes and returns the expired requests.
     pub(super) fn expired(&mut self, now: Instant) -> Vec<(Key, QuestionOrigin)> {
         self.open
-            .extract_if(|_, asked| asked.deadline <= now)
-            .map(|(key, asked)| (key, asked.place))
+            .extract_if(|_, question| question.deadline <= now)
+            .map(|(key, question)| (key, question.origin))
             .collect()
     }
 
-    /// When the next one expires.
+    /// The next time at which one expires.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.open.values().map(|asked| asked.deadline).min()
+        self.open.values().map(|question| question.deadline).min()
     }
 }

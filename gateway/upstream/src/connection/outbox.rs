@@ -1,9 +1,8 @@
-//! The queue between a connection and the reader of one of its streams, and that reader as a stream of events.
+//! The queue between a connection and the reader of one of its streams. The reader is a stream of events.
 //!
-//! Invariants: the stream ends without an error only after everything that was put in was taken, or where the connection
-//! cut it for its slowness after an event by which it can be resumed; what waits in all the queues of a connection is
-//! counted in its one [`Backlog`], apart for streams that go on and for those that have ended. The lock is held for a push
-//! or a pop, never while anything is waited for.
+//! Invariants: the stream ends without an error only after all queued events were read, or if the connection cut a slow
+//! reader after an event with which it can resume; all queues of a connection are counted in its one [`Backlog`], open
+//! streams and ended streams separately. The lock is held only for a push or a pop, never across an await.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -16,34 +15,34 @@ use tokio::sync::Notify;
 
 use mooring_protocol::{Event, ReplyError};
 
-/// What waits for the readers of one connection.
+/// The unread events of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     events: AtomicUsize,
     bytes: AtomicUsize,
-    left_bytes: AtomicUsize,
-    relieved: Notify,
+    ended_bytes: AtomicUsize,
+    released: Notify,
 }
 
 impl Backlog {
-    /// How many events wait on streams that go on.
+    /// The number of unread events on open streams.
     pub(super) fn events(&self) -> usize {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// How many bytes wait on streams that go on.
+    /// The unread bytes on open streams.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of streams that have ended were not read yet.
-    pub(super) fn left_bytes(&self) -> usize {
-        self.left_bytes.load(Ordering::Relaxed)
+    /// The unread bytes on ended streams.
+    pub(super) fn ended_bytes(&self) -> usize {
+        self.ended_bytes.load(Ordering::Relaxed)
     }
 
-    /// Waits until a reader took something.
-    pub(super) async fn relieved(&self) {
-        self.relieved.notified().await;
+    /// Waits until a reader has taken an event.
+    pub(super) async fn released(&self) {
+        self.released.notified().await;
     }
 
     fn add(&self, bytes: usize) {
@@ -51,27 +50,27 @@ impl Backlog {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn relieve(&self, (events, bytes): (usize, usize)) {
+    fn release(&self, (events, bytes): (usize, usize)) {
         if events > 0 {
             self.events.fetch_sub(events, Ordering::Relaxed);
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.relieved.notify_one();
+            self.released.notify_one();
         }
     }
 
-    fn add_left(&self, bytes: usize) {
-        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+    fn add_ended(&self, bytes: usize) {
+        self.ended_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn relieve_left(&self, bytes: usize) {
-        self.left_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    fn release_ended(&self, bytes: usize) {
+        self.ended_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
 /// How a stream ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Nothing is missing.
+    /// Complete.
     Whole,
     /// The connection to the server ended first.
     Broken(Box<str>),
@@ -87,7 +86,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// How many events wait, and their bytes.
+    /// The number of queued events, and their bytes.
     fn waiting(&self) -> (usize, usize) {
         (self.events.len(), self.bytes)
     }
@@ -104,7 +103,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the queue, keeping its first `kept_max` events. The first end stays.
+    /// Ends the queue and keeps its first `kept_max` events. Later ends have no effect.
     fn end(&self, end: End, kept_max: usize) {
         let mut queue = self.lock();
         if queue.end.is_some() {
@@ -117,25 +116,25 @@ impl Shared {
         {
             queue.bytes = queue.bytes.saturating_sub(event.length());
         }
-        self.backlog.add_left(queue.bytes);
+        self.backlog.add_ended(queue.bytes);
         let waker = queue.waker.take();
         drop(queue);
-        self.backlog.relieve(waited);
+        self.backlog.release(waited);
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 }
 
-/// The connection's end.
+/// The sending half.
 #[derive(Debug)]
 pub(super) struct Outbox(Arc<Shared>);
 
-/// The reader's end: the events of a reply.
+/// The reading half: the events of a reply.
 #[derive(Debug)]
 pub(super) struct Reader(Arc<Shared>);
 
-/// Both ends of an empty queue.
+/// Both halves of an empty queue.
 pub(super) fn outbox(backlog: &Arc<Backlog>) -> (Outbox, Reader) {
     let shared = Arc::new(Shared {
         queue: Mutex::new(Queue {
@@ -151,7 +150,7 @@ pub(super) fn outbox(backlog: &Arc<Backlog>) -> (Outbox, Reader) {
 }
 
 impl Outbox {
-    /// Puts an event in; nothing where nobody reads any more.
+    /// Queues an event, unless the reader is gone or the stream has ended.
     pub(super) fn push(&self, event: Event) {
         let mut queue = self.0.lock();
         if !queue.is_read || queue.end.is_some() {
@@ -167,22 +166,22 @@ impl Outbox {
         }
     }
 
-    /// Whether somebody reads.
+    /// Whether the reader still exists.
     pub(super) fn is_read(&self) -> bool {
         self.0.lock().is_read
     }
 
-    /// How much waits in it: events, and their bytes.
+    /// The number of queued events, and their bytes.
     pub(super) fn waiting(&self) -> (usize, usize) {
         self.0.lock().waiting()
     }
 
-    /// Ends the stream after what is in it.
+    /// Ends the stream after the queued events.
     pub(super) fn end(self, end: End) {
         self.0.end(end, usize::MAX);
     }
 
-    /// Ends the stream of a reader that is too slow. One event is left, whose id tells where to resume.
+    /// Ends the stream of a slow reader. One event is left, whose id tells the client where to resume.
     pub(super) fn cut(self) {
         self.0.end(End::Whole, 1);
     }
@@ -208,9 +207,9 @@ impl Stream for Reader {
             let has_ended = queue.end.is_some();
             drop(queue);
             if has_ended {
-                self.0.backlog.relieve_left(event.length());
+                self.0.backlog.release_ended(event.length());
             } else {
-                self.0.backlog.relieve((1, event.length()));
+                self.0.backlog.release((1, event.length()));
             }
             return Poll::Ready(Some(Ok(event)));
         }
@@ -220,7 +219,7 @@ impl Stream for Reader {
                 Poll::Pending
             }
             Some(end) => {
-                // Polled again, the stream has ended.
+                // A later poll sees the regular end.
                 queue.end = Some(End::Whole);
                 Poll::Ready(match end {
                     End::Whole => None,
@@ -243,9 +242,9 @@ impl Drop for Reader {
         let has_ended = queue.end.is_some();
         drop(queue);
         if has_ended {
-            self.0.backlog.relieve_left(waited.1);
+            self.0.backlog.release_ended(waited.1);
         } else {
-            self.0.backlog.relieve(waited);
+            self.0.backlog.release(waited);
         }
     }
 }
@@ -269,7 +268,7 @@ mod tests {
     }
 
     fn counts(backlog: &Backlog) -> (usize, usize, usize) {
-        (backlog.events(), backlog.bytes(), backlog.left_bytes())
+        (backlog.events(), backlog.bytes(), backlog.ended_bytes())
     }
 
     fn filled(events: usize) -> (Arc<Backlog>, Outbox, Reader) {
@@ -282,8 +281,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_put_in_comes_before_the_end() {
-        for (end, told) in [
+    async fn queued_events_come_before_the_end() {
+        for (end, error) in [
             (End::Whole, None),
             (
                 End::Broken("it died".into()),
@@ -293,13 +292,13 @@ mod tests {
             let (backlog, outbox, reader) = filled(3);
             outbox.end(end);
             assert_eq!(counts(&backlog), (0, 0, 27));
-            assert_eq!(rest(reader).await, (3, told));
+            assert_eq!(rest(reader).await, (3, error));
             assert_eq!(counts(&backlog), (0, 0, 0));
         }
     }
 
     #[tokio::test]
-    async fn a_connection_that_vanishes_breaks_the_body() {
+    async fn a_dropped_outbox_breaks_the_stream() {
         let (_backlog, outbox, reader) = filled(1);
         drop(outbox);
         let (events, error) = rest(reader).await;
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_reader_is_left_one_event_to_resume_after() {
+    async fn a_cut_reader_keeps_one_event_to_resume_after() {
         let (backlog, outbox, reader) = filled(5);
         assert_eq!(outbox.waiting(), (5, 45));
         outbox.cut();
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_goes_takes_its_backlog_along() {
+    async fn a_dropped_reader_releases_its_backlog() {
         let (backlog, outbox, reader) = filled(5);
         assert!(outbox.is_read());
         drop(reader);
@@ -325,11 +324,11 @@ mod tests {
         assert_eq!(counts(&backlog), (0, 0, 0));
         outbox.push(Event::message("123456789"));
         assert_eq!(outbox.waiting(), (0, 0));
-        backlog.relieved().await;
+        backlog.released().await;
     }
 
     #[tokio::test]
-    async fn a_reader_that_leaves_an_ended_stream_unread_takes_that_along_too() {
+    async fn a_dropped_reader_of_an_ended_stream_releases_its_backlog() {
         let (backlog, outbox, reader) = filled(5);
         outbox.end(End::Whole);
         assert_eq!(counts(&backlog), (0, 0, 45));

@@ -1,33 +1,33 @@
-//! The messages that belong to no call, while the client does not listen to such.
+//! Messages that belong to no call, queued while the client has no general stream open.
 //!
-//! Invariants: no more than [`EVENTS_MAX`] messages and [`BYTES_MAX`] bytes wait, the newest ones; that a list has changed
-//! is kept once.
+//! Invariants: at most [`EVENTS_MAX`] messages and [`BYTES_MAX`] bytes are queued, the newest ones; each `list_changed`
+//! notification is queued once.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::hearing::text_of;
 use super::key::Key;
+use super::server_messages::text_of;
 use mooring_protocol::{Kind, Message};
 
-/// Most messages that wait: what a server says at its start, with room to spare.
+/// Most queued messages: more than a server usually sends at startup.
 const EVENTS_MAX: usize = 128;
-/// Most bytes that wait.
+/// Most queued bytes.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// A message that waits.
+/// A queued message.
 #[derive(Debug)]
 pub(super) struct PendingMessage {
     /// Its text.
     pub(super) text: Bytes,
-    /// The id, where it is a question to the client.
+    /// The request's id, if it is a server-to-client request.
     pub(super) question: Option<Key>,
-    /// The notification's name, where a second one would say nothing new.
+    /// The method, if it is a `list_changed` notification, of which one is enough.
     list: Option<Box<str>>,
 }
 
-/// All of them, oldest first.
+/// The queue, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct PendingMessages {
     items: VecDeque<PendingMessage>,
@@ -35,7 +35,7 @@ pub(super) struct PendingMessages {
 }
 
 impl PendingMessages {
-    /// Adds a message, and returns what has to go for it; that may be the message itself.
+    /// Adds a message and returns the messages evicted for it, which can include the message itself.
     pub(super) fn add(
         &mut self,
         message: &Message<'_>,
@@ -63,14 +63,14 @@ impl PendingMessages {
         gone
     }
 
-    /// Takes out a question.
+    /// Removes a server-to-client request.
     pub(super) fn remove(&mut self, question: &Key) {
         self.items
             .retain(|item| item.question.as_ref() != Some(question));
         self.bytes = self.items.iter().map(|item| item.text.len()).sum();
     }
 
-    /// Takes out everything.
+    /// Removes and returns all messages.
     pub(super) fn take(&mut self) -> VecDeque<PendingMessage> {
         std::mem::take(self).items
     }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_messages_wait() {
+    fn the_newest_messages_are_kept() {
         let mut pending_messages = PendingMessages::default();
         for number in 0..EVENTS_MAX + 10 {
             let text = format!(r#"{{"method":"n/{number}"}}"#);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_list_is_told_once() {
+    fn a_list_changed_notification_is_queued_once() {
         let mut pending_messages = PendingMessages::default();
         for name in ["tools", "prompts", "tools", "tools"] {
             let text = format!(r#"{{"method":"notifications/{name}/list_changed"}}"#);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_withdrawn_question_does_not_wait() {
+    fn a_withdrawn_question_is_removed() {
         let mut pending_messages = PendingMessages::default();
         let key = Key::of("1");
         add(

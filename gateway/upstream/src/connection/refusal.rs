@@ -1,4 +1,4 @@
-//! What the server is told when the client cannot be asked, or does not answer.
+//! The gateway's errors for server-to-client requests that the client cannot or does not answer.
 //!
 //! Invariant: every text is one valid JSON-RPC error that names the server's request.
 
@@ -6,32 +6,32 @@ use bytes::Bytes;
 
 use super::key::Key;
 
-/// Why there is no answer of the client.
+/// Why the client did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// It did not declare the capability.
     NoCapability,
     /// It did not answer in time.
     TimedOut,
-    /// It has no stream on which it could be asked.
-    NobodyListens,
-    /// It has too many open questions.
+    /// It has no open stream.
+    NoListener,
+    /// Too many requests to it are open.
     TooMany,
 }
 
 impl Refusal {
-    /// The code is that of JSON-RPC for a method that is not there, that of the SDKs for a time-out, and one that is
-    /// free for implementations otherwise.
+    /// JSON-RPC's code for an unknown method, the SDKs' code for a timeout, and an implementation-defined code for the
+    /// others.
     const fn code_and_message(self) -> (i32, &'static str) {
         match self {
             Self::NoCapability => (-32601, "the client does not support this"),
             Self::TimedOut => (-32001, "the client did not answer in time"),
-            Self::NobodyListens => (-32000, "the client does not listen"),
+            Self::NoListener => (-32000, "the client does not listen"),
             Self::TooMany => (-32000, "too many requests to the client are open"),
         }
     }
 
-    /// The answer to the server's request.
+    /// The error response to the server's request.
     pub(super) fn answering(self, key: &Key) -> Bytes {
         let (code, message) = self.code_and_message();
         let id = key.to_json();
@@ -52,7 +52,7 @@ mod tests {
         for refusal in [
             Refusal::NoCapability,
             Refusal::TimedOut,
-            Refusal::NobodyListens,
+            Refusal::NoListener,
             Refusal::TooMany,
         ] {
             let key = Key::of(r#""a\"b""#);

@@ -1,28 +1,28 @@
-//! The replies of a connection, as an instance over HTTP would give them.
+//! The replies of a connection, as an instance over HTTP would send them.
 //!
-//! Invariant: a reply that refuses says so in a JSON-RPC error with the status of its kind.
+//! Invariant: a refusal is a JSON-RPC error with the HTTP status of its kind.
 
 use futures_util::stream;
 use http::{HeaderValue, StatusCode};
 
 use mooring_protocol::{ErrorBody, Event, Reply};
 
-/// A message was taken that has no answer.
+/// 202, for a message without an answer.
 pub(super) const fn accepted() -> Reply {
     Reply::empty(StatusCode::ACCEPTED)
 }
 
-/// A stream of one event.
+/// A stream with a single event.
 pub(super) fn one_event(event: Event) -> Reply {
     Reply::events(stream::iter([Ok(event)]))
 }
 
-/// An error in the place of the server's answer.
+/// An error response.
 pub(super) fn refused(error: &ErrorBody<'_>) -> Reply {
     refused_as(error.status(), error)
 }
 
-/// The same with another status.
+/// An error response with another status.
 pub(super) fn refused_as(status: StatusCode, error: &ErrorBody<'_>) -> Reply {
     let mut reply = Reply::json(status, error.to_bytes());
     if status == StatusCode::TOO_MANY_REQUESTS {

@@ -1,7 +1,7 @@
-//! Which stream a message of the server goes to.
+//! Selects the stream for a message of the server.
 //!
-//! Streamable HTTP has one stream for each request and one for the rest; over a pipe all messages come on one line and
-//! most do not say what they belong to. Invariant: the choice is a function of the message and of the calls in flight.
+//! Streamable HTTP has one stream per request and one for the rest. Over a pipe all messages share one channel, and
+//! most do not name a request. Invariant: the choice depends only on the message and the in-flight calls.
 
 use mooring_protocol::{Kind, Message, Method};
 
@@ -9,39 +9,38 @@ use mooring_protocol::{Kind, Message, Method};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageRoute {
     /// The request that it answers.
-    ItsRequest,
-    /// The request that asked for progress under its token.
-    ItsToken,
-    /// The connection itself, which answers a ping: what the server asks is whether the connection lives. Who would have
-    /// to pass it on to the client would call a server dead whose client merely listens to nothing at the time.
-    TheConnection,
-    /// The earlier request of the server that it withdraws.
-    ItsQuestion,
-    /// A call in flight, if there is one: the client is asked something, or told what a call logs.
-    ACall,
-    /// Nothing in particular.
-    Nothing,
+    AnsweredRequest,
+    /// The request with its progress token.
+    ProgressToken,
+    /// The connection, which answers pings itself. If pings were forwarded, a server would take a client without an
+    /// open stream for dead.
+    Connection,
+    /// The earlier request of the server that it cancels.
+    CancelledQuestion,
+    /// An in-flight call, if there is one: for server-to-client requests and log messages.
+    CausingCall,
+    /// No request.
+    General,
 }
 
-/// What `message` belongs to.
-pub(super) fn belongs(message: &Message<'_>) -> MessageRoute {
+pub(super) fn route_of(message: &Message<'_>) -> MessageRoute {
     match (message.kind(), message.method()) {
-        (Kind::Result | Kind::Error, _) => MessageRoute::ItsRequest,
-        (Kind::Request, Method::Ping) => MessageRoute::TheConnection,
-        (Kind::Request, _) | (Kind::Notification, Method::LogMessage) => MessageRoute::ACall,
-        (Kind::Notification, Method::Progress) => MessageRoute::ItsToken,
+        (Kind::Result | Kind::Error, _) => MessageRoute::AnsweredRequest,
+        (Kind::Request, Method::Ping) => MessageRoute::Connection,
+        (Kind::Request, _) | (Kind::Notification, Method::LogMessage) => MessageRoute::CausingCall,
+        (Kind::Notification, Method::Progress) => MessageRoute::ProgressToken,
         (Kind::Notification, Method::Cancelled) if message.params.request_id().is_some() => {
-            MessageRoute::ItsQuestion
+            MessageRoute::CancelledQuestion
         }
-        (Kind::Notification, _) => MessageRoute::Nothing,
+        (Kind::Notification, _) => MessageRoute::General,
     }
 }
 
-/// Which of the calls in flight, each with its number and method, caused a message that names none: the tools/call that
-/// was begun last, or without one the request that was begun last.
+/// The in-flight call, from pairs of number and method, that most likely caused a message which names none: the latest
+/// `tools/call`, or without one the latest request.
 pub(super) fn cause(calls: impl Iterator<Item = (u64, Method)>) -> Option<u64> {
     let rank = |method: Method| match method {
-        // Neither asks the client anything, and their streams are gone as fast as they came.
+        // These cause no server-to-client requests, and their streams are short-lived.
         Method::Initialize | Method::Ping => None,
         Method::ToolsCall => Some(1),
         _ => Some(0),
@@ -59,46 +58,49 @@ mod tests {
     use mooring_protocol::Sender;
 
     #[test]
-    fn every_kind_of_message_has_its_place() {
+    fn every_kind_of_message_has_a_route() {
         for (fields, expected) in [
-            (r#""id":"c:1","result":{}"#, MessageRoute::ItsRequest),
-            (r#""id":null,"error":{}"#, MessageRoute::ItsRequest),
-            (r#""id":1,"method":"ping""#, MessageRoute::TheConnection),
+            (r#""id":"c:1","result":{}"#, MessageRoute::AnsweredRequest),
+            (r#""id":null,"error":{}"#, MessageRoute::AnsweredRequest),
+            (r#""id":1,"method":"ping""#, MessageRoute::Connection),
             (
                 r#""id":1,"method":"elicitation/create""#,
-                MessageRoute::ACall,
+                MessageRoute::CausingCall,
             ),
-            (r#""id":1,"method":"vendor/ask""#, MessageRoute::ACall),
-            (r#""method":"notifications/message""#, MessageRoute::ACall),
+            (r#""id":1,"method":"vendor/ask""#, MessageRoute::CausingCall),
+            (
+                r#""method":"notifications/message""#,
+                MessageRoute::CausingCall,
+            ),
             (
                 r#""method":"notifications/progress""#,
-                MessageRoute::ItsToken,
+                MessageRoute::ProgressToken,
             ),
             (
                 r#""method":"notifications/cancelled","params":{"requestId":1}"#,
-                MessageRoute::ItsQuestion,
+                MessageRoute::CancelledQuestion,
             ),
             (
                 r#""method":"notifications/cancelled""#,
-                MessageRoute::Nothing,
+                MessageRoute::General,
             ),
             (
                 r#""method":"notifications/tools/list_changed""#,
-                MessageRoute::Nothing,
+                MessageRoute::General,
             ),
             (
                 r#""method":"notifications/resources/updated""#,
-                MessageRoute::Nothing,
+                MessageRoute::General,
             ),
         ] {
             let text = format!(r#"{{"jsonrpc":"2.0",{fields}}}"#);
             let message = Message::parse(text.as_bytes(), Sender::Upstream).unwrap();
-            assert_eq!(belongs(&message), expected, "{text}");
+            assert_eq!(route_of(&message), expected, "{text}");
         }
     }
 
     #[test]
-    fn the_last_tool_called_is_the_cause() {
+    fn the_latest_tool_call_is_the_cause() {
         use Method::{Initialize, Ping, PromptsGet, ResourcesRead, ToolsCall};
         let of = |calls: &[(u64, Method)]| cause(calls.iter().copied());
         assert_eq!(of(&[]), None);

@@ -1,8 +1,7 @@
-//! What waits to be sent to the server.
+//! The queue of messages to the server.
 //!
-//! Invariants: a server that does not read holds up nobody but itself: what is more than may wait is refused, or, where
-//! it is an answer to the server's own questions, dropped; a client's message that is refused or never sent was certainly
-//! not delivered.
+//! Invariants: a server that does not read delays only itself: beyond the limits, client messages are refused and the
+//! gateway's answers to the server are dropped; a client message that is refused or never sent was not delivered.
 
 use std::collections::VecDeque;
 
@@ -12,24 +11,24 @@ use tokio::sync::oneshot;
 use crate::SendError;
 use mooring_protocol::Reply;
 
-/// Most messages of the client that wait.
+/// Most queued messages of the client.
 const MESSAGES_MAX: usize = 256;
-/// Most answers of the gateway's own that wait besides. Only a server that asks without end and reads nothing gets there.
-const OWN_MAX: usize = 1024;
+/// Most queued answers of the gateway. Only a server that keeps asking and never reads reaches this limit.
+const INTERNAL_MAX: usize = 1024;
 
-/// Where the reply to a client's message goes.
+/// Where the reply to a client's message is sent.
 pub(super) type ReplyTo = oneshot::Sender<Result<Reply, SendError>>;
 
-/// A message, and the reply that is given when it was sent.
+/// A message, and the reply to return once it is sent.
 #[derive(Debug)]
 pub(super) struct QueuedMessage {
     /// Its text.
     pub(super) text: Bytes,
-    /// None for the gateway's own.
+    /// `None` for the gateway's own messages.
     pub(super) receipt: Option<SendReceipt>,
 }
 
-/// A reply that waits for its message to be sent.
+/// A reply that waits until its message is sent.
 #[derive(Debug)]
 pub(super) struct SendReceipt {
     to: ReplyTo,
@@ -41,12 +40,12 @@ impl SendReceipt {
         Self { to, reply }
     }
 
-    /// The message was sent. Who does not wait any more does not need to know.
-    pub(super) fn give(self) {
+    /// Confirms that the message was sent. The receiver may be gone.
+    pub(super) fn confirm(self) {
         let _ = self.to.send(Ok(self.reply));
     }
 
-    /// It was not, and never will be.
+    /// Reports that the message was not and will not be sent.
     pub(super) fn refuse(self, error: SendError) {
         let _ = self.to.send(Err(error));
     }
@@ -55,17 +54,17 @@ impl SendReceipt {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct SendQueue {
-    letters: VecDeque<QueuedMessage>,
+    messages: VecDeque<QueuedMessage>,
     clients: usize,
     bytes: usize,
     bytes_max: usize,
 }
 
 impl SendQueue {
-    /// An empty queue. One message of a client always has place, further ones up to `bytes_max` together.
+    /// An empty queue. It always accepts one client message, and more up to `bytes_max` bytes in total.
     pub(super) const fn new(bytes_max: usize) -> Self {
         Self {
-            letters: VecDeque::new(),
+            messages: VecDeque::new(),
             clients: 0,
             bytes: 0,
             bytes_max,
@@ -73,45 +72,45 @@ impl SendQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.messages.is_empty()
     }
 
-    /// Whether a client's message of this size has place.
-    pub(super) fn has_place(&self, bytes: usize) -> bool {
+    /// Whether a client message of this size fits.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.clients == 0
             || (self.clients < MESSAGES_MAX && self.bytes.saturating_add(bytes) <= self.bytes_max)
     }
 
-    /// Adds a client's message, for which there is place.
+    /// Queues a client message, which must fit.
     pub(super) fn add(&mut self, text: Bytes, receipt: SendReceipt) {
         self.clients += 1;
         self.bytes += text.len();
-        self.letters.push_back(QueuedMessage {
+        self.messages.push_back(QueuedMessage {
             text,
             receipt: Some(receipt),
         });
     }
 
-    /// Adds a message of the gateway's own; returns whether there was place.
-    pub(super) fn add_own(&mut self, text: Bytes) -> bool {
-        let has_place = self.letters.len() - self.clients < OWN_MAX;
-        if has_place {
-            self.letters.push_back(QueuedMessage {
+    /// Queues a message of the gateway; returns whether it fitted.
+    pub(super) fn add_internal(&mut self, text: Bytes) -> bool {
+        let has_room = self.messages.len() - self.clients < INTERNAL_MAX;
+        if has_room {
+            self.messages.push_back(QueuedMessage {
                 text,
                 receipt: None,
             });
         }
-        has_place
+        has_room
     }
 
     /// Takes out the next message.
     pub(super) fn next(&mut self) -> Option<QueuedMessage> {
-        let letter = self.letters.pop_front()?;
-        if letter.receipt.is_some() {
+        let message = self.messages.pop_front()?;
+        if message.receipt.is_some() {
             self.clients -= 1;
-            self.bytes = self.bytes.saturating_sub(letter.text.len());
+            self.bytes = self.bytes.saturating_sub(message.text.len());
         }
-        Some(letter)
+        Some(message)
     }
 }
 
@@ -126,29 +125,33 @@ mod tests {
     }
 
     #[test]
-    fn one_message_always_has_place_and_more_up_to_the_limit() {
+    fn one_message_always_fits_and_more_up_to_the_limit() {
         let mut sending = SendQueue::new(10);
-        assert!(sending.has_place(100));
+        assert!(sending.has_room(100));
         add(&mut sending, 4);
-        assert!(sending.has_place(6) && !sending.has_place(7));
-        assert!(sending.next().is_some_and(|letter| letter.text.len() == 4));
-        assert!(sending.is_empty() && sending.has_place(100));
+        assert!(sending.has_room(6) && !sending.has_room(7));
+        assert!(
+            sending
+                .next()
+                .is_some_and(|message| message.text.len() == 4)
+        );
+        assert!(sending.is_empty() && sending.has_room(100));
         for _ in 0..MESSAGES_MAX {
-            assert!(sending.has_place(0));
+            assert!(sending.has_room(0));
             add(&mut sending, 0);
         }
-        assert!(!sending.has_place(0));
+        assert!(!sending.has_room(0));
     }
 
     #[test]
-    fn answers_of_the_gateway_take_no_place_from_the_client() {
+    fn gateway_answers_do_not_use_the_clients_room() {
         let mut sending = SendQueue::new(10);
-        for _ in 0..OWN_MAX {
-            assert!(sending.add_own(Bytes::from_static(b"{}")));
+        for _ in 0..INTERNAL_MAX {
+            assert!(sending.add_internal(Bytes::from_static(b"{}")));
         }
-        assert!(!sending.add_own(Bytes::from_static(b"{}")));
-        assert!(sending.has_place(10));
+        assert!(!sending.add_internal(Bytes::from_static(b"{}")));
+        assert!(sending.has_room(10));
         add(&mut sending, 10);
-        assert!(!sending.add_own(Bytes::from_static(b"{}")));
+        assert!(!sending.add_internal(Bytes::from_static(b"{}")));
     }
 }

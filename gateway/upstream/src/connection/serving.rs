@@ -1,7 +1,7 @@
-//! What a connection does with the requests of the client, as an instance over HTTP would.
+//! How a connection serves the client's requests, as an instance over HTTP would.
 //!
-//! Invariants: every request of the client has a stream that ends with its answer, or breaks, or can be resumed; an answer
-//! of the client reaches the server once.
+//! Invariants: the stream of every client request ends with its answer, breaks, or can be resumed; an answer of the
+//! client reaches the server at most once.
 
 use std::sync::Arc;
 
@@ -26,41 +26,38 @@ use mooring_protocol::{
     ErrorBody, ErrorKind, Event, Id, Kind, Message, Method, Reply, Sender, call,
 };
 
-/// Answers that were given but not read may take this many times the size of the longest message before no further
-/// request is taken.
+/// Unread answers may take this many times the longest message before new requests are rejected.
 const UNREAD_MAX: usize = 4;
-/// What a client is told that resumes a stream of which too much came meanwhile (`notifications/message`, MCP 2025-03-26,
-/// logging).
+/// Sent to a client that resumes a stream with evicted events (`notifications/message`, MCP 2025-03-26, logging).
 const MISSED: &str = concat!(
     r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"mooring","#,
     r#""data":{"message":"some of what this stream said meanwhile is not kept any more"}}}"#
 );
 
-/// What becomes of a message that was posted.
+/// What to do with a POSTed message.
 enum PostDecision {
-    /// It is to be sent; this is the reply when it was.
+    /// Send it; this is the reply once it is sent.
     ToSend(Reply),
-    /// It is not; this is the reply.
+    /// Do not send it; this is the reply.
     Done(Reply),
 }
 
 impl Actor {
     /// Serves one request.
-    pub(super) fn serve(&mut self, ask: ConnectionRequest, to: ReplyTo) {
-        let reply = match ask {
+    pub(super) fn serve(&mut self, request: ConnectionRequest, to: ReplyTo) {
+        let reply = match request {
             ConnectionRequest::Post(body) => return self.post(&body, to),
             ConnectionRequest::Listen { after: None } => self.listen(),
             ConnectionRequest::Listen { after: Some(after) } => self.resume(&after),
         };
-        // A caller that does not wait any more drops the stream with the reply.
+        // A caller that no longer waits drops the stream with the reply.
         let _ = to.send(Ok(reply));
     }
 
-    /// Serves one request after the server was stopped: a stream stays as good as it was, and a ping asks whether the session
-    /// lives, which it does.
-    pub(super) fn serve_stopped(&mut self, ask: ConnectionRequest, to: ReplyTo) {
-        let ConnectionRequest::Post(body) = ask else {
-            return self.serve(ask, to);
+    /// Serves one request after an idle stop: streams work as before, and a ping succeeds because the session is alive.
+    pub(super) fn serve_stopped(&mut self, request: ConnectionRequest, to: ReplyTo) {
+        let ConnectionRequest::Post(body) = request else {
+            return self.serve(request, to);
         };
         let message = Message::parse(&body, Sender::Gateway).ok();
         let pinged = message
@@ -80,14 +77,14 @@ impl Actor {
                 return;
             }
         };
-        let taken = if self.sending.has_place(body.len()) {
-            self.take(&message)
+        let decision = if self.sending.has_room(body.len()) {
+            self.accept(&message)
         } else {
             let error = ErrorBody::new(ErrorKind::TooManyRequests)
                 .detail("the server does not read what it is sent");
             PostDecision::Done(reply::refused(&error.answering(message.id())))
         };
-        match taken {
+        match decision {
             PostDecision::ToSend(reply) => {
                 self.sending.add(body.clone(), SendReceipt::new(to, reply))
             }
@@ -95,8 +92,8 @@ impl Actor {
         }
     }
 
-    /// Notes what a message means for the connection.
-    fn take(&mut self, message: &Message<'_>) -> PostDecision {
+    /// Updates the connection's state for a message of the client.
+    fn accept(&mut self, message: &Message<'_>) -> PostDecision {
         if message.method() != Method::Ping {
             self.used_at = Instant::now();
         }
@@ -112,11 +109,11 @@ impl Actor {
             }
             Kind::Result | Kind::Error => {
                 let key = message.id().map(|id| Key::of(id.as_json()));
-                let asked = key.and_then(|key| self.open_questions.take(&key));
-                if asked.is_some() {
+                let question = key.and_then(|key| self.open_questions.take(&key));
+                if question.is_some() {
                     return PostDecision::ToSend(reply::accepted());
                 }
-                tracing::debug!("the client answers a request that is not open");
+                tracing::debug!("the client answered a request that is not open");
                 PostDecision::Done(reply::accepted())
             }
         }
@@ -128,9 +125,9 @@ impl Actor {
         };
         let key = Key::of(id.as_json());
         if let Err(error) = self.calls.check(&key) {
-            return PostDecision::Done(not_taken(error, id));
+            return PostDecision::Done(rejection_reply(error, id));
         }
-        if self.backlog.left_bytes() > self.options.message_bytes_max.saturating_mul(UNREAD_MAX) {
+        if self.backlog.ended_bytes() > self.options.message_bytes_max.saturating_mul(UNREAD_MAX) {
             return PostDecision::Done(too_many(
                 id,
                 "the answers to earlier requests are not read",
@@ -148,8 +145,8 @@ impl Actor {
         PostDecision::ToSend(Reply::events(reader))
     }
 
-    /// The name of a new stream in the log. The gateway's own requests need none, and before the end of `initialize`
-    /// there is no session in which a client could resume.
+    /// The tag of a new stream in the log. Requests of the gateway need none, and before the end of `initialize` the
+    /// client has no session in which it could resume.
     fn tag_of(&mut self, key: &Key, method: Method) -> Option<Arc<StreamTag>> {
         if method == Method::Initialize {
             return None;
@@ -160,11 +157,11 @@ impl Actor {
 
     fn prime(&mut self, stream: &Stream) {
         if self.negotiated.has_priming_events() {
-            stream.say(&mut self.log, EventPart::Priming, Bytes::new());
+            stream.push(&mut self.log, EventPart::Priming, Bytes::new());
         }
     }
 
-    /// Opens the stream of what belongs to no call.
+    /// Opens the general stream.
     fn listen(&mut self) -> Reply {
         if self.general.is_read() {
             return reply::refused(&ErrorBody::new(ErrorKind::StreamConflict));
@@ -173,21 +170,21 @@ impl Actor {
         self.general.attach(outbox);
         if self.negotiated.has_priming_events() {
             self.general
-                .say(&mut self.log, EventPart::Priming, Bytes::new());
+                .push(&mut self.log, EventPart::Priming, Bytes::new());
         }
-        self.tell_what_waited();
+        self.deliver_pending();
         Reply::events(reader)
     }
 
-    fn tell_what_waited(&mut self) {
+    fn deliver_pending(&mut self) {
         for item in self.pending_messages.take() {
-            self.say(QuestionOrigin::General, item.text);
-            self.asked(item.question, QuestionOrigin::General);
+            self.send_to(QuestionOrigin::General, item.text);
+            self.record_question(item.question, QuestionOrigin::General);
         }
     }
 
-    /// Goes on after an event. An id that no connection has written, or that of an earlier connection's stream of
-    /// unrelated messages, says nothing that could be gone on from; it is as good as none.
+    /// Resumes after an event. An id that no connection has written, or one of an earlier connection's general stream,
+    /// opens the general stream as if there were no id.
     fn resume(&mut self, after: &str) -> Reply {
         let Some(event) = EventId::parse(after) else {
             return self.listen();
@@ -197,19 +194,19 @@ impl Actor {
             None if is_ours => self.resume_general(event.number),
             None => self.listen(),
             Some(request) if is_ours => self.resume_call(&event, request),
-            Some(request) => lost_call(request),
+            Some(request) => unknown_call_outcome(request),
         }
     }
 
-    /// The client that names an event of the stream was its reader: a body that still seems to be read is one whose
-    /// break was not noticed yet.
+    /// Only the stream's reader knows its event ids, so a reader that is still attached has broken unnoticed and is
+    /// replaced.
     fn resume_general(&mut self, after: u64) -> Reply {
         let (outbox, reader) = outbox(&self.backlog);
         if let Some(tag) = self.general.tag() {
             replay(&self.log, tag, after, &outbox);
         }
         self.general.attach(outbox);
-        self.tell_what_waited();
+        self.deliver_pending();
         Reply::events(reader)
     }
 
@@ -234,14 +231,14 @@ impl Actor {
             replay(&self.log, tag, event.number, &outbox);
         }
         if !tag.is_some_and(|tag| self.log.has_answer(&tag)) {
-            outbox.push(lost(request));
+            outbox.push(outcome_unknown(request));
         }
         outbox.end(End::Whole);
         Reply::events(reader)
     }
 }
 
-/// What is kept of a stream after the event with this number, behind the word that there was more.
+/// Replays the logged events after this number, preceded by a warning if some were evicted.
 fn replay(log: &EventLog, tag: &Arc<StreamTag>, after: u64, outbox: &Outbox) {
     if tag.has_lost_after(after) {
         outbox.push(Event::message(MISSED));
@@ -249,16 +246,16 @@ fn replay(log: &EventLog, tag: &Arc<StreamTag>, after: u64, outbox: &Outbox) {
     log.after(tag, after).for_each(|event| outbox.push(event));
 }
 
-fn not_taken(error: CallRejection, id: Id<'_>) -> Reply {
+fn rejection_reply(error: CallRejection, id: Id<'_>) -> Reply {
     match error {
-        // A status that refuses would make some clients give up the session.
+        // With an error status some clients would give up the session.
         CallRejection::Duplicate => reply::refused_as(
             StatusCode::OK,
             &ErrorBody::new(ErrorKind::InvalidRequest)
                 .answering(Some(id))
                 .detail("a request with this id is in flight"),
         ),
-        CallRejection::TooMany => too_many(id, "they are in flight"),
+        CallRejection::TooMany => too_many(id, "the limit of in-flight requests is reached"),
     }
 }
 
@@ -267,15 +264,15 @@ fn too_many(id: Id<'_>, why: &'static str) -> Reply {
     reply::refused(&error.answering(Some(id)).detail(why))
 }
 
-/// The reply to a resume of a call of which only its request is known.
+/// The reply to a resume of a call of an earlier connection.
 #[must_use]
-fn lost_call(request: Id<'_>) -> Reply {
-    reply::one_event(lost(request))
+fn unknown_call_outcome(request: Id<'_>) -> Reply {
+    reply::one_event(outcome_unknown(request))
 }
 
-/// The event that tells a client that its call may have run. The request is named as the server knows it, as in all that
-/// a connection says.
-fn lost(request: Id<'_>) -> Event {
+/// The error that tells a client that its call may have run. It has the request's id as sent to the server, as do all
+/// messages of a connection.
+fn outcome_unknown(request: Id<'_>) -> Event {
     let id_json = Key::of_client(request.as_json()).to_json();
     let error = ErrorBody::new(ErrorKind::OutcomeUnknown)
         .answering(Id::from_json(&id_json).ok())

@@ -1,7 +1,7 @@
-//! One stream of a connection: what it is called in the log, and who reads it.
+//! One stream of a connection: its name in the log, and its reader.
 //!
-//! Invariants: at most one reply reads a stream, the newest; what is said on a stream that nobody reads stays in the log,
-//! where the stream has event ids.
+//! Invariants: a stream has at most one reader, the newest; messages without a reader stay in the log, if the stream
+//! has event ids.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use mooring_protocol::Event;
 /// A stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// None for a stream without event ids.
+    /// `None` for a stream without event ids.
     tag: Option<Arc<StreamTag>>,
     outbox: Option<Outbox>,
 }
 
 impl Stream {
-    /// A stream that nobody reads yet.
+    /// A stream without a reader.
     pub(super) const fn new(tag: Option<Arc<StreamTag>>) -> Self {
         Self { tag, outbox: None }
     }
@@ -30,30 +30,30 @@ impl Stream {
         self.tag.as_ref()
     }
 
-    /// Gives it a reader. The one before has no more to come: its client is the one who asks now.
+    /// Sets the reader. The previous one ends: the same client has opened the stream again.
     pub(super) fn attach(&mut self, outbox: Outbox) {
         if let Some(earlier) = self.outbox.replace(outbox) {
             earlier.end(End::Whole);
         }
     }
 
-    /// Whether somebody reads it.
+    /// Whether it has a reader.
     pub(super) fn is_read(&self) -> bool {
         self.outbox.as_ref().is_some_and(Outbox::is_read)
     }
 
-    /// Whether what is said can reach the client, now or by a resume.
-    pub(super) fn is_heard(&self) -> bool {
+    /// Whether messages can reach the client, now or after a resume.
+    pub(super) fn is_reachable(&self) -> bool {
         self.tag.is_some() || self.is_read()
     }
 
-    /// How much waits for its reader: events, and their bytes.
+    /// The number of unread events, and their bytes.
     pub(super) fn waiting(&self) -> (usize, usize) {
         self.outbox.as_ref().map_or((0, 0), Outbox::waiting)
     }
 
-    /// Puts a message on it. Without event ids there is nothing to prime.
-    pub(super) fn say(&self, log: &mut EventLog, part: EventPart, data: Bytes) {
+    /// Logs a message and queues it for the reader. A stream without event ids skips priming events.
+    pub(super) fn push(&self, log: &mut EventLog, part: EventPart, data: Bytes) {
         let event = match &self.tag {
             Some(tag) => log.write(tag, part, data),
             None if part == EventPart::Priming => return,
@@ -64,14 +64,14 @@ impl Stream {
         }
     }
 
-    /// Ends what its reader reads.
+    /// Ends the reader's stream.
     pub(super) fn end(&mut self, end: End) {
         if let Some(outbox) = self.outbox.take() {
             outbox.end(end);
         }
     }
 
-    /// Ends it for a reader that is too slow.
+    /// Ends the stream of a slow reader.
     pub(super) fn cut(&mut self) {
         if let Some(outbox) = self.outbox.take() {
             outbox.cut();

@@ -136,7 +136,7 @@ async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Pos
         end = send_all(&poster, &mut outgoing, &incoming) => end,
     };
     tracing::debug!(instance = %poster.instance.name, %end, "an event stream of a server is over");
-    ending.tell(end);
+    ending.set(end);
     // The reason first, then the end of the messages, then the connection, then nothing is left.
     drop((outgoing, incoming));
     drop((events, poster));

@@ -95,7 +95,7 @@ impl RunningChild {
         outgoing.close();
         report(&end, self.traffic, &self.label, &self.recent);
         let may_have_more = matches!(end, LinkEnd::Exited(_) | LinkEnd::Broken(_));
-        ending.tell(end);
+        ending.set(end);
         self.reports.stop().await;
 
         let all_gone = CancellationToken::new();

@@ -30,7 +30,7 @@ impl SessionRouter {
         };
         match forward.operation {
             Operation::Serve => {
-                let outgoing = Outgoing::passed_on(forward.method, forward.headers, forward.body);
+                let outgoing = Outgoing::forwarded(forward.method, forward.headers, forward.body);
                 let leaving = self.owned_connections().admission.reply_leaves(&outgoing);
                 let reply = self
                     .owned_connections()

@@ -139,7 +139,7 @@ mod tests {
 
     fn posted(text: &'static str) -> Outgoing {
         let body = Bytes::from_static(text.as_bytes());
-        Outgoing::passed_on(Method::POST, HeaderMap::new(), body)
+        Outgoing::forwarded(Method::POST, HeaderMap::new(), body)
     }
 
     /// A connection counts a message when it has it; until then the worker must not count as idle.

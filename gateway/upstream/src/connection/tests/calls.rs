@@ -1,18 +1,20 @@
-//! Requests, what belongs to them, and their answers.
+//! Requests, their messages and their answers.
 
 use super::*;
 
 #[tokio::test]
-async fn a_stream_carries_what_belongs_to_its_request_and_ends_with_the_answer() {
+async fn a_stream_carries_its_requests_messages_and_ends_with_the_answer() {
     let mut bench = older().await;
     let mut one = bench.call(&tools_call(1)).await;
     let mut two = bench.call(&tools_call(2)).await;
     let progress =
         r#"{"method":"notifications/progress","params":{"progressToken":"c:1","progress":1}}"#;
-    bench.says(progress).await;
-    bench.says(&result(2)).await;
-    // The server writes the string its own way.
-    bench.says(r#"{"id":"\u0063:1","result":{"x": 1.0}}"#).await;
+    bench.server_sends(progress).await;
+    bench.server_sends(&result(2)).await;
+    // The server escapes the id differently.
+    bench
+        .server_sends(r#"{"id":"\u0063:1","result":{"x": 1.0}}"#)
+        .await;
     assert_eq!(
         two.rest().await,
         [json!({"jsonrpc":"2.0","id":"c:2","result":{"of":2}})]
@@ -26,7 +28,7 @@ async fn a_stream_carries_what_belongs_to_its_request_and_ends_with_the_answer()
 }
 
 #[tokio::test]
-async fn what_has_no_answer_is_accepted_and_passed_on_as_it_is() {
+async fn messages_without_an_answer_are_forwarded_unchanged() {
     let mut bench = older().await;
     let text = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     let reply = bench.post(text).await;
@@ -39,7 +41,7 @@ async fn what_has_no_answer_is_accepted_and_passed_on_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_second_request_with_an_id_in_flight_is_refused_and_the_first_goes_on() {
+async fn a_duplicate_id_is_refused_and_the_first_request_is_unaffected() {
     let mut bench = older().await;
     let mut first = bench.call(&tools_call(1)).await;
     let reply = bench.post(&tools_call(1)).await;
@@ -49,12 +51,12 @@ async fn a_second_request_with_an_id_in_flight_is_refused_and_the_first_goes_on(
         (&error["id"], &error["error"]["code"]),
         (&json!("c:1"), &json!(-32600))
     );
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(first.rest().await.len(), 1);
-    assert!(bench.is_sent_nothing().await);
+    assert!(bench.server_receives_nothing().await);
     // Once it is answered, the id is free.
     let mut again = bench.call(&tools_call(1)).await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(again.rest().await.len(), 1);
 }
 
@@ -68,13 +70,15 @@ async fn long_ids_are_carried_but_not_in_event_ids() {
             r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#
         ))
         .await;
-    bench.says(&format!(r#"{{"id":{id},"result":{{}}}}"#)).await;
+    bench
+        .server_sends(&format!(r#"{{"id":{id},"result":{{}}}}"#))
+        .await;
     assert_eq!(stream.next().await.unwrap().id, None);
     assert_eq!(stream.next().await, None);
 }
 
 #[tokio::test]
-async fn streams_are_primed_for_clients_that_know_it() {
+async fn streams_are_primed_for_the_negotiated_revision() {
     let mut bench = bench(options(), ALL, NEWER).await;
     let mut stream = bench.call(&tools_call(1)).await;
     let primed = stream.next().await.unwrap();
@@ -84,7 +88,7 @@ async fn streams_are_primed_for_clients_that_know_it() {
     let mut own = bench
         .call(r#"{"jsonrpc":"2.0","id":"boot:1","method":"tools/list"}"#)
         .await;
-    bench.says(r#"{"id":"boot:1","result":{}}"#).await;
+    bench.server_sends(r#"{"id":"boot:1","result":{}}"#).await;
     let answer = own.next().await.unwrap();
     assert_eq!(
         (answer.id, answer.data["id"].as_str()),
@@ -102,49 +106,52 @@ async fn open_calls_are_counted() {
     let _own = bench
         .call(r#"{"jsonrpc":"2.0","id":"boot:1","method":"ping"}"#)
         .await;
-    bench.is_heard().await;
+    bench.wait_processed().await;
     assert_eq!(bench.connection.calls_open(), 2);
-    // A client that goes has not cancelled.
+    // A disconnect is no cancellation.
     drop(two);
-    bench.is_heard().await;
+    bench.wait_processed().await;
     assert_eq!(bench.connection.calls_open(), 2);
-    bench.says(&result(1)).await;
-    bench.says(&result(2)).await;
+    bench.server_sends(&result(1)).await;
+    bench.server_sends(&result(2)).await;
     bench.connection.idle().await;
     assert_eq!(bench.connection.calls_open(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_request_ends_quietly_if_no_answer_comes() {
+async fn a_cancelled_request_without_an_answer_ends_its_stream() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     let cancelled =
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c:1"}}"#;
     bench.post(cancelled).await;
-    assert_eq!(bench.sent().await["method"], "notifications/cancelled");
+    assert_eq!(
+        bench.server_receives().await["method"],
+        "notifications/cancelled"
+    );
     bench.connection.idle().await;
     assert_eq!(stream.next().await, None);
-    // A late answer belongs to nobody, and the id can be used again.
-    bench.says(&result(1)).await;
-    bench.is_heard().await;
+    // A late answer is dropped, and the id can be reused.
+    bench.server_sends(&result(1)).await;
+    bench.wait_processed().await;
     let mut again = bench.call(&tools_call(1)).await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(again.rest().await.len(), 1);
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_cancellation_is_passed_on() {
+async fn an_answer_after_the_cancellation_is_delivered() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     bench
         .post(r#"{"method":"notifications/cancelled","params":{"requestId":"c:1"}}"#)
         .await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(stream.rest().await.len(), 1);
 }
 
 #[tokio::test]
-async fn nonsense_of_the_server_harms_nobody() {
+async fn invalid_server_messages_are_dropped() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     for nonsense in [
@@ -164,7 +171,7 @@ async fn nonsense_of_the_server_harms_nobody() {
         r#"{"method":"notifications/progress","params":{"progressToken":[]}}"#,
         r#"{"method":"notifications/cancelled","params":{"requestId":"c:1"}}"#,
     ] {
-        bench.says(nonsense).await;
+        bench.server_sends(nonsense).await;
     }
     bench
         .transport_end
@@ -172,45 +179,45 @@ async fn nonsense_of_the_server_harms_nobody() {
         .send(Bytes::from_static(b"\xff"))
         .await
         .unwrap();
-    bench.says(&result(1)).await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(stream.rest().await.len(), 1);
-    bench.is_heard().await;
+    bench.wait_processed().await;
 }
 
 #[tokio::test]
-async fn a_batch_is_taken_apart() {
+async fn a_batch_is_split() {
     let mut bench = older().await;
     let mut one = bench.call(&tools_call(1)).await;
     let mut two = bench.call(&tools_call(2)).await;
     let ping = r#"{"id":5,"method":"ping"}"#;
     bench
-        .says(&format!("[{}, {ping} ,7,{}]", result(2), result(1)))
+        .server_sends(&format!("[{}, {ping} ,7,{}]", result(2), result(1)))
         .await;
     assert_eq!(one.data().await["id"], "c:1");
     assert_eq!(two.data().await["id"], "c:2");
-    assert_eq!(bench.sent().await["id"], 5);
+    assert_eq!(bench.server_receives().await["id"], 5);
 }
 
 #[tokio::test]
-async fn the_client_of_an_answer_that_is_too_long_learns_that() {
+async fn an_oversized_answer_becomes_an_error() {
     let mut options = options();
     options.message_bytes_max = 1000;
     let mut bench = bench(options, ALL, OLDER).await;
     let mut stream = bench.call(&tools_call(1)).await;
     let long = "x".repeat(1000);
     bench
-        .says(&format!(
+        .server_sends(&format!(
             r#"{{"method":"notifications/message","params":"{long}"}}"#
         ))
         .await;
     bench
-        .says(&format!(
+        .server_sends(&format!(
             r#"{{"method":"notifications/message","params":{{"data":"{long}"}}}}"#
         ))
         .await;
     bench
-        .says(&format!(r#"{{"id":"c:1","result":{{"x":"{long}"}}}}"#))
+        .server_sends(&format!(r#"{{"id":"c:1","result":{{"x":"{long}"}}}}"#))
         .await;
     let rest = stream.rest().await;
     assert_eq!(rest.len(), 1);

@@ -1,4 +1,4 @@
-//! How connections end, and what those learn who waited.
+//! How connections end, and what pending callers get.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -6,16 +6,16 @@ use std::process::ExitStatus;
 use super::*;
 
 #[tokio::test]
-async fn a_call_in_flight_breaks_with_the_link_after_what_came_before() {
+async fn an_in_flight_call_breaks_with_the_link_after_earlier_events() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
     bench
-        .says(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
+        .server_sends(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
         .await;
     bench
         .transport_end
         .ending
-        .tell(LinkEnd::Exited(ExitStatus::from_raw(3 << 8)));
+        .set(LinkEnd::Exited(ExitStatus::from_raw(3 << 8)));
     drop(bench.transport_end);
     assert_eq!(stream.data().await["method"], "notifications/progress");
     let broken = stream.try_next().await.unwrap().unwrap_err();
@@ -29,18 +29,18 @@ async fn a_call_in_flight_breaks_with_the_link_after_what_came_before() {
 }
 
 #[tokio::test]
-async fn what_the_server_said_before_it_went_still_counts() {
+async fn messages_before_the_servers_end_are_delivered() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     drop(bench.transport_end);
     assert_eq!(stream.rest().await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_request_that_never_left_is_known_to_be_undelivered() {
+async fn an_unsent_request_is_reported_undelivered() {
     let bench = older().await;
-    // The server reads nothing, so that all after the link's own queue waits here.
+    // The server reads nothing, so everything beyond the link's own queue waits here.
     let mut posted = Vec::new();
     for id in 0..40 {
         let connection = bench.connection.clone();
@@ -69,7 +69,7 @@ async fn a_request_that_never_left_is_known_to_be_undelivered() {
 }
 
 #[tokio::test]
-async fn a_server_that_reads_nothing_blocks_only_what_it_would_have_to_read() {
+async fn a_server_that_reads_nothing_blocks_only_messages_to_it() {
     let bench = older().await;
     let mut refused = None;
     let mut waiting = Vec::new();
@@ -102,7 +102,7 @@ async fn a_server_that_reads_nothing_blocks_only_what_it_would_have_to_read() {
 async fn a_delete_closes_in_order() {
     let mut bench = older().await;
     let mut stream = bench.call(&tools_call(1)).await;
-    let delete = Outgoing::passed_on(Method::DELETE, HeaderMap::new(), Bytes::new());
+    let delete = Outgoing::forwarded(Method::DELETE, HeaderMap::new(), Bytes::new());
     let reply = bench.connection.serve(&delete).await.unwrap();
     assert_eq!(reply.status, StatusCode::NO_CONTENT);
     bench.connection.ended().await;
@@ -113,7 +113,7 @@ async fn a_delete_closes_in_order() {
 }
 
 #[tokio::test]
-async fn the_last_handle_closes_it() {
+async fn dropping_the_last_handle_closes_the_connection() {
     let bench = older().await;
     let clone = bench.connection.clone();
     drop(bench.connection);

@@ -1,5 +1,5 @@
-//! A connection over a link whose other end the test holds: what the server is sent, what it says, and what the client's
-//! streams then carry.
+//! A connection over a link whose other side is the test: what the server receives and sends, and what the client's
+//! streams carry.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,11 +10,11 @@
 
 mod calls;
 mod ends;
+mod general_stream;
 mod idle;
 mod questions;
 mod readers;
 mod resuming;
-mod unrelated;
 
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderValue};
@@ -24,7 +24,7 @@ use super::link::{LinkEnd, TransportEnd, pair};
 use super::*;
 use mooring_protocol::{EventStream, ReplyBody};
 
-/// A client that can be asked everything.
+/// All capabilities.
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
 const OLDER: &str = "2025-06-18";
 const NEWER: &str = "2025-11-25";
@@ -36,7 +36,7 @@ struct Bench {
 
 /// An event of a stream.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct ReceivedEvent {
     id: Option<String>,
     /// Null for a priming event.
     data: Value,
@@ -56,7 +56,7 @@ fn options() -> ConnectionOptions {
     }
 }
 
-/// A connection that was initialized by such a client.
+/// A connection after `initialize` with these capabilities and this revision.
 async fn bench(options: ConnectionOptions, capabilities: &str, revision: &str) -> Bench {
     let (link, transport_end) = pair(16);
     let connection = Connection::start(link, options);
@@ -69,12 +69,12 @@ async fn bench(options: ConnectionOptions, capabilities: &str, revision: &str) -
     );
     let mut stream = bench.call(&initialize).await;
     bench
-        .says(&format!(
+        .server_sends(&format!(
             r#"{{"id":"boot:0","result":{{"protocolVersion":"{revision}"}}}}"#
         ))
         .await;
     let answer = stream.next().await.unwrap();
-    assert_eq!(answer.id, None, "nobody resumes an initialize");
+    assert_eq!(answer.id, None, "initialize cannot be resumed");
     assert_eq!(stream.next().await, None);
     bench
 }
@@ -85,7 +85,7 @@ async fn older() -> Bench {
 
 fn post(text: &str) -> Outgoing {
     let body = Bytes::copy_from_slice(text.as_bytes());
-    Outgoing::passed_on(Method::POST, HeaderMap::new(), body)
+    Outgoing::forwarded(Method::POST, HeaderMap::new(), body)
 }
 
 fn get(after: Option<&str>) -> Outgoing {
@@ -93,7 +93,7 @@ fn get(after: Option<&str>) -> Outgoing {
     if let Some(after) = after {
         headers.insert(LAST_EVENT_ID, HeaderValue::from_str(after).unwrap());
     }
-    Outgoing::passed_on(Method::GET, headers, Bytes::new())
+    Outgoing::forwarded(Method::GET, headers, Bytes::new())
 }
 
 fn tools_call(id: u64) -> String {
@@ -116,7 +116,7 @@ impl Bench {
         let reply = self.post(text).await;
         assert_eq!(reply.status, StatusCode::OK);
         assert_eq!(
-            self.sent().await,
+            self.server_receives().await,
             serde_json::from_str::<Value>(text).unwrap()
         );
         Stream::of(reply)
@@ -126,29 +126,29 @@ impl Bench {
         Stream::of(self.connection.serve(&get(after)).await.unwrap())
     }
 
-    /// The next message that the server reads.
-    async fn sent(&mut self) -> Value {
+    /// The next message that the server receives.
+    async fn server_receives(&mut self) -> Value {
         let text = self.transport_end.outgoing.recv().await.unwrap();
         serde_json::from_slice(&text).unwrap()
     }
 
-    /// Whether the server has something to read, once everything before has been dealt with.
-    async fn is_sent_nothing(&mut self) -> bool {
+    /// Whether the server receives nothing, once the actor has processed all earlier messages.
+    async fn server_receives_nothing(&mut self) -> bool {
         let reply = self.post(r#"{"method":"notifications/mark"}"#).await;
         assert_eq!(reply.status, StatusCode::ACCEPTED);
-        self.sent().await["method"] == "notifications/mark"
+        self.server_receives().await["method"] == "notifications/mark"
     }
 
-    async fn says(&self, text: &str) {
+    async fn server_sends(&self, text: &str) {
         let text = Bytes::copy_from_slice(text.as_bytes());
         self.transport_end.incoming.send(text).await.unwrap();
     }
 
-    /// Waits until the connection has heard everything that the server said: it answers a ping after the rest.
-    async fn is_heard(&mut self) {
-        self.says(r#"{"id":"heard","method":"ping"}"#).await;
+    /// Waits until the connection has processed everything that the server sent: it answers a ping after the rest.
+    async fn wait_processed(&mut self) {
+        self.server_sends(r#"{"id":"heard","method":"ping"}"#).await;
         assert_eq!(
-            self.sent().await,
+            self.server_receives().await,
             json!({"jsonrpc": "2.0", "id": "heard", "result": {}})
         );
     }
@@ -163,18 +163,18 @@ impl Stream {
         }
     }
 
-    /// The next event; none at an end without an error.
-    async fn next(&mut self) -> Option<Seen> {
+    /// The next event; `None` at an end without an error.
+    async fn next(&mut self) -> Option<ReceivedEvent> {
         self.try_next().await.map(Result::unwrap)
     }
 
-    async fn try_next(&mut self) -> Option<Result<Seen, String>> {
+    async fn try_next(&mut self) -> Option<Result<ReceivedEvent, String>> {
         let event = match self.0.next().await? {
             Ok(event) => event,
             Err(error) => return Some(Err(error.to_string())),
         };
         let data = event.data.unwrap();
-        Some(Ok(Seen {
+        Some(Ok(ReceivedEvent {
             id: event.id.map(Into::into),
             data: match &*data {
                 b"" => Value::Null,

@@ -1,4 +1,4 @@
-//! Readers that take their time, and servers that do not.
+//! Slow readers and fast servers.
 
 use super::*;
 use crate::connection::actor::BACKLOG_EVENTS_MAX;
@@ -6,7 +6,7 @@ use crate::connection::actor::BACKLOG_EVENTS_MAX;
 async fn flood(bench: &Bench, events: usize) {
     for number in 0..events {
         bench
-            .says(&format!(
+            .server_sends(&format!(
                 r#"{{"method":"notifications/progress","params":{{"progressToken":"c:1","progress":{number}}}}}"#
             ))
             .await;
@@ -19,7 +19,7 @@ async fn ten_thousand_notifications_at_once_all_arrive_in_order() {
     let mut stream = bench.call(&tools_call(1)).await;
     let reading = tokio::spawn(async move { stream.rest().await });
     flood(&bench, 10_000).await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     let rest = reading.await.unwrap();
     assert_eq!(rest.len(), 10_001);
     for (number, event) in rest.iter().take(10_000).enumerate() {
@@ -28,18 +28,20 @@ async fn ten_thousand_notifications_at_once_all_arrive_in_order() {
 }
 
 #[tokio::test]
-async fn ten_thousand_that_nobody_hears_leave_the_newest() {
+async fn ten_thousand_unread_notifications_leave_the_newest() {
     let mut bench = older().await;
     for number in 0..10_000 {
         bench
-            .says(&format!(
+            .server_sends(&format!(
                 r#"{{"method":"notifications/x","params":{{"number":{number}}}}}"#
             ))
             .await;
     }
-    bench.is_heard().await;
+    bench.wait_processed().await;
     let mut general = bench.listen(None).await;
-    bench.says(r#"{"method":"notifications/last"}"#).await;
+    bench
+        .server_sends(r#"{"method":"notifications/last"}"#)
+        .await;
     let mut heard = Vec::new();
     loop {
         let data = general.data().await;
@@ -59,16 +61,16 @@ async fn ten_thousand_that_nobody_hears_leave_the_newest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_does_not_read_is_cut_and_the_others_go_on() {
+async fn a_stalled_reader_is_cut_and_the_others_continue() {
     let mut bench = older().await;
     let mut slow = bench.call(&tools_call(1)).await;
     let mut other = bench.call(&tools_call(2)).await;
     flood(&bench, BACKLOG_EVENTS_MAX + 50).await;
-    bench.says(&result(2)).await;
+    bench.server_sends(&result(2)).await;
     assert_eq!(other.rest().await.len(), 1);
-    bench.says(&result(1)).await;
-    bench.is_heard().await;
-    // What it gets is an event to resume after, and then everything that is kept, with the answer.
+    bench.server_sends(&result(1)).await;
+    bench.wait_processed().await;
+    // The cut reader gets one event to resume after, then all kept events and the answer.
     let first = slow.next().await.unwrap();
     assert_eq!(first.data["params"]["progress"], 0);
     assert_eq!(slow.next().await, None);
@@ -78,7 +80,7 @@ async fn a_reader_that_does_not_read_is_cut_and_the_others_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_messages_count_by_their_size() {
+async fn backpressure_counts_bytes() {
     let mut options = options();
     options.message_bytes_max = 10_000;
     let mut bench = bench(options, ALL, OLDER).await;
@@ -86,13 +88,13 @@ async fn large_messages_count_by_their_size() {
     let large = "x".repeat(8000);
     for _ in 0..3 {
         bench
-            .says(&format!(
+            .server_sends(&format!(
                 r#"{{"method":"notifications/progress","params":{{"progressToken":"c:1","message":"{large}"}}}}"#
             ))
             .await;
     }
-    bench.says(&result(1)).await;
-    bench.is_heard().await;
+    bench.server_sends(&result(1)).await;
+    bench.wait_processed().await;
     let first = slow.next().await.unwrap();
     assert_eq!(slow.next().await, None);
     let rest = bench.listen(first.id.as_deref()).await.rest().await;
@@ -100,7 +102,7 @@ async fn large_messages_count_by_their_size() {
 }
 
 #[tokio::test]
-async fn answers_that_are_never_read_are_bounded() {
+async fn unread_answers_are_bounded() {
     let mut options = options();
     options.message_bytes_max = 1000;
     let mut bench = bench(options, ALL, OLDER).await;
@@ -112,22 +114,22 @@ async fn answers_that_are_never_read_are_bounded() {
         if reply.status != StatusCode::OK {
             break reply;
         }
-        bench.sent().await;
+        bench.server_receives().await;
         bench
-            .says(&format!(r#"{{"id":"c:{id}","result":{{"x":"{large}"}}}}"#))
+            .server_sends(&format!(r#"{{"id":"c:{id}","result":{{"x":"{large}"}}}}"#))
             .await;
-        bench.is_heard().await;
+        bench.wait_processed().await;
         unread.push(Stream::of(reply));
         assert!(unread.len() < 100);
     };
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(unread.len() >= 4);
-    // None of them is lost, and once they are read there is place again.
+    // All answers arrive, and once they are read new requests are accepted.
     for (id, stream) in unread.iter_mut().enumerate() {
         assert_eq!(stream.data().await["id"], format!("c:{id}"));
         assert_eq!(stream.next().await, None);
     }
     let mut again = bench.call(&tools_call(7)).await;
-    bench.says(&result(7)).await;
+    bench.server_sends(&result(7)).await;
     assert_eq!(again.rest().await.len(), 1);
 }

@@ -1,9 +1,9 @@
-//! The stream of what belongs to no call.
+//! The general stream, for messages that belong to no call.
 
 use super::*;
 
 #[tokio::test]
-async fn there_is_one_at_a_time_and_it_is_free_at_once() {
+async fn one_general_stream_at_a_time() {
     let bench = older().await;
     let first = bench.listen(None).await;
     let second = bench.connection.serve(&get(None)).await.unwrap();
@@ -13,7 +13,7 @@ async fn there_is_one_at_a_time_and_it_is_free_at_once() {
 }
 
 #[tokio::test]
-async fn what_nobody_heard_waits_and_each_message_goes_to_one_stream() {
+async fn unread_messages_wait_and_go_to_one_stream() {
     let mut bench = older().await;
     let mut call = bench.call(&tools_call(1)).await;
     for text in [
@@ -22,12 +22,12 @@ async fn what_nobody_heard_waits_and_each_message_goes_to_one_stream() {
         r#"{"method":"notifications/tools/list_changed"}"#,
         r#"{"method":"notifications/resources/updated","params":{"uri":"b"}}"#,
     ] {
-        bench.says(text).await;
+        bench.server_sends(text).await;
     }
-    bench.is_heard().await;
+    bench.wait_processed().await;
     let mut general = bench.listen(None).await;
     bench
-        .says(r#"{"method":"notifications/prompts/list_changed"}"#)
+        .server_sends(r#"{"method":"notifications/prompts/list_changed"}"#)
         .await;
     assert_eq!(
         general.data().await["method"],
@@ -39,49 +39,49 @@ async fn what_nobody_heard_waits_and_each_message_goes_to_one_stream() {
         general.data().await["method"],
         "notifications/prompts/list_changed"
     );
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(call.rest().await.len(), 1);
 }
 
 #[tokio::test]
-async fn progress_of_a_task_goes_on_after_its_call() {
+async fn task_progress_continues_after_its_call() {
     let mut bench = older().await;
     let mut call = bench.call(&tools_call(1)).await;
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(call.rest().await.len(), 1);
     let mut general = bench.listen(None).await;
     bench
-        .says(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
+        .server_sends(r#"{"method":"notifications/progress","params":{"progressToken":"c:1"}}"#)
         .await;
     assert_eq!(general.data().await["params"]["progressToken"], "c:1");
 }
 
 #[tokio::test]
-async fn it_is_gone_on_from_an_event_by_whoever_read_it() {
+async fn a_resume_replaces_the_earlier_reader() {
     let mut bench = older().await;
     let mut general = bench.listen(None).await;
     for uri in ["a", "b", "c"] {
         bench
-            .says(&format!(
+            .server_sends(&format!(
                 r#"{{"method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#
             ))
             .await;
     }
     let first = general.next().await.unwrap();
     let mut call = bench.call(&tools_call(1)).await;
-    bench.is_heard().await;
-    // The earlier body may not have noticed yet that its client is gone.
+    bench.wait_processed().await;
+    // The connection may not have noticed yet that the earlier reader is gone.
     let mut resumed = bench.listen(first.id.as_deref()).await;
     assert_eq!(general.rest().await.len(), 2);
     assert_eq!(resumed.data().await["params"]["uri"], "b");
     assert_eq!(resumed.data().await["params"]["uri"], "c");
     bench
-        .says(r#"{"method":"notifications/tools/list_changed"}"#)
+        .server_sends(r#"{"method":"notifications/tools/list_changed"}"#)
         .await;
     assert_eq!(
         resumed.data().await["method"],
         "notifications/tools/list_changed"
     );
-    bench.says(&result(1)).await;
+    bench.server_sends(&result(1)).await;
     assert_eq!(call.rest().await.len(), 1);
 }
