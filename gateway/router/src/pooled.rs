@@ -149,7 +149,7 @@ impl Pool {
             let key = shared(server, instance, principal, revision);
             match self.session(server, instance, &key).await {
                 Ok(session) => return Ok(session),
-                Err(error) if error.is_instance_away() => last = Some(error),
+                Err(error) if error.should_try_another_instance() => last = Some(error),
                 Err(error) => return Err(PooledError::Handshake(error)),
             }
         }
@@ -174,7 +174,7 @@ impl Pool {
             for _ in 0..2 {
                 let session = match self.session(server, instance, &key).await {
                     Ok(session) => session,
-                    Err(error) if error.is_instance_away() => {
+                    Err(error) if error.should_try_another_instance() => {
                         last = Some(error);
                         break;
                     }

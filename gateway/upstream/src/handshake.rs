@@ -1,4 +1,4 @@
-//! The MCP handshake with an instance, on behalf of a client that made it long ago or is making it now.
+//! The MCP handshake with an instance, for a client that performs it now or has performed it earlier.
 
 use std::time::Duration;
 
@@ -11,56 +11,56 @@ use super::request::Outgoing;
 use super::{ExchangeError, MessageTransport, Server, read_answer};
 use mooring_protocol::{Kind, call};
 
-/// An `initialize` to be sent.
+/// An `initialize` to send.
 #[derive(Clone, Debug)]
 pub struct InitializeHandshake {
     /// The request as it goes upstream.
     pub text: Bytes,
-    /// Who says `notifications/initialized` afterwards.
+    /// Who sends `notifications/initialized` afterwards.
     pub completion: Completion,
 }
 
 /// Who completes the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// The client, whose initialize this is.
+    /// The client, which sent this `initialize`.
     ByClient,
-    /// The gateway, because the client completed its own long ago.
+    /// The gateway, because the client completed its own handshake earlier.
     ByGateway,
 }
 
-/// A session that an instance began.
+/// A session that an instance has started.
 #[derive(Clone, Debug)]
 pub struct InitializedSession {
-    /// The id it gave, if it keeps sessions.
+    /// The assigned id, if the instance is stateful.
     pub upstream_session: Option<UpstreamSession>,
-    /// The revision it chose.
+    /// The negotiated revision.
     pub revision: Option<Box<str>>,
     /// Its answer.
     pub answer: Answer,
 }
 
-/// Why an instance did not begin a session.
+/// Why an instance did not start a session.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// No answer.
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
-    /// An answer that is no result: the instance refuses this client, and another would too.
+    /// The answer is an error: the instance rejects this client, and so would any other.
     #[error("the instance refused to initialize with HTTP status {}", .0.status)]
     Refused(Box<Answer>),
-    /// It assigned a session id, and what is sent to it would be shared. The session is deleted again.
+    /// It assigned a session id although clients share this upstream connection. The session is deleted again.
     #[error("the instance assigned a session id, which clients must not share")]
     SessionAssigned,
-    /// The session id that it gave cannot be kept, so that no later message would belong to the session.
+    /// The assigned session id cannot be stored, so later messages could not name the session.
     #[error("the server's Mcp-Session-Id cannot be kept: {0}")]
     SessionId(#[source] NameError),
 }
 
 impl HandshakeError {
-    /// Whether another instance may do better.
+    /// Whether another instance may succeed.
     #[must_use]
-    pub fn is_instance_away(&self) -> bool {
+    pub fn should_try_another_instance(&self) -> bool {
         match self {
             Self::Exchange(_) => true,
             Self::Refused(answer) => answer.status.is_server_error(),
@@ -70,12 +70,12 @@ impl HandshakeError {
     }
 }
 
-/// Makes the handshake over `way` within `limit`.
+/// Performs the handshake over `transport` within `limit`.
 ///
 /// # Errors
 /// See [`HandshakeError`].
 pub async fn initialize(
-    way: &impl MessageTransport,
+    transport: &impl MessageTransport,
     server: &Server,
     handshake: &InitializeHandshake,
     session_digest: &str,
@@ -83,11 +83,11 @@ pub async fn initialize(
 ) -> Result<InitializedSession, HandshakeError> {
     let outgoing = Outgoing::post(server, handshake.text.clone()).session_digest(session_digest);
     let exchange = async {
-        let reply = way.send(&outgoing).await?;
-        let unkept = refused_session_id(reply.session_id.as_ref());
-        Ok((read_answer(reply).await?, unkept))
+        let reply = transport.send(&outgoing).await?;
+        let invalid_id = refused_session_id(reply.session_id.as_ref());
+        Ok((read_answer(reply).await?, invalid_id))
     };
-    let (answer, unkept) = within(limit, exchange).await?;
+    let (answer, invalid_id) = within(limit, exchange).await?;
     let is_result = answer.status.is_success()
         && answer
             .message()
@@ -95,7 +95,7 @@ pub async fn initialize(
     if !is_result {
         return Err(HandshakeError::Refused(Box::new(answer)));
     }
-    if let Some(error) = unkept {
+    if let Some(error) = invalid_id {
         return Err(HandshakeError::SessionId(error));
     }
     let initialized = InitializedSession {
@@ -104,12 +104,12 @@ pub async fn initialize(
         answer,
     };
     if handshake.completion == Completion::ByGateway
-        && let Err(error) = complete(way, server, &initialized, session_digest, limit).await
+        && let Err(error) = complete(transport, server, &initialized, session_digest, limit).await
     {
         if let Some(begun) = &initialized.upstream_session {
             let deletion = Outgoing::delete(server).upstream_session(Some(begun));
-            // What fails here is left to the instance's own expiry.
-            let _ = within(limit, async { Ok(way.send(&deletion).await?) }).await;
+            // If this fails, the instance's own expiry ends the session.
+            let _ = within(limit, async { Ok(transport.send(&deletion).await?) }).await;
         }
         return Err(error.into());
     }
@@ -117,7 +117,7 @@ pub async fn initialize(
 }
 
 async fn complete(
-    way: &impl MessageTransport,
+    transport: &impl MessageTransport,
     server: &Server,
     initialized: &InitializedSession,
     session_digest: &str,
@@ -129,18 +129,18 @@ async fn complete(
     if let Some(revision) = &initialized.revision {
         outgoing = outgoing.revision(revision);
     }
-    within(limit, async { Ok(way.send(&outgoing).await?) })
+    within(limit, async { Ok(transport.send(&outgoing).await?) })
         .await
         .map(|_| ())
 }
 
-/// Why the session id in a reply cannot be kept; none where it can, or where there is none.
+/// Why the session id in a reply cannot be stored; `None` if it can, or if there is none.
 fn refused_session_id(session_id: Option<&HeaderValue>) -> Option<NameError> {
     let id = session_id?.as_bytes();
     UpstreamSession::parse(id).err().filter(|_| !id.is_empty())
 }
 
-/// The revision that an initialize result names.
+/// The revision in an initialize result.
 fn revision_of(answer: &Answer) -> Option<Box<str>> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -126,7 +126,7 @@ impl SessionRouter {
                 %error,
                 "an instance could not be initialized"
             );
-            if !error.is_instance_away() {
+            if !error.should_try_another_instance() {
                 self.give_up(session, server, &claim).await;
                 return Err(ResolveError::Handshake(error));
             }

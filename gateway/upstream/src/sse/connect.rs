@@ -1,4 +1,4 @@
-//! Connecting: the stream is opened, the server names its endpoint, and from then on there is a link.
+//! Connects: opens the event stream and waits for the endpoint event, after which there is a link.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::connection::link::{Link, LinkEnd, TransportEnd, pair};
 use crate::{Client, Instance, SendError};
 use mooring_protocol::{EventStream, ReplyBody};
 
-/// Messages that wait each way in a link before the sender has to.
+/// Messages queued per direction of a link.
 const MESSAGES_MAX: usize = 64;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
 
-/// Why there is no link. No message was delivered in any case.
+/// Why there is no link. No message was delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The request for the stream got no response.
@@ -30,25 +30,25 @@ pub enum ConnectError {
     /// The server refused the stream.
     #[error("the server answered the request for its event stream with HTTP status {}", .0.as_u16())]
     Status(StatusCode),
-    /// The server answered with something else than events: it is no server of HTTP+SSE, or not at this URL.
+    /// The response is not an event stream: the server does not speak HTTP+SSE, or not at this URL.
     #[error("the server answered the request for its event stream with another type of content")]
     NotEvents,
-    /// The server did not say in time where messages go.
+    /// The server did not name its endpoint in time.
     #[error("the server sent no endpoint event within {} ms", .0.as_millis())]
     NoEndpoint(Duration),
-    /// The stream ended before the server said where messages go.
+    /// The stream ended before the endpoint event.
     #[error("{0}, before its endpoint event")]
     Stream(#[from] StreamEnd),
-    /// What the server named cannot be followed.
+    /// The endpoint is not allowed.
     #[error("the endpoint event of the server cannot be followed: {0}")]
     Endpoint(#[from] EndpointError),
 }
 
 impl ConnectError {
-    /// Whether another instance may do better: this one is not there, not well, or not ready. What it says on purpose
-    /// another would say too.
+    /// Whether another instance may succeed: this one is unreachable, unhealthy or not ready. Deliberate answers would
+    /// be the same elsewhere.
     #[must_use]
-    pub fn is_instance_away(&self) -> bool {
+    pub fn should_try_another_instance(&self) -> bool {
         match self {
             Self::Send(_) | Self::NoEndpoint(_) | Self::Stream(_) => true,
             Self::Status(status) => {
@@ -59,8 +59,8 @@ impl ConnectError {
     }
 }
 
-/// Opens a session at `instance`, which may take `endpoint_within` from the request to its `endpoint` event. Every request
-/// of the session carries `headers`: the server's own, credentials among them.
+/// Opens a session at `instance`, with at most `endpoint_within` from the request to its `endpoint` event. Every
+/// request of the session carries `headers`, the server's own, which include credentials.
 ///
 /// # Errors
 /// See [`ConnectError`].
@@ -112,15 +112,15 @@ async fn open(
                 let endpoint = resolve(&instance.uri, &named)?;
                 return Ok((events, endpoint));
             }
-            // The protocol has the endpoint first; what comes before it answers nothing that was asked.
+            // The protocol requires the endpoint first; an earlier message answers nothing.
             ServerEvent::Message(_) => {
-                tracing::debug!(instance = %instance.name, "a message before the endpoint event was dropped");
+                tracing::debug!(instance = %instance.name, "dropped a message before the endpoint event");
             }
         }
     }
 }
 
-/// Carries messages both ways until the link is down. Neither way waits for the other.
+/// Carries messages in both directions, independently, until the link is down.
 async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Poster) {
     let TransportEnd {
         mut outgoing,
@@ -132,18 +132,18 @@ async fn drive(transport_end: TransportEnd, mut events: EventStream, poster: Pos
     let end = tokio::select! {
         biased;
         () = stop.cancelled() => LinkEnd::Closed,
-        end = take_in(&mut events, &incoming) => end,
+        end = receive(&mut events, &incoming) => end,
         end = send_all(&poster, &mut outgoing, &incoming) => end,
     };
-    tracing::debug!(instance = %poster.instance.name, %end, "an event stream of a server is over");
+    tracing::debug!(instance = %poster.instance.name, %end, "event stream of a server ended");
     ending.set(end);
-    // The reason first, then the end of the messages, then the connection, then nothing is left.
+    // The order matters: the reason, the end of the messages, the connection, then `gone`.
     drop((outgoing, incoming));
     drop((events, poster));
     drop(gone);
 }
 
-async fn take_in(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<Bytes>) -> LinkEnd {
+async fn receive(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<Bytes>) -> LinkEnd {
     loop {
         match next_event(events).await {
             Ok(ServerEvent::Message(message)) => {
@@ -152,7 +152,7 @@ async fn take_in(events: &mut EventStream, incoming: &tokio::sync::mpsc::Sender<
                 }
             }
             Ok(ServerEvent::Endpoint(_)) => {
-                tracing::debug!("a second endpoint event was passed over");
+                tracing::debug!("ignored a second endpoint event");
             }
             Err(end) => return end.into(),
         }

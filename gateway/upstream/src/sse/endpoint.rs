@@ -1,31 +1,31 @@
-//! Where messages are POSTed: the URI that the server names in its `endpoint` event.
+//! The URI for POSTs, which the server names in its `endpoint` event.
 //!
-//! Invariant: it has the origin of the stream, so that neither messages nor the server's credentials go anywhere else.
+//! Invariant: it has the stream's origin, so that messages and the server's credentials go nowhere else.
 
 use http::Uri;
 use url::Url;
 
-/// Longest URI that is taken, in bytes. The SDKs name a path and a session id, under 100.
+/// Longest accepted URI, in bytes. SDKs send a path and a session id, under 100.
 const ENDPOINT_BYTES_MAX: usize = 2048;
 
-/// Why an `endpoint` event cannot be followed. The URI itself is never repeated: it holds the session's id.
+/// Why an `endpoint` event is refused. The URI is never repeated, because it contains the session id.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// It is longer than any server needs.
+    /// It is too long.
     #[error("its URI is longer than {ENDPOINT_BYTES_MAX} bytes")]
     TooLong,
-    /// It is no URI, or none that can be requested.
+    /// It is not a usable URI.
     #[error("its URI cannot be requested: {0}")]
     Unusable(Box<str>),
-    /// It leads away from the server that was configured.
+    /// It has another origin than the configured server.
     #[error("its URI is of another origin, {0}")]
     ForeignOrigin(Box<str>),
-    /// It holds a user or a password, which would stand beside the server's own headers.
+    /// It contains a user or password, in addition to the configured headers.
     #[error("its URI holds credentials")]
     Credentials,
 }
 
-/// The URI for messages, from that of the stream and what the event names: an absolute URI, a path or a relative one.
+/// The URI for messages, from the stream's URI and the named one: an absolute URI, a path or a relative reference.
 pub(super) fn resolve(stream: &Uri, named: &str) -> Result<Uri, EndpointError> {
     let named = named.trim();
     if named.len() > ENDPOINT_BYTES_MAX {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_may_name() {
+    fn allowed_endpoints() {
         for (named, uri) in [
             (
                 "/messages?sessionId=7",
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_refused() {
+    fn foreign_origins_are_refused() {
         for named in [
             "http://tools.example:9002/m",
             "https://tools.example:9001/m",
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused_without_repeating_it() {
+    fn unusable_endpoints_are_refused_without_repeating_them() {
         let long = format!("/m?sessionId={}", "7".repeat(ENDPOINT_BYTES_MAX));
         for (named, expected) in [
             ("http://user@tools.example:9001/secret", "credentials"),

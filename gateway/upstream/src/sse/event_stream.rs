@@ -1,6 +1,6 @@
-//! What a server says: the events of its stream, one after another.
+//! The events of a server's stream.
 //!
-//! Invariant: what is neither `endpoint` nor `message` has no meaning in this protocol and is passed over.
+//! Invariant: only `endpoint` and `message` events have a meaning; all others are ignored.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -8,22 +8,22 @@ use futures_util::StreamExt;
 use crate::connection::link::LinkEnd;
 use mooring_protocol::{Event, EventError, EventStream, ReplyError};
 
-/// What a server says.
+/// An event of the server.
 #[derive(Debug)]
 pub(super) enum ServerEvent {
-    /// Where messages to it are POSTed, as it wrote it.
+    /// The URI for POSTs, as the server wrote it.
     Endpoint(Box<str>),
     /// A message, as one JSON text without a newline.
     Message(Bytes),
 }
 
-/// Why a server says nothing more.
+/// Why the stream has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamEnd {
-    /// It ended the stream.
+    /// The server ended it.
     #[error("the server ended its event stream")]
     Ended,
-    /// The stream broke, or an event is longer than is taken.
+    /// It broke, or an event exceeds the limit.
     #[error("the event stream broke")]
     Broke(#[from] ReplyError),
 }
@@ -44,7 +44,7 @@ impl From<StreamEnd> for LinkEnd {
     }
 }
 
-/// The next thing that the server says.
+/// The next endpoint or message event.
 pub(super) async fn next_event(events: &mut EventStream) -> Result<ServerEvent, StreamEnd> {
     loop {
         let event = events.next().await.ok_or(StreamEnd::Ended)?;
@@ -62,16 +62,16 @@ fn server_event(event: Event) -> Option<ServerEvent> {
         (Some("endpoint"), Some(data)) => {
             Some(ServerEvent::Endpoint(String::from_utf8_lossy(&data).into()))
         }
-        // An event that only sets an id or a delay holds no message.
+        // An event that only sets an id or a delay has no message.
         (None | Some("" | "message"), _) | (_, None) => None,
         (Some(_), Some(_)) => {
-            tracing::debug!("an event of a type that the protocol does not have was passed over");
+            tracing::debug!("ignored an event of an unknown type");
             None
         }
     }
 }
 
-/// A line break in JSON text can only stand between its parts, where a space means the same.
+/// In JSON text, raw line breaks occur only between tokens, where a space is equivalent.
 fn on_one_line(json: &Bytes) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', json).is_none() {
         return json.clone();

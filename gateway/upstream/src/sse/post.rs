@@ -1,4 +1,4 @@
-//! One message on its way to the server.
+//! POSTs one message to the server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use http_body_util::Full;
 use crate::{Client, Instance, SendError};
 use mooring_protocol::ReplyBody;
 
-/// The body of the answer to a POST says nothing. It is read up to this, in bytes, so that its connection can be used
-/// again; a longer one costs the connection.
+/// The body of the response has no meaning. It is read up to this many bytes so that its connection can be reused; if
+/// it is longer, the connection is closed.
 const ACCEPTED_BYTES_MAX: usize = 16 * 1024;
-/// ... and this long.
+/// Time limit of that.
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where messages go, and with which headers.
+/// The URI and the headers of POSTs.
 #[derive(Clone, Debug)]
 pub(super) struct Poster {
     pub(super) client: Client,
@@ -26,25 +26,25 @@ pub(super) struct Poster {
     pub(super) headers: HeaderMap,
 }
 
-/// What became of a message.
+/// The outcome of a POST.
 #[derive(Debug)]
 pub(super) enum PostOutcome {
-    /// The server took it.
-    Taken,
-    /// The server refused it, and it did not run.
+    /// The server accepted the message.
+    Accepted,
+    /// The server refused the message, which did not run.
     Refused(StatusCode),
-    /// The server does not know the session any more. It did not run.
+    /// The server does not know the session. The message did not run.
     SessionGone(StatusCode),
-    /// Nobody listens at the server's address any more. It was not delivered.
+    /// The server refuses connections. The message was not delivered.
     ServerGone,
-    /// No connection could be made. It was not delivered.
+    /// No connection could be made. The message was not delivered.
     Undelivered(SendError),
-    /// The connection broke before the server answered: it may have been delivered.
+    /// The connection broke before the response: the message may have been delivered.
     Unknown(SendError),
 }
 
 impl Poster {
-    /// POSTs one message. There is no time limit: some servers answer only when the message has been worked on.
+    /// POSTs one message. There is no time limit: some servers respond only after processing the message.
     pub(super) async fn post(&self, message: Bytes) -> PostOutcome {
         let mut request = Request::new(Full::new(message));
         *request.method_mut() = Method::POST;
@@ -52,7 +52,7 @@ impl Poster {
         *request.headers_mut() = self.headers.clone();
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // The answer has no content that would matter.
+        // The response has no relevant content.
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         let reply = match self.client.send(&self.instance, request).await {
             Ok(reply) => reply,
@@ -61,17 +61,17 @@ impl Poster {
             Err(error) => return PostOutcome::Unknown(error),
         };
         let status = reply.status;
-        read_away(reply.body).await;
+        drain_body(reply.body).await;
         match status {
-            status if status.is_success() => PostOutcome::Taken,
+            status if status.is_success() => PostOutcome::Accepted,
             StatusCode::NOT_FOUND | StatusCode::GONE => PostOutcome::SessionGone(status),
             status => PostOutcome::Refused(status),
         }
     }
 }
 
-async fn read_away(body: ReplyBody) {
+async fn drain_body(body: ReplyBody) {
     let reading = body.read_text(ACCEPTED_BYTES_MAX);
-    // What fails here costs the connection, and nothing else.
+    // A failure only costs the connection.
     let _ = tokio::time::timeout(ACCEPTED_WITHIN, reading).await;
 }

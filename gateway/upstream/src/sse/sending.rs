@@ -1,12 +1,11 @@
-//! Messages to the server, in their order.
+//! Sends messages to the server in order.
 //!
-//! The protocol has no order but that of the server's answers: two POSTs travel over two connections, and either may
-//! arrive first. So a message is sent when the one before it was answered, which every SDK's server does at once, with
-//! a 202. A server that answers only when it is done with a message would make the others wait for that, and a call
-//! that waits for its client's answer would wait for ever; so nobody waits for an earlier message longer than
+//! Two POSTs use two connections and may overtake each other, so a message is sent after the response to the one before
+//! it, which every SDK's server sends at once, with 202. A server that responds only after processing would block later
+//! messages, among them the client's answer that the processing may wait for. So no message waits longer than
 //! [`ORDER_WITHIN`].
 //!
-//! Invariant: a request that the server did not take is answered here with an error that says so; it is never silence.
+//! Invariant: every request that the server did not accept gets an error response.
 
 use std::time::Duration;
 
@@ -23,17 +22,17 @@ use super::post::{PostOutcome, Poster};
 use crate::connection::link::LinkEnd;
 use mooring_protocol::ErrorKind;
 
-/// How long a message waits for the server to take the one before it.
+/// How long a message waits for the response to the one before it.
 const ORDER_WITHIN: Duration = Duration::from_millis(250);
-/// Most messages that the server has not answered yet; at the limit the next one waits ...
+/// Most messages without a response. At the limit the next message waits ...
 const UNANSWERED_MAX: usize = 64;
-/// ... this long, and then the server counts as one that takes nothing any more.
+/// ... this long, after which the server counts as broken.
 const UNANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// A POST under way, with its place in the order.
+/// A running POST, with its sequence number.
 type Posting<'p> = BoxFuture<'p, (u64, Bytes, PostOutcome)>;
 
-/// What of a message decides how its failure is told.
+/// The parts of a message that decide how its failure is reported.
 #[derive(Deserialize)]
 struct Head<'m> {
     #[serde(borrow, default)]
@@ -42,8 +41,8 @@ struct Head<'m> {
     method: Option<&'m RawValue>,
 }
 
-/// Sends until the link is down, or until there is nothing more to send and all of it was answered. What the server did
-/// not take is answered over `incoming`.
+/// Sends until the link is down, or until all messages are sent and have a response. Requests that the server did not
+/// accept get an error over `incoming`.
 pub(super) async fn send_all(
     poster: &Poster,
     outgoing: &mut mpsc::Receiver<Bytes>,
@@ -51,32 +50,32 @@ pub(super) async fn send_all(
 ) -> LinkEnd {
     let mut sending = Sending {
         poster,
-        under_way: FuturesUnordered::new(),
+        in_flight: FuturesUnordered::new(),
         begun: 0,
-        waits: Waits::Nothing,
+        waits: NextSendWait::Nothing,
     };
-    let mut is_over = false;
+    let mut is_closed = false;
     loop {
-        let may_begin = !is_over && sending.may_begin();
+        let can_send = !is_closed && sending.can_send();
         let waits_until = sending.waits_until();
         tokio::select! {
             biased;
-            Some((place, message, posted)) = sending.under_way.next() => {
-                sending.answered(place);
-                if let Some(end) = tell(poster, &message, posted, incoming).await {
+            Some((number, message, posted)) = sending.in_flight.next() => {
+                sending.on_response(number);
+                if let Some(end) = report_failure(poster, &message, posted, incoming).await {
                     return end;
                 }
             }
-            message = outgoing.recv(), if may_begin => match message {
+            message = outgoing.recv(), if can_send => match message {
                 Some(message) => sending.begin(message),
-                None => is_over = true,
+                None => is_closed = true,
             },
-            () = sleep_until(waits_until), if !may_begin && !is_over => {
+            () = sleep_until(waits_until), if !can_send && !is_closed => {
                 if sending.is_full() {
                     let reason = format!("the server has left {UNANSWERED_MAX} messages unanswered");
                     return LinkEnd::Broken(reason.into());
                 }
-                sending.waits = Waits::Nothing;
+                sending.waits = NextSendWait::Nothing;
             }
             else => return LinkEnd::Closed,
         }
@@ -85,64 +84,64 @@ pub(super) async fn send_all(
 
 /// What the next message waits for.
 #[derive(Clone, Copy, Debug)]
-enum Waits {
+enum NextSendWait {
     Nothing,
-    /// For the message in this place to be answered, or until then.
+    /// The response to the message with this number, or the deadline.
     Answer(u64, Instant),
-    /// For any message to be answered: too many are not.
+    /// Any response, because the limit is reached; or the deadline.
     Room(Instant),
 }
 
 struct Sending<'p> {
     poster: &'p Poster,
-    under_way: FuturesUnordered<Posting<'p>>,
+    in_flight: FuturesUnordered<Posting<'p>>,
     begun: u64,
-    waits: Waits,
+    waits: NextSendWait,
 }
 
 impl<'p> Sending<'p> {
-    fn may_begin(&self) -> bool {
-        matches!(self.waits, Waits::Nothing)
+    fn can_send(&self) -> bool {
+        matches!(self.waits, NextSendWait::Nothing)
     }
 
     fn is_full(&self) -> bool {
-        matches!(self.waits, Waits::Room(_))
+        matches!(self.waits, NextSendWait::Room(_))
     }
 
     fn waits_until(&self) -> Instant {
         match self.waits {
-            Waits::Nothing => Instant::now(),
-            Waits::Answer(_, until) | Waits::Room(until) => until,
+            NextSendWait::Nothing => Instant::now(),
+            NextSendWait::Answer(_, until) | NextSendWait::Room(until) => until,
         }
     }
 
     fn begin(&mut self, message: Bytes) {
-        let (poster, place) = (self.poster, self.begun);
+        let (poster, number) = (self.poster, self.begun);
         self.begun = self.begun.wrapping_add(1);
-        self.under_way.push(
+        self.in_flight.push(
             async move {
                 let posted = poster.post(message.clone()).await;
-                (place, message, posted)
+                (number, message, posted)
             }
             .boxed(),
         );
-        self.waits = if self.under_way.len() >= UNANSWERED_MAX {
-            Waits::Room(Instant::now() + UNANSWERED_WITHIN)
+        self.waits = if self.in_flight.len() >= UNANSWERED_MAX {
+            NextSendWait::Room(Instant::now() + UNANSWERED_WITHIN)
         } else {
-            Waits::Answer(place, Instant::now() + ORDER_WITHIN)
+            NextSendWait::Answer(number, Instant::now() + ORDER_WITHIN)
         };
     }
 
-    fn answered(&mut self, place: u64) {
+    fn on_response(&mut self, number: u64) {
         match self.waits {
-            Waits::Answer(awaited, _) if awaited != place => {}
-            _ => self.waits = Waits::Nothing,
+            NextSendWait::Answer(expected, _) if expected != number => {}
+            _ => self.waits = NextSendWait::Nothing,
         }
     }
 }
 
-/// Tells what became of a message that was not simply taken, and whether the link is down with it.
-async fn tell(
+/// Reports a message that was not accepted. Returns the reason if the link is down.
+async fn report_failure(
     poster: &Poster,
     message: &[u8],
     posted: PostOutcome,
@@ -150,7 +149,7 @@ async fn tell(
 ) -> Option<LinkEnd> {
     let gone = |reason: String| Some(LinkEnd::Broken(reason.into()));
     let (kind, detail, end) = match posted {
-        PostOutcome::Taken => return None,
+        PostOutcome::Accepted => return None,
         PostOutcome::Refused(status) => (ErrorKind::UpstreamInvalid, refusal(status), None),
         PostOutcome::SessionGone(status) => {
             let detail = refusal(status);
@@ -170,9 +169,9 @@ async fn tell(
             (ErrorKind::OutcomeUnknown, detail, None)
         }
     };
-    tracing::warn!(instance = %poster.instance.name, %detail, "a message was not taken by its server");
+    tracing::warn!(instance = %poster.instance.name, %detail, "the server did not accept a message");
     if let Some(error) = error_of(message, kind, &detail) {
-        // Nobody there to read it: the link is going down.
+        // A closed queue means that the link is going down.
         let _ = incoming.send(error).await;
     }
     end
@@ -185,8 +184,8 @@ fn refusal(status: http::StatusCode) -> String {
     )
 }
 
-/// The answer to a request; none for what has no answer. The request's id may be in a rewritten form, which is longer
-/// than one that a peer may choose, so it is taken as it is.
+/// The error response to a request; `None` for a notification or a response. The id is copied as it is: rewritten, it
+/// may exceed the limit for ids.
 fn error_of(message: &[u8], kind: ErrorKind, detail: &str) -> Option<Bytes> {
     let Head {
         id: Some(id),

@@ -1,4 +1,4 @@
-//! What there is no link to.
+//! Servers to which no link is made.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::sse::ConnectError;
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
-/// Why a server with this head, which says this and then ends its stream or not, is refused.
+/// Why a server with this response head and these events is refused.
 async fn refusal(head: (u16, &'static str), said: &str, ends: Ends) -> ConnectError {
     let mut fake = Fake::start(head, |_| Answer::Status(202)).await;
     if !said.is_empty() {
@@ -32,7 +32,7 @@ enum Ends {
 }
 
 #[tokio::test]
-async fn a_server_of_another_kind_is_told_from_one_that_is_away() {
+async fn another_kind_of_server_is_not_an_unavailable_one() {
     for (head, is_away) in [
         ((404, EVENTS), false),
         ((405, EVENTS), false),
@@ -43,14 +43,14 @@ async fn a_server_of_another_kind_is_told_from_one_that_is_away() {
     ] {
         let refused = refusal(head, "", Ends::Ends).await;
         assert!(matches!(&refused, ConnectError::Status(status) if *status == head.0));
-        assert_eq!(refused.is_instance_away(), is_away, "{refused}");
+        assert_eq!(refused.should_try_another_instance(), is_away, "{refused}");
     }
     let refused = refusal((200, "application/json"), "{}", Ends::Ends).await;
-    assert!(matches!(refused, ConnectError::NotEvents) && !refused.is_instance_away());
+    assert!(matches!(refused, ConnectError::NotEvents) && !refused.should_try_another_instance());
 }
 
 #[tokio::test]
-async fn a_stream_without_an_endpoint_is_none() {
+async fn a_stream_without_an_endpoint_is_refused() {
     let said = ": hello\n\nretry: 10\n\nevent: endpoint\ndata: /messages";
     let refused = refusal((200, EVENTS), said, Ends::Stays).await;
     assert!(matches!(refused, ConnectError::NoEndpoint(_)), "{refused}");
@@ -76,22 +76,24 @@ async fn messages_and_credentials_stay_at_the_servers_origin() {
     ] {
         let said = format!("event: endpoint\ndata: {endpoint}\n\n");
         let refused = refusal((200, EVENTS), &said, Ends::Stays).await;
-        assert!(matches!(refused, ConnectError::Endpoint(_)) && !refused.is_instance_away());
+        assert!(
+            matches!(refused, ConnectError::Endpoint(_)) && !refused.should_try_another_instance()
+        );
     }
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_at_once() {
+async fn a_refused_connection_fails_at_once() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
     let refused = connect_to(&instance(&format!("http://{address}/sse")), PATIENCE).await;
     let refused = refused.map(|_| ()).unwrap_err();
-    assert!(refused.is_instance_away() && matches!(refused, ConnectError::Send(_)));
+    assert!(refused.should_try_another_instance() && matches!(refused, ConnectError::Send(_)));
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_at_all_is_given_up() {
+async fn a_server_that_never_answers_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let instance = instance(&format!("http://{address}/sse"));

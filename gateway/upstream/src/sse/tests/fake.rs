@@ -1,4 +1,4 @@
-//! A server on a port of its own that says and answers what a test wants.
+//! A server on its own port that sends and answers what a test wants.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,30 +18,30 @@ use crate::connection::link::{Link, LinkEnd};
 use crate::sse::{ConnectError, connect};
 use crate::{Client, ClientOptions, ContactLog, Instance, Reach, StatefulnessSeen};
 
-/// Longer than anything takes here.
+/// Longer than any step takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// The longest event of a test's link, in bytes.
 pub(super) const EVENT_BYTES_MAX: usize = 4096;
-/// What a server says first.
+/// The first event of a server.
 pub(super) const ENDPOINT: &str = "event: endpoint\ndata: /messages?sessionId=7\n\n";
-/// What every request must carry.
+/// The header that every request must carry.
 const SECRET: HeaderValue = HeaderValue::from_static("Bearer of-the-server");
 
-/// How a POST is answered.
+/// The response to a POST.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Status(u16),
-    /// After a while.
+    /// After a delay.
     Slowly(Duration),
-    /// Not at all.
+    /// Never.
     Never,
-    /// The connection breaks instead.
+    /// The connection breaks.
     Break,
 }
 
 pub(super) struct Fake {
     pub(super) instance: Arc<Instance>,
-    /// The bytes of the stream. Dropped, the stream ends.
+    /// The bytes of the stream, which ends when this is dropped.
     pub(super) say: mpsc::Sender<Bytes>,
     /// What was POSTed, in the order of arrival.
     pub(super) posted: mpsc::Receiver<String>,
@@ -49,14 +49,14 @@ pub(super) struct Fake {
 
 struct Shared {
     head: (u16, &'static str),
-    /// For whoever opens the stream.
+    /// Taken by the GET of the stream.
     said: Mutex<Option<mpsc::Receiver<Bytes>>>,
     posts: mpsc::Sender<String>,
     answer: fn(&str) -> Answer,
 }
 
 impl Fake {
-    /// A server that answers the GET with `head`, a status and a type of content, and each POST as `answer` says.
+    /// A server that answers the GET with `head` (status and content type) and each POST as `answer` says.
     pub(super) async fn start(head: (u16, &'static str), answer: fn(&str) -> Answer) -> Self {
         let (say, said) = mpsc::channel(1024);
         let (posts, posted) = mpsc::channel(1024);
@@ -80,12 +80,12 @@ impl Fake {
         }
     }
 
-    /// A server that keeps to the protocol.
+    /// A server that conforms to the protocol.
     pub(super) async fn accepting() -> Self {
         Self::answering(|_| Answer::Status(202)).await
     }
 
-    /// A server whose stream is in order.
+    /// A server with a conforming stream.
     pub(super) async fn answering(answer: fn(&str) -> Answer) -> Self {
         let fake = Self::start((200, "text/event-stream"), answer).await;
         fake.says(ENDPOINT).await;
@@ -141,16 +141,16 @@ pub(super) async fn send(link: &Link, message: &str) {
     link.to_server.send(message).await.unwrap();
 }
 
-/// The next message of the server; none when the link is down.
-pub(super) async fn hear(link: &mut Link) -> Option<String> {
+/// The next message of the server; `None` when the link is down.
+pub(super) async fn next_message(link: &mut Link) -> Option<String> {
     let heard = tokio::time::timeout(PATIENCE, link.from_server.recv()).await;
     let text = heard.unwrap()?;
     Some(String::from_utf8(text.to_vec()).unwrap())
 }
 
-/// Why the link is down, after everything the server said was heard.
+/// Why the link is down, after all messages were read.
 pub(super) async fn ended(link: &mut Link) -> LinkEnd {
-    assert_eq!(hear(link).await, None);
+    assert_eq!(next_message(link).await, None);
     let end = link.end.borrow().clone();
     let gone = tokio::time::timeout(PATIENCE, link.gone.cancelled()).await;
     gone.unwrap();

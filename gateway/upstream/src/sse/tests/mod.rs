@@ -1,4 +1,4 @@
-//! Links to servers that really listen: one that keeps to the protocol, and those that do not.
+//! Links to real servers: a conforming one, and others.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

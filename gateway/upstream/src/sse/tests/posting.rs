@@ -1,29 +1,29 @@
-//! What is said to the server.
+//! Messages to the server.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fake::{Answer, Fake, ended, hear, send};
+use super::fake::{Answer, Fake, ended, next_message, send};
 use crate::connection::link::LinkEnd;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":"c:\"a\"","method":"tools/call","params":{}}"#;
 const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":3,"result":{}}"#;
 
-fn error(heard: Option<String>) -> (Value, i64, String) {
-    let heard: Value = serde_json::from_str(&heard.unwrap()).unwrap();
-    let message = heard["error"]["message"].as_str().unwrap().to_owned();
+fn error(message: Option<String>) -> (Value, i64, String) {
+    let response: Value = serde_json::from_str(&message.unwrap()).unwrap();
+    let message = response["error"]["message"].as_str().unwrap().to_owned();
     (
-        heard["id"].clone(),
-        heard["error"]["code"].as_i64().unwrap(),
+        response["id"].clone(),
+        response["error"]["code"].as_i64().unwrap(),
         message,
     )
 }
 
 #[tokio::test]
 async fn messages_arrive_unchanged_and_in_order() {
-    // The later a message comes, the sooner it would be taken.
+    // Later messages would be accepted sooner.
     let mut fake = Fake::answering(|message| match message.parse::<u64>() {
         Ok(number) => Answer::Slowly(Duration::from_millis(30_u64.saturating_sub(number))),
         Err(_) => Answer::Status(200),
@@ -41,7 +41,7 @@ async fn messages_arrive_unchanged_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_when_it_is_done_does_not_hold_up_what_it_waits_for() {
+async fn a_late_response_does_not_block_the_next_message() {
     let mut fake = Fake::answering(|message| match message {
         CALL => Answer::Never,
         _ => Answer::Status(202),
@@ -53,7 +53,10 @@ async fn a_server_that_answers_when_it_is_done_does_not_hold_up_what_it_waits_fo
     send(&link, ANSWER).await;
     assert_eq!(fake.next_posted().await, ANSWER);
     fake.says("data: {\"done\":true}\n\n").await;
-    assert_eq!(hear(&mut link).await.as_deref(), Some("{\"done\":true}"));
+    assert_eq!(
+        next_message(&mut link).await.as_deref(),
+        Some("{\"done\":true}")
+    );
 }
 
 #[tokio::test]
@@ -67,7 +70,7 @@ async fn a_request_that_is_refused_is_answered_and_the_link_lives() {
     let mut link = fake.connected().await;
     send(&link, NOTIFICATION).await;
     send(&link, CALL).await;
-    let (id, code, message) = error(hear(&mut link).await);
+    let (id, code, message) = error(next_message(&mut link).await);
     assert_eq!((id, code), (json!("c:\"a\""), -32011));
     assert_eq!(
         message,
@@ -80,12 +83,12 @@ async fn a_request_that_is_refused_is_answered_and_the_link_lives() {
 }
 
 #[tokio::test]
-async fn an_id_in_rewritten_form_is_not_too_long_for_an_answer() {
+async fn a_rewritten_id_fits_an_error() {
     let fake = Fake::answering(|_| Answer::Status(400)).await;
     let mut link = fake.connected().await;
     let long = "x".repeat(5000);
     send(&link, &format!(r#"{{"id":"{long}","method":"ping"}}"#)).await;
-    let (id, ..) = error(hear(&mut link).await);
+    let (id, ..) = error(next_message(&mut link).await);
     assert_eq!(id, json!(long));
 }
 
@@ -94,7 +97,7 @@ async fn a_broken_connection_leaves_open_whether_the_call_ran() {
     let fake = Fake::answering(|_| Answer::Break).await;
     let mut link = fake.connected().await;
     send(&link, CALL).await;
-    let (_, code, message) = error(hear(&mut link).await);
+    let (_, code, message) = error(next_message(&mut link).await);
     assert_eq!(code, -32012);
     assert!(message.ends_with("may have been delivered"), "{message}");
 }
@@ -104,7 +107,7 @@ async fn a_server_that_does_not_know_the_session_ends_the_link() {
     let fake = Fake::answering(|_| Answer::Status(404)).await;
     let mut link = fake.connected().await;
     send(&link, CALL).await;
-    let (id, code, _) = error(hear(&mut link).await);
+    let (id, code, _) = error(next_message(&mut link).await);
     assert_eq!((id, code), (json!("c:\"a\""), -32009));
     let LinkEnd::Broken(reason) = ended(&mut link).await else {
         panic!("the server ended the session")
@@ -117,10 +120,10 @@ async fn a_server_that_does_not_know_the_session_ends_the_link() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nothing_any_more_ends_the_link() {
+async fn a_server_without_responses_ends_the_link() {
     let fake = Fake::answering(|_| Answer::Never).await;
     let mut link = fake.connected().await;
-    // From here on, whatever waits for time alone waits no longer.
+    // From here on, time advances automatically.
     tokio::time::pause();
     for _ in 0..64 {
         send(&link, ANSWER).await;
@@ -134,7 +137,7 @@ async fn a_server_that_answers_nothing_any_more_ends_the_link() {
 }
 
 #[tokio::test]
-async fn what_is_sent_last_is_still_delivered() {
+async fn the_last_message_is_delivered() {
     let mut fake = Fake::accepting().await;
     let mut link = fake.connected().await;
     send(&link, NOTIFICATION).await;

@@ -1,11 +1,11 @@
-//! What the server says.
+//! Messages from the server.
 
 use std::time::Duration;
 
-use super::fake::{ENDPOINT, EVENT_BYTES_MAX, Fake, PATIENCE, ended, hear};
+use super::fake::{ENDPOINT, EVENT_BYTES_MAX, Fake, PATIENCE, ended, next_message};
 use crate::connection::link::LinkEnd;
 
-/// Three messages, and all that may stand around them.
+/// Three messages, and everything that may surround them.
 const SCRIPT: &str = "\u{feff}: hello\n\nretry: 3000\n\nevent: endpoint\nid: 0\ndata: /messages?sessionId=7\n\n\
     event: message\ndata: {\"one\":1}\n\n: keep-alive\n\nid: 5\n\nevent: message\ndata\n\nevent: ping\ndata: x\n\n\
     data:{\"two\":\ndata: \"zwei\"}\n\n\
@@ -22,7 +22,7 @@ async fn messages_of(script: &str) -> Vec<String> {
     });
     let mut link = fake.connected().await;
     let mut messages = Vec::new();
-    while let Some(message) = hear(&mut link).await {
+    while let Some(message) = next_message(&mut link).await {
         messages.push(message);
     }
     assert!(matches!(ended(&mut link).await, LinkEnd::Broken(_)));
@@ -30,7 +30,7 @@ async fn messages_of(script: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn events_arrive_however_they_are_cut_and_lines_end() {
+async fn events_arrive_for_any_chunks_and_line_ends() {
     let expected = ["{\"one\":1}", "{\"two\": \"zwei\"}", "{\"three\":3}"];
     for line_end in ["\n", "\r\n", "\r"] {
         let script = SCRIPT.replace('\n', line_end);
@@ -44,7 +44,10 @@ async fn the_end_of_the_stream_is_the_end_of_the_link() {
     let mut link = fake.connected().await;
     fake.says("data: {\"last\":1}\n\ndata: {\"cut").await;
     fake.say = tokio::sync::mpsc::channel(1).0;
-    assert_eq!(hear(&mut link).await.as_deref(), Some("{\"last\":1}"));
+    assert_eq!(
+        next_message(&mut link).await.as_deref(),
+        Some("{\"last\":1}")
+    );
     let LinkEnd::Broken(reason) = ended(&mut link).await else {
         panic!("the server ended the stream")
     };
@@ -52,7 +55,7 @@ async fn the_end_of_the_stream_is_the_end_of_the_link() {
 }
 
 #[tokio::test]
-async fn an_event_without_end_is_not_kept() {
+async fn an_endless_event_ends_the_link() {
     let fake = Fake::accepting().await;
     let mut link = fake.connected().await;
     fake.says(&format!("data: {}", "x".repeat(EVENT_BYTES_MAX)))
@@ -65,7 +68,7 @@ async fn an_event_without_end_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_talks_faster_than_it_is_heard_waits() {
+async fn a_slow_reader_blocks_the_server() {
     let fake = Fake::start((200, "text/event-stream"), |_| unreachable!()).await;
     fake.says(ENDPOINT).await;
     let mut link = fake.connected().await;
@@ -76,11 +79,11 @@ async fn a_server_that_talks_faster_than_it_is_heard_waits() {
             say.send(event.into()).await.unwrap();
         }
     });
-    // Nobody listens yet.
+    // No reader yet.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!talking.is_finished());
     for number in 0..200_000 {
-        let heard = hear(&mut link).await.unwrap();
+        let heard = next_message(&mut link).await.unwrap();
         assert_eq!(heard, format!("{{\"number\":{number}}}"));
     }
     talking.await.unwrap();
@@ -96,7 +99,7 @@ async fn a_link_that_is_dropped_closes_the_stream() {
         .await
         .unwrap();
     assert_eq!(*end.borrow(), Some(LinkEnd::Closed));
-    // The server notices: what it says has no reader any more.
+    // The server notices: its stream has no reader any more.
     let noticed = async {
         while fake.say.send(": anybody\n\n".into()).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(10)).await;
