@@ -1,28 +1,28 @@
-//! One child, as whoever uses it sees it.
+//! A running child process, as its user sees it.
 
 use std::sync::Arc;
 
 use super::stderr::RecentLines;
 use crate::connection::link::Link;
 
-/// Whose child it is, as logs show it.
+/// The server and session of a child, for logs.
 #[derive(Clone, Debug)]
 pub struct Label {
     /// The server's id.
     pub server: Arc<str>,
-    /// The digest of the session: never its id.
+    /// The digest of the session id, never the id.
     pub session: Arc<str>,
 }
 
-/// A child that was started. Dropping the link's `stop` ends it: its input is closed, then SIGTERM, then SIGKILL.
+/// A started child. Dropping the link's `stop` ends it: its stdin is closed, then SIGTERM, then SIGKILL.
 #[derive(Debug)]
 pub struct Child {
-    /// To it and from it. Its `gone` is cancelled when no process of it is left.
+    /// The messages to and from it. `gone` is cancelled when none of its processes is left.
     pub link: Link,
-    /// Its process, the leader of a process group of its own.
+    /// Its process id, which is also its process group.
     pub pid: i32,
-    /// The guard above it, see [`super::supervisor`].
+    /// The process id of its guard, see [`super::supervisor`].
     pub guard_pid: i32,
-    /// What it wrote to its standard error last.
+    /// The last lines that it wrote to stderr.
     pub stderr: RecentLines,
 }

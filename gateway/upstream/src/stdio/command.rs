@@ -1,7 +1,7 @@
-//! What is started for a session: a program, where, with which environment and within which limits.
+//! What to start for a session: program, directory, environment and limits.
 //!
-//! Invariant: a child sees the variables that were configured, and nothing else of the gateway's environment. No shell
-//! reads a command.
+//! Invariant: a child gets the configured variables and nothing else of the gateway's environment. Commands never go
+//! through a shell.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,54 +12,56 @@ use serde::{Deserialize, Serialize};
 
 use mooring_settings::INHERITED_DEFAULT;
 
-/// What is the gateway's own is never inherited, whoever asks for it: these hold its secrets. It can be set by value.
+/// The prefix of the gateway's own variables. They may contain secrets and are never inherited, even if listed; they
+/// can be set by value.
 const OWN_PREFIX: &str = "MOORING_";
-/// Likewise.
+/// Other variables of the gateway that may contain secrets.
 const OWN_NAMES: [&str; 1] = ["REDIS_URL"];
-/// A value that begins so is a function that a shell exported: not a value to anybody else.
+/// The prefix of shell functions that bash exports, which only bash can use.
 const SHELL_FUNCTION: &str = "()";
 
-/// How the child of one session is started.
+/// How to start the child of a session.
 #[derive(Clone, Debug)]
 pub struct ChildSpec {
-    /// The program: a path, or a name that is looked for in the child's own `PATH`.
+    /// The program: a path, or a name to find in the child's `PATH`.
     pub program: String,
     /// Its arguments, without the program's name.
     pub arguments: Vec<String>,
-    /// Where it starts; unset, where the gateway was started.
+    /// The working directory; unset means the gateway's.
     pub directory: Option<PathBuf>,
-    /// What it finds in its environment.
+    /// Its environment variables.
     pub environment: Environment,
-    /// What goes through its pipes.
+    /// What its pipes carry.
     pub traffic: Traffic,
-    /// What it may use, and how long its end may take.
+    /// Its resource limits and shutdown times.
     pub limits: ChildLimits,
 }
 
-/// What goes through a child's pipes.
+/// What a child's pipes carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// Messages both ways, one a line; what is no JSON is dropped. A child that closes its output is no server any more.
+    /// Messages in both directions, one per line; lines that are not JSON are dropped. A child that closes its stdout
+    /// counts as ended.
     Messages,
-    /// Its output alone: every line as it was printed, whatever it is. Its standard input is at its end from the start,
-    /// and it may go on when it has closed its output.
+    /// Only output, every line as printed. stdin is closed from the start, and the child may continue after closing its
+    /// stdout.
     Output,
 }
 
-/// Limits of one child and of the pipes to it.
+/// Limits of a child and its pipes.
 #[derive(Clone, Debug)]
 pub struct ChildLimits {
-    /// What the kernel holds each of its processes to.
+    /// Kernel limits of each of its processes.
     pub process: ProcessLimits,
-    /// Longest message, or line of output, that is taken from it, in bytes; a longer one ends it.
+    /// Longest message or line of output, in bytes; a longer one ends the child.
     pub message_bytes_max: usize,
-    /// Most messages that wait in each direction.
+    /// Most messages queued in each direction.
     pub messages_waiting_max: usize,
-    /// Longest wait until its process exists; what it then takes until it answers is not counted here.
+    /// Time limit for its process to start. The time until it answers is not included.
     pub start_within: Duration,
-    /// How long it has to end by itself after its input was closed, before SIGTERM.
+    /// Grace between closing its stdin and SIGTERM.
     pub stop_grace: Duration,
-    /// How long it has after SIGTERM, before SIGKILL.
+    /// Grace between SIGTERM and SIGKILL.
     pub terminate_grace: Duration,
 }
 
@@ -76,22 +78,22 @@ impl Default for ChildLimits {
     }
 }
 
-/// What the kernel holds each process of a child to. An unset limit is inherited from the gateway; one that the gateway
-/// is itself held to is not exceeded.
+/// Kernel limits of each process of a child. An unset limit is inherited from the gateway, and the gateway's hard
+/// limits are never exceeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
     /// Open files of one process.
     pub open_files: Option<u64>,
-    /// Address space of one process, in bytes. Not for runtimes that reserve much more than they use, as V8 does.
+    /// Address space of a process, in bytes. Not suitable for runtimes such as V8 that reserve far more than they use.
     pub address_space_bytes: Option<u64>,
 }
 
-/// What a child finds in its environment.
+/// A child's environment variables.
 #[derive(Clone)]
 pub struct Environment {
-    /// Names of the gateway's own variables that are passed on where they are set.
+    /// Names of the gateway's variables that the child inherits if they are set.
     pub inherited: Vec<String>,
-    /// Names and values; they go before what is inherited.
+    /// Names and values, which take precedence over inherited ones.
     pub set: Vec<(String, String)>,
 }
 
@@ -104,7 +106,7 @@ impl Default for Environment {
     }
 }
 
-/// Values may be secrets.
+/// Values may be secrets and are not shown.
 impl fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.set.iter().map(|(name, _)| name).collect();
@@ -117,8 +119,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// All variables of a child, where the gateway's own are what `own` says. A value that is not UTF-8 is not
-    /// inherited.
+    /// All variables of a child; `own` reads the gateway's environment. Values that are not UTF-8 are not inherited.
     pub(super) fn resolve(&self, own: impl Fn(&str) -> Option<OsString>) -> Vec<(String, String)> {
         let inherited = self.inherited.iter().filter_map(|name| {
             if is_gateways_own(name) {
@@ -127,7 +128,7 @@ impl Environment {
             let value = own(name)?.into_string().ok()?;
             (!value.starts_with(SHELL_FUNCTION)).then(|| (name.clone(), value))
         });
-        // The later of two wins where they are set one after the other.
+        // The later of two equal names wins when the variables are set.
         inherited.chain(self.set.iter().cloned()).collect()
     }
 }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_goes_before_what_is_inherited() {
+    fn set_variables_override_inherited_ones() {
         let environment = Environment {
             inherited: vec!["PATH".into(), "HOME".into(), "FUNCTION".into()],
             set: vec![("PATH".into(), "/usr/bin".into())],
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_is_shown() {
+    fn values_are_not_shown() {
         let environment = Environment {
             inherited: Vec::new(),
             set: vec![("TOKEN".into(), "very secret".into())],

@@ -1,7 +1,7 @@
-//! The course of a child's connection: serving, ending, gone.
+//! The lifecycle of a child's connection: serving, ending, gone.
 //!
-//! Invariant: it says why it ends before its last message is taken, and that it is gone only when no process of the
-//! child is left, whoever ended it.
+//! Invariant: the reason of the end is set before the last message is read, and `gone` is reported only when no process
+//! of the child is left, whatever ended it.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
@@ -26,43 +26,43 @@ use super::stderr::RecentLines;
 use super::strays::MainProcess;
 use crate::connection::link::{LinkEnd, TransportEnd};
 
-/// A child that closes its streams is mostly one that has just ended: so long is waited for that word.
-const EXIT_WORD_WITHIN: Duration = Duration::from_secs(1);
+/// A child that closes its streams has usually just exited: how long to wait for its exit status.
+const EXIT_STATUS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What it wrote to its standard error last is read when it is gone. Only a stranger to whom it gave that stream can
-/// keep it open for longer: so long is waited.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+/// stderr is read to its end after the child is gone. A process outside the child's tree may keep the stream open, so
+/// the wait is limited.
+const STDERR_WITHIN: Duration = Duration::from_secs(1);
 
-/// All that belongs to a running child.
+/// Everything that belongs to a running child.
 pub(super) struct RunningChild {
     pub(super) transport_end: TransportEnd,
-    /// None where nothing is ever sent to it.
+    /// `None` if nothing is ever sent to it.
     pub(super) input: Option<pipe::Sender>,
     pub(super) output: Output,
     pub(super) reports: Reports,
     pub(super) guard: tokio::process::Child,
-    /// None where it had ended before anybody looked.
+    /// `None` if it had exited before it could be opened.
     pub(super) main: Option<MainProcess>,
     pub(super) traffic: Traffic,
-    /// Reads its standard error, until that is closed.
+    /// Reads its stderr to the end.
     pub(super) errors: JoinHandle<()>,
     pub(super) message_bytes_max: usize,
     pub(super) label: Label,
     pub(super) recent: RecentLines,
-    /// Given back when it is gone.
+    /// Released when the child is gone.
     pub(super) slot: OwnedSemaphorePermit,
 }
 
-/// What is seen first of a child's end.
+/// The first sign of a child's end.
 enum ChildEndEvent {
     Ended(LinkEnd),
-    /// It closed a stream, and may be about to end.
+    /// It closed a stream, and may be about to exit.
     Closed(&'static str),
 }
 
 impl RunningChild {
-    /// From the first message until it is gone.
-    pub(super) async fn follow(mut self) {
+    /// Runs from the first message until the child is gone.
+    pub(super) async fn run(mut self) {
         let TransportEnd {
             mut outgoing,
             incoming,
@@ -71,13 +71,13 @@ impl RunningChild {
             gone,
         } = self.transport_end;
         let end = {
-            // Dropped only when the reason is settled: the end of its input would be a reason of its own to end.
+            // Dropped only after the reason is determined, because closing stdin makes the child exit.
             let mut writing = pin!(write(self.input, &mut outgoing));
             let reading = read(&mut self.output, &incoming, self.traffic);
             let seen = tokio::select! {
                 biased;
                 () = stop.cancelled() => ChildEndEvent::Ended(LinkEnd::Closed),
-                end = exit_word(&mut self.reports) => ChildEndEvent::Ended(end),
+                end = exit_status(&mut self.reports) => ChildEndEvent::Ended(end),
                 _ = self.guard.wait() => ChildEndEvent::Ended(LinkEnd::Broken("its guard ended".into())),
                 written = &mut writing => match written {
                     Ok(()) => ChildEndEvent::Ended(LinkEnd::Closed),
@@ -90,7 +90,7 @@ impl RunningChild {
                     }),
                 },
             };
-            settle(seen, &mut self.reports).await
+            reason_of(seen, &mut self.reports).await
         };
         outgoing.close();
         report(&end, self.traffic, &self.label, &self.recent);
@@ -102,7 +102,7 @@ impl RunningChild {
         let rest = async {
             if may_have_more {
                 tokio::select! {
-                    _ = self.output.pass_on(&incoming) => {}
+                    _ = self.output.forward(&incoming) => {}
                     () = stop.cancelled() => {}
                 }
             }
@@ -112,18 +112,18 @@ impl RunningChild {
                 () = all_gone.cancelled() => {}
             }
         };
-        let last = async {
+        let cleanup = async {
             until_gone(&mut self.reports, self.main.as_ref()).await;
             let _ = self.guard.wait().await;
-            let _ = timeout(LAST_WORDS_WITHIN, self.errors).await;
+            let _ = timeout(STDERR_WITHIN, self.errors).await;
             drop((self.slot, gone));
             all_gone.cancel();
         };
-        tokio::join!(rest, last);
+        tokio::join!(rest, cleanup);
     }
 }
 
-/// Writes what is to be sent. Where nothing ever is, it closes the queue and is never done.
+/// Writes the queued messages. Without `input` it closes the queue and never returns.
 async fn write(
     input: Option<pipe::Sender>,
     outgoing: &mut mpsc::Receiver<Bytes>,
@@ -137,34 +137,35 @@ async fn write(
     }
 }
 
-/// Passes on what the child prints. The end of that is a sign where it serves; a program that only prints may go on
-/// without, and this is never done then.
+/// Forwards what the child prints. The end of stdout is a sign of the end for [`Traffic::Messages`]; for
+/// [`Traffic::Output`] it is not, and this never returns.
 async fn read(output: &mut Output, incoming: &mpsc::Sender<Bytes>, traffic: Traffic) -> OutputEnd {
-    match (output.pass_on(incoming).await, traffic) {
+    match (output.forward(incoming).await, traffic) {
         (OutputEnd::Closed, Traffic::Output) => std::future::pending().await,
         (end, _) => end,
     }
 }
 
-/// Waits until the child's end is told, or nobody is left who could tell.
-async fn exit_word(reports: &mut Reports) -> LinkEnd {
+/// Waits for the child's exit status, or for the end of its supervisors.
+async fn exit_status(reports: &mut Reports) -> LinkEnd {
     match reports.next().await {
         Some(Report::Exited { status }) => LinkEnd::Exited(ExitStatus::from_raw(status)),
         _ => LinkEnd::Broken("its supervisor ended".into()),
     }
 }
 
-/// The reason of the end, where a closed stream is a sign and no reason.
-async fn settle(seen: ChildEndEvent, reports: &mut Reports) -> LinkEnd {
+/// The reason of the end. After a closed stream, the exit status is awaited for a moment.
+async fn reason_of(seen: ChildEndEvent, reports: &mut Reports) -> LinkEnd {
     match seen {
         ChildEndEvent::Ended(end) => end,
-        ChildEndEvent::Closed(sign) => timeout(EXIT_WORD_WITHIN, exit_word(reports))
+        ChildEndEvent::Closed(sign) => timeout(EXIT_STATUS_WITHIN, exit_status(reports))
             .await
             .unwrap_or_else(|_| LinkEnd::Broken(sign.into())),
     }
 }
 
-/// Reads what the supervisors still say. Where they were killed before they were done, this process does the rest.
+/// Reads the remaining reports. If both supervisors were killed before they finished, this process kills the rest of
+/// the tree.
 async fn until_gone(reports: &mut Reports, main: Option<&MainProcess>) {
     let mut is_gone = false;
     while let Some(report) = reports.next().await {
@@ -181,10 +182,10 @@ fn report(end: &LinkEnd, traffic: Traffic, label: &Label, recent: &RecentLines) 
         LinkEnd::Exited(_) if traffic == Traffic::Output => {
             tracing::debug!(%server, %session, %end, "a program ended");
         }
-        LinkEnd::Closed => tracing::debug!(%server, %session, "a server process is told to end"),
+        LinkEnd::Closed => tracing::debug!(%server, %session, "stopping a server process"),
         LinkEnd::Exited(_) | LinkEnd::Broken(_) | LinkEnd::MessageTooLong { .. } => {
             let stderr = recent.lines();
-            tracing::warn!(%server, %session, %end, ?stderr, "the connection to a server process ended");
+            tracing::warn!(%server, %session, %end, ?stderr, "connection to a server process ended");
         }
     }
 }

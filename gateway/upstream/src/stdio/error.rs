@@ -1,41 +1,41 @@
-//! Why there is no child.
+//! Why a child could not be started.
 
 use std::io;
 
 use super::protocol::StartFailure;
 
-/// Why a child could not be started. The text is for the log: it names programs and directories of this machine; for
-/// the caller there is [`StartError::for_caller`].
+/// Why a child could not be started. The text is for the log and names programs and directories of this machine;
+/// callers get [`StartError::for_caller`].
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// As many run as may.
+    /// The limit of child processes is reached.
     #[error("all {children_max} child processes that may run are in use")]
     AllInUse {
-        /// The most.
+        /// The limit.
         children_max: usize,
     },
-    /// Pipes or a socket could not be made.
+    /// Pipes or a socket could not be created.
     #[error("no pipes for a child: {0}")]
     Pipes(#[source] io::Error),
     /// The supervisor could not be started.
     #[error("the supervisor of a child could not be started: {0}")]
     Supervisor(#[source] io::Error),
-    /// The supervisor could not be told what to start.
+    /// The start request could not be sent to the supervisor.
     #[error("the start request could not be sent to the supervisor of a child: {0}")]
     Order(#[source] io::Error),
-    /// The supervisor started none, and said why.
+    /// The supervisor could not start the child and reported why.
     #[error(transparent)]
     Failed(#[from] StartFailure),
-    /// The supervisor ended without a word.
-    #[error("the supervisor of a child ended without a word")]
+    /// The supervisor ended without a report.
+    #[error("the supervisor of a child ended without a report")]
     SupervisorLost,
-    /// Not there within [`super::ChildLimits::start_within`].
-    #[error("a child was not there in time")]
+    /// The child did not start within [`super::ChildLimits::start_within`].
+    #[error("a child did not start in time")]
     Late,
 }
 
 impl StartError {
-    /// What the caller of the gateway is told: of this machine nothing but the program's name.
+    /// The text for the gateway's callers. Of this machine it shows only the program's name.
     #[must_use]
     pub fn for_caller(&self) -> String {
         match self {
@@ -61,14 +61,14 @@ impl StartError {
         }
     }
 
-    /// Whether the same may succeed in a moment.
+    /// Whether a retry may soon succeed.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
 }
 
-/// A program without the directory that it lies in.
+/// The file name of a program.
 fn name(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or(program)
 }

@@ -1,4 +1,4 @@
-//! Whether what is to be started is there, asked without starting it.
+//! Checks whether a program can be started, without starting it.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use rustix::fs::{Access, access};
 use super::command::{ChildSpec, Environment};
 use super::protocol::StartFailure;
 
-/// Where the kernel looks where the child has no `PATH`.
+/// The kernel's default if the child has no `PATH`.
 const PATH_STANDARD: &str = "/bin:/usr/bin";
 
 impl ChildSpec {
-    /// Looks for the program as the child's supervisor will.
+    /// Looks up the program as the child's supervisor will.
     ///
     /// # Errors
-    /// Starting it would fail now.
+    /// Starting it would fail.
     pub fn find_program(&self) -> Result<(), StartFailure> {
         if let Some(directory) = self.directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(StartFailure::DirectoryMissing {
@@ -27,10 +27,10 @@ impl ChildSpec {
 }
 
 impl Environment {
-    /// Looks for a program in the `PATH` of a child that has these variables.
+    /// Looks up a program in the `PATH` of a child with these variables.
     ///
     /// # Errors
-    /// Starting it would fail now.
+    /// Starting it would fail.
     pub fn find_program(&self, program: &str) -> Result<(), StartFailure> {
         let variables = self.resolve(|name| std::env::var_os(name));
         let path = variables.iter().rev().find(|(name, _)| name == "PATH");
@@ -38,7 +38,7 @@ impl Environment {
     }
 }
 
-/// Looks for a program: a path, or a name in the directories of `path`.
+/// Looks up a program: a path, or a name in the directories of `path`.
 ///
 /// # Errors
 /// [`StartFailure::NotFound`] or [`StartFailure::NotExecutable`].

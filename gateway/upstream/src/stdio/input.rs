@@ -1,4 +1,4 @@
-//! Messages to a child, one a line.
+//! Writes messages to a child, one per line.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
-/// Writes every message until nobody has one any more. Returning closes the child's input.
+/// Writes every message until all senders are dropped. Returning closes the child's stdin.
 ///
 /// # Errors
-/// The child does not read any more.
+/// The child no longer reads.
 pub(super) async fn write(
     mut input: pipe::Sender,
     outgoing: &mut mpsc::Receiver<Bytes>,
@@ -22,7 +22,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// A message without raw newlines. In JSON they stand between tokens alone, where a space means the same.
+/// A message without raw newlines. In JSON these occur only between tokens, where a space is equivalent.
 fn one_line(message: Bytes) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', &message).is_none() {
         return message;

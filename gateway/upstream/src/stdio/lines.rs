@@ -1,35 +1,35 @@
-//! Bytes as they come, as lines.
+//! Splits a byte stream into lines.
 //!
-//! Invariant: never more than the longest line and one read beyond it are held.
+//! Invariant: at most the longest line and one read are buffered.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// A buffer of what was read, from which lines are taken.
+/// A buffer of bytes read, from which lines are taken.
 #[derive(Debug)]
 pub struct Lines {
     buffer: BytesMut,
-    /// Up to here there is no newline.
+    /// There is no newline before this offset.
     looked_at: usize,
     bytes_max: usize,
     long: LongLinePolicy,
     is_skipping: bool,
 }
 
-/// What is done about a line that is longer than the most.
+/// What to do with a line that exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongLinePolicy {
-    /// It is an error, and nothing more is taken.
+    /// Return an error and no further lines.
     Refuse,
-    /// Its beginning is taken, and the rest is skipped.
+    /// Keep the beginning and skip the rest.
     Cut,
 }
 
-/// A line was longer than the most.
+/// A line exceeded the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineTooLong;
 
 impl Lines {
-    /// Lines of at most `bytes_max` bytes, the newline not counted.
+    /// Lines of at most `bytes_max` bytes, without the newline.
     pub fn new(bytes_max: usize, long: LongLinePolicy) -> Self {
         Self {
             buffer: BytesMut::new(),
@@ -40,12 +40,12 @@ impl Lines {
         }
     }
 
-    /// Where the next bytes are to be put.
+    /// The buffer to read into.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// The next whole line, without its newline; none where more has to be read.
+    /// The next complete line, without its newline; `None` if more has to be read.
     pub fn next_line(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         loop {
             let unseen = self.buffer.get(self.looked_at..).unwrap_or_default();
@@ -80,7 +80,7 @@ impl Lines {
         }
     }
 
-    /// What stands behind the last newline when nothing more comes.
+    /// The bytes after the last newline, at the end of the stream.
     pub fn rest(&mut self) -> Option<Bytes> {
         let rest = self.buffer.split().freeze();
         (!rest.is_empty() && !self.is_skipping).then_some(rest)
@@ -91,7 +91,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// What comes out where the text is read in pieces of each length.
+    /// Checks the lines for reads of each length.
     fn check(long: LongLinePolicy, text: &str, expected: &[&str], is_refused: bool) {
         for piece in 1..=text.len() {
             let mut lines = Lines::new(4, long);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_however_they_are_read() {
+    fn lines_are_complete_for_any_reads() {
         check(
             LongLinePolicy::Refuse,
             "ab\n\ncdef\ng",
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_ends_it_all() {
+    fn a_long_line_is_refused() {
         check(LongLinePolicy::Refuse, "ab\nabcde\nc\n", &["ab"], true);
         check(LongLinePolicy::Refuse, "abcdefghi", &[], true);
     }
 
     #[test]
-    fn or_it_is_cut() {
+    fn a_long_line_is_cut() {
         check(
             LongLinePolicy::Cut,
             "abcdefghij\nab\nabcd\nabcdefg",

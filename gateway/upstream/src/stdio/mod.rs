@@ -1,9 +1,9 @@
-//! Servers that are child processes: a process per session, whose standard input and output speak MCP, one JSON-RPC
-//! message a line. Programs that run once and only print are children too, see [`Traffic`].
+//! Servers as child processes: one process per session, with MCP over stdin and stdout, one JSON-RPC message per line.
+//! Programs that run once and only print are children too, see [`Traffic`].
 //!
-//! Invariant: no process outlives its connection, whatever is killed. Two supervisors stand between a gateway and each
-//! child: see [`supervisor`]. From the outside in: [`Children`] starts them, `course` follows one connection, `input`,
-//! `output` and `stderr` are its pipes.
+//! Invariant: no process outlives its connection, whichever process is killed, because two supervisors watch each
+//! child: see [`supervisor`]. [`Children`] starts them, `course` runs one connection, and `input`, `output` and
+//! `stderr` are its pipes.
 
 mod child;
 mod command;

@@ -1,7 +1,8 @@
-//! What a child prints, line by line.
+//! Reads a child's stdout line by line.
 //!
-//! Invariant: where messages are expected, only JSON goes on. Some servers print a banner, or log to their standard
-//! output by mistake; such a line is dropped, and said so a few times. Where output is, every line goes on as it is.
+//! Invariant: with [`Traffic::Messages`], only JSON is forwarded. Some servers print a banner, or log to stdout by
+//! mistake; such lines are dropped, with a limited number of warnings. With [`Traffic::Output`], every line is
+//! forwarded unchanged.
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
@@ -13,28 +14,28 @@ use super::child::Label;
 use super::command::Traffic;
 use super::lines::{Lines, LongLinePolicy};
 
-/// Bytes of one read; so much is held for each child that says nothing.
+/// Bytes per read, which is also the buffer of an idle child.
 const READ_BYTES: usize = 16 * 1024;
-/// Most lines of one child that are reported as no messages.
+/// Most warnings per child about lines that are not messages.
 const WARNINGS_MAX: u32 = 5;
-/// How much of such a line is shown, in bytes.
+/// How much of such a line is logged, in bytes.
 const SHOWN_BYTES: usize = 200;
 
-/// Why nothing more is read.
+/// Why reading has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OutputEnd {
-    /// The child closed it, or is gone.
+    /// The child closed its stdout, or is gone.
     Closed,
-    /// A line was longer than the most.
+    /// A line exceeded the limit.
     TooLong,
 }
 
-/// Reads the child's output.
+/// Reads a child's stdout.
 pub(super) struct Output {
     source: pipe::Receiver,
     lines: Lines,
     traffic: Traffic,
-    /// A line for which there was no room yet.
+    /// A line that waits for room in the queue.
     waiting: Option<Bytes>,
     label: Label,
     warnings: u32,
@@ -57,13 +58,13 @@ impl Output {
         }
     }
 
-    /// Passes every message or line on. It may be given up any time and begun again: nothing is lost by that.
-    pub(super) async fn pass_on(&mut self, incoming: &mpsc::Sender<Bytes>) -> OutputEnd {
+    /// Forwards every message or line. Cancel-safe: it can be dropped and called again without loss.
+    pub(super) async fn forward(&mut self, incoming: &mpsc::Sender<Bytes>) -> OutputEnd {
         loop {
-            self.pass_on_waiting(incoming).await;
+            self.forward_waiting(incoming).await;
             match self.lines.next_line() {
                 Ok(Some(line)) => {
-                    self.take(line);
+                    self.accept(line);
                     continue;
                 }
                 Ok(None) => {}
@@ -73,11 +74,11 @@ impl Output {
             buffer.reserve(READ_BYTES);
             match self.source.read_buf(buffer).await {
                 Ok(1..) => {}
-                // A last line may lack its newline; half a message is no JSON.
+                // The last line may lack a newline. Half a message is not JSON and is dropped.
                 Ok(0) | Err(_) => {
                     if let Some(rest) = self.lines.rest() {
-                        self.take(rest);
-                        self.pass_on_waiting(incoming).await;
+                        self.accept(rest);
+                        self.forward_waiting(incoming).await;
                     }
                     return OutputEnd::Closed;
                 }
@@ -85,7 +86,7 @@ impl Output {
         }
     }
 
-    /// Reads on and drops everything, until the child closes it: what it writes at its end must not hold it up.
+    /// Reads and drops everything until stdout is closed, so that a full pipe does not delay the child's exit.
     pub(crate) async fn discard(&mut self) {
         let buffer = self.lines.buffer();
         loop {
@@ -97,19 +98,19 @@ impl Output {
         }
     }
 
-    /// Waits for room first: the message stays here until there is some.
-    async fn pass_on_waiting(&mut self, incoming: &mpsc::Sender<Bytes>) {
+    /// Waits for room before taking the line, so that a cancelled call loses nothing.
+    async fn forward_waiting(&mut self, incoming: &mpsc::Sender<Bytes>) {
         if self.waiting.is_none() {
             return;
         }
         let room = incoming.reserve().await;
-        // Where nobody takes messages any more, the connection is over, and what is still said is dropped.
+        // If the receiver is gone, the connection is over and the line is dropped.
         if let (Some(message), Ok(room)) = (self.waiting.take(), room) {
             room.send(message);
         }
     }
 
-    fn take(&mut self, line: Bytes) {
+    fn accept(&mut self, line: Bytes) {
         if self.traffic == Traffic::Output {
             self.waiting = Some(line);
             return;
@@ -133,7 +134,7 @@ impl Output {
             session = %self.label.session,
             line = ?shown,
             is_last_warning = self.warnings == WARNINGS_MAX,
-            "a server wrote a line that is no message to its standard output; it was dropped"
+            "dropped a line of a server's stdout that is not a message"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! What can be said of a server's program that did not get through its handshake.
+//! Explains why the handshake with a server's program failed.
 //!
-//! Invariant: of what the program wrote, one line is repeated: shortened, and without the values of its variables and the
-//! credentials of URLs.
+//! Invariant: only one line of the program's output is repeated, shortened and without the values of its variables or
+//! credentials in URLs.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::connection::Connection;
 use crate::{ContactOutcome, ExchangeError, FailureCause};
 use mooring_settings::INHERITED_DEFAULT;
 
-/// How long is waited for the word why a connection ended, and again for the program's last line.
-const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
-/// Most characters of the line that are repeated.
+/// How long to wait for the reason of the end, and then for the end of stderr.
+const END_WITHIN: Duration = Duration::from_secs(1);
+/// Most characters of the line.
 const LINE_CHARS_MAX: usize = 300;
-/// Values that are shorter are words like `true`, and no secrets.
+/// Shorter values are words like `true` rather than secrets.
 const SECRET_CHARS_MIN: usize = 6;
 
-/// A program that was started for a session.
+/// A program started for a session.
 #[derive(Debug)]
 pub struct StartedProgram {
     stderr: RecentLines,
@@ -28,7 +28,7 @@ pub struct StartedProgram {
 }
 
 impl StartedProgram {
-    /// A program that has these variables.
+    /// A program with these variables.
     pub fn new(stderr: RecentLines, environment: &Environment) -> Self {
         let variables = environment.resolve(|name| std::env::var_os(name));
         let secrets = variables
@@ -44,12 +44,12 @@ impl StartedProgram {
     pub async fn explain(&self, connection: &Connection, error: &ExchangeError) -> FailureCause {
         let is_late = matches!(error, ExchangeError::TimedOut(_));
         if !is_late {
-            // One that still runs has said something that is no answer.
-            let _ = timeout(LAST_WORDS_WITHIN, connection.ended()).await;
+            // If it is still running, its answer was invalid.
+            let _ = timeout(END_WITHIN, connection.ended()).await;
         }
         let (outcome, text) = match connection.end() {
             Some(end) => {
-                let _ = timeout(LAST_WORDS_WITHIN, connection.gone()).await;
+                let _ = timeout(END_WITHIN, connection.gone()).await;
                 let text = format!("{end}, before it answered `initialize`");
                 (ContactOutcome::NotStarted, text)
             }
@@ -58,7 +58,7 @@ impl StartedProgram {
                 (cause.outcome, cause.text.into())
             }
         };
-        let line = telling_line(&self.stderr.lines()).map(|line| shown(line, &self.secrets));
+        let line = relevant_line(&self.stderr.lines()).map(|line| redacted(line, &self.secrets));
         FailureCause {
             outcome,
             text: text.into(),
@@ -67,15 +67,15 @@ impl StartedProgram {
     }
 }
 
-/// The last line that speaks of an error, because some runtimes write their version after it; else the last one.
-fn telling_line(lines: &[String]) -> Option<&str> {
+/// The last line that mentions an error, because some runtimes print their version after it; otherwise the last line.
+fn relevant_line(lines: &[String]) -> Option<&str> {
     let speaks_of_error = |line: &&String| line.to_ascii_lowercase().contains("error");
     let telling = lines.iter().rev().find(speaks_of_error);
     telling.or(lines.last()).map(String::as_str)
 }
 
-/// The line as it may be repeated.
-fn shown(line: &str, secrets: &[String]) -> String {
+/// The line, shortened and without secrets.
+fn redacted(line: &str, secrets: &[String]) -> String {
     let mut line = line.replace(char::is_control, " ");
     for secret in secrets {
         line = line.replace(secret.as_str(), "***");
@@ -84,7 +84,7 @@ fn shown(line: &str, secrets: &[String]) -> String {
     words.join(" ").chars().take(LINE_CHARS_MAX).collect()
 }
 
-/// A word whose URL loses its user and password.
+/// A word; if it is a URL, without user and password.
 fn without_credentials(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else {
         return word.to_owned();
@@ -113,18 +113,18 @@ mod tests {
                 "cannot open postgres://***@db/x now",
             ),
         ] {
-            assert_eq!(shown(line, &secrets), expected);
+            assert_eq!(redacted(line, &secrets), expected);
         }
-        assert_eq!(shown(&"x".repeat(5_000), &[]).len(), LINE_CHARS_MAX);
+        assert_eq!(redacted(&"x".repeat(5_000), &[]).len(), LINE_CHARS_MAX);
         let lines = [
             "Error: missing API_KEY",
             "    at main.js:1",
             "Node.js v22.9.0",
         ];
         assert_eq!(
-            telling_line(&lines.map(str::to_owned)),
+            relevant_line(&lines.map(str::to_owned)),
             Some("Error: missing API_KEY")
         );
-        assert_eq!(telling_line(&["a", "b"].map(str::to_owned)), Some("b"));
+        assert_eq!(relevant_line(&["a", "b"].map(str::to_owned)), Some("b"));
     }
 }

@@ -1,8 +1,8 @@
-//! What a gateway and the supervisor of a child say to each other, over one socket.
+//! The protocol between a gateway and a child's supervisors, over one socket.
 //!
-//! The gateway sends one byte that carries three descriptors, and then its order as one line of JSON. What comes back
-//! are reports, a line each. Either side ends by closing: for the supervisor that means "end the child", for the
-//! gateway "nothing is left".
+//! The gateway sends one byte with three descriptors, then a start request as one line of JSON. The supervisors send
+//! reports, one per line. Closing the socket means "end the child" from the gateway, and "nothing is left" from the
+//! supervisors.
 
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -18,14 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use super::command::ProcessLimits;
 
-/// Standard input, output and error of the child.
+/// The number of descriptors: stdin, stdout and stderr of the child.
 const STREAMS: usize = 3;
-/// The byte that carries them.
+/// The byte that accompanies them.
 const CARRIER: u8 = b'S';
-/// Longest order in bytes: what a kernel takes for arguments and environment, in JSON, with room to spare.
+/// Longest start request, in bytes: more than the kernel's limit for arguments and environment, as JSON.
 const ORDER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What is to be started. Its environment may hold secrets: it is never shown.
+/// What to start. Its environment may contain secrets and is never shown.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StartRequest {
     /// See [`super::ChildSpec::program`].
@@ -34,80 +34,80 @@ pub(super) struct StartRequest {
     pub(super) arguments: Vec<String>,
     /// See [`super::ChildSpec::directory`].
     pub(super) directory: Option<PathBuf>,
-    /// All of it.
+    /// The complete environment.
     pub(super) environment: Vec<(String, String)>,
-    /// Set before the program is started.
+    /// Set before the program starts.
     pub(super) limits: ProcessLimits,
-    /// Between the end of the gateway's interest and SIGTERM, in milliseconds.
+    /// Time between the gateway's stop request and SIGTERM, in milliseconds.
     pub(super) stop_grace_ms: u64,
-    /// Between SIGTERM and SIGKILL, in milliseconds.
+    /// Time between SIGTERM and SIGKILL, in milliseconds.
     pub(super) terminate_grace_ms: u64,
 }
 
-/// What a supervisor tells.
+/// A report of a supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
-    /// The child runs, and is the leader of a process group of its own.
+    /// The child is running, and leads its own process group.
     Started {
-        /// Its process.
+        /// Its process id.
         pid: i32,
     },
-    /// There is no child.
+    /// The child could not be started.
     Failed(StartFailure),
-    /// The child ended, with this wait status. What it started may still run, and is ended now.
+    /// The child exited with this wait status. Its descendants are now ended.
     Exited {
         /// For `ExitStatus::from_raw`.
         status: i32,
     },
-    /// Nothing is left of it.
+    /// No process is left.
     Gone,
 }
 
-/// Why a supervisor could not start a child: the step that failed.
+/// Why a supervisor could not start a child, by the step that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum StartFailure {
-    /// The configured directory is not there, or is none.
+    /// The configured directory does not exist, or is not a directory.
     #[error("the directory {} to start it in is missing: {reason}", directory.display())]
     DirectoryMissing {
         /// As configured.
         directory: PathBuf,
-        /// What the kernel says.
+        /// The kernel's reason.
         reason: String,
     },
-    /// No such program in the child's `PATH` or at its path, or the interpreter that it names is missing.
+    /// The program is not in the child's `PATH` or at its path, or the interpreter that it names is missing.
     #[error("the program {program:?} was not found")]
     NotFound {
         /// As configured.
         program: String,
     },
-    /// It is there and may not be executed.
+    /// The program exists but is not executable.
     #[error("the program {program:?} may not be executed")]
     NotExecutable {
         /// As configured.
         program: String,
     },
-    /// Any other reason of the kernel's.
+    /// Another kernel error.
     #[error("the program {program:?} could not be started: {reason}")]
     Start {
         /// As configured.
         program: String,
-        /// What the kernel says.
+        /// The kernel's reason.
         reason: String,
     },
-    /// A step before that.
+    /// A step of the supervisor's setup failed.
     #[error("its supervisor could not be set up, {step}: {reason}")]
     Setup {
-        /// Which step.
+        /// The step.
         step: String,
-        /// What the kernel says.
+        /// The kernel's reason.
         reason: String,
     },
 }
 
 impl StartFailure {
-    /// For `map_err` on the step that is named.
+    /// For `map_err` on the named step.
     pub(super) fn setup<E: std::fmt::Display>(step: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::Setup {
             step: step.to_owned(),
@@ -116,7 +116,7 @@ impl StartFailure {
     }
 }
 
-/// Sends the child's standard input, output and error.
+/// Sends the child's stdin, stdout and stderr.
 pub(super) fn send_streams(
     socket: &UnixStream,
     streams: [BorrowedFd<'_>; STREAMS],
@@ -132,7 +132,7 @@ pub(super) fn send_streams(
     Ok(())
 }
 
-/// Takes them; they are closed on exec. None where the gateway is gone.
+/// Receives them, closed on exec. `None` if the gateway is gone.
 pub(super) fn receive_streams(socket: &UnixStream) -> io::Result<Option<[OwnedFd; STREAMS]>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -156,7 +156,7 @@ pub(super) fn receive_streams(socket: &UnixStream) -> io::Result<Option<[OwnedFd
         .map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Reads the order that follows the streams. None where the gateway went away before it was complete.
+/// Reads the start request after the streams. `None` if the gateway closed before it was complete.
 pub(super) fn receive_order(socket: &UnixStream) -> io::Result<Option<StartRequest>> {
     let mut line = Vec::new();
     BufReader::new(socket.take(ORDER_BYTES_MAX)).read_until(b'\n', &mut line)?;
@@ -166,23 +166,23 @@ pub(super) fn receive_order(socket: &UnixStream) -> io::Result<Option<StartReque
     Ok(Some(serde_json::from_slice(&line)?))
 }
 
-/// Tells the gateway. One that is gone needs to know nothing.
-pub(super) fn tell(mut socket: &UnixStream, report: &Report) {
+/// Sends a report. Errors are ignored: a gateway that is gone needs none.
+pub(super) fn send_report(mut socket: &UnixStream, report: &Report) {
     if let Ok(line) = line_of(report) {
         let _ = socket.write_all(&line);
     }
 }
 
-/// A message as its line.
+/// A message as one line of JSON.
 pub(super) fn line_of(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// A copy of a descriptor, behind the standard ones and closed on exec: no program that is started gets it by chance.
+/// A copy of a descriptor above the standard ones, closed on exec, so that no started program inherits it.
 pub(super) fn take_over(standard: impl AsFd) -> io::Result<OwnedFd> {
-    /// The first descriptor behind the standard ones.
+    /// The first descriptor after the standard ones.
     const FIRST_OTHER: i32 = 3;
     Ok(rustix::io::fcntl_dupfd_cloexec(standard, FIRST_OTHER)?)
 }

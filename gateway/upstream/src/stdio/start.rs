@@ -1,4 +1,4 @@
-//! Starting children, no more of them at a time than the process may have.
+//! Starts children, up to the limit of the process.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -24,10 +24,10 @@ use super::stderr::RecentLines;
 use super::strays::MainProcess;
 use crate::connection::link;
 
-/// More than any machine has room for, and a number that a semaphore takes.
+/// An upper bound that no machine reaches and a semaphore accepts.
 const CHILDREN_MAX: usize = 1 << 20;
 
-/// The children of this process. Cheap to clone; all clones share the limit.
+/// The children of this process. Clones are cheap and share the limit.
 #[derive(Clone, Debug)]
 pub struct Children {
     slots: Arc<Semaphore>,
@@ -36,8 +36,8 @@ pub struct Children {
 }
 
 impl Children {
-    /// Nobody yet, and at most `children_max` at the same time (never more than 2^20); one that is ending counts until
-    /// it is gone.
+    /// No children yet. At most `children_max` run at a time (never more than 2^20); a child counts until all its
+    /// processes are gone.
     #[must_use]
     pub fn new(children_max: usize, launcher: Launcher) -> Self {
         let children_max = children_max.min(CHILDREN_MAX);
@@ -48,32 +48,34 @@ impl Children {
         }
     }
 
-    /// How many there are now, those that are ending included.
+    /// The number of children, including those that are ending.
     #[must_use]
     pub fn running(&self) -> usize {
         self.children_max
             .saturating_sub(self.slots.available_permits())
     }
 
-    /// Waits until there is none. Meanwhile none is started: for the end of this process, after every link was dropped.
+    /// Waits until there are none, and prevents new ones meanwhile. For the end of this process, after all links were
+    /// dropped.
     pub async fn all_gone(&self) {
         let all = u32::try_from(self.children_max).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         let _ = self.slots.acquire_many(all).await;
     }
 
-    /// Starts a child, if there is a place. It runs when this returns; whether it speaks MCP is for the caller to find out.
+    /// Starts a child if a slot is free. Its process is running when this returns; the caller checks whether it speaks
+    /// MCP.
     ///
     /// # Errors
-    /// There is no child, and nothing of it is left.
+    /// No child was started, and nothing of it is left.
     pub async fn start(&self, spec: &ChildSpec, label: Label) -> Result<Child, StartError> {
         self.start_in(self.try_reserve()?, spec, label).await
     }
 
-    /// The same in a place that was reserved.
+    /// Starts a child in a reserved slot.
     ///
     /// # Errors
-    /// There is no child, nothing of it is left, and its place is free.
+    /// No child was started, nothing of it is left, and the slot is free.
     pub async fn start_in(
         &self,
         ChildSlot(slot): ChildSlot,
@@ -86,11 +88,11 @@ impl Children {
         let pid = started.await.map_err(|_| StartError::Late)??;
 
         let stderr = RecentLines::default();
-        // A guard that has been waited for is gone, and no process has this number.
+        // A guard that has been waited for has no process id.
         let guard_pid = guard.id().and_then(|pid| i32::try_from(pid).ok());
         let guard_pid = guard_pid.unwrap_or(0);
         let Label { server, session } = &label;
-        tracing::info!(%server, %session, pid, guard_pid, "a server's process was started");
+        tracing::info!(%server, %session, pid, guard_pid, "started a server process");
         let (link, transport_end) = link::pair(limits.messages_waiting_max);
         let bytes_max = limits.message_bytes_max;
         let output = Output::new(gateway_pipes.output, bytes_max, spec.traffic, label.clone());
@@ -109,7 +111,7 @@ impl Children {
             recent: stderr.clone(),
             slot,
         };
-        tokio::spawn(running.follow());
+        tokio::spawn(running.run());
         Ok(Child {
             link,
             pid,
@@ -118,7 +120,7 @@ impl Children {
         })
     }
 
-    /// A place for one child, if there is one.
+    /// Reserves a slot, if one is free.
     ///
     /// # Errors
     /// `AllInUse`.
@@ -127,10 +129,10 @@ impl Children {
         reserved.map(ChildSlot).map_err(|_| self.all_in_use())
     }
 
-    /// A place for one child, as soon as there is one. Places are given in the order in which they were asked for.
+    /// Reserves a slot as soon as one is free, in the order of the calls.
     ///
     /// # Errors
-    /// None in practice: there are always places, taken or free.
+    /// None in practice: the semaphore is never closed.
     pub async fn reserve(&self) -> Result<ChildSlot, StartError> {
         let reserved = Arc::clone(&self.slots).acquire_owned().await;
         reserved.map(ChildSlot).map_err(|_| self.all_in_use())
@@ -142,7 +144,7 @@ impl Children {
         }
     }
 
-    /// Starts the supervisors, and gives them the child's ends of its streams.
+    /// Starts the supervisors and passes them the child's streams.
     fn launch(
         &self,
         traffic: Traffic,
@@ -153,31 +155,31 @@ impl Children {
         let guard = guard.map_err(StartError::Supervisor)?;
         send_streams(&socket, transport_end.each_ref().map(OwnedFd::as_fd))
             .map_err(StartError::Order)?;
-        let reports = Reports::over(socket).map_err(StartError::Pipes)?;
+        let reports = Reports::new(socket).map_err(StartError::Pipes)?;
         Ok((gateway_pipes, reports, guard))
     }
 }
 
-/// A place for one child, which is free again when this is dropped.
+/// A slot for one child, released when dropped.
 #[derive(Debug)]
 pub struct ChildSlot(OwnedSemaphorePermit);
 
-/// The gateway's ends of a child's streams.
+/// The gateway's side of a child's streams.
 struct GatewayPipes {
-    /// None where nothing is ever sent.
+    /// `None` if nothing is ever sent.
     input: Option<pipe::Sender>,
     output: pipe::Receiver,
     errors: pipe::Receiver,
 }
 
-/// A child's streams; its own ends of them in the order of its descriptors.
+/// A child's streams; the child's side in the order of its descriptors.
 fn streams(traffic: Traffic) -> io::Result<(GatewayPipes, [OwnedFd; 3])> {
     let (stdin, input) = match traffic {
         Traffic::Messages => {
             let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
             (stdin, Some(pipe::Sender::from_owned_fd(input)?))
         }
-        // No pipe: some programs take one for a second prompt.
+        // Not a pipe: some programs read a piped stdin as a second prompt.
         Traffic::Output => {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             (rustix::fs::open("/dev/null", flags, Mode::empty())?, None)
@@ -196,20 +198,20 @@ fn streams(traffic: Traffic) -> io::Result<(GatewayPipes, [OwnedFd; 3])> {
 /// The socket to a child's supervisors.
 pub(super) struct Reports {
     lines: tokio::io::Lines<BufReader<OwnedReadHalf>>,
-    words: OwnedWriteHalf,
+    requests: OwnedWriteHalf,
 }
 
 impl Reports {
-    fn over(socket: UnixStream) -> io::Result<Self> {
+    fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let (read, words) = tokio::net::UnixStream::from_std(socket)?.into_split();
+        let (read, requests) = tokio::net::UnixStream::from_std(socket)?.into_split();
         Ok(Self {
             lines: BufReader::new(read).lines(),
-            words,
+            requests,
         })
     }
 
-    /// Has the child started; answers its process.
+    /// Sends the start request and returns the child's process id.
     async fn order(&mut self, spec: &ChildSpec) -> Result<i32, StartError> {
         let order = StartRequest {
             program: spec.program.clone(),
@@ -221,8 +223,8 @@ impl Reports {
             terminate_grace_ms: millis(spec.limits.terminate_grace),
         };
         let line = line_of(&order).map_err(|error| StartError::Order(error.into()))?;
-        let sent = self.words.write_all(&line).await;
-        // A supervisor that could not be set up does not read its order, and says why.
+        let sent = self.requests.write_all(&line).await;
+        // A supervisor whose setup failed does not read the request, but reports why.
         match self.next().await {
             Some(Report::Started { pid }) => Ok(pid),
             Some(Report::Failed(failure)) => Err(failure.into()),
@@ -234,16 +236,16 @@ impl Reports {
         }
     }
 
-    /// The next report; none when both supervisors are gone. May be asked and given up any time.
+    /// The next report; `None` when both supervisors are gone. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Report> {
         let line = self.lines.next_line().await.ok()??;
         serde_json::from_str(&line).ok()
     }
 
-    /// Asks for the child's end.
+    /// Requests the child's end.
     pub(super) async fn stop(&mut self) {
-        // Where the supervisors are gone, there is nobody to ask.
-        let _ = self.words.shutdown().await;
+        // Fails only if the supervisors are gone.
+        let _ = self.requests.shutdown().await;
     }
 }
 

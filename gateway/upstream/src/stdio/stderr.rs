@@ -1,4 +1,4 @@
-//! What a child writes to its standard error: logged, bounded in length and rate, and the last of it kept.
+//! Logs a child's stderr, limited in length and rate, and keeps the last lines.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,21 +10,21 @@ use tokio::net::unix::pipe;
 use super::child::Label;
 use super::lines::{Lines, LongLinePolicy};
 
-/// Longest line that is logged, in bytes; the rest of a longer one is dropped.
+/// Longest logged line, in bytes; the rest of a longer one is dropped.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Most lines of one child that are logged in a second.
+/// Most logged lines per child and second.
 const LINES_PER_SECOND: u32 = 100;
-/// Lines that are kept.
+/// Number of lines kept.
 const RECENT_MAX: usize = 20;
-/// Bytes of one read.
+/// Bytes per read.
 const READ_BYTES: usize = 8 * 1024;
 
-/// The last lines that a child wrote to its standard error. Cheap to clone; they stay when the child is gone.
+/// The last lines of a child's stderr. Cheap to clone; available after the child is gone.
 #[derive(Clone, Debug, Default)]
 pub struct RecentLines(Arc<Mutex<VecDeque<String>>>);
 
 impl RecentLines {
-    /// The last lines, the oldest first: at most 20 of at most 4 KiB. For the log: they are the server's own words.
+    /// The last lines, oldest first: at most 20 of at most 4 KiB. For the log only: they are the server's text.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,12 +40,12 @@ impl RecentLines {
     }
 }
 
-/// Reads a child's standard error until it is closed.
+/// Reads a child's stderr until it is closed.
 pub(super) async fn log(mut source: pipe::Receiver, label: Label, recent: RecentLines) {
     let mut lines = Lines::new(LINE_BYTES_MAX, LongLinePolicy::Cut);
     let mut meter = Meter::new(Instant::now());
     loop {
-        // Lines that are too long are cut, and never an error.
+        // Lines that are too long are cut, so there is no error.
         while let Ok(Some(line)) = lines.next_line() {
             note(&line, &label, &recent, &mut meter);
         }
@@ -69,7 +69,7 @@ fn note(line: &[u8], label: &Label, recent: &RecentLines, meter: &mut Meter) {
     report_dropped(dropped, label);
     if is_logged {
         let Label { server, session } = label;
-        tracing::info!(%server, %session, line = ?line, "a server wrote to its standard error");
+        tracing::info!(%server, %session, line = ?line, "stderr of a server");
     }
     recent.push(line);
 }
@@ -77,11 +77,11 @@ fn note(line: &[u8], label: &Label, recent: &RecentLines, meter: &mut Meter) {
 fn report_dropped(dropped: u64, label: &Label) {
     if dropped > 0 {
         let Label { server, session } = label;
-        tracing::warn!(%server, %session, dropped, "a server wrote too many lines to its standard error");
+        tracing::warn!(%server, %session, dropped, "dropped lines of a server's stderr");
     }
 }
 
-/// Counts lines by the second.
+/// Counts lines per second.
 struct Meter {
     second_began: Instant,
     logged: u32,
@@ -97,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// Whether a line of this moment is logged, and how many before it were not and have not been reported yet.
+    /// Whether a line at this time is logged, and the number of unreported dropped lines before it.
     fn count(&mut self, now: Instant) -> (bool, u64) {
         let mut dropped = 0;
         if now.saturating_duration_since(self.second_began) >= Duration::from_secs(1) {

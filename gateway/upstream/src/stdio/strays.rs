@@ -1,4 +1,4 @@
-//! The last resort: both supervisors of a child were killed at once, and the gateway itself ends what they left.
+//! Last resort if both supervisors of a child were killed: the gateway itself ends the remaining processes.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -9,18 +9,18 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, p
 
 use super::supervisor::{session_of, signal_all};
 
-/// Most looks for processes that were born during the last one.
+/// Most rounds of searching for processes that were forked during the previous round.
 const ROUNDS_MAX: usize = 64;
 
-/// A child by a handle that never means another process.
+/// A child by pidfd, which cannot refer to another process.
 pub(super) struct MainProcess {
     pid: Pid,
     handle: OwnedFd,
 }
 
 impl MainProcess {
-    /// The child of that number in the session that its guard leads. None where it has gone already: the number would
-    /// be somebody else's.
+    /// Opens the child with this process id in its guard's session. `None` if it has exited: the id may have been
+    /// reused.
     pub(super) fn open(pid: i32, guard: i32) -> Option<Self> {
         let pid = Pid::from_raw(pid)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -28,11 +28,11 @@ impl MainProcess {
         (Some(session) == Pid::from_raw(guard)).then_some(Self { pid, handle })
     }
 
-    /// Ends its descendants, its group and itself. Does nothing where it has ended: its number may be somebody else's.
+    /// Kills its descendants, its group and itself. Does nothing if it has exited, because its id may have been reused.
     ///
-    /// Descendants first: only below a living parent are they found. The child is stopped, so that it starts no more of
-    /// them, but not before the first round: its keeper may still be dying, and the kernel sends SIGHUP to a group that
-    /// is stopped when it loses that parent.
+    /// Descendants come first, because they can only be found below a living parent. The child is stopped so that it
+    /// forks no more, but not before the first round: its keeper may still be exiting, and the kernel sends SIGHUP to a
+    /// stopped group that loses its parent.
     pub(super) fn end(&self) {
         if self.has_ended() {
             return;

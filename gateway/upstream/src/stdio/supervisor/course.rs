@@ -1,7 +1,7 @@
-//! The course of a supervised tree of processes, from its start to the end of its last process.
+//! The lifecycle of a supervised process tree, until its last process has ended.
 //!
-//! Serving, then leaving (its input is closed, and it may end by itself), then SIGTERM to all, then SIGKILL to all,
-//! again and again until nobody is left. The end of the main process goes straight to SIGTERM for what it left.
+//! Serving; then leaving (stdin is closed, and the main process may exit by itself); then SIGTERM to all; then SIGKILL
+//! to all, repeated until none is left. If the main process exits, its descendants get SIGTERM at once.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -10,36 +10,35 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use super::descendants::signal_all;
 
-/// Most events that wait; who tells them can.
+/// Most queued events. Senders block.
 pub(super) const EVENTS_WAITING_MAX: usize = 16;
-/// Between the first two rounds of SIGKILL. Each one after takes twice as long, up to the most: what the kernel cannot
-/// end now, it cannot end sooner by being asked more often.
+/// Pause between the first two rounds of SIGKILL. It doubles up to [`KILL_PAUSE_MAX`], because more signals do not end
+/// a process that the kernel cannot end yet.
 const KILL_PAUSE: Duration = Duration::from_millis(5);
-/// See [`KILL_PAUSE`].
 const KILL_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What happens to a supervisor.
+/// An event of a supervisor.
 pub(super) enum Event {
-    /// Nobody wants the tree any more.
+    /// The gateway wants the tree to end.
     Stop,
-    /// A child ended; of those that were adopted too.
+    /// A child exited; includes adopted processes.
     Ended {
-        /// Which.
+        /// Its process id.
         pid: Pid,
         /// Its wait status.
         status: i32,
     },
     /// No descendant is left.
-    NobodyLeft,
+    NoneLeft,
 }
 
-/// A tree of processes below this one.
+/// A process tree below this process.
 pub(super) struct Course {
-    /// Its first process, and the leader of its group.
+    /// The first process, which leads its group.
     pub(super) main: Pid,
-    /// Between the wish for its end and SIGTERM.
+    /// Time between the stop request and SIGTERM.
     pub(super) stop_grace: Duration,
-    /// Between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub(super) terminate_grace: Duration,
 }
 
@@ -63,13 +62,13 @@ impl Phase {
 }
 
 impl Course {
-    /// Follows it until nobody is left. `ended` is told the wait status of the main process.
+    /// Supervises the tree until no process is left. `ended` gets the wait status of the main process.
     pub(super) fn follow(&self, events: &Receiver<Event>, mut ended: impl FnMut(i32)) {
         let mut phase = Phase::Serving;
         let mut has_main = true;
         loop {
             phase = match (next(events, phase.until()), phase) {
-                (Next::Event(Event::NobodyLeft), _) => return,
+                (Next::Event(Event::NoneLeft), _) => return,
                 (Next::Event(Event::Ended { pid, status }), phase) if pid == self.main => {
                     has_main = false;
                     ended(status);
@@ -100,8 +99,7 @@ impl Course {
 
     fn kill(&self, has_main: bool, pause: Duration) -> Phase {
         if has_main {
-            // At one stroke: nobody in the group can be born in between. Its number is the main process's own, who has
-            // not been waited for.
+            // Atomic for the whole group. The id is still the main process's, because it has not been waited for.
             let _ = kill_process_group(self.main, Signal::KILL);
         }
         signal_all(getpid(), Signal::KILL);
@@ -112,7 +110,7 @@ impl Course {
     }
 }
 
-/// What came first.
+/// What happened first.
 enum Next {
     Event(Event),
     Late,
@@ -120,7 +118,7 @@ enum Next {
 
 fn next(events: &Receiver<Event>, until: Option<Instant>) -> Next {
     let Some(until) = until else {
-        // Nobody is there to tell anything: as good as late, and the rounds of signals go on from there.
+        // Without senders this counts as the deadline, and the rounds of signals continue.
         return events.recv().map_or(Next::Late, Next::Event);
     };
     let left = until.saturating_duration_since(Instant::now());

@@ -1,21 +1,20 @@
-//! All processes that descend from one, and signals to exactly these.
+//! Finds all descendants of a process and signals exactly these.
 //!
-//! Invariant: a signal goes to a process whose parent, asked for after a handle to it was taken, is the one below which
-//! it was found, or the root of the tree, to which it comes when that one has died. A number that was given to somebody
-//! else meanwhile is never signalled.
+//! Invariant: a process is signalled only if its parent, read after its pidfd was opened, is the parent below which it
+//! was found, or the root of the tree, which adopts orphans. A reused process id is never signalled.
 
 use std::fs;
 use std::io;
 
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
-/// Most processes that are looked at in one round. Who wants more of them gone asks again.
+/// Most processes per round. Callers repeat the round to reach the others.
 const ROUND_MAX: usize = 65_536;
 
-/// Sends a signal to every descendant of `root` that can be found at this moment, and says which these were. Processes
-/// that are born meanwhile may be missed: who wants them all gone asks again.
+/// Signals every descendant of `root` that exists now, and returns these. Processes forked meanwhile may be missed, so
+/// callers repeat the call.
 pub(in crate::stdio) fn signal_all(root: Pid, signal: Signal) -> Vec<Pid> {
-    // The whole tree first: a parent that dies takes the way to its children with it.
+    // Collect the whole tree first: children of a dead parent cannot be found.
     let mut found: Vec<Descendant> = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop()
@@ -33,11 +32,11 @@ pub(in crate::stdio) fn signal_all(root: Pid, signal: Signal) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether the kernel tells a process's children here.
+/// Checks that the kernel lists a process's children.
 ///
 /// # Errors
-/// It does not: it was built without that, or `/proc` is not there.
-pub(in crate::stdio) fn is_told_of_children() -> io::Result<()> {
+/// It does not: the kernel was built without the option, or `/proc` is missing.
+pub(in crate::stdio) fn check_children_listing() -> io::Result<()> {
     let own = getpid().as_raw_nonzero();
     fs::read(format!("/proc/{own}/task/{own}/children")).map(drop)
 }
@@ -59,7 +58,7 @@ impl Descendant {
     }
 }
 
-/// The children of all threads of a process; none where it is gone.
+/// The children of all threads of a process; empty if it is gone.
 fn children(process: Pid) -> Vec<Pid> {
     let Ok(threads) = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())) else {
         return Vec::new();
@@ -74,24 +73,23 @@ fn children(process: Pid) -> Vec<Pid> {
     children
 }
 
-/// The parent of a process. None where that stands outside what can be seen from here, as that of a container's first
-/// process does.
+/// The parent of a process. `None` if the parent is outside the pid namespace, as for a container's first process.
 fn parent_of(process: Pid) -> Option<Pid> {
-    /// Behind the name: its state, then this.
+    /// Its position after the name: the state comes first.
     const PARENT: usize = 1;
     related(process, PARENT)
 }
 
-/// Who leads the session of a process. None where that process stands outside what can be seen from here. `getsid` says
-/// 0 then, which rustix does not know.
+/// The session leader of a process. `None` if the leader is outside the pid namespace: `getsid` then returns 0, which
+/// rustix does not handle.
 pub(in crate::stdio) fn session_of(process: Pid) -> Option<Pid> {
-    /// Behind the name: its state, parent, group, then this.
+    /// Its position after the name: state, parent and group come first.
     const SESSION: usize = 3;
     related(process, SESSION)
 }
 
-/// A process that another one's `stat` names, in this word behind the name, which may hold anything but ends with the
-/// last parenthesis.
+/// A process id in a `stat` file, by its position after the name. The name may contain anything and ends with the last
+/// parenthesis.
 fn related(process: Pid, word: usize) -> Option<Pid> {
     let stat = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     let name_end = memchr::memrchr(b')', &stat)?;
@@ -99,7 +97,7 @@ fn related(process: Pid, word: usize) -> Option<Pid> {
     number(rest.split_ascii_whitespace().nth(word)?)
 }
 
-/// A process by its number. The kernel writes -1 for the group and session of one that is just being waited for.
+/// A valid process id. The kernel writes -1 for group and session of a process that is being reaped.
 fn number(text: &str) -> Option<Pid> {
     let number: u32 = text.parse().ok()?;
     Pid::from_raw(number.try_into().ok()?)
@@ -115,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_above_zero_is_a_process() {
+    fn only_positive_numbers_are_processes() {
         assert_eq!(number("1"), Pid::from_raw(1));
         for other in ["-1", "0", "4294967295", "", "x"] {
             assert_eq!(number(other), None, "{other}");

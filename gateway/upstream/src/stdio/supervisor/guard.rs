@@ -1,4 +1,4 @@
-//! The guard: the keeper's parent, there for the case that the keeper is killed.
+//! The guard: the keeper's parent, in case the keeper is killed.
 
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -11,19 +11,19 @@ use rustix::process::Pid;
 use super::course::{Course, EVENTS_WAITING_MAX};
 use super::{KEEPER_NAME, prepare, reaper};
 use crate::stdio::launcher::OWN_BINARY;
-use crate::stdio::protocol::{Report, StartFailure, take_over, tell};
+use crate::stdio::protocol::{Report, StartFailure, send_report, take_over};
 
-/// How long what a killed keeper left has after SIGTERM.
+/// Grace between SIGTERM and SIGKILL for what a killed keeper left behind.
 const TERMINATE_GRACE: Duration = Duration::from_secs(2);
 
-/// Starts the keeper, and stays until nothing is left.
+/// Starts the keeper, and runs until no process is left.
 ///
-/// It keeps the socket open and reads nothing from it: for the gateway the socket ends when both are gone.
+/// It keeps the socket open without reading it, so the gateway sees the end of the socket only when both are gone.
 pub(super) fn course(socket: &UnixStream) -> Result<(), StartFailure> {
-    // A session of its own: what a terminal sends to the gateway's group is not for the children.
+    // A new session, so that signals of a terminal to the gateway's group do not reach the children.
     rustix::process::setsid().map_err(StartFailure::setup("setsid"))?;
     prepare(c"mooring-guard")?;
-    let (events, told) = mpsc::sync_channel(EVENTS_WAITING_MAX);
+    let (events, event_queue) = mpsc::sync_channel(EVENTS_WAITING_MAX);
     let reaper = reaper::ReadyReaper::begin(events).map_err(StartFailure::setup("thread"))?;
     let theirs = take_over(socket).map_err(StartFailure::setup("socket"))?;
     let keeper = Command::new(OWN_BINARY)
@@ -41,7 +41,7 @@ pub(super) fn course(socket: &UnixStream) -> Result<(), StartFailure> {
         stop_grace: Duration::ZERO,
         terminate_grace: TERMINATE_GRACE,
     }
-    .follow(&told, |_| {});
-    tell(socket, &Report::Gone);
+    .follow(&event_queue, |_| {});
+    send_report(socket, &Report::Gone);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The keeper: starts the child, and ends all that descends from it.
+//! The keeper: starts the child and ends all its descendants.
 
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::OwnedFd;
@@ -12,20 +12,20 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit, setrlimit};
 
 use super::course::{Course, EVENTS_WAITING_MAX, Event};
-use super::descendants::is_told_of_children;
+use super::descendants::check_children_listing;
 use super::{prepare, reaper};
 use crate::stdio::command::ProcessLimits;
 use crate::stdio::protocol::{
-    Report, StartFailure, StartRequest, receive_order, receive_streams, tell,
+    Report, StartFailure, StartRequest, receive_order, receive_streams, send_report,
 };
 
-/// Fewer open files than this and a keeper could not look for its descendants.
+/// With fewer open files a keeper could not search for its descendants.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Does what the gateway orders, and stays until nothing is left.
+/// Executes the gateway's start request, and runs until no process is left.
 pub(super) fn course(socket: &UnixStream) -> Result<(), StartFailure> {
     prepare(c"mooring-keeper")?;
-    is_told_of_children().map_err(StartFailure::setup("list of children in /proc"))?;
+    check_children_listing().map_err(StartFailure::setup("list of children in /proc"))?;
     let received = receive_streams(socket).map_err(StartFailure::setup("streams"))?;
     let Some(streams) = received else {
         return Ok(());
@@ -33,34 +33,37 @@ pub(super) fn course(socket: &UnixStream) -> Result<(), StartFailure> {
     let Some(order) = receive_order(socket).map_err(StartFailure::setup("order"))? else {
         return Ok(());
     };
-    let (events, told) = mpsc::sync_channel(EVENTS_WAITING_MAX);
-    // Both threads before the limits: a limit of the address space is the child's, and these need some as well.
+    let (events, event_queue) = mpsc::sync_channel(EVENTS_WAITING_MAX);
+    // Both threads are started before the limits are set: the address space limit is meant for the child, and threads
+    // need memory too.
     let reaper =
         reaper::ReadyReaper::begin(events.clone()).map_err(StartFailure::setup("thread"))?;
     let control = socket.try_clone().map_err(StartFailure::setup("socket"))?;
-    reaper::small_thread(move || tell_of_stop(control, &events))
+    reaper::small_thread(move || watch_for_stop(control, &events))
         .map_err(StartFailure::setup("thread"))?;
     let main = start(&order, streams)?;
     let pid = main.as_raw_nonzero().get();
-    tell(socket, &Report::Started { pid });
+    send_report(socket, &Report::Started { pid });
     reaper.go();
     Course {
         main,
         stop_grace: Duration::from_millis(order.stop_grace_ms),
         terminate_grace: Duration::from_millis(order.terminate_grace_ms),
     }
-    .follow(&told, |status| tell(socket, &Report::Exited { status }));
-    tell(socket, &Report::Gone);
+    .follow(&event_queue, |status| {
+        send_report(socket, &Report::Exited { status })
+    });
+    send_report(socket, &Report::Gone);
     Ok(())
 }
 
-/// Waits until the gateway has nothing more to say. After its order it never says anything: what comes is the end.
-fn tell_of_stop(mut control: UnixStream, events: &SyncSender<Event>) {
+/// Waits for the end of the socket: after the start request the gateway sends nothing.
+fn watch_for_stop(mut control: UnixStream, events: &SyncSender<Event>) {
     let _ = control.read(&mut [0]);
     let _ = events.send(Event::Stop);
 }
 
-/// Starts the child with exactly what was ordered. No copy of its streams is left here.
+/// Starts the child exactly as requested. No copy of its streams stays in this process.
 fn start(order: &StartRequest, streams: [OwnedFd; 3]) -> Result<Pid, StartFailure> {
     let [stdin, stdout, stderr] = streams.map(Stdio::from);
     let mut command = Command::new(&order.program);
@@ -73,7 +76,7 @@ fn start(order: &StartRequest, streams: [OwnedFd; 3]) -> Result<Pid, StartFailur
         .stdout(stdout)
         .stderr(stderr);
     if let Some(directory) = &order.directory {
-        // Told apart here: the kernel says the same of a missing program.
+        // Checked here, because the kernel reports the same error for a missing program.
         rustix::fs::open(
             directory,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -103,7 +106,7 @@ fn failure(program: String, error: &io::Error) -> StartFailure {
     }
 }
 
-/// Sets the child's limits on this process, from which it inherits them.
+/// Sets the child's limits on this process, from which the child inherits them.
 fn limit(limits: ProcessLimits) -> Result<(), StartFailure> {
     let open_files = limits.open_files.map(|count| count.max(OPEN_FILES_MIN));
     for (resource, value) in [

@@ -1,23 +1,23 @@
-//! The supervisors: this binary, started again under other names, twice for each child.
+//! The supervisors: two processes per child, each this binary under another name.
 //!
 //! ```text
 //! gateway ── guard ── keeper ── child (leader of its own process group) ── whatever it starts
 //!    └──── socket ──────┘
 //! ```
 //!
-//! The *keeper* starts the child, waits for it, and ends all that descends from it when the gateway asks for that or is
-//! gone, which is the same to it: the end of its socket. It is a child subreaper, so a process that loses its parent, a
-//! daemon in a session of its own among them, becomes the keeper's child and cannot hide. The *guard* is the keeper's
-//! parent and a subreaper too: it does nothing until the keeper ends, and then ends whatever is left.
+//! The *keeper* starts the child and waits for it. It ends all descendants of the child when its socket is closed: the
+//! gateway requested that, or is gone. It is a child subreaper, so orphans (including daemons in their own session)
+//! become its children and cannot escape. The *guard* is the keeper's parent and also a subreaper: when the keeper
+//! ends, the guard ends whatever is left.
 //!
-//! Invariant: whichever one of gateway, guard and keeper is killed, the other two leave no process behind. The gateway:
-//! the keeper sees its socket end. The guard: the gateway, its parent, has the keeper end it all. The keeper: all that
-//! it had becomes the guard's. Where guard and keeper are killed together, the gateway ends what descends from the
-//! child (`strays`); only processes that had left the child's tree before then are out of its reach.
+//! Invariant: if any one of gateway, guard and keeper is killed, the other two leave no process behind. Gateway: the
+//! keeper sees its socket close. Guard: the gateway, its parent, has the keeper end everything. Keeper: its descendants
+//! become the guard's. If guard and keeper are killed at the same time, the gateway ends the descendants of the child
+//! (`strays`); only processes that had already left the child's tree escape.
 //!
-//! Both have an empty environment and none of the gateway's descriptors but the socket; what is started, the keeper
-//! learns from its order alone. Neither of the two heeds a signal that asks for an end: a service manager that sends
-//! SIGTERM to everything must not take away what ends the children.
+//! Both have an empty environment, and of the gateway's descriptors only the socket; the keeper learns what to start
+//! from the start request. Both ignore termination signals: a service manager that sends SIGTERM to every process must
+//! not remove the supervisors.
 
 mod course;
 mod descendants;
@@ -39,20 +39,20 @@ pub(super) use descendants::{session_of, signal_all};
 
 use super::protocol::{self, Report, StartFailure, take_over};
 
-/// The name by which a process knows that it is a guard.
+/// The process name of a guard.
 pub(super) const GUARD_NAME: &str = "mooring-guard";
-/// The name by which a process knows that it is a keeper.
+/// The process name of a keeper.
 const KEEPER_NAME: &str = "mooring-keeper";
-/// Signals that ask for an end, or mean nothing here and would end the process.
-const UNHEEDED: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
+/// Ignored signals: termination requests, and others that would end the process.
+const IGNORED_SIGNALS: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
-/// Whether this process was started as a guard or a keeper. To be asked before anything else.
+/// Whether this process was started as a guard or a keeper. Call it before anything else.
 #[must_use]
 pub fn is_supervisor() -> bool {
     name().is_some_and(|name| name == GUARD_NAME || name == KEEPER_NAME)
 }
 
-/// All that a guard or a keeper does. To be called on a process that has one thread.
+/// Runs a guard or a keeper. Call it while the process has one thread.
 #[must_use]
 pub fn supervise() -> ExitCode {
     let Ok(socket) = take_socket() else {
@@ -65,7 +65,7 @@ pub fn supervise() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            protocol::tell(&socket, &Report::Failed(failure));
+            protocol::send_report(&socket, &Report::Failed(failure));
             ExitCode::FAILURE
         }
     }
@@ -75,21 +75,21 @@ fn name() -> Option<std::ffi::OsString> {
     std::env::args_os().next()
 }
 
-/// Takes the socket to the gateway from standard input, which reads nothing from then on.
+/// Takes the socket to the gateway from stdin, and replaces stdin with `/dev/null`.
 fn take_socket() -> io::Result<UnixStream> {
     let socket = take_over(rustix::stdio::stdin())?;
-    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::stdio::dup2_stdin(nothing)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(null)?;
     Ok(UnixStream::from(socket))
 }
 
-/// What both have to be before they start anything: known by name, deaf, and the parent of every orphan.
+/// Common setup before anything is started: process name, ignored signals, subreaper.
 fn prepare(name: &CStr) -> Result<(), StartFailure> {
-    // For whoever lists processes: the binary's own name would be that of the link it is started by.
+    // For process lists: otherwise the name would be `exe`, the link that was executed.
     let _ = rustix::thread::set_name(name);
     let ignored = Arc::new(AtomicBool::new(false));
-    for signal in UNHEEDED {
-        // A handler, in place of ignoring it: what is ignored, the child would inherit.
+    for signal in IGNORED_SIGNALS {
+        // A handler rather than SIG_IGN, which the child would inherit.
         signal_hook::flag::register(signal, Arc::clone(&ignored))
             .map_err(StartFailure::setup("signals"))?;
     }

@@ -1,4 +1,4 @@
-//! The thread that waits for every child of a supervisor, adopted ones included, so that none stays a zombie.
+//! The thread that reaps all children of a supervisor, including adopted ones, so that no zombies stay.
 
 use std::io;
 use std::sync::mpsc::{self, SyncSender};
@@ -9,16 +9,16 @@ use rustix::process::WaitOptions;
 
 use super::course::Event;
 
-/// Stack of a supervisor's thread: it does a few calls and formats nothing.
+/// Stack size of a supervisor's thread, which makes a few calls and formats nothing.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// A reaper that is there and has not begun: a process without children has nobody to wait for.
+/// A reaper that has not begun: without children, `wait` would return at once.
 pub(super) struct ReadyReaper {
     go: SyncSender<()>,
 }
 
 impl ReadyReaper {
-    /// Starts the thread.
+    /// Starts the thread, which waits for [`Self::go`].
     pub(super) fn begin(events: SyncSender<Event>) -> io::Result<Self> {
         let (go, word) = mpsc::sync_channel(1);
         small_thread(move || {
@@ -29,13 +29,13 @@ impl ReadyReaper {
         Ok(Self { go })
     }
 
-    /// The first child is there.
+    /// Starts reaping. Call it after the first child was started.
     pub(super) fn go(self) {
         let _ = self.go.send(());
     }
 }
 
-/// Tells of every end until nobody is left; who has no descendant never gets one again.
+/// Reports every exit until no child is left; without descendants, none can appear.
 fn reap(events: &SyncSender<Event>) {
     loop {
         let event = match retry_on_intr(|| rustix::process::wait(WaitOptions::empty())) {
@@ -44,11 +44,11 @@ fn reap(events: &SyncSender<Event>) {
                 status: status.as_raw(),
             },
             Ok(None) => continue,
-            Err(Errno::CHILD) => Event::NobodyLeft,
-            // The call has no other failure.
+            Err(Errno::CHILD) => Event::NoneLeft,
+            // `wait` has no other failure.
             Err(_) => return,
         };
-        let is_last = matches!(event, Event::NobodyLeft);
+        let is_last = matches!(event, Event::NoneLeft);
         if events.send(event).is_err() || is_last {
             return;
         }

@@ -1,4 +1,4 @@
-//! How children end, by themselves and asked for.
+//! How children end, by themselves and on request.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -10,7 +10,7 @@ fn exited(code: i32) -> ExitStatus {
 }
 
 #[tokio::test]
-async fn a_child_that_ends_says_how() {
+async fn an_exit_status_is_reported() {
     for (script, expected) in [
         ("exit 3", exited(3)),
         ("kill -9 $$", ExitStatus::from_raw(9)),
@@ -25,19 +25,19 @@ async fn a_child_that_ends_says_how() {
 }
 
 #[tokio::test]
-async fn what_it_said_before_its_end_is_still_heard() {
+async fn messages_before_the_exit_are_delivered() {
     let mut spec = shell(r#"for id in $(seq 100); do echo "{\"id\":$id}"; done"#);
     spec.limits.messages_waiting_max = 1;
     let mut child = start(&spec).await;
     end_of(&mut child).await;
     for id in 1..=100 {
-        assert_eq!(hear(&mut child).await, format!("{{\"id\":{id}}}"));
+        assert_eq!(next_message(&mut child).await, format!("{{\"id\":{id}}}"));
     }
     assert_eq!(child.link.from_server.recv().await, None);
 }
 
 #[tokio::test]
-async fn a_child_without_its_output_is_no_server() {
+async fn a_server_that_closes_stdout_ends() {
     let mut child = start(&hurried(shell("exec >&-; cat >/dev/null"))).await;
     assert_eq!(child.link.from_server.recv().await, None);
     let end = end_of(&mut child).await;
@@ -70,7 +70,7 @@ async fn a_stopped_child_may_end_by_itself() {
 }
 
 #[tokio::test]
-async fn a_child_that_stays_is_asked_with_sigterm() {
+async fn a_child_that_stays_gets_sigterm() {
     let directory = tempfile::tempdir().unwrap();
     let asked = directory.path().join("asked");
     let mut spec =
@@ -78,28 +78,28 @@ async fn a_child_that_stays_is_asked_with_sigterm() {
     spec.arguments.push(asked.to_str().unwrap().to_owned());
     spec.limits.stop_grace = SHORT;
     let mut child = start(&spec).await;
-    hear(&mut child).await;
+    next_message(&mut child).await;
     stop(child).await;
     assert!(exists(&asked));
 }
 
 #[tokio::test]
-async fn a_child_that_heeds_nothing_is_killed() {
+async fn a_child_that_ignores_sigterm_is_killed() {
     let script = "import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print('{}', flush=True)
 while True: time.sleep(1000)";
     let mut child = start(&hurried(python(script))).await;
-    hear(&mut child).await;
+    next_message(&mut child).await;
     let pid = child.pid;
     stop(child).await;
     assert!(!is_alive(pid));
 }
 
 #[tokio::test]
-async fn a_daemon_goes_with_the_child_that_started_it() {
+async fn a_daemon_ends_with_its_child() {
     let mut child = start(&hurried(python(WITH_DAEMON))).await;
-    let daemon = hear_number(&mut child, "daemon").await;
+    let daemon = next_number(&mut child, "daemon").await;
     assert!(is_alive(daemon));
     let pid = child.pid;
     stop(child).await;
@@ -107,12 +107,12 @@ async fn a_daemon_goes_with_the_child_that_started_it() {
 }
 
 #[tokio::test]
-async fn a_daemon_goes_with_a_child_that_ends_by_itself() {
+async fn a_daemon_ends_when_its_child_exits() {
     let mut child = start(&hurried(python(
         &WITH_DAEMON.replace("for line in", "exit(7)\nfor line in"),
     )))
     .await;
-    let daemon = hear_number(&mut child, "daemon").await;
+    let daemon = next_number(&mut child, "daemon").await;
     assert_eq!(end_of(&mut child).await, LinkEnd::Exited(exited(7)));
     until_dead(&[daemon]).await;
 }
@@ -133,7 +133,7 @@ async fn fifty_children_start_and_end_at_once() {
     for child in &mut started {
         let message = Bytes::from(format!("{{\"pid\":{}}}", child.pid));
         child.link.to_server.send(message.clone()).await.unwrap();
-        assert_eq!(hear(child).await, message);
+        assert_eq!(next_message(child).await, message);
     }
     let mut pids: Vec<i32> = Vec::new();
     for child in &started {

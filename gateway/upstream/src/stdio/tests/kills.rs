@@ -1,4 +1,4 @@
-//! Whoever is killed: nothing is left.
+//! Whichever process is killed, none is left.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use rustix::process::Signal;
 
 use super::*;
 
-/// A child with a daemon, neither of which ends without being killed; all processes that must be dead in the end.
+/// A child with a daemon, both of which only SIGKILL ends; all processes that must be dead in the end.
 async fn with_daemon() -> (Child, Vec<i32>) {
     let mut child = start(&hurried(python(&format!("{WITH_DAEMON}{AND_STAYS}")))).await;
-    let daemon = hear_number(&mut child, "daemon").await;
+    let daemon = next_number(&mut child, "daemon").await;
     let mut all = vec![child.pid, daemon];
     all.extend(supervisors_of(&child));
     (child, all)
@@ -46,13 +46,13 @@ async fn a_killed_guard_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn where_both_are_killed_the_gateway_ends_the_child_and_what_descends_from_it() {
+async fn without_supervisors_the_gateway_ends_the_child_and_its_descendants() {
     let mut child = start(&shell(
         "setsid sleep 100000 & echo \"{\\\"sleeper\\\":$!}\"; wait",
     ))
     .await;
-    let sleeper = hear_number(&mut child, "sleeper").await;
-    // In a session of its own: what is sent to the child's group does not reach it.
+    let sleeper = next_number(&mut child, "sleeper").await;
+    // In its own session, so that signals to the child's group do not reach it.
     let process = rustix::process::Pid::from_raw(sleeper);
     let started = Instant::now();
     while rustix::process::getsid(process).ok() != process {
@@ -60,7 +60,7 @@ async fn where_both_are_killed_the_gateway_ends_the_child_and_what_descends_from
         tokio::time::sleep(PAUSE).await;
     }
     let supervisors = supervisors_of(&child);
-    // Stopped first, so that neither acts on the other's end.
+    // Stopped first, so that neither reacts to the other's end.
     for pid in supervisors {
         kill(pid, Signal::STOP);
     }
@@ -76,7 +76,7 @@ async fn where_both_are_killed_the_gateway_ends_the_child_and_what_descends_from
 }
 
 #[tokio::test]
-async fn supervisors_heed_no_signal_that_asks_for_an_end() {
+async fn supervisors_ignore_termination_signals() {
     let (mut child, all) = with_daemon().await;
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         for supervisor in supervisors_of(&child) {
@@ -89,7 +89,7 @@ async fn supervisors_heed_no_signal_that_asks_for_an_end() {
         .send(Bytes::from_static(b"{}"))
         .await
         .unwrap();
-    assert_eq!(hear(&mut child).await, &b"{}"[..]);
+    assert_eq!(next_message(&mut child).await, &b"{}"[..]);
     stop(child).await;
     until_dead(&all).await;
 }
@@ -118,7 +118,7 @@ async fn a_killed_gateway_leaves_nothing() {
     until_dead(&all).await;
 }
 
-/// A gateway with three children; it says whom it started, and stays.
+/// A gateway with three children, which prints their process ids and keeps running.
 #[tokio::test]
 #[ignore = "started by another test, as a process of its own"]
 async fn the_other_gateway() {
@@ -129,7 +129,7 @@ async fn the_other_gateway() {
         kept.push(child);
         all.extend(pids.iter().map(i32::to_string));
     }
-    // The name of this test may stand before it in the line.
+    // The test's name may precede it in the line.
     writeln!(std::io::stdout(), "@ {}", all.join(" ")).unwrap();
     std::future::pending::<()>().await;
 }

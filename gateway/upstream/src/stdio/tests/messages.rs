@@ -3,12 +3,12 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_sent_comes_back_in_its_order() {
+async fn messages_are_delivered_in_order() {
     let mut child = start(&program("cat", &[])).await;
     for id in 0..200 {
         let message = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id}}}"));
         child.link.to_server.send(message.clone()).await.unwrap();
-        assert_eq!(hear(&mut child).await, message);
+        assert_eq!(next_message(&mut child).await, message);
     }
     let pid = child.pid;
     stop(child).await;
@@ -21,7 +21,7 @@ async fn a_message_of_a_mebibyte_goes_both_ways() {
     let message = Bytes::from(format!("{{\"text\":\"{}\"}}", "x".repeat(1 << 20)));
     for _ in 0..3 {
         child.link.to_server.send(message.clone()).await.unwrap();
-        assert_eq!(hear(&mut child).await, message);
+        assert_eq!(next_message(&mut child).await, message);
     }
 }
 
@@ -30,15 +30,15 @@ async fn a_message_is_one_line() {
     let mut child = start(&program("cat", &[])).await;
     let message = Bytes::from_static(b"{\n  \"id\": 1\r\n}");
     child.link.to_server.send(message).await.unwrap();
-    assert_eq!(hear(&mut child).await, &b"{   \"id\": 1  }"[..]);
+    assert_eq!(next_message(&mut child).await, &b"{   \"id\": 1  }"[..]);
 }
 
 #[tokio::test]
-async fn a_banner_is_no_message() {
+async fn a_banner_is_dropped() {
     let script = r#"echo 'Server 1.0'; echo; echo '[ready]'; echo ' {"id":1} '; printf '{"id":2}'"#;
     let mut child = start(&shell(script)).await;
-    assert_eq!(hear(&mut child).await, &b"{\"id\":1}"[..]);
-    assert_eq!(hear(&mut child).await, &b"{\"id\":2}"[..]);
+    assert_eq!(next_message(&mut child).await, &b"{\"id\":1}"[..]);
+    assert_eq!(next_message(&mut child).await, &b"{\"id\":2}"[..]);
     assert_eq!(child.link.from_server.recv().await, None);
 }
 
@@ -47,7 +47,7 @@ async fn a_message_that_is_too_long_ends_the_connection() {
     let mut spec = shell(r#"echo '{"id":1}'; echo '{"id":22222222222222222222}'; cat"#);
     spec.limits.message_bytes_max = 20;
     let mut child = start(&spec).await;
-    assert_eq!(hear(&mut child).await, &b"{\"id\":1}"[..]);
+    assert_eq!(next_message(&mut child).await, &b"{\"id\":1}"[..]);
     assert_eq!(child.link.from_server.recv().await, None);
     let bytes_max = 20;
     assert_eq!(
@@ -58,13 +58,13 @@ async fn a_message_that_is_too_long_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_reads_holds_up_nobody_else() {
+async fn a_server_that_never_reads_blocks_only_itself() {
     let children = children();
     let never_reads = program("sleep", &["100000"]);
     let sleeper = children.start(&never_reads, label()).await.unwrap();
     let mut other = children.start(&program("cat", &[]), label()).await.unwrap();
     let message = Bytes::from(format!("\"{}\"", "x".repeat(100_000)));
-    // Until the pipe and the queue are full: no more is held than that.
+    // Until the pipe and the queue are full.
     let full = async {
         loop {
             let sent = sleeper.link.to_server.send(message.clone());
@@ -83,10 +83,10 @@ async fn a_server_that_never_reads_holds_up_nobody_else() {
         .send(Bytes::from_static(b"{}"))
         .await
         .unwrap();
-    assert_eq!(hear(&mut other).await, &b"{}"[..]);
+    assert_eq!(next_message(&mut other).await, &b"{}"[..]);
     let pid = sleeper.pid;
     drop(sleeper.link.stop);
-    // It neither reads nor heeds that nobody writes any more.
+    // It neither reads nor notices that its stdin is closed.
     kill(pid, rustix::process::Signal::TERM);
     tokio::time::timeout(PATIENCE, sleeper.link.gone.cancelled())
         .await
@@ -95,7 +95,7 @@ async fn a_server_that_never_reads_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_server_whose_messages_nobody_takes_can_still_be_ended() {
+async fn a_server_with_unread_messages_can_be_ended() {
     let child = start(&python("while True: print('{\"id\":1}', flush=True)")).await;
     let pid = child.pid;
     kill(pid, rustix::process::Signal::TERM);
@@ -108,7 +108,7 @@ async fn a_server_whose_messages_nobody_takes_can_still_be_ended() {
 }
 
 #[tokio::test]
-async fn the_last_words_are_kept() {
+async fn the_last_stderr_lines_are_kept() {
     let mut child = start(&shell("echo starting >&2; echo 'no licence' >&2; exit 1")).await;
     end_of(&mut child).await;
     let started = Instant::now();

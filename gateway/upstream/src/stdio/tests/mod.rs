@@ -1,6 +1,6 @@
-//! Children as they behave: real processes, and what is left of them.
+//! Real child processes, and what is left of them.
 //!
-//! The supervisors are this test binary, started again for the ignored test below.
+//! The supervisors are this test binary, which runs the ignored test below.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,19 +28,19 @@ use super::{
 use crate::connection::link::LinkEnd;
 use mooring_test_support::processes::{PATIENCE, PAUSE, is_alive, kill, until_dead};
 
-/// A grace that no test waits for.
+/// A grace that does not expire in a test.
 const LONG: Duration = Duration::from_secs(600);
-/// A grace that is over soon.
+/// A grace that expires soon.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// What makes a python program heed neither SIGTERM nor the end of its input.
+/// Makes a Python program ignore SIGTERM and the end of stdin.
 const AND_STAYS: &str = "
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(100000)
 ";
 
-/// Starts a daemon as daemons do (two forks and a session of its own), which heeds nothing, says its process, and then
-/// answers like `cat`.
+/// Starts a daemon (two forks and its own session) that ignores signals, prints its process id, and then answers like
+/// `cat`.
 const WITH_DAEMON: &str = r#"
 import json, os, signal, sys, time
 read, write = os.pipe()
@@ -59,7 +59,7 @@ for line in sys.stdin:
     print(line.strip(), flush=True)
 "#;
 
-/// The arguments that make this binary run one ignored test of this file's.
+/// The arguments that make this binary run one ignored test of this file.
 fn arguments(test: &str) -> Vec<OsString> {
     let path = format!("stdio::tests::{test}");
     let flags = ["--ignored", "--nocapture", "--test-threads=1"];
@@ -94,7 +94,7 @@ fn label() -> Label {
     }
 }
 
-/// A program that gets what it needs to run.
+/// A program with the environment that it needs.
 fn program(program: &str, arguments: &[&str]) -> ChildSpec {
     ChildSpec {
         program: program.into(),
@@ -119,7 +119,7 @@ fn python(script: &str) -> ChildSpec {
     program("python3", &["-c", script])
 }
 
-/// The same, impatient.
+/// The same, with short graces.
 fn hurried(mut spec: ChildSpec) -> ChildSpec {
     spec.limits.stop_grace = SHORT;
     spec.limits.terminate_grace = SHORT;
@@ -130,23 +130,23 @@ async fn start(spec: &ChildSpec) -> Child {
     children().start(spec, label()).await.unwrap()
 }
 
-async fn hear(child: &mut Child) -> Bytes {
+async fn next_message(child: &mut Child) -> Bytes {
     let message = tokio::time::timeout(PATIENCE, child.link.from_server.recv());
     message.await.unwrap().expect("the connection ended")
 }
 
-async fn hear_number(child: &mut Child, name: &str) -> i32 {
-    let message: serde_json::Value = serde_json::from_slice(&hear(child).await).unwrap();
+async fn next_number(child: &mut Child, name: &str) -> i32 {
+    let message: serde_json::Value = serde_json::from_slice(&next_message(child).await).unwrap();
     message[name].as_i64().unwrap().try_into().unwrap()
 }
 
-/// What ended it, when it has ended by itself.
+/// Why it ended by itself.
 async fn end_of(child: &mut Child) -> LinkEnd {
     let end = tokio::time::timeout(PATIENCE, child.link.end.wait_for(Option::is_some));
     end.await.unwrap().unwrap().clone().unwrap()
 }
 
-/// Asks for its end, and waits for that.
+/// Requests its end and waits for it.
 async fn stop(child: Child) {
     let gone = child.link.gone.clone();
     drop(child);

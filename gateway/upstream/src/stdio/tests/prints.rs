@@ -10,13 +10,13 @@ fn printer(script: &str) -> ChildSpec {
 }
 
 #[tokio::test]
-async fn every_line_is_heard_as_it_was_printed() {
+async fn every_line_is_forwarded_as_printed() {
     let mut child = start(&printer(
         r"printf ' {\r\n\n\377 no text\n'; echo '{}'; printf 'no newline '",
     ))
     .await;
     for line in [&b" {\r"[..], b"", b"\xff no text", b"{}", b"no newline "] {
-        assert_eq!(hear(&mut child).await, line);
+        assert_eq!(next_message(&mut child).await, line);
     }
     assert_eq!(child.link.from_server.recv().await, None);
     let end = end_of(&mut child).await;
@@ -27,17 +27,17 @@ async fn every_line_is_heard_as_it_was_printed() {
 }
 
 #[tokio::test]
-async fn its_input_is_at_its_end_and_it_goes_on() {
+async fn stdin_is_closed_and_it_continues() {
     let script = "cat; echo read; exec 3<&0 0<&-; [ -c /dev/fd/3 ] && echo device";
     let mut child = start(&printer(script)).await;
-    assert_eq!(hear(&mut child).await, &b"read"[..]);
-    assert_eq!(hear(&mut child).await, &b"device"[..]);
+    assert_eq!(next_message(&mut child).await, &b"read"[..]);
+    assert_eq!(next_message(&mut child).await, &b"device"[..]);
     assert_eq!(child.link.from_server.recv().await, None);
     assert!(child.link.to_server.is_closed());
 }
 
 #[tokio::test]
-async fn nobody_who_could_send_is_no_reason_to_end() {
+async fn dropped_senders_do_not_end_it() {
     let directory = tempfile::tempdir().unwrap();
     let go = directory.path().join("go");
     let mut spec = printer(r#"until [ -e "$0" ]; do sleep 0.01; done; echo done"#);
@@ -51,10 +51,10 @@ async fn nobody_who_could_send_is_no_reason_to_end() {
 }
 
 #[tokio::test]
-async fn it_may_go_on_when_it_has_closed_its_output() {
-    // Longer than a server would be waited for.
+async fn it_may_continue_after_closing_stdout() {
+    // Longer than the gateway waits for the exit of a server.
     let mut child = start(&printer("echo said; exec >&-; sleep 2; exit 5")).await;
-    assert_eq!(hear(&mut child).await, &b"said"[..]);
+    assert_eq!(next_message(&mut child).await, &b"said"[..]);
     let LinkEnd::Exited(status) = end_of(&mut child).await else {
         panic!("it did not end by itself");
     };
@@ -62,7 +62,7 @@ async fn it_may_go_on_when_it_has_closed_its_output() {
 }
 
 #[tokio::test]
-async fn its_last_words_are_there_when_it_is_gone() {
+async fn its_stderr_is_complete_when_it_is_gone() {
     for _ in 0..10 {
         let child = start(&printer("echo no such session >&2; exit 1")).await;
         let gone = child.link.gone.clone();

@@ -1,4 +1,4 @@
-//! What a child starts with, and what keeps it from starting.
+//! What a child starts with, and why a start fails.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -13,7 +13,7 @@ async fn refused(spec: &ChildSpec) -> StartError {
 
 #[tokio::test]
 async fn the_environment_is_what_was_configured_and_nothing_else() {
-    // By default nothing but what is named by default, whatever this process has.
+    // By default only the variables named by default, whatever this process has.
     let child = start(&program("cat", &[])).await;
     let default = std::fs::read_to_string(format!("/proc/{}/environ", child.pid)).unwrap();
     for variable in default.split_terminator('\0') {
@@ -36,14 +36,14 @@ async fn the_environment_is_what_was_configured_and_nothing_else() {
     variables.sort();
     let path = format!("PATH={}", std::env::var("PATH").unwrap());
     assert_eq!(variables, [path, "SHOWN=a b=c".to_owned()]);
-    // Nor do its supervisors have any of the gateway's.
+    // The supervisors have none of the gateway's variables either.
     for supervisor in supervisors_of(&child) {
         let environment = std::fs::read(format!("/proc/{supervisor}/environ")).unwrap();
         assert_eq!(environment, b"");
     }
 }
 
-/// Descriptors behind the standard ones that this process was itself started with and passes on.
+/// Descriptors above the standard ones that this process inherited and passes on.
 fn passed_on() -> Vec<String> {
     const CLOSED_ON_EXEC: u32 = 0o2_000_000;
     let mut passed_on = Vec::new();
@@ -71,10 +71,10 @@ fn entries(directory: &str) -> Vec<(String, std::path::PathBuf)> {
 #[tokio::test]
 async fn a_child_gets_its_three_descriptors_and_none_of_the_gateways() {
     let mut child = start(&program("cat", &[])).await;
-    // It has loaded its libraries when it answers.
+    // When it answers, its libraries are loaded.
     let message = Bytes::from_static(b"{}");
     child.link.to_server.send(message).await.unwrap();
-    hear(&mut child).await;
+    next_message(&mut child).await;
     let mut expected = passed_on();
     expected.extend(["0", "1", "2"].map(str::to_owned));
     expected.sort();
@@ -90,7 +90,7 @@ async fn a_child_leads_a_group_in_a_session_apart_from_the_gateways() {
     let child = start(&program("cat", &[])).await;
     let pid = rustix::process::Pid::from_raw(child.pid).unwrap();
     assert_eq!(rustix::process::getpgid(Some(pid)).ok(), Some(pid));
-    // The guard's. The gateway's own may be led from outside of what it sees, as in a container.
+    // The guard's session. The gateway's session leader may be outside the pid namespace, as in a container.
     let session = session_of(pid).unwrap();
     assert!(supervisors_of(&child).contains(&session.as_raw_nonzero().get()));
     assert_ne!(Some(session), session_of(rustix::process::getpid()));
@@ -108,7 +108,7 @@ async fn it_starts_in_its_directory_and_within_its_limits() {
     };
     let mut child = start(&spec).await;
     assert_eq!(
-        hear(&mut child).await,
+        next_message(&mut child).await,
         &br#"{"files":100,"kib":1048576}"#[..]
     );
     stop(child).await;
@@ -161,7 +161,7 @@ async fn an_error_names_the_step() {
 }
 
 #[tokio::test]
-async fn a_supervisor_without_a_word_is_an_error() {
+async fn a_supervisor_without_a_report_is_an_error() {
     let launcher = Launcher {
         arguments: arguments("no_such_test"),
     };
@@ -178,7 +178,7 @@ async fn a_supervisor_without_a_word_is_an_error() {
 }
 
 #[tokio::test]
-async fn no_more_children_than_may_be() {
+async fn the_child_limit_holds() {
     let children = Children::new(2, launcher());
     let spec = program("cat", &[]);
     let first = children.start(&spec, label()).await.unwrap();
