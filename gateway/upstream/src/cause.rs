@@ -1,7 +1,7 @@
-//! Why a server could not be reached: one bounded word for metrics, and a text for clients and operators.
+//! Why a contact with a server failed: one bounded label for metrics, and a text for clients and operators.
 //!
-//! Invariant: neither holds a URL, a header, or the value of a configured variable. What the server itself wrote is kept
-//! apart from the rest, so that pages without access control can leave it out.
+//! Invariant: neither contains a URL, a header or the value of a configured variable. The server's own output is kept
+//! separately, so that pages without access control can omit it.
 
 use std::error::Error as _;
 use std::fmt;
@@ -12,24 +12,24 @@ use hyper_util::client::legacy;
 
 use super::{ExchangeError, HandshakeError, SendError};
 
-/// What came of a contact with an instance: the label of metrics.
+/// The outcome of a contact with an instance: a label value of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContactOutcome {
     /// It answered.
     Ok,
     /// It refused the connection.
     Refused,
-    /// No connection for another reason: its name, its network, a time-out.
+    /// No connection for another reason: name resolution, network, timeout.
     Connect,
-    /// No agreement on TLS, or a certificate that is not trusted.
+    /// TLS failed, or the certificate is not trusted.
     Tls,
-    /// No answer in time.
+    /// No answer within the time limit.
     TimedOut,
-    /// An HTTP status that is an error.
+    /// An HTTP error status.
     Status,
-    /// An answer that is no MCP.
+    /// The answer is not MCP.
     Invalid,
-    /// Its program could not be started, or ended before it answered.
+    /// The server's program could not be started, or exited before it answered.
     NotStarted,
     /// The connection broke.
     Broken,
@@ -66,19 +66,19 @@ impl ContactOutcome {
     }
 }
 
-/// Why a contact failed. Its `Display` is for the client: the text, and what the server's program wrote last.
+/// Why a contact failed. `Display` is for clients: the text, and the last line of the server's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureCause {
     /// Never [`ContactOutcome::Ok`].
     pub outcome: ContactOutcome,
-    /// The gateway's own words.
+    /// The gateway's description.
     pub text: Box<str>,
-    /// The last line that the server's program wrote to its standard error, shortened and without known secrets.
+    /// The last line of the program's stderr, shortened and with known secrets removed.
     pub last_line: Option<Box<str>>,
 }
 
 impl FailureCause {
-    /// A cause in the gateway's own words.
+    /// A cause with the gateway's description.
     #[must_use]
     pub fn new(outcome: ContactOutcome, text: impl Into<Box<str>>) -> Self {
         Self {
@@ -152,7 +152,7 @@ impl From<&HandshakeError> for FailureCause {
     }
 }
 
-/// What the resolver, the kernel or TLS said of a connection that was not made.
+/// The reason from the resolver, the kernel or TLS why no connection was made.
 pub(super) fn connect_text(error: &legacy::Error) -> String {
     let mut texts = Vec::<String>::new();
     for cause in causes(error) {
@@ -160,7 +160,7 @@ pub(super) fn connect_text(error: &legacy::Error) -> String {
             Some(io) if io.kind() == io::ErrorKind::TimedOut => "timed out".to_owned(),
             _ => cause.to_string(),
         };
-        // An I/O error shows what it wraps, so that the same words may come twice.
+        // I/O errors display what they wrap, which would repeat the text.
         if texts.last() != Some(&text) {
             texts.push(text);
         }
@@ -171,7 +171,7 @@ pub(super) fn connect_text(error: &legacy::Error) -> String {
     }
 }
 
-/// Everything that led to an error, also what I/O errors wrap without showing it as their source.
+/// The chain of causes, including those that I/O errors wrap but do not return as their source.
 pub fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |cause| {
         let cause = *cause;

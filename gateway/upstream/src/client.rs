@@ -20,20 +20,20 @@ use super::http_reply::read_http;
 use super::{FailureCause, Instance, Reach, UNREACHED_LOST_AFTER};
 use mooring_protocol::{Reply, ReplyError};
 
-/// Most idle connections kept to one instance: enough for the concurrency of one process, small beside its file limit.
+/// Most idle connections per instance: enough for one process's concurrency, and small compared to its file limit.
 const IDLE_CONNECTIONS_PER_INSTANCE_MAX: usize = 512;
-/// How long to wait before a refused connection is tried again.
+/// Pause between attempts while connections are refused.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
-/// How long a connection may be silent before TCP asks whether the other side still lives, and between two such
-/// questions. Calls have no time limit, so an instance whose host vanished would be waited for without end.
+/// Idle time before TCP sends a keepalive probe, and the interval between probes. Calls have no time limit, so without
+/// probes a call to a host that vanished would never end.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// After this many unanswered questions the connection is broken.
+/// Unanswered probes after which TCP breaks the connection.
 const KEEPALIVE_RETRIES: u32 = 4;
 
 type Connections = Pool<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Talks to upstream instances. Cheap to clone.
+/// The HTTP client to upstream instances. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Pools>);
 
@@ -45,7 +45,7 @@ struct Pools {
     event_bytes_max: usize,
 }
 
-/// Why the client could not be made.
+/// Why the client could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read this system's root certificates, which the https:// instances need")]
 pub struct ClientError(#[source] io::Error);
@@ -53,58 +53,59 @@ pub struct ClientError(#[source] io::Error);
 /// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The instance refused connections for as long as counts as lost. Nothing was delivered.
+    /// The instance has refused connections for `lost_after`. Nothing was delivered.
     #[error("the instance refuses connections")]
     Refused,
-    /// No connection was made for another reason (time-out, name, TLS). Nothing was delivered.
+    /// No connection for another reason (timeout, name resolution, TLS). Nothing was delivered.
     #[error("cannot connect to the instance: {}", connect_text(.0))]
     Connect(#[source] legacy::Error),
-    /// The same for as long as counts as lost: the instance's host may have vanished. Nothing was delivered.
+    /// No connection for [`UNREACHED_LOST_AFTER`](crate::UNREACHED_LOST_AFTER): the instance counts as lost. Nothing
+    /// was delivered.
     #[error("the instance cannot be reached: {}", connect_text(.0))]
     Unreachable(#[source] legacy::Error),
-    /// The connection broke after it was made. The request may have been delivered and may have run.
+    /// The connection broke after it was established. The request may have been delivered and may have run.
     #[error("the connection to the instance broke before it answered")]
     Broken(#[source] legacy::Error),
-    /// The server could not be started, or its stream not opened. Nothing was delivered.
+    /// The server could not be started, or its stream could not be opened. Nothing was delivered.
     #[error("the server could not be started: {0}")]
     Unstarted(Box<FailureCause>),
-    /// The connection that a worker held to the server has ended. Nothing was delivered.
+    /// The connection that this gateway owned has ended. Nothing was delivered.
     #[error("the connection to the server has ended: {0}")]
     Ended(Box<str>),
-    /// The worker that was asked does not hold the connection at this epoch, or not any more. Nothing was delivered.
-    #[error("another worker holds the connection to the server")]
+    /// The gateway that was asked does not own the connection at this epoch. Nothing was delivered.
+    #[error("another gateway owns the connection to the server")]
     Elsewhere,
-    /// The worker that holds the connection stops and takes nothing new. Nothing was delivered.
-    #[error("the worker that holds the connection to the server is stopping")]
+    /// The owner is draining and accepts nothing new. Nothing was delivered.
+    #[error("the gateway that owns the connection to the server is stopping")]
     OwnerDraining,
-    /// The worker that holds the connection cannot be reached, or does not drive it while it cannot reach the store.
-    /// Nothing was delivered.
-    #[error("the worker that holds the connection to the server does not answer: {0}")]
-    OwnerAway(Box<str>),
-    /// What answers at the address of the worker that holds the connection is not of this fleet. Nothing was delivered.
-    #[error("the worker that holds the connection to the server cannot be verified: {0}")]
+    /// The owner is unreachable, or has suspended its connections because it cannot reach the store. Nothing was
+    /// delivered.
+    #[error("the gateway that owns the connection to the server does not answer: {0}")]
+    OwnerUnavailable(Box<str>),
+    /// The process at the owner's address does not belong to this fleet. Nothing was delivered.
+    #[error("the gateway that owns the connection to the server cannot be verified: {0}")]
     OwnerUnverified(Box<str>),
-    /// The way to the worker that holds the connection broke. The request may have been delivered and may have run.
-    #[error("the way to the worker that holds the connection broke: {0}")]
+    /// The connection to the owner broke. The request may have been delivered and may have run.
+    #[error("the connection to the gateway that owns the connection to the server broke: {0}")]
     OwnerBroken(Box<str>),
 }
 
 impl SendError {
-    /// Whether it is certain that the instance received nothing.
+    /// Whether the instance certainly received nothing.
     #[must_use]
     pub const fn is_undelivered(&self) -> bool {
         !matches!(self, Self::Broken(_) | Self::OwnerBroken(_))
     }
 }
 
-/// How connections are made and kept.
+/// Timeouts and limits of the client's connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientOptions {
-    /// Longest single attempt to connect.
+    /// Time limit of one connection attempt.
     pub connect_timeout: Duration,
-    /// Longest time an idle connection is kept.
+    /// How long an idle connection is kept.
     pub idle_connection: Duration,
-    /// How long refused connections are tried again before the instance counts as lost.
+    /// How long refused connections are retried before the instance counts as lost.
     pub lost_after: Duration,
     /// Longest event of a reply, in bytes.
     pub event_bytes_max: usize,
@@ -116,10 +117,10 @@ pub struct ClientOptions {
 struct ReplyBroken(#[source] hyper::Error);
 
 impl Client {
-    /// A client. System root certificates are read once, here.
+    /// Creates a client, and reads the system's root certificates once.
     ///
     /// # Errors
-    /// When there are none and `needs_tls` says that an instance cannot do without.
+    /// There are no root certificates, and `needs_tls` says that some instance requires TLS.
     pub fn new(options: ClientOptions, needs_tls: bool) -> Result<Self, ClientError> {
         let tls = tls_config(needs_tls)?;
         let connections = |idle_max: usize| {
@@ -149,8 +150,8 @@ impl Client {
         })))
     }
 
-    /// Sends a request over a pooled connection. A refused connection is tried again until the instance counts as
-    /// lost; a connection that breaks is not, because the request may have run.
+    /// Sends a request over a pooled connection. Refused connections are retried until the instance counts as lost. A
+    /// broken connection is not retried, because the request may have run.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -162,7 +163,7 @@ impl Client {
         self.send_over(&self.0.pooled, instance, request).await
     }
 
-    /// Sends a request over a connection of its own, so that a reset of a reused one proves nothing.
+    /// Sends a request over a new connection, because a reset of a reused connection proves nothing.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -174,7 +175,7 @@ impl Client {
         self.send_over(&self.0.fresh, instance, request).await
     }
 
-    /// Sends a request once, and takes the first refusal for an answer: for what nobody waits for.
+    /// Sends a request without retrying a refused connection: for requests that no caller waits for.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -185,7 +186,7 @@ impl Client {
     ) -> Result<Reply, SendError> {
         let error = match self.0.pooled.request(request).await {
             Ok(response) => return Ok(self.received(instance, response)),
-            // One refusal that nobody tries again is no row: it must not make the next one count as lost.
+            // A single refusal without retries starts no row of refusals: the next one must not count as a loss.
             Err(error) if is_refused(&error) => SendError::Refused,
             Err(error) if error.is_connect() => SendError::Connect(error),
             Err(error) => SendError::Broken(error),
@@ -225,7 +226,8 @@ impl Client {
         Err(error)
     }
 
-    /// Notes what the head says of the instance. A status of 4xx is about the request: whoever sent it judges it.
+    /// Records what the response head says about the instance. A 4xx status concerns the request, so the caller
+    /// evaluates it.
     fn received(&self, instance: &Instance, response: Response<Incoming>) -> Reply {
         instance.reach.succeeded();
         let status = response.status();
@@ -243,7 +245,7 @@ impl Client {
     }
 }
 
-/// Whether the other side answered that nobody listens there: for a process on a live host, the sign of its death.
+/// Whether the connection was refused: on a live host, the sign that the process has ended.
 pub fn is_refused(error: &legacy::Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
@@ -257,7 +259,7 @@ pub fn is_refused(error: &legacy::Error) -> bool {
     false
 }
 
-/// How TLS is spoken: with the system's root certificates, which are read where they are needed.
+/// The TLS configuration. Root certificates are read only if TLS is needed.
 pub fn tls_config(needs_tls: bool) -> Result<rustls::ClientConfig, ClientError> {
     let mut roots = rustls::RootCertStore::empty();
     if needs_tls {

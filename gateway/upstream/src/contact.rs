@@ -1,4 +1,4 @@
-//! The last contact with an instance, as operators see it.
+//! The last contact with each instance, for operators.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{ContactOutcome, FailureCause, HandshakeError, InitializedSession, Server};
 
-/// A success is noted again only when the one before is this old, in milliseconds: writing at each request would share
-/// a cache line among all of them.
+/// Minimum interval between recorded successes, in milliseconds: writing at each request would make all of them share a
+/// cache line.
 const SUCCESS_EVERY_MS: u64 = 1_000;
 
-/// Keeps what came of the last contact.
+/// Records the outcome of the last contact.
 #[derive(Debug, Default)]
 pub struct ContactLog {
-    /// When it last succeeded, in Unix milliseconds; 0 for never.
+    /// When the last success was, in Unix milliseconds; 0 for never.
     succeeded_at_ms: AtomicU64,
     /// Whether `failed` is set.
     is_failing: AtomicBool,
@@ -26,7 +26,7 @@ pub struct ContactLog {
 pub struct Contact {
     /// When, in Unix milliseconds.
     pub at_ms: u64,
-    /// Why it failed; none where it succeeded.
+    /// Why it failed; `None` if it succeeded.
     pub failure: Option<FailureCause>,
 }
 
@@ -40,7 +40,7 @@ impl Contact {
 }
 
 impl ContactLog {
-    /// The instance answered.
+    /// Records a success.
     pub fn succeed(&self) {
         let now = now_ms();
         let last = self.succeeded_at_ms.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl ContactLog {
         }
     }
 
-    /// The contact failed.
+    /// Records a failure.
     pub fn fail(&self, cause: FailureCause) {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         *failed = Some(Contact {
@@ -66,7 +66,7 @@ impl ContactLog {
         self.is_failing.store(true, Ordering::Relaxed);
     }
 
-    /// The handshake came to this. An error of the protocol is an answer too: it is about the client.
+    /// Records the outcome of a handshake. A JSON-RPC error counts as an answer: it concerns the client.
     pub fn note_handshake(&self, initialized: &Result<InitializedSession, HandshakeError>) {
         match initialized {
             Ok(_) => self.succeed(),
@@ -79,7 +79,7 @@ impl ContactLog {
         }
     }
 
-    /// The last one; none before the first.
+    /// The last contact; `None` before the first.
     #[must_use]
     pub fn last(&self) -> Option<Contact> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl ContactLog {
     }
 }
 
-/// A server as its last contacts show it.
+/// The health of a server according to the last contacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerHealth {
     /// No instance was contacted yet.
@@ -109,7 +109,7 @@ pub enum ServerHealth {
 }
 
 impl ServerHealth {
-    /// The word in `/readyz`.
+    /// The value in `/readyz`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ impl ServerHealth {
 }
 
 impl Server {
-    /// Its health, and the latest contact with any of its instances.
+    /// The server's health, and the latest contact with any of its instances.
     #[must_use]
     pub fn health(&self) -> (ServerHealth, Option<Contact>) {
         let contacts: Vec<Contact> = self

@@ -1,7 +1,7 @@
-//! Deleting an upstream session that nothing refers to any more.
+//! Deletes upstream sessions that no binding refers to any more.
 //!
-//! Invariant: an upstream session counts as gone only where its instance said something that will not change by asking
-//! again. Everything else is left to whoever tries later, or to the instance's own expiry.
+//! Invariant: an upstream session counts as gone only if the instance's answer is final. All other cases are left to a
+//! later attempt or to the instance's own expiry.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use super::exchange::within;
 use super::request::Outgoing;
 use super::{Client, Instance};
 
-/// What asking for the deletion came to.
+/// The outcome of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardOutcome {
     /// The upstream session is gone, or its instance does not end sessions on request.
-    Settled,
-    /// The instance answered with an error that may pass.
+    Final,
+    /// The instance answered with a transient error.
     Refused,
     /// The instance did not answer.
     Unanswered,
 }
 
-/// Sends the DELETE that [`Outgoing::delete`] made once, within `limit`.
+/// Sends one DELETE, prepared with [`Outgoing::delete`], within `limit`.
 pub async fn discard(
     client: &Client,
     instance: &Instance,
@@ -38,22 +38,22 @@ pub async fn discard(
     };
     match within(limit, exchange).await {
         Ok(status) if is_final(status) => {
-            tracing::debug!(instance = %instance.name, %status, "upstream session deleted");
-            DiscardOutcome::Settled
+            tracing::debug!(instance = %instance.name, %status, "deleted an upstream session");
+            DiscardOutcome::Final
         }
         Ok(status) => {
-            tracing::info!(instance = %instance.name, %status, "an upstream session was not deleted");
+            tracing::info!(instance = %instance.name, %status, "the instance did not delete an upstream session");
             DiscardOutcome::Refused
         }
         Err(error) => {
-            tracing::info!(instance = %instance.name, %error, "an upstream session could not be deleted");
+            tracing::info!(instance = %instance.name, %error, "no answer to the deletion of an upstream session");
             DiscardOutcome::Unanswered
         }
     }
 }
 
-/// Whether asking again would change nothing: it worked, the session is unknown (404 as the protocol has it, 400 or 410
-/// as servers in use have it), or the server does not let clients end sessions.
+/// Whether another attempt would change nothing: it worked, the session is unknown (404 by the protocol, 400 or 410 in
+/// practice), or the server does not let clients end sessions.
 fn is_final(status: StatusCode) -> bool {
     status.is_success()
         || matches!(
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_worth_asking_again() {
+    fn final_answers() {
         for (code, is_settled) in [
             (200, true),
             (204, true),

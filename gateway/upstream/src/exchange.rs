@@ -1,4 +1,4 @@
-//! A request of the gateway's own, and the one answer to it: bounded in time and size.
+//! A request of the gateway itself and its single answer, bounded in time and size.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::SendError;
 use mooring_protocol::envelope::{Message, Sender};
 use mooring_protocol::{EventStream, Reply, ReplyBody, ReplyError};
 
-/// The largest answer to a request of the gateway's own, in bytes: a `tools/list` of a thousand tools is under 1 MiB.
+/// The largest answer to a gateway request, in bytes: a `tools/list` of a thousand tools is under 1 MiB.
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The answer to a request of the gateway's own.
+/// The answer to a gateway request.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: StatusCode,
-    /// The session id that came with it.
+    /// The session id in the response.
     pub upstream_session: Option<UpstreamSession>,
-    /// The JSON text of the response message; empty where there was none.
+    /// The JSON text of the response message; empty if there was none.
     pub text: Bytes,
 }
 
@@ -31,13 +31,13 @@ pub enum ExchangeError {
     /// The request got no response.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// Neither response nor error within the limit.
+    /// Neither a response nor an error within the limit.
     #[error("the instance did not answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// The body broke off.
+    /// The body broke.
     #[error("the answer broke off")]
     Body(#[source] ReplyError),
-    /// The answer is larger than [`ANSWER_BYTES_MAX`], or its event stream cannot be read.
+    /// The answer exceeds [`ANSWER_BYTES_MAX`], or its event stream is unreadable.
     #[error("the answer is larger than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
     /// The reply, or its event stream, ended without a response.
@@ -48,7 +48,7 @@ pub enum ExchangeError {
 /// Runs `exchange` within `limit`.
 ///
 /// # Errors
-/// [`ExchangeError::TimedOut`], or the exchange's own.
+/// [`ExchangeError::TimedOut`], or the error of `exchange`.
 pub async fn within<T>(
     limit: Duration,
     exchange: impl Future<Output = Result<T, ExchangeError>>,
@@ -58,7 +58,7 @@ pub async fn within<T>(
         .unwrap_or(Err(ExchangeError::TimedOut(limit)))
 }
 
-/// Reads the one response to a request of the gateway's own, whether it comes as JSON or as an event.
+/// Reads the single response to a gateway request, as JSON or as an event.
 ///
 /// # Errors
 /// See [`ExchangeError`].
@@ -77,8 +77,7 @@ pub async fn read_answer(reply: Reply) -> Result<Answer, ExchangeError> {
     })
 }
 
-/// Reads events until one is a response. What else passes on the stream of a request of the gateway's own has no
-/// reader.
+/// Reads events up to the first response and drops all others: a gateway request has no client for them.
 async fn read_event(mut events: EventStream) -> Result<Bytes, ExchangeError> {
     while let Some(event) = events.try_next().await? {
         match event.as_message() {
@@ -104,13 +103,13 @@ impl From<ReplyError> for ExchangeError {
 }
 
 impl Answer {
-    /// The response message, if the text is one.
+    /// The response message, if the text is valid.
     #[must_use]
     pub fn message(&self) -> Option<Message<'_>> {
         Message::parse(&self.text, Sender::Upstream).ok()
     }
 
-    /// The reply that it was read from.
+    /// Turns the answer back into a reply.
     #[must_use]
     pub fn into_reply(self) -> Reply {
         Reply::json(self.status, self.text)

@@ -1,7 +1,6 @@
-//! Reading the response of an instance, or of another gateway, into a [`Reply`]: the one place where server-sent events are
-//! parsed.
+//! Reads the response of an instance or a peer into a [`Reply`]. Server-sent events are parsed only here.
 //!
-//! Invariant: a body that breaks is an error of its stream; one that ends without an error is whole.
+//! Invariant: if the body breaks, its stream ends with an error; without an error it is complete.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -18,7 +17,7 @@ use http_body_util::BodyDataStream;
 use mooring_protocol::header::MCP_SESSION_ID;
 use mooring_protocol::{Event, EventError, EventParser, Reply, ReplyBody, ReplyError};
 
-/// Reads a response of which no event may be longer than `event_bytes_max`. `broken` names the connection in the error.
+/// Reads a response. Events are limited to `event_bytes_max` bytes. `broken` makes the error for a broken body.
 pub fn read_http<B>(
     response: Response<B>,
     event_bytes_max: usize,
@@ -57,13 +56,13 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
         .is_some_and(|essence| essence.eq_ignore_ascii_case(EVENTS))
 }
 
-/// The events in the chunks of a body. Memory is bounded by one event and one chunk.
+/// The events in a body. Memory is bounded by one event and one chunk.
 struct Events<S> {
     chunks: S,
     parser: EventParser,
-    /// The events of the chunk that arrived last.
+    /// The parsed events of the latest chunk.
     arrived: VecDeque<Event>,
-    /// Why nothing more is read.
+    /// Why reading has stopped.
     refused: Option<EventError>,
 }
 

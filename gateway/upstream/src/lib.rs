@@ -1,6 +1,6 @@
-//! The upstream side: instances of MCP servers, and what can be known about a request sent to one.
+//! The upstream side: instances of MCP servers, and whether a request sent to one was delivered.
 //!
-//! Invariant: every failure says whether the request can have been delivered, and a retry is decided by that alone.
+//! Invariant: every failure says whether the request may have been delivered, and retries depend on that alone.
 
 mod cause;
 mod client;

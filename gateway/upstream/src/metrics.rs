@@ -6,16 +6,16 @@ use super::{Contact, ContactOutcome};
 
 /// When it was, in Unix seconds, by `server`; 0 before the first.
 const LAST_CONTACT_SECONDS: &str = "mooring_server_last_contact_timestamp_seconds";
-/// What came of it, by `server` and `outcome`: 1 for the outcome of the last contact, 0 for the others.
+/// Its outcome, by `server` and `outcome`: 1 for the outcome of the last contact, 0 for the others.
 const LAST_CONTACT: &str = "mooring_server_last_contact";
 
-/// Registers the descriptions.
+/// Registers the descriptions of the metrics.
 pub fn describe_metrics() {
     describe_gauge!(LAST_CONTACT_SECONDS, "Last contact with the server");
     describe_gauge!(LAST_CONTACT, "1 for the outcome of the last contact");
 }
 
-/// Sets the gauges; called when they are scraped.
+/// Sets the gauges; called by each scrape.
 #[allow(
     clippy::cast_precision_loss,
     reason = "milliseconds since 1970 are below 2^52"

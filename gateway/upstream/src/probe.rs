@@ -1,7 +1,7 @@
-//! Is an upstream session still there? One ping on a connection of its own.
+//! Health probe of an upstream session: a ping over a new connection.
 //!
-//! A reset of a reused connection proves nothing, and neither does a time-out. Lost means: the instance refuses
-//! connections, or it answers and does not know the session.
+//! Neither a reset of a reused connection nor a timeout proves a loss. A session is lost if the instance refuses
+//! connections, or answers that it does not know the session.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::exchange::{Answer, within};
 use super::request::Outgoing;
 use super::{Client, ExchangeError, Instance, SendError, read_answer};
 
-/// Most pings of one probe. A process that is just dying accepts connections for a moment and resets them; the next
-/// attempt meets it alive or gone.
+/// Most pings of one probe. A process that is exiting accepts connections for a moment and resets them; the next ping
+/// finds it alive or gone.
 const ATTEMPTS_MAX: usize = 3;
-/// Between two pings of one probe.
+/// Pause between the pings of a probe.
 const RETRY_PAUSE: Duration = Duration::from_millis(40);
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeResult {
     /// The instance answers and knows the session.
     Alive,
     /// The instance refuses connections.
     InstanceLost,
-    /// The instance answers and does not know the session: it was restarted, or dropped it.
+    /// The instance answers and does not know the session: it was restarted or has dropped it.
     SessionLost,
-    /// Neither is certain: a time-out, a server error.
+    /// Unclear: a timeout or a server error.
     Unclear,
 }
 
-/// Sends `ping` (a POST that carries the stored upstream session) and judges the answer. A connection that breaks is
-/// no answer, and the ping is sent again a few times.
+/// Sends `ping` (a POST with the stored upstream session id) and evaluates the answer. If the connection breaks, the
+/// ping is repeated a few times.
 pub async fn probe(
     client: &Client,
     instance: &Instance,
@@ -59,8 +59,8 @@ pub async fn probe(
     }
 }
 
-/// Whether an answer to a request that carried a session id says that there is no such session: 404 as the protocol
-/// has it, or 400 as servers in use have it, unless its body is the error of a revision without sessions.
+/// Whether the answer to a request with a session id means that the session is unknown: 404 by the protocol, 400 in
+/// practice, unless the body is an error of a revision without sessions.
 #[must_use]
 pub fn is_session_unknown(answer: &Answer) -> bool {
     match answer.status {
@@ -70,7 +70,7 @@ pub fn is_session_unknown(answer: &Answer) -> bool {
     }
 }
 
-/// The codes that MCP 2026-07-28 reserves; a JSON-RPC error of theirs is about the message, not the session.
+/// The error codes that MCP 2026-07-28 reserves concern the message, not the session.
 fn is_modern_error(answer: &Answer) -> bool {
     #[derive(serde::Deserialize)]
     struct Error {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_that_a_session_is_unknown() {
+    fn unknown_session_answers() {
         let modern = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"header"}}"#;
         let legacy =
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no session"}}"#;

@@ -1,37 +1,37 @@
-//! Since when an instance refuses connections, or cannot be connected to at all.
+//! How long an instance has been refusing connections, or been unreachable.
 //!
-//! An instance that restarts refuses connections for a moment, so one refusal is no loss. It is lost when it has
-//! refused for `lost_after` without a success in between; this memory lets the second session that meets a dead
-//! instance know at once what the first one waited for. A host that has vanished refuses nothing: connects to it time out,
-//! and it is lost after [`UNREACHED_LOST_AFTER`] of that.
+//! A restarting instance refuses connections for a moment, so a single refusal is no loss. An instance is lost once it
+//! has refused for `lost_after` without a success in between. The row of refusals is shared by all sessions, so the
+//! second session that meets a dead instance need not wait again. A host that vanished refuses nothing: connects time
+//! out, and it is lost after [`UNREACHED_LOST_AFTER`].
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long connects that are neither accepted nor refused go on before the instance counts as lost. Longer than a moment
-/// of lost packets or of a full accept queue, which costs a live session nothing.
+/// How long connects may fail without a refusal before the instance counts as lost. Longer than short packet loss or a
+/// full accept queue, so that these cost no live session.
 pub const UNREACHED_LOST_AFTER: Duration = Duration::from_secs(5);
-/// Failed connects that are further apart are not one row: nothing is known of the time between.
+/// Failed connects that are further apart belong to separate rows: the state in between is unknown.
 const ROW_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Moments are milliseconds after the origin, plus one; 0 stands for none.
+/// Times are milliseconds after the origin, plus one; 0 means none.
 #[derive(Debug, Default)]
 pub struct Reach {
-    /// The first refusal of the present row.
+    /// The first refusal of the current row.
     refused_since: AtomicU64,
-    /// When the first failed connect of the present row began.
+    /// When the first failed connect of the current row began.
     unreached_since: AtomicU64,
     /// When the last connect failed.
     unreached_last: AtomicU64,
 }
 
 impl Reach {
-    /// A connection was made.
+    /// Records an established connection.
     pub fn succeeded(&self) {
-        // Reading first keeps the common case from writing a cache line that every request shares.
+        // Reading first avoids writing a shared cache line in the common case.
         for since in [&self.refused_since, &self.unreached_since] {
             if since.load(Ordering::Relaxed) != 0 {
                 since.store(0, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Reach {
         }
     }
 
-    /// A connection was refused. Answers for how long that has gone on.
+    /// Records a refused connection. Returns the duration of the row.
     pub fn refused(&self) -> Duration {
         let now = moment(Instant::now());
         match self
@@ -51,7 +51,7 @@ impl Reach {
         }
     }
 
-    /// A connect that `began` then has just failed without a refusal. Answers for how long that has gone on.
+    /// Records a connect that began at `began` and failed without a refusal. Returns the duration of the row.
     pub fn unreached(&self, began: Instant) -> Duration {
         self.unreached_until(moment(began), moment(Instant::now()))
     }
@@ -66,7 +66,7 @@ impl Reach {
         Duration::from_millis(now.saturating_sub(since))
     }
 
-    /// Whether connects have failed for so long that it counts as lost, and did so a moment ago.
+    /// Whether connects have failed for long enough that the instance counts as lost, and the last failure is recent.
     #[must_use]
     pub fn is_unreached(&self) -> bool {
         let since = self.unreached_since.load(Ordering::Relaxed);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_connects_are_one_row_until_one_succeeds_or_none_is_tried_for_long() {
+    fn failed_connects_form_a_row_until_a_success_or_a_long_pause() {
         let reach = Reach::default();
         let lasted = |began, now| reach.unreached_until(began, now).as_millis();
         assert_eq!(lasted(1_000, 2_000), 1_000);

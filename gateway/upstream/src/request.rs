@@ -1,7 +1,7 @@
-//! What goes upstream: the headers of every request the gateway sends to an instance.
+//! The requests that the gateway sends to instances, with their headers.
 //!
-//! Invariant: the client's credentials, cookies and session id never do. Upstream credentials are the server's
-//! settings; the session id travels only as a digest.
+//! Invariant: the client's credentials, cookies and session id are never sent. Upstream credentials come from the
+//! server's settings; the session id is sent only as a digest.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
@@ -14,14 +14,14 @@ use mooring_protocol::header::{
     LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, X_MCP_SESSION_ID,
 };
 
-/// The client's headers that an upstream may want and that give nothing away: trace context (W3C) and language.
+/// Client headers that are forwarded because they are useful and not sensitive: trace context (W3C) and language.
 const FORWARDED: [HeaderName; 4] = [
     HeaderName::from_static("traceparent"),
     HeaderName::from_static("tracestate"),
     HeaderName::from_static("baggage"),
     http::header::ACCEPT_LANGUAGE,
 ];
-/// Arguments that a tool asked to be mirrored into headers; forwarded unchanged (MCP 2026-07-28, `x-mcp-header`).
+/// Tool arguments mirrored into headers, forwarded unchanged (MCP 2026-07-28, `x-mcp-header`).
 const PARAM_PREFIX: &str = "mcp-param-";
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -29,7 +29,7 @@ const JSON_OR_EVENTS: HeaderValue = HeaderValue::from_static("application/json, 
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("mooring/", env!("CARGO_PKG_VERSION")));
 
-/// One request to an instance, short of where it goes.
+/// A request to an instance, without its URI.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     method: Method,
@@ -47,7 +47,7 @@ impl Outgoing {
         outgoing
     }
 
-    /// A GET of the stream of unrelated messages, or of what came after an event.
+    /// A GET of the general stream, or of the events after a given one.
     #[must_use]
     pub fn listen(server: &Server) -> Self {
         Self::bare(server, Method::GET, EVENTS)
@@ -70,7 +70,7 @@ impl Outgoing {
         }
     }
 
-    /// A request as another worker passed it on.
+    /// A request that a peer has forwarded.
     #[must_use]
     pub fn forwarded(method: Method, headers: HeaderMap, body: Bytes) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Outgoing {
         &self.method
     }
 
-    /// Its headers; upstream credentials are among them.
+    /// Its headers, which include upstream credentials.
     #[must_use]
     pub const fn headers(&self) -> &HeaderMap {
         &self.headers
@@ -98,7 +98,7 @@ impl Outgoing {
         &self.body
     }
 
-    /// Adds what the client's request says to the upstream.
+    /// Adds the forwardable headers of the client's request.
     #[must_use]
     pub fn forwarding(mut self, client: &HeaderMap) -> Self {
         for name in [MCP_PROTOCOL_VERSION, LAST_EVENT_ID]
@@ -117,7 +117,7 @@ impl Outgoing {
         self
     }
 
-    /// Names the protocol revision, on requests of the gateway's own.
+    /// Sets the protocol revision, for the gateway's own requests.
     #[must_use]
     pub fn revision(mut self, revision: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(revision) {
@@ -126,7 +126,7 @@ impl Outgoing {
         self
     }
 
-    /// Carries a digest of the session's id, by which an upstream's log can be joined with the gateway's.
+    /// Sets the digest of the session's id, which correlates the upstream's log with the gateway's.
     #[must_use]
     pub fn session_digest(mut self, digest: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(digest) {
@@ -135,7 +135,7 @@ impl Outgoing {
         self
     }
 
-    /// Carries the session id that the upstream gave.
+    /// Sets the session id that the upstream assigned.
     #[must_use]
     pub fn upstream_session(mut self, upstream_session: Option<&UpstreamSession>) -> Self {
         match upstream_session.map(|session| HeaderValue::from_str(session.as_str())) {
@@ -143,7 +143,7 @@ impl Outgoing {
                 value.set_sensitive(true);
                 self.headers.insert(MCP_SESSION_ID, value);
             }
-            // A session id is visible ASCII, so it is always a valid header value; absent means none.
+            // A session id is visible ASCII and so a valid header value. An absent id means no header.
             Some(Err(_)) | None => {
                 self.headers.remove(MCP_SESSION_ID);
             }
@@ -151,7 +151,7 @@ impl Outgoing {
         self
     }
 
-    /// The request as it goes to `instance`.
+    /// The HTTP request to `instance`.
     #[must_use]
     pub fn to(&self, instance: &Instance) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
@@ -162,7 +162,7 @@ impl Outgoing {
     }
 }
 
-/// Whether a client's header goes upstream as it is.
+/// Whether a client's header is forwarded unchanged.
 pub fn is_forwarded(name: &HeaderName) -> bool {
     FORWARDED.contains(name) || is_param(name)
 }

@@ -1,4 +1,4 @@
-//! The configured servers and their instances, as the request path needs them.
+//! The configured servers and their instances, as the request path uses them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use mooring_settings::{Affinity, Concurrency, OnUpstreamLoss};
 /// One of the interchangeable processes behind a server.
 #[derive(Debug)]
 pub struct Instance {
-    /// Its name in bindings: the URL as it is configured.
+    /// Its name in bindings: the configured URL.
     pub name: InstanceName,
     /// Its MCP endpoint.
     pub uri: Uri,
-    /// Since when it refuses connections, as this process has seen it.
+    /// How long this gateway has found it unreachable.
     pub reach: Reach,
-    /// Whether it assigned a session id when it was last initialized, as this process has seen it.
+    /// Whether it assigned a session id in this gateway's last handshake with it.
     pub statefulness: StatefulnessSeen,
-    /// What came of the last contact of this process with it.
+    /// The outcome of this gateway's last contact with it.
     pub contact: ContactLog,
 }
 
@@ -33,9 +33,9 @@ pub struct Server {
     pub id: ServerName,
     /// Its instances, at least one.
     pub instances: Vec<Arc<Instance>>,
-    /// Whether its sessions are kept.
+    /// Whether it is stateful.
     pub affinity: Affinity,
-    /// Whether any worker reaches a session of it, or only the one that holds its connection.
+    /// Whether every gateway can reach its sessions, or only the owner of the connection.
     pub ownership: Ownership,
     /// Whether tool calls of one session may run at the same time.
     pub concurrency: Concurrency,
@@ -49,13 +49,13 @@ pub struct Server {
 /// How sessions at a server are handled.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionPolicy {
-    /// Whether its sessions are kept.
+    /// Whether the server is stateful.
     pub affinity: Affinity,
-    /// Who may drive one.
+    /// Whether every gateway can reach a session, or only its owner.
     pub ownership: Ownership,
     /// Whether tool calls of one session may run at the same time.
     pub concurrency: Concurrency,
-    /// What happens when one is lost.
+    /// What happens when an instance loses a session.
     pub on_upstream_loss: OnUpstreamLoss,
 }
 
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Whether a session that begins now is kept.
+    /// Whether a session that begins now is recorded.
     #[must_use]
     pub fn keeps_new_sessions(&self) -> bool {
         match self.affinity {
@@ -96,15 +96,15 @@ impl Server {
         }
     }
 
-    /// What its instances said when they were initialized: one that is stateful makes the server so, and all of them have
-    /// to be stateless for it to be.
+    /// The server's statefulness according to its instances' handshakes: one stateful instance makes the server
+    /// stateful; it is stateless only if all instances are.
     #[must_use]
     pub fn statefulness(&self) -> Statefulness {
         let seen = self.instances.iter();
         Statefulness::of_all(seen.map(|instance| instance.statefulness.get()))
     }
 
-    /// Notes what an instance said when it was initialized. A change of what the server decides is logged.
+    /// Records an instance's handshake, and logs a change of the server's statefulness.
     pub fn note_statefulness(&self, instance: &Instance, assigned: Option<&UpstreamSession>) {
         let before = self.statefulness();
         instance.statefulness.set(match assigned {
@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    /// The instance of this name; none if it is not configured any more.
+    /// The instance of this name; `None` if it is no longer configured.
     #[must_use]
     pub fn instance(&self, name: &InstanceName) -> Option<&Arc<Instance>> {
         self.instances
@@ -137,8 +137,7 @@ impl Server {
             .find(|instance| instance.name == *name)
     }
 
-    /// What clients are told of an instance: its place in the settings, because its name is an address inside the network
-    /// of the servers.
+    /// The instance's name for clients: its position in the settings, because the real name is an internal address.
     #[must_use]
     pub fn client_name(&self, name: &InstanceName) -> Box<str> {
         let place = self
@@ -151,7 +150,7 @@ impl Server {
         }
     }
 
-    /// The names of all instances, as BIND and REBIND take them.
+    /// The names of all instances, for BIND and REBIND.
     #[must_use]
     pub fn instance_names(&self) -> Vec<InstanceName> {
         self.instances
@@ -160,8 +159,8 @@ impl Server {
             .collect()
     }
 
-    /// The names of the instances at which a session may begin: all that can be reached as far as this process knows, or all
-    /// where there is none.
+    /// The names of the instances for new sessions: all that are reachable as far as this gateway knows, or all if none
+    /// is.
     #[must_use]
     pub fn candidate_names(&self) -> Vec<InstanceName> {
         let reached = self.instances.iter();
@@ -174,7 +173,7 @@ impl Server {
         }
     }
 
-    /// All instances, each time beginning with the next one: for calls that no session binds.
+    /// All instances in round-robin order: for calls without a session.
     pub fn in_turn(&self) -> impl Iterator<Item = &Arc<Instance>> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % self.instances.len().max(1);
         let (before, from) = self.instances.split_at(first.min(self.instances.len()));
@@ -182,14 +181,14 @@ impl Server {
     }
 }
 
-/// All configured servers by id.
+/// All configured servers, by id.
 #[derive(Debug)]
 pub struct Servers {
     by_id: BTreeMap<Box<str>, Arc<Server>>,
 }
 
 impl Servers {
-    /// These servers.
+    /// Indexes the servers by id.
     #[must_use]
     pub fn new(servers: Vec<Arc<Server>>) -> Self {
         let by_id = servers
@@ -199,7 +198,7 @@ impl Servers {
         Self { by_id }
     }
 
-    /// The server of this id.
+    /// The server with this id.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Arc<Server>> {
         self.by_id.get(id)

@@ -1,7 +1,7 @@
-//! Whether a server is stateful: whether its instances assign session ids (`Mcp-Session-Id`) when they are initialized.
+//! Whether a server is stateful: whether its instances assign session ids (`Mcp-Session-Id`) in the handshake.
 //!
-//! Each gateway asks for itself, and learns from every later handshake. Invariant: a server counts as stateless only once all
-//! of its instances have been initialized and none of them assigned an id.
+//! Each gateway asks at start, and updates the result with every later handshake. Invariant: a server counts as
+//! stateless only after all its instances were initialized and none assigned an id.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::{
 };
 use mooring_protocol::{Revision, call};
 
-/// What the request names in the place of a session's digest.
+/// Stands for the session's digest in the gateway's own handshake.
 const NO_SESSION: &str = "none";
 
 /// Whether a server, or an instance of it, is stateful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Statefulness {
-    /// It was not initialized yet.
+    /// Not initialized yet.
     Unknown,
     /// It assigns no session ids.
     Stateless,
@@ -31,7 +31,8 @@ pub enum Statefulness {
 }
 
 impl Statefulness {
-    /// That of a server with these instances: one stateful instance decides, and one that is unknown might be stateful.
+    /// The statefulness of a server with these instances: one stateful instance decides, and an unknown one may be
+    /// stateful.
     pub fn of_all(instances: impl Iterator<Item = Self>) -> Self {
         let mut all = Self::Stateless;
         for instance in instances {
@@ -45,12 +46,12 @@ impl Statefulness {
     }
 }
 
-/// What an instance said last.
+/// The statefulness in an instance's last handshake.
 #[derive(Debug, Default)]
 pub struct StatefulnessSeen(AtomicU8);
 
 impl StatefulnessSeen {
-    /// Unknown until it is set.
+    /// The recorded statefulness; `Unknown` before the first handshake.
     pub fn get(&self) -> Statefulness {
         match self.0.load(Ordering::Relaxed) {
             value if value == Statefulness::Stateful as u8 => Statefulness::Stateful,
@@ -59,21 +60,21 @@ impl StatefulnessSeen {
         }
     }
 
-    /// Remembers it.
+    /// Records the statefulness.
     pub fn set(&self, seen: Statefulness) {
         self.0.store(seen as u8, Ordering::Relaxed);
     }
 }
 
-/// Initializes every instance of `server` once, in the gateway's own name and each within `limit`, to learn whether it is
-/// stateful. `next_id` makes the ids of the requests. Sessions that were assigned are deleted again.
+/// Initializes every instance of `server` once in the gateway's own name, each within `limit`, to learn whether it is
+/// stateful. `next_id` makes the request ids. Assigned sessions are deleted again.
 pub async fn ask_statefulness(
     client: &Client,
     server: &Server,
     next_id: impl Fn() -> String,
     limit: Duration,
 ) {
-    let asking = server.instances.iter().map(|instance| {
+    let requests = server.instances.iter().map(|instance| {
         let id = next_id();
         async move {
             if let Err(error) = ask_instance(client, server, instance, &id, limit).await {
@@ -81,7 +82,7 @@ pub async fn ask_statefulness(
             }
         }
     });
-    join_all(asking).await;
+    join_all(requests).await;
     if server.statefulness() == Statefulness::Unknown {
         tracing::warn!(server = %server.id, affinity = "on", "not all instances of the server could be asked: its sessions are kept until they have answered a client");
     }
@@ -99,8 +100,8 @@ async fn ask_instance(
         text: Bytes::from(call::initialize(id, &params)),
         completion: Completion::ByGateway,
     };
-    let way = InstanceTransport { client, instance };
-    let initialized = initialize(&way, server, &handshake, NO_SESSION, limit).await?;
+    let transport = InstanceTransport { client, instance };
+    let initialized = initialize(&transport, server, &handshake, NO_SESSION, limit).await?;
     let assigned = initialized.upstream_session;
     server.note_statefulness(instance, assigned.as_ref());
     if let Some(session) = assigned {

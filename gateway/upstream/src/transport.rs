@@ -1,23 +1,24 @@
-//! The transport of one message to a server: an instance over HTTP, or a connection that a worker owns.
+//! The transport of a message to a server: an instance over HTTP, or a connection that a gateway owns.
 
 use super::{Client, Instance, Outgoing, SendError};
 use mooring_protocol::Reply;
 
-/// Sends one message to a server, as a Streamable HTTP endpoint takes it, and returns its reply, whose body may still arrive.
+/// Sends one message to a server as to a Streamable HTTP endpoint, and returns its reply, whose body may still be
+/// arriving.
 pub trait MessageTransport: Sync {
     /// Sends the message.
     ///
     /// # Errors
-    /// See [`SendError`], which says whether it can have been delivered.
+    /// See [`SendError`], which says whether the message may have been delivered.
     fn send(&self, outgoing: &Outgoing) -> impl Future<Output = Result<Reply, SendError>> + Send;
 }
 
-/// One instance, over connections that are kept.
+/// An instance, over pooled connections.
 #[derive(Clone, Copy, Debug)]
 pub struct InstanceTransport<'a> {
-    /// Sends.
+    /// The client to send with.
     pub client: &'a Client,
-    /// Where to.
+    /// The destination.
     pub instance: &'a Instance,
 }
 

@@ -119,7 +119,7 @@ impl SessionRouter {
         let limit = self.deletion_timeout();
         let deletion = Outgoing::delete(server);
         match discard(self.client(), instance, &deletion, upstream_session, limit).await {
-            DiscardOutcome::Settled => Deletion::Done,
+            DiscardOutcome::Final => Deletion::Done,
             DiscardOutcome::Refused => Deletion::Refused,
             DiscardOutcome::Unanswered => {
                 Deletion::Unanswered(binding.server.clone(), binding.instance.clone())

@@ -115,7 +115,7 @@ impl SessionRouter {
             Err(ExchangeError::Send(SendError::Ended(_) | SendError::Elsewhere)) => {
                 ProbeResult::SessionLost
             }
-            Err(ExchangeError::Send(SendError::OwnerAway(_))) => ProbeResult::InstanceLost,
+            Err(ExchangeError::Send(SendError::OwnerUnavailable(_))) => ProbeResult::InstanceLost,
             Err(_) => ProbeResult::Unclear,
         }
     }

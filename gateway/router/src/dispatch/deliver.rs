@@ -300,7 +300,7 @@ async fn attempt(router: &SessionRouter, call: &Call<'_>, binding: &BindingView)
             return Attempt::Lost(Loss::ConnectionEnded, ExecutionStatus::NotRun);
         }
         Err(
-            error @ (SendError::Elsewhere | SendError::OwnerDraining | SendError::OwnerAway(_)),
+            error @ (SendError::Elsewhere | SendError::OwnerDraining | SendError::OwnerUnavailable(_)),
         ) => return Attempt::Moving(error, ExecutionStatus::NotRun),
         // Keys that differ do not become the same while the client waits.
         Err(error @ SendError::OwnerUnverified(_)) => {

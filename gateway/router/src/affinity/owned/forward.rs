@@ -164,7 +164,7 @@ impl SessionRouter {
     }
 
     fn way_to<'a>(&'a self, owner: &'a OwnerView) -> Result<(&'a PeerClient, &'a str), SendError> {
-        let away = |text: &str| SendError::OwnerAway(text.into());
+        let away = |text: &str| SendError::OwnerUnavailable(text.into());
         let peers = (self.owned_connections().peers.as_ref())
             .ok_or_else(|| away("this worker has no key to ask others with"))?;
         let address = owner.address.as_deref();
@@ -202,7 +202,7 @@ fn refused(error: PeerError) -> SendError {
         error @ PeerError::Unverified(_) => SendError::OwnerUnverified(error.to_string().into()),
         PeerError::Verdict(Verdict::Draining) => SendError::OwnerDraining,
         PeerError::Verdict(Verdict::Ended) => SendError::Ended("its owner says so".into()),
-        error if error.is_undelivered() => SendError::OwnerAway(error.to_string().into()),
+        error if error.is_undelivered() => SendError::OwnerUnavailable(error.to_string().into()),
         error => SendError::OwnerBroken(error.to_string().into()),
     }
 }

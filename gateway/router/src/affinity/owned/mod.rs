@@ -104,7 +104,7 @@ impl OwnedConnections {
         // Kept until the connection has the message: from then on the connection counts it.
         let _admitted = self.admission.admit(outgoing)?;
         if !self.fence.is_open() {
-            return Err(SendError::OwnerAway(
+            return Err(SendError::OwnerUnavailable(
                 "it has not reached the store for a while".into(),
             ));
         }

@@ -114,7 +114,7 @@ fn verdict(error: SendError) -> Verdict {
     match error {
         SendError::Ended(_) => Verdict::Ended,
         SendError::OwnerDraining => Verdict::Draining,
-        SendError::OwnerAway(_) => Verdict::Fenced,
+        SendError::OwnerUnavailable(_) => Verdict::Fenced,
         _ => Verdict::NotHere,
     }
 }
